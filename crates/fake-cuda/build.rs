@@ -1,5 +1,5 @@
-//! Keeps the library in a process that has unloaded it, as programs do that only look whether there is a driver: its thread
-//! and its work at exit need its code.
+//! Keeps the library loaded in a process that has unloaded it, because its thread and its work at exit need its code.
+//! Programs unload it if they only check for a driver.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

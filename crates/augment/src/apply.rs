@@ -1,4 +1,4 @@
-//! Images and masks on their way through a pipeline: from list to stages, one after the other, whoever does them.
+//! Runs a batch of images and masks through the stages of a pipeline, with any engine.
 
 use hsipack_format::{Error, Result};
 
@@ -14,10 +14,10 @@ use crate::stages::{self, Kind, Stage, Together};
 /// Images and masks of a batch.
 #[derive(Clone, Debug)]
 pub struct Images<A> {
-    /// (samples, bands, rows, columns); float16, bfloat16, float32 or float64. Best a view of memory in the order
-    /// (sample, row, column, band), which others are brought into.
+    /// (samples, bands, rows, columns); float16, bfloat16, float32 or float64. Fastest as a view of memory in the order
+    /// (sample, row, column, band); other layouts are copied into this order.
     pub image: A,
-    /// Masks of the same samples, rows and columns.
+    /// Masks with the same samples, rows and columns.
     pub masks: Vec<Mask<A>>,
     overwrite: bool,
 }
@@ -31,46 +31,46 @@ pub struct Mask<A> {
     pub labels: A,
 }
 
-/// What became of a batch.
+/// An augmented batch.
 #[derive(Clone, Debug)]
 pub struct Augmented<A> {
-    /// (samples, bands, rows, columns), a view of memory in the order (sample, row, column, band); the element type
-    /// that went in.
+    /// (samples, bands, rows, columns), a view of memory in the order (sample, row, column, band), with the element
+    /// type of the input.
     pub image: A,
-    /// The masks that went in, in their order, shapes and element types.
+    /// The masks, in the order and with the shapes and element types of the input.
     pub masks: Vec<Mask<A>>,
-    /// Whose images were mixed in, for every mixing augmentation of the list.
+    /// For every mixing augmentation of the list, which images were mixed in.
     pub mixed: Vec<Mixed>,
 }
 
-/// Who was mixed with whom: class labels are to be mixed alike.
+/// Which samples were mixed with which, so that class labels can be mixed in the same way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mixed {
-    /// For every sample the other one's place in the batch; its own where it was not mixed.
+    /// For every sample, the index of its partner in the batch; its own index if it was not mixed.
     pub partners: Vec<usize>,
-    /// For every sample the other one's share, from 0 to 1.
+    /// For every sample, the share of its partner, from 0 to 1.
     pub shares: Vec<f64>,
 }
 
 impl<A> Images<A> {
-    /// Images and masks that are left as they are: results get memory of their own.
+    /// Images and masks that stay unchanged: results get their own memory.
     pub fn new(image: A, masks: Vec<Mask<A>>) -> Self {
         Self { image, masks, overwrite: false }
     }
 
-    /// The same, with memory of images and masks that may be written to. What is left there then means nothing.
+    /// Allows the pipeline to overwrite the memory of images and masks. Their contents are undefined afterwards.
     ///
     /// # Safety
-    /// Nobody else may read or write the memory, through whatever array or tensor, until the pipeline is done with it;
-    /// and it must be memory that can be written to.
+    /// The memory must be writable, and nobody else may read or write it, through any array or tensor, until the
+    /// pipeline is done with it.
     pub unsafe fn overwriting(self) -> Self {
         Self { overwrite: true, ..self }
     }
 
-    /// The same of other arrays; `with` makes them.
+    /// Converts all arrays with `with`.
     ///
     /// # Errors
-    /// The first one of `with`.
+    /// The first error of `with`.
     pub fn of<B>(self, mut with: impl FnMut(A) -> Result<B>) -> Result<Images<B>> {
         let masks = self.masks.into_iter();
         let masks = masks.map(|mask| Ok(Mask { name: mask.name, labels: with(mask.labels)? }));
@@ -80,10 +80,10 @@ impl<A> Images<A> {
 }
 
 impl<A> Augmented<A> {
-    /// The same of other arrays; `with` makes them.
+    /// Converts all arrays with `with`.
     ///
     /// # Errors
-    /// The first one of `with`.
+    /// The first error of `with`.
     pub fn of<B>(self, mut with: impl FnMut(A) -> Result<B>) -> Result<Augmented<B>> {
         let masks = self.masks.into_iter();
         let masks = masks.map(|mask| Ok(Mask { name: mask.name, labels: with(mask.labels)? }));
@@ -97,10 +97,11 @@ impl Mixed {
         Self { partners: (0..samples).collect(), shares: vec![0.0; samples] }
     }
 
-    /// Mixes labels, `classes` numbers for every sample, one-hot or probabilities, as the images were; in place.
+    /// Mixes labels in place as the images were mixed. `labels` has `classes` numbers for every sample, one-hot or
+    /// probabilities.
     ///
     /// # Errors
-    /// If there are not as many samples.
+    /// If the number of samples differs.
     pub fn labels(&self, labels: &mut [f32], classes: usize) -> Result<()> {
         if labels.len() != self.partners.len().saturating_mul(classes) {
             return Err(Error::conflict(format!("{} labels of {classes} classes", labels.len()))
@@ -126,24 +127,24 @@ struct Work<'e, E: Engine> {
     mixed: Vec<Mixed>,
 }
 
-/// A mask on its way.
+/// A mask on its way through the stages.
 struct Layers<A> {
     name: String,
-    /// What is put where there is nothing.
+    /// The label for pixels without a source.
     fill: i64,
     held: Held<A>,
-    /// Whether it came with an axis of layers.
+    /// Whether the mask was given with an axis of layers.
     layered: bool,
 }
 
-/// What a batch was before, for those that come back.
+/// The batch before all stages, for samples that are restored.
 struct Before<A> {
     image: Held<A>,
     masks: Vec<Held<A>>,
 }
 
 impl Pipeline {
-    /// Draws for a batch and applies it.
+    /// Draws parameters for a batch and applies them.
     ///
     /// # Errors
     /// As [`draw`](Self::draw) and [`apply`](Self::apply).
@@ -159,12 +160,12 @@ impl Pipeline {
         Ok((augmented, parameters))
     }
 
-    /// Does to a batch what was drawn for it. Samples for which nothing was drawn keep their values bit for bit, and
-    /// flips, quarter turns and crops move values without touching them.
+    /// Applies drawn parameters to a batch. Samples for which nothing was drawn keep their values bit for bit, and
+    /// flips, quarter turns and crops move values without changing them.
     ///
     /// # Errors
     /// If the parameters were drawn for another pipeline, frame or number of samples, a mask is missing, shapes or
-    /// element types are not those of images and masks, or there is not enough memory.
+    /// element types do not fit, or there is not enough memory.
     pub fn apply<E: Engine>(
         &self,
         engine: &E,
@@ -190,7 +191,7 @@ impl Pipeline {
     }
 }
 
-/// Rows, columns and bands of images (samples, bands, rows, columns), and their number.
+/// Rows, columns and bands of images (samples, bands, rows, columns), and the number of samples.
 fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
     let (shape, element) = engine.look(image)?;
     match shape[..] {
@@ -205,7 +206,7 @@ fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
 }
 
 impl<'e, E: Engine> Work<'e, E> {
-    /// Checks the batch and brings it into the inner order.
+    /// Checks the batch and converts it to the internal order.
     fn new(engine: &'e E, pipeline: &Pipeline, images: &Images<E::Array>) -> Result<Self> {
         let (size, _) = engine.look(&images.image)?;
         let masks = images.masks.iter().map(|Mask { name, labels }| {
@@ -251,7 +252,7 @@ impl<'e, E: Engine> Work<'e, E> {
         Ok(Self { engine, image, masks, mixed: Vec::new() })
     }
 
-    /// A second look at what is there now; nobody may write to it from now on.
+    /// A copy that shares the current memory. From now on, nobody may write to that memory.
     fn kept(&mut self) -> Before<E::Array> {
         self.image.ours = false;
         self.masks.iter_mut().for_each(|mask| mask.held.ours = false);
@@ -292,7 +293,7 @@ impl<'e, E: Engine> Work<'e, E> {
         self.pass(pass, before)
     }
 
-    /// Brings pixels of images and masks to their places.
+    /// Moves the pixels of images and masks.
     fn r#move(&mut self, moves: &[Move], to: Frame, together: Together) -> Result<()> {
         if moves.iter().all(|step| *step == Move::Keep) {
             return Ok(());
@@ -368,7 +369,7 @@ impl<'e, E: Engine> Work<'e, E> {
         }
     }
 
-    /// The mask of that name, or the first one.
+    /// The index of the mask with this name, or of the first mask.
     fn mask(&self, name: Option<&str>) -> Option<usize> {
         match name {
             None => (!self.masks.is_empty()).then_some(0),

@@ -1,82 +1,82 @@
-//! What whoever applies augmentations has to be able to do: [`Host`](crate::Host) in the host's memory,
-//! [`Through`](crate::Through) with the tensor operations of a library.
+//! The operations that an engine must have: [`Host`](crate::Host) works in host memory, [`Through`](crate::Through)
+//! with the tensor operations of a library.
 //!
-//! On their way images are (sample, row, column, band) without gaps, whatever they are called outside; so are masks,
-//! with their layers in the place of bands. Nothing here waits for a device: what depends on pixels is computed there,
-//! what does not on the host.
+//! Inside a pipeline, images are always contiguous (sample, row, column, band), whatever their outer layout. Masks are
+//! stored in the same way, with layers in place of bands. Nothing here waits for a device: values that depend on pixels
+//! are computed on the device, all others on the host.
 
 use hsipack_format::{Result, SpectralNorm};
 
 use crate::array::ElementType;
 use crate::prepare::{ImageRecipe, LabelRecipe};
 
-// What the work consists of.
+// The parts of the work.
 pub use crate::matrix::Whole;
 pub use crate::moves::{Job, Move};
 pub use crate::ops::{Field, Outside, Source};
 pub use crate::pass::{Blank, ByBand, Cut, Linear, Rectangle, Transplanting};
 pub use crate::stages::Together;
 
-/// Only the two of this crate.
-// Nobody else is to name it.
+/// Seals the trait: only the two engines of this crate implement it.
+// Other code need not name this trait.
 #[allow(unnameable_types)]
 pub(crate) mod sealed {
     pub trait Sealed {}
 }
 
-/// An array on its way through a pipeline.
+/// An array inside a pipeline.
 #[derive(Clone, Debug)]
 pub struct Held<A> {
-    /// (samples, rows, columns, values), without gaps.
+    /// (samples, rows, columns, values), contiguous.
     pub array: A,
     /// Its shape.
     pub shape: [usize; 4],
     /// What its elements are.
     pub element: ElementType,
-    /// Whether its memory may be written to: it was made on the way, or given to be overwritten.
+    /// Whether its memory may be written to: it was made in the pipeline, or the caller allowed overwriting.
     pub ours: bool,
 }
 
-/// Does to batches what was drawn for them.
+/// Applies drawn parameters to batches.
 ///
-/// Whatever changes an array in place makes sure before that it may ([`Held::ours`]): else it makes a copy, or writes the
-/// result into new memory at once.
+/// Every method that changes an array in place first checks that it may ([`Held::ours`]). Otherwise it makes a copy, or
+/// writes the result directly into new memory.
 pub trait Engine: sealed::Sealed {
-    /// What images and masks are.
+    /// The type of images and masks.
     type Array: Clone;
     /// Displacements of elastic warps, one for each sample that has one.
     type Fields;
-    /// Which pixels are transplanted.
+    /// The pixels to transplant.
     type Chosen;
-    /// Which samples lost all pixels of a mask.
+    /// The samples that lost all pixels of a mask.
     type Lost;
 
-    /// Shape and element type of an array as users have it.
+    /// Shape and element type of an array as the user passes it.
     ///
     /// # Errors
-    /// If it has a type that nothing here computes with.
+    /// If the element type is not supported.
     fn look(&self, array: &Self::Array) -> Result<(Vec<usize>, ElementType)>;
 
-    /// (samples, rows, columns, values), without gaps, of (samples, values, rows, columns) or (samples, rows, columns).
-    /// Shares the memory where it lies so already.
+    /// Converts (samples, values, rows, columns) or (samples, rows, columns) to contiguous (samples, rows, columns,
+    /// values). Shares the memory if it already has this layout.
     ///
     /// # Errors
     /// If there is no memory.
     fn hold(&self, array: &Self::Array, overwrite: bool) -> Result<Held<Self::Array>>;
 
-    /// The other way, without copying; (samples, rows, columns) of one value, without `layered`.
+    /// The reverse, without copying; (samples, rows, columns) for one value if not `layered`.
     ///
     /// # Errors
     /// If the library fails.
     fn give(&self, held: &Held<Self::Array>, layered: bool) -> Result<Self::Array>;
 
-    /// Displacements for those moves that have a field; the result has `to` rows and columns.
+    /// Displacements for the moves that have a field; the result has `to` rows and columns.
     ///
     /// # Errors
     /// If there is no memory.
     fn fields(&self, moves: &[Move], to: [usize; 2]) -> Result<Self::Fields>;
 
-    /// Brings pixels to their places.
+    /// Moves pixels to their places.
     ///
     /// # Errors
     /// If there is no memory.
@@ -87,7 +87,7 @@ pub trait Engine: sealed::Sealed {
         fields: &Self::Fields,
     ) -> Result<()>;
 
-    /// Sets rectangles to their spectra; with `label`, to that instead.
+    /// Sets rectangles to their spectra, or to `label` if it is given.
     ///
     /// # Errors
     /// If there is no memory.
@@ -98,20 +98,20 @@ pub trait Engine: sealed::Sealed {
         label: Option<i64>,
     ) -> Result<()>;
 
-    /// Copies rectangles, of the array as it was before.
+    /// Copies rectangles, with the contents of the array before the call.
     ///
     /// # Errors
     /// If there is no memory.
     fn paste(&self, held: &mut Held<Self::Array>, cuts: &[Cut]) -> Result<()>;
 
-    /// Every sample times 1 - its share, plus its partner times the share.
+    /// Every sample times (1 - its share), plus its partner times the share.
     ///
     /// # Errors
     /// If there is no memory.
     fn mix(&self, held: &mut Held<Self::Array>, partners: &[usize], shares: &[f64]) -> Result<()>;
 
-    /// Which pixels every sample takes: those of its donor with the label that was picked. Of masks with several layers
-    /// the first counts.
+    /// The pixels that every sample takes: those of its donor with the picked label. If a mask has several layers, the
+    /// first one is used.
     ///
     /// # Errors
     /// If there is no memory.
@@ -133,13 +133,13 @@ pub trait Engine: sealed::Sealed {
         donors: &[Option<usize>],
     ) -> Result<()>;
 
-    /// Which samples have no pixel left in the mask's first layer.
+    /// The samples that have no pixel left in the mask's first layer.
     ///
     /// # Errors
     /// If there is no memory.
     fn lost(&self, labels: &Held<Self::Array>) -> Result<Self::Lost>;
 
-    /// Gives samples back as they were.
+    /// Restores samples to their earlier state.
     ///
     /// # Errors
     /// If there is no memory.
@@ -150,13 +150,13 @@ pub trait Engine: sealed::Sealed {
         lost: &Self::Lost,
     ) -> Result<()>;
 
-    /// Products and sums by band.
+    /// Applies a factor and a summand to each band.
     ///
     /// # Errors
     /// If there is no memory.
     fn by_band(&self, held: &mut Held<Self::Array>, by: &[Option<ByBand>]) -> Result<()>;
 
-    /// Linear maps of spectra; of pixels that have one of the labels, if there are any.
+    /// Applies linear maps to spectra; if labels are given, only to pixels with one of them.
     ///
     /// # Errors
     /// If there is no memory.
@@ -167,7 +167,7 @@ pub trait Engine: sealed::Sealed {
         labels: Option<(&Held<Self::Array>, &[i64])>,
     ) -> Result<()>;
 
-    /// Adds normal noise.
+    /// Adds normally distributed noise.
     ///
     /// # Errors
     /// If there is no memory.
@@ -179,19 +179,20 @@ pub trait Engine: sealed::Sealed {
         std: f64,
     ) -> Result<()>;
 
-    /// Multiplies by 1 + x·across + y·down, x and y from -1 to 1 over the frame.
+    /// Multiplies by 1 + x·across + y·down, with x and y from -1 to 1 over the frame.
     ///
     /// # Errors
     /// If there is no memory.
     fn ramp(&self, held: &mut Held<Self::Array>, ramps: &[Option<[f64; 2]>]) -> Result<()>;
 
-    /// Blurs with weights along rows (down) and columns (across), mirrored at the outermost pixels' centres.
+    /// Blurs with weights along rows (down) and columns (across). Beyond the edge, pixels are mirrored at the centres
+    /// of the outermost pixels.
     ///
     /// # Errors
     /// If there is no memory.
     fn blur(&self, held: &mut Held<Self::Array>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()>;
 
-    /// Normalises spectra by the rule of [`hsipack_format::spectrum`].
+    /// Normalises spectra by the rules of [`hsipack_format::spectrum`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -202,15 +203,15 @@ pub trait Engine: sealed::Sealed {
         which: &[bool],
     ) -> Result<()>;
 
-    /// An image (samples, bands, rows, columns) of what is stored, (samples, rows, columns, bands). Shares the memory
-    /// where there is nothing to compute.
+    /// Converts stored data (samples, rows, columns, bands) to an image (samples, bands, rows, columns). Shares the
+    /// memory if there is nothing to compute.
     ///
     /// # Errors
     /// If there is no memory.
     fn image(&self, stored: &Self::Array, recipe: &ImageRecipe) -> Result<Self::Array>;
 
-    /// A mask (samples, rows, columns), or (samples, layers, rows, columns), of what is stored, (samples, rows, columns,
-    /// 1). Libraries without unsigned types see the stored bits as [signed](ElementType::signed) ones.
+    /// Converts stored data (samples, rows, columns, 1) to a mask (samples, rows, columns) or (samples, layers, rows,
+    /// columns). Libraries without unsigned types see the stored bits as [signed](ElementType::signed).
     ///
     /// # Errors
     /// If there is no memory.

@@ -1,9 +1,9 @@
-//! Augmentations of images and masks together, equal to Kornia's where Kornia has them.
+//! Augmentations of images together with their masks, equal to Kornia's where Kornia has them.
 //!
-//! A [`Pipeline`] is a list of [`Op`]s. [`draw`](Pipeline::draw) makes the [`Parameters`] of a batch, on the host and
-//! from (seed, epoch, sample id) alone; [`apply`](Pipeline::apply) does what they say, by an [`Engine`]: in the host's
-//! memory by loops of our own ([`Host`]), elsewhere by the tensor operations of whatever library has the batch
-//! ([`Through`]). Consecutive geometric augmentations are one warp.
+//! A [`Pipeline`] is a list of [`Op`]s. [`draw`](Pipeline::draw) makes the [`Parameters`] of a batch on the host, from
+//! (seed, epoch, sample id) alone. [`apply`](Pipeline::apply) applies them with an [`Engine`]: [`Host`] uses our own
+//! loops in host memory, [`Through`] uses the tensor operations of the library that holds the batch. Consecutive
+//! geometric augmentations become one warp.
 //!
 //! ```
 //! use hsipack_augment::{Affine, Frame, Flip, Op, Padding, Pipeline, Range, SampleKey};
@@ -33,19 +33,19 @@
 //! | file | part |
 //! |---|---|
 //! | `pipeline.rs` | a list of augmentations; drawing for a batch |
-//! | `ops/` | the augmentations: options, what they draw, and what is to be done then |
+//! | `ops/` | the augmentations: options, what they draw, and which operations follow |
 //! | `matrix.rs`, `range.rs` | maps of the plane; numbers drawn from ranges |
-//! | `parameters.rs` | what was drawn for a batch, to be explained and replayed |
-//! | `apply.rs` | images and masks on their way through a pipeline |
+//! | `parameters.rs` | the parameters drawn for a batch, to explain or replay it |
+//! | `apply.rs` | runs images and masks through a pipeline |
 //! | `stages.rs` | which augmentations are done together |
-//! | `moves.rs`, `pass.rs` | what is to be done to a batch, whoever does it: where pixels come from; everything else |
-//! | `engine.rs` | what whoever does it has to be able to do |
-//! | `host/` | loops of our own over the host's memory |
+//! | `moves.rs`, `pass.rs` | the operations on a batch, for any engine: where pixels come from; everything else |
+//! | `engine.rs` | the operations that an engine must have |
+//! | `host/` | our own loops over host memory |
 //! | `tensors/` | tensor operations of another library |
-//! | `kernels/` | kernels for NVIDIA GPUs, which take the place of some of these operations there |
-//! | `prepare.rs` | from what is stored to images and masks: physical values, normalised, of another type |
+//! | `kernels/` | kernels for NVIDIA GPUs, which replace some of these operations |
+//! | `prepare.rs` | from stored data to images and masks: physical values, normalised, of another type |
 //! | `library.rs` | libraries whose tensors batches can be |
-//! | `array/` | arrays that belong to no library |
+//! | `array/` | arrays independent of any library |
 #![deny(missing_docs)]
 
 mod apply;

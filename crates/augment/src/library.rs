@@ -13,55 +13,56 @@ use crate::prepare::{ImageRecipe, LabelRecipe};
 
 /// A library of tensors: libtorch, the torch of a Python process, or none ([`Host`], whose tensors are [`Array`]s).
 ///
-/// In the host's memory everything is computed by [`Host`], whatever the library, so that results are the same bit for
-/// bit; on a device by the library's own operations.
+/// In host memory, [`Host`] computes everything for all libraries, so that results are the same bit for bit. On a
+/// device, the library's own operations are used.
 pub trait Library: Clone + Send + Sync + 'static {
     /// A tensor. Clones share its memory.
     type Tensor: Clone + Send;
-    /// What computes on a device.
+    /// The engine for a device.
     type Engine: Engine<Array = Self::Tensor>;
 
-    /// What computes in the host's memory.
+    /// The engine for host memory.
     fn host(&self) -> &Host;
 
-    /// What computes on the device of that number.
+    /// The engine for the device with this number.
     ///
     /// # Errors
     /// If the library cannot use it.
     fn engine(&self, device: usize) -> Result<Self::Engine>;
 
-    /// The stream of that device on which the calling thread uses the library's tensors.
+    /// The stream of this device on which the calling thread uses the library's tensors.
     ///
     /// # Errors
     /// If the library cannot use the device.
     fn stream(&self, device: usize) -> Result<Stream>;
 
-    /// A tensor over an array's memory. On a device the array has been lent the stream that the tensor is used on.
+    /// A tensor over an array's memory. On a device, the array must have been lent to the stream on which the tensor is
+    /// used.
     ///
     /// # Errors
     /// If the library has no such device or element type.
     fn tensor(&self, array: Array) -> Result<Self::Tensor>;
 
-    /// An array over the memory of a tensor, which is in the host's.
+    /// An array over the memory of a tensor, which must be in host memory.
     ///
     /// # Errors
-    /// If the tensor has an element type that nothing here computes with.
+    /// If the tensor's element type is not supported.
     fn array(&self, tensor: &Self::Tensor) -> Result<Array>;
 
-    /// Where a tensor is.
+    /// The device of a tensor.
     ///
     /// # Errors
-    /// If it is on a device that nothing here computes on.
+    /// If the device is not supported.
     fn device(&self, tensor: &Self::Tensor) -> Result<Device>;
 
-    /// An image (samples, bands, rows, columns) of what is stored, (samples, rows, columns, bands).
+    /// Converts stored data (samples, rows, columns, bands) to an image (samples, bands, rows, columns).
     ///
     /// # Errors
     /// If there is no memory.
     fn image_of(&self, stored: Array, recipe: &ImageRecipe) -> Result<Self::Tensor> {
         match stored.device() {
             Device::Cpu => self.tensor(self.host().image(&stored, recipe)?),
-            // Needs nobody who computes there.
+            // No engine is needed for this.
             Device::Cuda(_) if recipe.is_nothing(stored.element()) => {
                 self.tensor(stored.permuted(&[0, 3, 1, 2]))
             }
@@ -69,7 +70,7 @@ pub trait Library: Clone + Send + Sync + 'static {
         }
     }
 
-    /// A mask of what is stored, (samples, rows, columns, 1).
+    /// Converts stored data (samples, rows, columns, 1) to a mask.
     ///
     /// # Errors
     /// If there is no memory.
@@ -87,7 +88,7 @@ pub trait Library: Clone + Send + Sync + 'static {
         }
     }
 
-    /// Does to a batch what was drawn for it; see [`Pipeline::apply`].
+    /// Applies drawn parameters to a batch; see [`Pipeline::apply`].
     ///
     /// # Errors
     /// As [`Pipeline::apply`], and if a mask is on another device than the images.
@@ -106,7 +107,7 @@ pub trait Library: Clone + Send + Sync + 'static {
         }
     }
 
-    /// Draws for a batch and does what was drawn; see [`Pipeline::augment`].
+    /// Draws parameters for a batch and applies them; see [`Pipeline::augment`].
     ///
     /// # Errors
     /// As [`Pipeline::augment`].
@@ -130,14 +131,14 @@ pub trait Library: Clone + Send + Sync + 'static {
         }
     }
 
-    /// Rows, columns, bands and number of samples of images (samples, bands, rows, columns), and their element type.
+    /// Shape and element type of images (samples, bands, rows, columns).
     ///
     /// # Errors
-    /// If nothing here computes with them.
+    /// If the element type is not supported.
     fn look_at(&self, image: &Self::Tensor) -> Result<(Vec<usize>, ElementType)>;
 }
 
-/// The device that images and masks are on.
+/// The device on which images and masks are.
 fn device_of<L: Library>(library: &L, images: &Images<L::Tensor>) -> Result<Device> {
     let device = library.device(&images.image)?;
     for mask in &images.masks {
@@ -166,7 +167,7 @@ impl Library for Host {
             .with_remedy("install torch, or ask for batches on the CPU"))
     }
 
-    /// Arrays are handed to others, who name their streams themselves.
+    /// Arrays are passed on to other libraries, which name their own streams.
     fn stream(&self, _: usize) -> Result<Stream> {
         Ok(Stream::LEGACY)
     }
@@ -196,7 +197,7 @@ mod tests {
     use crate::array::Memory;
     use crate::{Flip, Frame, Mask, Op, SampleKey};
 
-    /// Memory that claims to be a GPU's, and is never read.
+    /// Memory that claims to be on a GPU and is never read.
     struct Elsewhere;
 
     // SAFETY: it has no bytes.

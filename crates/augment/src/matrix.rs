@@ -1,16 +1,17 @@
 //! Maps of the image plane: homographies in pixels, in float64.
 //!
-//! Pixel centres lie at whole numbers, x is the column, y the row, the origin is the top left pixel's centre.
+//! Pixel centres have whole coordinates. x is the column, y is the row, and the origin is the centre of the top left
+//! pixel.
 
 use serde::{Deserialize, Serialize};
 
-/// A 3×3 matrix that acts on columns (x, y, 1).
+/// A 3×3 matrix that acts on column vectors (x, y, 1).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Matrix(pub [[f64; 3]; 3]);
 
 impl Matrix {
-    /// The map that leaves everything where it is.
+    /// The identity.
     pub const IDENTITY: Self = Self([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]);
 
     /// (x, y) → (a·x + b, c·y + d).
@@ -23,7 +24,7 @@ impl Matrix {
         Self::axes(1.0, x, 1.0, y)
     }
 
-    /// First `other`, then this one.
+    /// The composition: first `other`, then this map.
     pub fn after(&self, other: &Self) -> Self {
         let mut product = [[0.0; 3]; 3];
         for (row, line) in product.iter_mut().enumerate() {
@@ -34,7 +35,7 @@ impl Matrix {
         Self(product)
     }
 
-    /// The map back, scaled so that its last element is 1; `None` if there is none.
+    /// The inverse, scaled so that its last element is 1; `None` if there is none.
     pub fn inverse(&self) -> Option<Self> {
         let m = &self.0;
         let cofactor = |row: usize, column: usize| {
@@ -55,19 +56,19 @@ impl Matrix {
         (sound && inverse.iter().flatten().all(|value| value.is_finite())).then_some(Self(inverse))
     }
 
-    /// Whether it keeps parallels parallel: its last row is (0, 0, 1).
+    /// Whether it is affine: its last row is (0, 0, 1).
     pub fn is_affine(&self) -> bool {
         self.0[2] == [0.0, 0.0, 1.0]
     }
 
-    /// Where it brings a point.
+    /// Maps a point.
     pub fn apply(&self, [x, y]: [f64; 2]) -> [f64; 2] {
         let row = |row: usize| self.0[row][0] * x + self.0[row][1] * y + self.0[row][2];
         let scale = row(2);
         [row(0) / scale, row(1) / scale]
     }
 
-    /// The homography that brings four points to four others.
+    /// The homography that maps four points to four others.
     pub fn from_points(from: &[[f64; 2]; 4], to: &[[f64; 2]; 4]) -> Option<Self> {
         let mut system = [[0.0; 9]; 8];
         for (point, ([x, y], [u, v])) in from.iter().zip(to).enumerate() {
@@ -78,7 +79,7 @@ impl Matrix {
         Some(Self([[h[0], h[1], h[2]], [h[3], h[4], h[5]], [h[6], h[7], 1.0]]))
     }
 
-    /// The map as whole numbers if it only turns by quarters, mirrors and moves by whole pixels.
+    /// The map in whole numbers, if it only consists of quarter turns, mirroring and shifts by whole pixels.
     pub(crate) fn whole(&self) -> Option<Whole> {
         let m = &self.0;
         let linear = [m[0][0], m[0][1], m[1][0], m[1][1]];
@@ -105,7 +106,7 @@ pub struct Whole {
 }
 
 impl Whole {
-    /// Whether it brings all pixels of a frame of `to` (rows, columns) into one of `from`.
+    /// Whether all pixels of a frame of size `to` (rows, columns) are mapped into one of size `from`.
     pub fn stays_inside(&self, to: [usize; 2], from: [usize; 2]) -> bool {
         let (last_x, last_y) = (to[1] as i64 - 1, to[0] as i64 - 1);
         [[0, 0], [last_x, last_y]].into_iter().all(|[x, y]| {
@@ -115,7 +116,7 @@ impl Whole {
     }
 }
 
-/// Gauss's elimination with pivots, of eight equations with their right sides in the last column.
+/// Gaussian elimination with pivoting for eight equations, whose right-hand sides are in the last column.
 fn solve(system: &mut [[f64; 9]; 8]) -> Option<[f64; 8]> {
     for step in 0..8 {
         let largest =

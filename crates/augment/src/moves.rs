@@ -1,4 +1,4 @@
-//! Where the pixels of every sample come from.
+//! The source of every sample's pixels.
 
 use hsipack_format::Result;
 
@@ -10,15 +10,15 @@ use crate::stages::Together;
 /// What happens to the pixels of one sample.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Move {
-    /// They stay.
+    /// They stay in place.
     Keep,
     /// They only change places.
     Places(Whole),
-    /// They are sampled.
+    /// They are resampled.
     Sample(Source),
 }
 
-/// The moves of all samples under geometric augmentations that follow one another.
+/// The moves of all samples under consecutive geometric augmentations.
 pub fn moves(
     ops: &[Op],
     steps: &[Step],
@@ -62,18 +62,18 @@ pub fn moves(
 pub struct Job<'a> {
     /// Rows and columns of the result.
     pub to: [usize; 2],
-    /// What happens to every sample.
+    /// The move of every sample.
     pub moves: &'a [Move],
-    /// Labels: masks' maps, the nearest pixel, no arithmetic.
+    /// Whether this array contains labels: then the maps of masks are used, and the nearest pixel without arithmetic.
     pub labels: bool,
-    /// What is outside the frame is this, where padding is of one value.
+    /// The value outside the frame, if the padding is a constant.
     pub fill: f64,
-    /// What the augmentations agree in.
+    /// The settings that the augmentations share.
     pub together: Together,
 }
 
 impl Job<'_> {
-    /// The map of a sampled pixel's place.
+    /// The map for a resampled array.
     pub fn map<'s>(&self, source: &'s Source) -> &'s Matrix {
         if self.labels { &source.mask } else { &source.image }
     }
@@ -83,7 +83,7 @@ impl Job<'_> {
         self.labels || self.together.interpolation == Some(Interpolation::Nearest)
     }
 
-    /// What is outside the frame, if that matters.
+    /// How pixels outside the frame are made, if they matter.
     pub fn outside(&self) -> Option<Outside> {
         self.together.outside
     }

@@ -1,4 +1,4 @@
-//! What was drawn for a batch.
+//! The parameters drawn for a batch.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,21 +6,21 @@ use super::ops::{Drawn, Frame};
 use super::{Matrix, Pipeline};
 use hsipack_format::{Error, Result};
 
-/// What was drawn for a batch: enough to explain it, or to do it again.
+/// The parameters drawn for a batch: enough to explain or to repeat the augmentation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
-    /// The frame of the images that go in.
+    /// The frame of the input images.
     pub frame: Frame,
-    /// One for each augmentation.
+    /// One step per augmentation.
     pub steps: Vec<Step>,
 }
 
-/// What was drawn for one augmentation.
+/// The parameters drawn for one augmentation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// The augmentation's name.
     pub op: String,
-    /// For every sample of the batch; `None` where the augmentation is not applied.
+    /// One entry per sample of the batch; `None` if the augmentation is not applied to it.
     pub drawn: Vec<Option<Drawn>>,
 }
 
@@ -28,7 +28,7 @@ impl Parameters {
     /// Reads what [`to_json`](Self::to_json) wrote.
     ///
     /// # Errors
-    /// If it is something else.
+    /// If the JSON is not valid.
     pub fn from_json(json: &str) -> Result<Self> {
         serde_json::from_str(json).map_err(|error| {
             Error::malformed(format!("these are no parameters of augmentations: {error}"))
@@ -37,24 +37,24 @@ impl Parameters {
         })
     }
 
-    /// As JSON.
+    /// Writes the parameters as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain data")
     }
 
-    /// What was drawn for one place of the batch, as of a batch of that sample alone. Of pipelines that
-    /// [take pixels from others](Pipeline::takes_from_others) it cannot be applied.
+    /// The parameters for one position of the batch, as for a batch of that sample alone. They cannot be applied if the
+    /// pipeline [takes pixels from others](Pipeline::takes_from_others).
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If there is no such position.
     pub fn of_sample(&self, place: usize) -> Self {
         let step =
             |step: &Step| Step { op: step.op.clone(), drawn: vec![step.drawn[place].clone()] };
         Self { frame: self.frame, steps: self.steps.iter().map(step).collect() }
     }
 
-    /// Checks that they belong to `pipeline` and a batch of `samples`; gives the frame before every step, and the
-    /// last one.
+    /// Checks that the parameters belong to `pipeline` and to a batch of `samples`. Returns the frame before every
+    /// step, and the final one.
     pub(crate) fn frames(&self, pipeline: &Pipeline, samples: usize) -> Result<Vec<Frame>> {
         let names = self.steps.iter().map(|step| step.op.as_str());
         if !names.eq(pipeline.ops.iter().map(|op| op.name())) {
@@ -85,9 +85,9 @@ impl Parameters {
         Ok(frames)
     }
 
-    /// Where every sample's points go: the map of the pixels that go in to those that come out, over all geometric
-    /// augmentations; `None` for a sample that was moved by an elastic field, whose points go nowhere in a straight
-    /// line, and for one of a single row or column that was resized with its centre kept, whose pixel goes to several.
+    /// For every sample, the map of points from the input to the output, over all geometric augmentations. `None` for a
+    /// sample with an elastic field, which is not a projective map, and for one whose only row or column was resized
+    /// with its centre kept, because its pixel goes to several.
     ///
     /// # Errors
     /// If the parameters do not belong to `pipeline`.

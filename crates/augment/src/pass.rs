@@ -1,4 +1,4 @@
-//! What is to be done to a batch once pixels are where they belong: made of what was drawn, for whoever does it.
+//! The operations on a batch other than moving pixels, made from the drawn parameters, for any engine.
 
 use hsipack_format::{Error, Result, SpectralNorm};
 
@@ -6,38 +6,38 @@ use crate::apply::Mixed;
 use crate::ops::{Action, Bands, Drawn, Frame, Op};
 use crate::parameters::Step;
 
-/// One thing that is done to all samples of a batch. Lists have an entry for every sample, `None` for those that stay as
-/// they are.
+/// One operation on all samples of a batch. Lists have one entry per sample, which is `None` for samples that stay
+/// unchanged.
 #[derive(Clone, Debug)]
 pub enum Pass {
-    /// Rectangles are set to a spectrum, in masks to their own label.
+    /// Sets rectangles to a spectrum, and in masks to their own label.
     Blank(Vec<Blank>),
-    /// Rectangles are copied, of the batch as it was before; in masks, too.
+    /// Copies rectangles, with the contents of the batch before the pass; in masks as well.
     Paste(Vec<Cut>, Option<Mixed>),
-    /// Images are mixed.
+    /// Mixes images.
     Mix(Mixed),
-    /// Pixels of one label are copied from other samples.
+    /// Copies the pixels of one label from other samples.
     Transplant(Transplanting),
-    /// Samples that lost all pixels of this mask come back as they were.
+    /// Restores samples that lost all pixels of this mask.
     Guard(String),
-    /// One product and one sum by band.
+    /// Applies a factor and a summand to each band.
     ByBand(Vec<Option<ByBand>>),
-    /// A linear map of spectra; of pixels with certain labels only, if there are any of the mask.
+    /// Applies a linear map to spectra; if labels are given, only to pixels of the mask with these labels.
     Linear(Vec<Option<Linear>>, Option<(Option<String>, Vec<i64>)>),
-    /// Normal noise is added, made from these seeds.
+    /// Adds normally distributed noise.
     Noise {
-        /// One for each sample.
+        /// One seed per sample.
         seeds: Vec<Option<u64>>,
         /// Mean.
         mean: f64,
         /// Standard deviation.
         std: f64,
     },
-    /// Lit from a side: strengths along x and y.
+    /// Lights the image from one side: strengths along x and y.
     Ramp(Vec<Option<[f64; 2]>>),
-    /// Blurred with these weights along rows (which lie down) and columns.
+    /// Blurs with these weights along rows (down) and columns (across).
     Blur(Vec<Option<[Vec<f64>; 2]>>),
-    /// Spectra are normalised.
+    /// Normalises spectra.
     Normalize(SpectralNorm, Vec<bool>),
 }
 
@@ -56,7 +56,7 @@ pub struct Rectangle {
 
 impl Rectangle {
     /// # Errors
-    /// If it does not lie in the frame, as with parameters that were made by hand.
+    /// If it does not lie in the frame, for example with parameters that were written by hand.
     pub(crate) fn new([x, y, width, height]: [usize; 4], frame: Frame) -> Result<Self> {
         let inside = |first: usize, size: usize, all: usize| first.saturating_add(size) <= all;
         if inside(x, width, frame.columns) && inside(y, height, frame.rows) {
@@ -73,9 +73,9 @@ impl Rectangle {
 /// A rectangle that is set to a spectrum.
 #[derive(Clone, Debug)]
 pub struct Blank {
-    /// Whose.
+    /// Index of the sample.
     pub sample: usize,
-    /// Where.
+    /// The rectangle in it.
     pub rectangle: Rectangle,
     /// A value for each band.
     pub values: Vec<f64>,
@@ -84,51 +84,50 @@ pub struct Blank {
 /// A rectangle that is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// The sample that it goes to.
+    /// Index of the target sample.
     pub sample: usize,
-    /// Where it goes.
+    /// The target rectangle.
     pub to: Rectangle,
-    /// The sample that it comes from.
+    /// Index of the source sample.
     pub donor: usize,
-    /// Where it comes from; of the same size.
+    /// The source rectangle, of the same size.
     pub from: Rectangle,
 }
 
-/// Which labels are copied from whom.
+/// Which labels are copied from which samples.
 #[derive(Clone, Debug)]
 pub struct Transplanting {
-    /// The mask that has the labels; the first one where none is named.
+    /// The mask with the labels; the first mask if none is named.
     pub mask: Option<String>,
     /// A mask that is not 0 where labels count.
     pub valid: Option<String>,
-    /// Who gives to every sample.
+    /// The donor of every sample.
     pub donors: Vec<Option<usize>>,
-    /// Which of the donor's labels, as a share of their number.
+    /// Which of the donor's labels is copied, as a share of their number.
     pub picks: Vec<f32>,
-    /// The label itself, where it was given by hand; it counts wherever it is.
+    /// The label itself, if it was given by hand; then `valid` and `excluded` are ignored.
     pub given: Vec<Option<i64>>,
     /// Labels that are never copied.
     pub excluded: Vec<i64>,
 }
 
-/// (value - shift)·factor + summand for every band; for factors of 0 the summand alone, whatever the value.
+/// (value - shift)·factor + summand for every band. If a factor is 0, the result is the summand, whatever the value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ByBand {
-    /// What is subtracted.
+    /// Subtracted first.
     pub shift: Vec<f64>,
-    /// What is multiplied by.
+    /// Multiplied then.
     pub factor: Vec<f64>,
-    /// What is added.
+    /// Added last.
     pub summand: Vec<f64>,
 }
 
 /// A linear map of spectra.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
-    /// bands × bands numbers, one row after the other, that spectra are multiplied by from the right: rows are bands that
-    /// go in.
+    /// bands × bands numbers, row by row, by which spectra are multiplied from the right. Rows are input bands.
     pub map: Vec<f64>,
-    /// What is added then; empty for nothing.
+    /// Added after the map; empty if nothing is added.
     pub offset: Vec<f64>,
 }
 
@@ -137,7 +136,7 @@ impl ByBand {
         Self { shift: vec![0.0; bands], factor: vec![1.0; bands], summand: vec![0.0; bands] }
     }
 
-    /// Bands.
+    /// Number of bands.
     pub(crate) fn bands(&self) -> usize {
         self.shift.len()
     }
@@ -155,8 +154,8 @@ impl ByBand {
         }
     }
 
-    /// Standardises; where nothing was done before, by subtracting first, which loses fewer digits. Bands without
-    /// statistics stay.
+    /// Standardises. If there are no operations before it, the mean is subtracted first, which loses fewer digits.
+    /// Bands without statistics stay unchanged.
     pub(crate) fn then_standardize(&mut self, mean: &[f64], std: &[f64]) {
         let known = |(mean, std): (&f64, &f64)| {
             if mean.is_nan() || std.is_nan() { (0.0, 1.0) } else { (*mean, *std) }
@@ -177,7 +176,7 @@ impl ByBand {
     }
 }
 
-/// The products and sums of augmentations that follow one another.
+/// The factors and summands of consecutive augmentations.
 pub(crate) fn by_band(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Pass> {
     let nothing = ByBand::nothing(frame.bands);
     let samples = steps.first().map_or(0, |step| step.drawn.len());
@@ -193,7 +192,7 @@ pub(crate) fn by_band(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Pass> 
     Ok(Pass::ByBand(by_sample.collect::<Result<_>>()?))
 }
 
-/// The linear maps of augmentations that follow one another.
+/// The linear maps of consecutive augmentations.
 pub(crate) fn spectral(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Pass> {
     let samples = steps.first().map_or(0, |step| step.drawn.len());
     let by_sample = (0..samples).map(|sample| {
@@ -248,12 +247,12 @@ fn product(one: &[f64], other: &[f64], bands: usize) -> Vec<f64> {
     product
 }
 
-/// Samples for which something was drawn.
+/// The samples for which parameters were drawn.
 pub(crate) fn applied(drawn: &[Option<Drawn>]) -> impl Iterator<Item = (usize, &Drawn)> {
     drawn.iter().enumerate().filter_map(|(sample, drawn)| Some((sample, drawn.as_ref()?)))
 }
 
-/// What `of` makes of every one that was drawn.
+/// Applies `of` to all drawn parameters.
 pub(crate) fn each<T>(
     drawn: &[Option<Drawn>],
     of: impl Fn(&Drawn) -> Result<T>,
@@ -261,7 +260,7 @@ pub(crate) fn each<T>(
     drawn.iter().map(|drawn| drawn.as_ref().map(&of).transpose()).collect()
 }
 
-/// For which samples something was drawn.
+/// Whether parameters were drawn, for each sample.
 pub(crate) fn which(drawn: &[Option<Drawn>]) -> Vec<bool> {
     drawn.iter().map(Option::is_some).collect()
 }

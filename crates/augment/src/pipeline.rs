@@ -1,4 +1,4 @@
-//! A list of augmentations, and drawing for a batch.
+//! A list of augmentations, and drawing parameters for a batch.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,35 +7,35 @@ use hsipack_format::{Error, Result};
 use crate::ops::{self, Frame, KorniaCompat, Op, SampleKey};
 use crate::parameters::{Parameters, Step};
 
-/// A list of augmentations and how to go about them.
+/// A list of augmentations, and how they are applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pipeline {
     /// The augmentations, in order.
     pub ops: Vec<Op>,
-    /// Seed of everything drawn.
+    /// Seed of all random numbers.
     #[serde(default)]
     pub seed: u64,
-    /// Consecutive geometric augmentations are one warp, so that pixels are interpolated once. Without, every one
-    /// resamples, as Kornia does.
+    /// Whether to merge consecutive geometric augmentations into one warp, so that pixels are interpolated once.
+    /// Otherwise each one resamples, as in Kornia.
     #[serde(default = "yes")]
     pub fuse: bool,
-    /// What masks are given where there is nothing: outside the frame, in erased rectangles and hidden patches.
+    /// Label of mask pixels without a source: outside the frame, in erased rectangles and in hidden patches.
     #[serde(default)]
     pub mask_fill: MaskFill,
-    /// Which Kornia the arithmetic of warps follows.
+    /// The Kornia version whose arithmetic warps follow.
     #[serde(default)]
     pub kornia: KorniaCompat,
 }
 
-/// A label for all masks, or for each by name. In JSON a number, or an object of numbers; masks that it does not
-/// name are given 0.
+/// One label for all masks, or one for each mask by name. In JSON, a number or an object of numbers. Masks that the
+/// object does not name get 0.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MaskFill {
-    /// The same for all masks.
+    /// The same label for all masks.
     All(i64),
-    /// By the masks' names.
+    /// Labels by the names of the masks.
     Each(std::collections::BTreeMap<String, i64>),
 }
 
@@ -46,7 +46,7 @@ impl Default for MaskFill {
 }
 
 impl MaskFill {
-    /// The label for the mask of that name.
+    /// The label for the mask with this name.
     pub fn of(&self, mask: &str) -> i64 {
         match self {
             Self::All(label) => *label,
@@ -56,17 +56,17 @@ impl MaskFill {
 }
 
 impl Pipeline {
-    /// These augmentations, fused, with seed 0.
+    /// These augmentations, merged where possible, with seed 0.
     pub fn new(ops: Vec<Op>) -> Self {
         let (mask_fill, kornia) = (MaskFill::default(), KorniaCompat::default());
         Self { ops, seed: 0, fuse: true, mask_fill, kornia }
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote, or a user: an object with `ops` and, where they are not to be the
-    /// defaults, `seed`, `fuse`, `mask_fill` and `kornia`; or the list of augmentations alone.
+    /// Reads a pipeline from JSON, as written by [`to_json`](Self::to_json) or by hand: an object with `ops` and
+    /// optionally `seed`, `fuse`, `mask_fill` and `kornia`, or only the list of augmentations.
     ///
     /// # Errors
-    /// If it is something else; where and what is named.
+    /// If the JSON is not valid; the error says where.
     pub fn from_json(json: &str) -> Result<Self> {
         let bad = |error: serde_json::Error| {
             Error::malformed(format!("these are no augmentations: {error}"))
@@ -79,7 +79,7 @@ impl Pipeline {
         serde_json::from_str(json).map_err(bad)
     }
 
-    /// As JSON, with every option.
+    /// Writes the pipeline as JSON, with every option.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("plain data")
     }
@@ -89,22 +89,22 @@ impl Pipeline {
         self.ops.iter().any(|op| op.masks().any(|name| name == mask))
     }
 
-    /// Whether an augmentation may give a sample pixels of others of its batch. Where none does, what becomes of a sample
-    /// does not depend on who else is in the batch: [`Parameters::of_sample`].
+    /// Whether an augmentation may give a sample pixels from other samples of its batch. If none does, the result for a
+    /// sample does not depend on the other samples in the batch: [`Parameters::of_sample`].
     pub fn takes_from_others(&self) -> bool {
         self.ops.iter().any(Op::takes_from_others)
     }
 
-    /// The frame that comes out for one that goes in.
+    /// The output frame for an input frame.
     ///
     /// # Errors
-    /// If options mean nothing, or do not fit the frame.
+    /// If options are not valid, or do not fit the frame.
     pub fn frame(&self, frame: Frame) -> Result<Frame> {
         self.ops.iter().try_fold(frame, |frame, op| op.frame(frame))
     }
 
-    /// Draws for a batch. What a sample is given depends on seed, epoch and its own key alone (its partners in
-    /// mixing, of course, on who else is in the batch).
+    /// Draws parameters for a batch. The parameters of a sample depend only on seed, epoch and its own key. Only its
+    /// partners in mixing also depend on the other samples in the batch.
     ///
     /// # Errors
     /// As [`frame`](Self::frame).

@@ -1,18 +1,20 @@
-//! From what is stored to images and masks: what is to be done, by whichever [`Engine`](crate::Engine).
+//! How stored data becomes images and masks: recipes for any [`Engine`](crate::Engine).
 
 use hsipack_format::SpectralNorm;
 
 use crate::array::ElementType;
 
-/// How an image is made of what is stored, in this order: physical values, normalised, NaN replaced, cast. All but the
-/// cast is computed in float32, in float64 for what is stored so; where there is nothing to compute, nothing is.
+/// How to make an image from stored data, in this order: convert to physical values, normalise, replace NaN, cast. All
+/// steps before the cast are computed in float32, or in float64 if the data is stored as float64. Steps that would
+/// change nothing are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageRecipe {
-    /// Factor and summand of physical values: one for all samples, or one for each; empty for stored values.
+    /// Scale factor and offset of physical values: one pair for all samples, or one per sample; empty to keep stored
+    /// values.
     pub physical: Vec<[f64; 2]>,
-    /// How it is normalised.
+    /// The normalisation.
     pub normalized: Normalized,
-    /// What NaN is replaced with; infinities stay.
+    /// Replacement for NaN; infinities stay.
     pub nan: Option<f64>,
     /// The element type of the result.
     pub element: ElementType,
@@ -21,38 +23,38 @@ pub struct ImageRecipe {
 /// How images are normalised.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Normalized {
-    /// Not at all.
+    /// No normalisation.
     #[default]
     Not,
-    /// Every band less its mean, divided by its standard deviation: figures for all samples, or for each. Bands of
-    /// standard deviation 0 are not divided.
+    /// Subtract from every band its mean and divide by its standard deviation: one set of figures for all samples, or
+    /// one per sample. Bands with standard deviation 0 are not divided.
     Bands(Vec<BandFigures>),
-    /// Spectra, by the rule of [`hsipack_format::spectrum`].
+    /// Normalise spectra by the rules of [`hsipack_format::spectrum`].
     Spectra(SpectralNorm),
 }
 
-/// Means and standard deviations, one a band.
+/// Means and standard deviations, one per band.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandFigures {
-    /// What is subtracted.
+    /// Means, which are subtracted.
     pub mean: Vec<f32>,
-    /// What is divided by.
+    /// Standard deviations, by which values are divided.
     pub std: Vec<f32>,
 }
 
-/// How a mask is made of what is stored.
+/// How to make a mask from stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelRecipe {
-    /// What is stored.
+    /// The stored element type.
     pub stored: ElementType,
-    /// Boolean layers to unpack from its bits, bit 0 first; 0 for class ids.
+    /// Number of boolean layers to unpack from its bits, starting with bit 0; 0 for class ids.
     pub layers: usize,
     /// The element type of class ids in the result; layers are `Bool`.
     pub element: ElementType,
 }
 
 impl ImageRecipe {
-    /// Whether the image is what is stored, of that type, seen from another side.
+    /// Whether the image equals the stored data of this type, except for the order of axes.
     pub fn is_nothing(&self, stored: ElementType) -> bool {
         self.physical.is_empty()
             && self.normalized == Normalized::Not
@@ -60,21 +62,21 @@ impl ImageRecipe {
             && self.element == stored
     }
 
-    /// Factor and summand of a sample, if physical values are asked for.
+    /// Scale factor and offset of a sample, if physical values are requested.
     pub fn physical_of(&self, sample: usize) -> Option<[f64; 2]> {
         self.physical.get(sample).or(self.physical.last()).copied()
     }
 }
 
 impl LabelRecipe {
-    /// Whether the mask is what is stored, of that type.
+    /// Whether the mask equals the stored data, with the same type.
     pub fn is_nothing(&self) -> bool {
         self.layers == 0 && self.element == self.stored
     }
 }
 
 impl Normalized {
-    /// The figures that standardise a sample, if that is what is done.
+    /// The means and standard deviations for a sample, if bands are standardised.
     pub fn figures_of(&self, sample: usize) -> Option<&BandFigures> {
         match self {
             Self::Bands(figures) => figures.get(sample).or(figures.last()),

@@ -1,17 +1,17 @@
-//! Ranges that numbers are drawn from.
+//! Ranges from which numbers are drawn.
 
 use serde::{Deserialize, Serialize};
 
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result};
 
-/// Numbers from `low` to `high`, all equally likely. In JSON `[low, high]`.
+/// Numbers from `low` to `high`, uniformly distributed. In JSON `[low, high]`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[f64; 2]", into = "[f64; 2]")]
 pub struct Range {
-    /// The least number.
+    /// Lower end, included.
     pub low: f64,
-    /// What all numbers are less than.
+    /// Upper end, excluded.
     pub high: f64,
 }
 
@@ -26,7 +26,7 @@ impl Range {
         Self::new(-most, most)
     }
 
-    /// Always the same number.
+    /// A range with a single number.
     pub const fn only(value: f64) -> Self {
         Self::new(value, value)
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::ops::{Action, Geometric, Interpolation, Op, Outside};
 use crate::pipeline::Pipeline;
 
-/// Augmentations that follow one another and are done in one pass.
+/// Consecutive augmentations that are done in one pass.
 #[derive(Debug)]
 pub struct Stage {
     pub ops: Range<usize>,
@@ -16,20 +16,20 @@ pub struct Stage {
 pub enum Kind {
     /// One move of pixels.
     Geometry(Together),
-    /// One product and one sum by band.
+    /// One factor and one summand per band.
     Bands,
     /// One linear map of spectra.
     Spectra,
-    /// Done by itself.
+    /// An operation that cannot be merged with others.
     Single,
 }
 
-/// What the augmentations of one move agree in.
+/// The settings that the augmentations of one move share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Together {
-    /// What lies beyond the frame.
+    /// How pixels outside the frame are made.
     pub outside: Option<Outside>,
-    /// How values between pixels are found.
+    /// How values between pixels are computed.
     pub interpolation: Option<Interpolation>,
 }
 
@@ -61,7 +61,7 @@ fn kind_of(op: &Op) -> Kind {
     }
 }
 
-/// What the last stage is with one more augmentation, if it can take it.
+/// The kind of the last stage after adding one more augmentation, if that is possible.
 fn join(pipeline: &Pipeline, last: &Stage, op: &Op) -> Option<Kind> {
     match (&last.kind, kind_of(op)) {
         (Kind::Geometry(now), Kind::Geometry(next)) if pipeline.fuse => {
@@ -81,7 +81,7 @@ fn join(pipeline: &Pipeline, last: &Stage, op: &Op) -> Option<Kind> {
     }
 }
 
-/// What both want, if they do not want different things; to want nothing is an agreement, too.
+/// The setting that suits both, if there is one. `None` suits everything.
 fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> Option<Option<T>> {
     match (one, other) {
         (Some(one), Some(other)) => (one == other).then_some(Some(one)),

@@ -1,7 +1,7 @@
-//! Memory that the system refuses ends the command with a message and an exit status.
+//! If the system refuses memory, the command ends with a message and an exit status.
 //!
-//! What is large is asked for so that a refusal is an error (`hsipack_store::memory`). For all the rest, names and
-//! lists and what other crates take, Rust would end the process by a signal, with a stack trace that helps nobody.
+//! Large allocations return an error if they are refused (`hsipack_store::memory`). If any other allocation is refused
+//! (names, lists, memory of other crates), Rust would end the process by a signal, with a stack trace that helps nobody.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Cursor, Write};
@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use hsipack_store::memory;
 
-/// The system's allocator, which ends the process where it has nothing to give to who does not expect that.
+/// The system's allocator. It ends the process if memory is refused and the caller does not expect that.
 pub struct Allocator;
 
-/// What the process ends with: at first that of `validate` for what could not be checked, whose 1 means damage.
+/// The exit status when memory is refused. It starts with the status of `validate` for "could not be checked", because 1
+/// means damage there.
 static STATUS: AtomicI32 = AtomicI32::new(2);
 
-/// Where the address space is short, has all threads share one heap. With heaps of their own they would each reserve 64 MiB,
-/// and what one of them freed would be lost to the others.
+/// If the address space is short, makes all threads share one heap. Otherwise each thread would reserve 64 MiB for a heap of
+/// its own, and the other threads could not use the memory that it frees.
 pub fn share_what_is_short() {
     #[cfg(target_env = "gnu")]
     if memory::is_short(1 << 30) {
@@ -25,12 +26,12 @@ pub fn share_what_is_short() {
     }
 }
 
-/// Has the process end with 1, that of an error: the command is known, and is not `validate`.
+/// Sets the exit status to 1, the status of an error. Called when the command is known and is not `validate`.
 pub fn end_with_error() {
     STATUS.store(1, Ordering::Relaxed);
 }
 
-// SAFETY: all is done by the system's allocator, with what the caller gave; nothing unwinds.
+// SAFETY: the system's allocator does all the work, with the caller's arguments; nothing unwinds.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are the same.
@@ -60,8 +61,8 @@ fn checked(memory: *mut u8, size: usize) -> *mut u8 {
     memory
 }
 
-/// Says what was refused, without taking memory, and ends the process as it is: an output that is not done stays
-/// marked so, as after a kill.
+/// Reports what was refused, without taking memory, and ends the process at once. Unfinished output stays marked as
+/// unfinished, as after a kill.
 #[cold]
 fn end(size: usize) -> ! {
     let mut line = [0; 128];

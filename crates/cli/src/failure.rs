@@ -1,4 +1,4 @@
-//! From errors to messages and exit codes.
+//! Turns errors into messages and exit codes.
 
 use std::process::ExitCode;
 
@@ -7,13 +7,13 @@ use hsipack_format::{Error, ErrorKind, text};
 /// Exit code of a command that the user stopped.
 const STOPPED: u8 = 130;
 
-/// Prints an error and gives the exit code for it.
+/// Prints an error and returns its exit code.
 pub fn report(error: Error) -> ExitCode {
     note!("hsipack: {}", message(&error));
     ExitCode::from(if error.kind() == ErrorKind::Interrupted { STOPPED } else { 1 })
 }
 
-/// The error in one line; what there is to choose from, one a line.
+/// The error on one line; if the user has to choose, the choices, one per line.
 fn message(error: &Error) -> String {
     if error.choices().is_empty() {
         return error.to_string();

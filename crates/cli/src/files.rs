@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
-/// Replaces a text file as a whole: whoever reads it sees the old or the new one.
+/// Replaces a text file as a whole: a reader sees either the old or the new file.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -14,7 +14,7 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
     replace_with(path, |file| writeln!(file, "{text}"))
 }
 
-/// As [`replace`], with what `write` writes.
+/// Like [`replace`], with the contents that `write` writes.
 pub fn replace_with(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,

@@ -1,6 +1,6 @@
 //! The `hsipack` command: a table of commands, each in a file of its own.
 
-// Doc comments of arguments are help texts for terminals: `<group>` in them is no HTML, an address no link.
+// The doc comments of arguments are help texts for terminals: `<group>` in them is not HTML, and an address is not a link.
 #![allow(rustdoc::invalid_html_tags, rustdoc::bare_urls)]
 
 #[macro_use]
@@ -26,10 +26,10 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[global_allocator]
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
-/// Pack hyperspectral cubes for training, and trust what was packed.
+/// Pack hyperspectral cubes for training, and check what was packed.
 ///
-/// A packed dataset is a Zarr v3 store of chunked, blosc-compressed float16 shards that zarr-python,
-/// xarray and TensorStore open, too.
+/// A packed dataset is a Zarr v3 store of chunked, blosc-compressed float16 shards. zarr-python, xarray
+/// and TensorStore can open it, too.
 #[derive(Parser)]
 #[command(name = "hsipack", version, propagate_version = true, max_term_width = 100)]
 #[command(
@@ -106,8 +106,8 @@ fn main() -> ExitCode {
     output::finish(result.unwrap_or_else(failure::report))
 }
 
-/// Piped into a command that reads a part only, like `head`, end quietly as other commands do: Rust ignores
-/// the signal, and printing would panic.
+/// Ends quietly, as other commands do, if output is piped into a command like `head` that stops reading early. By default
+/// Rust ignores the signal, and printing would panic.
 fn end_with_the_pipe() {
     #[cfg(unix)]
     // SAFETY: sets the default action of a signal, before any thread was started.

@@ -1,4 +1,4 @@
-//! The program that measures on a device: this one on the CPU, a Python with torch on GPUs.
+//! The program that measures on a device: this program on the CPU, a Python with torch on GPUs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use hsipack_measure::device::TrainingLibrary;
 use hsipack_measure::remote::{Process, Request};
 use hsipack_read::augment::Host;
 
-/// Names the Python whose package hsipack measures on GPUs. The package's entry point sets it.
+/// The variable with the path of the Python whose package hsipack measures on GPUs. The package's entry point sets it.
 const PYTHON: &str = "HSIPACK_PYTHON";
 
-/// Who measures on a device.
+/// The program that measures on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Program {
     /// This program.
     This,
-    /// The package hsipack of a Python.
+    /// The package hsipack in a Python.
     Python(PathBuf),
 }
 
 impl Program {
-    /// The program for the device of that name. `in_python` asks for Python whatever the device, for tests.
+    /// The program for the device of that name. `in_python` asks for Python on any device; tests use it.
     ///
     /// # Errors
-    /// If no device is named so, or a Python is needed and none is known.
+    /// If there is no such device, or a Python is needed and none is known.
     pub fn of(device: &str, in_python: bool) -> Result<Self> {
         Self::choose(device, in_python, std::env::var_os(PYTHON))
     }
@@ -37,7 +37,7 @@ impl Program {
             python.filter(|python| !python.is_empty()).map(|path| Self::Python(path.into()));
         match (here, python) {
             (Ok(_), _) if !in_python => Ok(Self::This),
-            // Not a device that this library lacks, but a name that means none.
+            // The name means no device at all; it is not just a device that this library lacks.
             (Err(error), _) if hsipack_measure::device::parse(device).is_err() => Err(error),
             (_, Some(python)) => Ok(python),
             (Err(error), None) => Err(error.or_remedy(set_python())),
@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// What starts a process that measures.
+    /// Gives a function that makes the command for a process that measures.
     ///
     /// # Errors
     /// If this program cannot be found.
@@ -64,14 +64,14 @@ impl Program {
             Self::Python(python) => {
                 let mut command = Command::new(python);
                 command.args(["-m", "hsipack._measure", env!("CARGO_PKG_VERSION")]);
-                // Else a file torch.py in the working folder would be imported.
+                // Otherwise a file torch.py in the working folder would be imported.
                 command.env("PYTHONSAFEPATH", "1");
                 command
             }
         })
     }
 
-    /// A process that measures on the device of that name, which it has.
+    /// Starts a process that measures on the device of that name, and checks that it has the device.
     ///
     /// # Errors
     /// If it cannot be started, or has no such device.
@@ -83,7 +83,7 @@ impl Program {
         found.map_err(|error| self.explained(error))
     }
 
-    /// An error of the process with what to do where the Python has no package hsipack.
+    /// Adds to an error of the process what to do if the Python has no package hsipack.
     pub fn explained(&self, error: Error) -> Error {
         match self {
             Self::Python(_) if error.kind() == ErrorKind::Io => error.or_remedy(set_python()),

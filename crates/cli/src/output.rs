@@ -1,8 +1,8 @@
-//! The one door to standard output and standard error; numbers as people read them.
+//! All output to standard output and standard error, and numbers as people read them.
 //!
-//! What is shown may hold names from files: control characters in it are escaped here. What cannot be written to standard
-//! output ends the command with a plain message and status 1, since whoever reads it has only a part. What cannot be
-//! written to standard error (notes, progress, messages) is lost: there is nowhere left to say so.
+//! Output may contain names from files, so control characters are escaped here. If standard output cannot be written, the
+//! command ends with a plain message and status 1, because the reader has only part of the output. If standard error
+//! (notes, progress, messages) cannot be written, the text is lost: there is nowhere left to report it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -21,17 +21,17 @@ macro_rules! note {
     ($($words:tt)*) => { $crate::output::note(format_args!($($words)*)) };
 }
 
-/// A line on standard output.
+/// Prints a line to standard output.
 pub fn line(words: std::fmt::Arguments<'_>) {
     show(&format!("{words}\n"));
 }
 
-/// Text of whole lines on standard output.
+/// Prints whole lines to standard output.
 pub fn show(lines: &str) {
     write(text::printable_lines(lines).as_bytes());
 }
 
-/// Bytes on standard output as they are: scripts and JSON of ours.
+/// Writes bytes unchanged to standard output. Used for our own scripts and JSON.
 pub fn write(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     if let Err(error) = open_output().and_then(|()| out.write_all(bytes)) {
@@ -39,18 +39,18 @@ pub fn write(bytes: &[u8]) {
     }
 }
 
-/// A line on standard error.
+/// Prints a line to standard error.
 pub fn note(words: std::fmt::Arguments<'_>) {
     let line = format!("{words}\n");
     let _ = io::stderr().lock().write_all(text::printable_lines(&line).as_bytes());
 }
 
-/// `code`, once everything is written; the code of an output that cannot be written otherwise.
+/// Returns `code` once all output is written, or the exit code of a failed write.
 pub fn finish(code: ExitCode) -> ExitCode {
     io::stdout().flush().map_or_else(|error| ExitCode::from(refused(&error)), |()| code)
 }
 
-/// Shows what clap has to say: help and version on standard output, wrong usage on standard error.
+/// Prints a message of clap: help and version to standard output, wrong usage to standard error.
 pub fn clap(message: &clap::Error) -> ExitCode {
     let code = ExitCode::from(u8::try_from(message.exit_code()).unwrap_or(2));
     let is_error = message.use_stderr();
@@ -62,7 +62,7 @@ pub fn clap(message: &clap::Error) -> ExitCode {
     }
 }
 
-/// Says that standard output cannot be written; gives the status to end with.
+/// Reports that standard output cannot be written. Returns the exit status.
 fn refused(error: &io::Error) -> u8 {
     note!(
         "hsipack: cannot write to standard output: {error} (free some space, or write somewhere else)"
@@ -71,8 +71,8 @@ fn refused(error: &io::Error) -> u8 {
 }
 
 /// # Errors
-/// If standard output was closed when the command began. Rust opens the null device in its place before `main`, where
-/// everything would be lost without a word.
+/// If standard output was closed when the command began. Before `main`, Rust opens the null device in its place, and all
+/// output would be lost silently.
 fn open_output() -> io::Result<()> {
     match CLOSED.load(Ordering::Relaxed) {
         true => Err(io::Error::from_raw_os_error(libc::EBADF)),
@@ -84,14 +84,14 @@ fn open_output() -> io::Result<()> {
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn look_at_output() {
-    // SAFETY: asks for the flags of a descriptor, which need not be open.
+    // SAFETY: asks for the flags of a descriptor. The descriptor need not be open.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     CLOSED.store(flags == -1, Ordering::Relaxed);
 }
 
 /// Called before `main`, and before Rust's own preparations.
-// SAFETY: the loader calls what is listed in this section, functions of this signature, in the one thread that there is.
-// It needs nothing of Rust's runtime: a system call and an atomic.
+// SAFETY: the loader calls the functions in this section, which have this signature, in the only thread of the process.
+// The function needs nothing of Rust's runtime: it does a system call and stores an atomic.
 #[used]
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
 #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func"))]
@@ -125,7 +125,7 @@ pub fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}{ending}") }
 }
 
-/// Shows a report on standard output: as one JSON object (`--json`), or as `print` does for people.
+/// Prints a report to standard output: as one JSON object (`--json`), or with `print` for people.
 pub fn report<R: serde::Serialize>(report: &R, json: bool, print: impl FnOnce(&R)) {
     if json {
         self::json(report);
@@ -134,7 +134,7 @@ pub fn report<R: serde::Serialize>(report: &R, json: bool, print: impl FnOnce(&R
     }
 }
 
-/// Shows a value as one line of JSON on standard output.
+/// Prints a value as one line of JSON to standard output.
 pub fn json<R: serde::Serialize>(value: &R) {
     let json = serde_json::to_string(value).expect("reports have string keys");
     write(format!("{}\n", text::printable_json(&json)).as_bytes());

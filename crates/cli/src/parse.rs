@@ -8,7 +8,7 @@ use hsipack_format::samples::Condition;
 use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption, NewClass, OldClass};
 use hsipack_read::ShuffleWindow;
 
-/// One of these values of a library's option, by its name there, whose words are joined by hyphens here.
+/// Parses one of these values of a library's option. Names are those of the library, with hyphens between words.
 pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
 where
     T: Display + Copy + Send + Sync + 'static,
@@ -16,7 +16,7 @@ where
     one_of_or(values, &[])
 }
 
-/// The same, with other words for some of them, which help does not show.
+/// Like [`one_of`], with other words for some values, which the help does not show.
 pub fn one_of_or<T>(
     values: &'static [T],
     others: &'static [(&'static str, T)],
@@ -66,7 +66,9 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         "mib" => 1024.0 * 1024.0,
         "gib" => 1024.0 * 1024.0 * 1024.0,
         other => {
-            return Err(format!("{other:?} is no unit of bytes; use kB, MB, GB, KiB, MiB or GiB"));
+            return Err(format!(
+                "{other:?} is not a unit of bytes; use kB, MB, GB, KiB, MiB or GiB"
+            ));
         }
     };
     let value: f64 =
@@ -89,7 +91,7 @@ pub fn shuffle_window(text: &str) -> Result<ShuffleWindow, String> {
     }
 }
 
-/// Bytes a second, with their unit: `1000MB/s`; the `/s` may be left out.
+/// Bytes per second, with a unit: `1000MB/s`. The `/s` is optional.
 pub fn rate(text: &str) -> Result<u64, String> {
     let size = text.strip_suffix("/s").unwrap_or(text).trim_end();
     if size.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
@@ -99,7 +101,7 @@ pub fn rate(text: &str) -> Result<u64, String> {
     rate.map_err(|error| format!("{error}; give a rate such as 1000MB/s"))
 }
 
-/// A time with its unit: `50ms`, `2s`.
+/// A time with a unit: `50ms`, `2s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let bad = || "give a time with its unit, such as 50ms or 2s".to_owned();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(bad)?;
@@ -138,13 +140,13 @@ pub fn cube(text: &str) -> Result<[u32; 3], String> {
         .ok_or_else(|| "give ROWSxCOLUMNSxBANDS of at least 1 each, such as 480x640x100".to_owned())
 }
 
-/// Band numbers and ranges from 0, ends included: `0,3,10-20`.
+/// Band numbers and ranges, counted from 0, both ends included: `0,3,10-20`.
 pub fn bands(text: &str) -> Result<BandSelection, String> {
     let numbers = numbers(text, "band or range of bands")?;
     Ok(BandSelection::Numbers(numbers.into_iter().map(|number| number as usize).collect()))
 }
 
-/// Class ids and ranges of them, ends included: `1,3,10-20`.
+/// Class ids and ranges of class ids, both ends included: `1,3,10-20`.
 pub fn classes(text: &str) -> Result<ClassList, String> {
     numbers(text, "class id or range of class ids").map(ClassList)
 }
@@ -160,7 +162,7 @@ pub fn new_class(text: &str) -> Result<NewClassArg, String> {
     }
 }
 
-/// A class as it is typed, maybe behind its mask's name and a dot, and its new id.
+/// A class as it was typed, with or without its mask's name and a dot before it, and its new id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewClassArg {
     class: String,
@@ -171,7 +173,7 @@ impl NewClassArg {
     /// Gives the class its new id.
     ///
     /// # Errors
-    /// As [`MaskOption::give_class`].
+    /// The errors of [`MaskOption::give_class`].
     pub fn give(&self, masks: &mut [MaskOption]) -> hsipack_format::Result<()> {
         let of_mask = masks.iter().find_map(|mask| {
             let class = self.class.strip_prefix(&mask.name)?.strip_prefix('.')?;
@@ -197,14 +199,15 @@ pub struct ClassList(pub Vec<u32>);
 fn numbers(text: &str, what: &str) -> Result<Vec<u32>, String> {
     let mut numbers = Vec::new();
     for part in text.split(',') {
-        let number =
-            |text: &str| text.trim().parse::<u32>().map_err(|_| format!("{part:?} is no {what}"));
+        let number = |text: &str| {
+            text.trim().parse::<u32>().map_err(|_| format!("{part:?} is not a {what}"))
+        };
         match part.split_once('-') {
             None => numbers.push(number(part)?),
             Some((first, last)) => {
                 let (first, last) = (number(first)?, number(last)?);
                 if first > last || last - first > 1_000_000 {
-                    return Err(format!("{part:?} is no {what}"));
+                    return Err(format!("{part:?} is not a {what}"));
                 }
                 numbers.extend(first..=last);
             }
@@ -213,7 +216,7 @@ fn numbers(text: &str, what: &str) -> Result<Vec<u32>, String> {
     Ok(numbers)
 }
 
-/// Ranges in nm, ends included: `450-700,1500-1800`.
+/// Ranges in nm, both ends included: `450-700,1500-1800`.
 pub fn wavelengths(text: &str) -> Result<BandSelection, String> {
     let ranges = text.split(',').map(|part| {
         let bad = || format!("{part:?} is not a range of wavelengths such as 450-700");

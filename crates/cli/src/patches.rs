@@ -1,33 +1,34 @@
-//! Windows around labelled pixels, as commands that read a dataset take them.
+//! Arguments for patches, which are windows around labelled pixels. Commands that read a dataset share them.
 
 use hsipack_format::{Error, Result};
 use hsipack_read::plan::{Pad, Patches};
 
 use crate::parse;
 
-/// Arguments of commands with an argument `mask`, which names the one that has the labels, and a group `windows` of those that
-/// windows beyond the edge come from.
+/// Arguments for patches. The command needs an argument `mask`, which names the mask with the labels, and a group `windows`
+/// of the arguments whose windows may reach over the edge of a cube.
 #[derive(clap::Args, Default)]
 pub struct PatchArgs {
-    /// Windows of so many pixels around every labelled pixel of the mask that --mask names; 1x1 gives spectra.
-    /// The order class-balanced draws every class of pixels equally often
+    /// Read a window of this size in pixels around every labelled pixel of the mask given with --mask; 1x1 gives spectra
+    ///
+    /// The order class-balanced of `hsipack read` draws every class of pixels equally often.
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "mask")]
     pub patch: Option<[u32; 2]>,
 
-    /// Only around pixels of these classes: 1,3,5-8 [default: all]
+    /// Use only pixels of these classes, such as 1,3,5-8 [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch")]
     classes: Option<parse::ClassList>,
 
-    /// Classes that count as unlabelled, such as 0,255 [default: 0]
+    /// Treat these classes as unlabelled, such as 0,255 [default: 0]
     #[arg(long, value_name = "LIST", value_parser = parse::classes, requires = "patch")]
     ignore: Option<parse::ClassList>,
 
-    /// Only so many pixels of each class, drawn once by the seed [default: all]
+    /// Use at most N pixels of each class, drawn once with the seed [default: all]
     #[arg(long, value_name = "N", requires = "patch")]
     per_class: Option<usize>,
 
-    /// What patches have beyond the edge of their cube: reflect mirrors it, edge repeats its outermost pixels, a
-    /// number stands there as it would be stored (and 0 in masks) [default: reflect]
+    /// How to fill windows beyond the edge of their cube: reflect mirrors the cube, edge repeats its outermost pixels, a
+    /// number is used as a stored value (and 0 in masks) [default for patches: reflect]
     #[arg(
         long,
         value_name = "reflect|edge|NUMBER",
@@ -38,7 +39,7 @@ pub struct PatchArgs {
 }
 
 impl PatchArgs {
-    /// Patches, and the mask that has their labels: the one of `masks`.
+    /// The patches, and the mask with their labels, which is the only one of `masks`.
     ///
     /// # Errors
     /// If several masks are named.
@@ -49,7 +50,7 @@ impl PatchArgs {
         };
         if !others.is_empty() {
             return Err(Error::conflict("--patch with several masks")
-                .with_remedy("name the one that has the labels with --mask"));
+                .with_remedy("pass --mask once, with the mask that has the labels"));
         }
         let mut patches = Patches::new(rows, columns);
         patches.pad = self.pad.unwrap_or(patches.pad);

@@ -1,4 +1,4 @@
-//! How slow what a command reads from is made.
+//! Options that slow down reading, as on a slower disk or link.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use crate::parse;
 /// Arguments of commands that measure reading.
 #[derive(clap::Args, Clone, Copy, Default)]
 pub struct LinkArgs {
-    /// Read at most so many stored bytes a second, such as 1000MB/s, as from a slower disk or over a slower link
+    /// Read at most this many stored bytes per second, such as 1000MB/s, as from a slower disk or link
+    /// [default: unlimited]
     #[arg(long, value_name = "BYTES/s", value_parser = parse::rate)]
     pub rate_limit: Option<u64>,
 
-    /// Wait so long for what is read, such as 30ms: before every read of a file, before the answer to every request for
-    /// chunks [default: not at all]
+    /// Wait this long, such as 30ms, before every read of a file, or before the answer to every request for chunks
+    /// [default: no wait]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub latency: Option<Duration>,
 }

@@ -11,12 +11,12 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Of the program `all`, whose command `running` was typed.
+    /// The shell of the program `all`, whose command `running` was typed.
     pub fn new(all: clap::Command, running: &str) -> Self {
         Self { all, running: running.to_owned() }
     }
 
-    /// The option as the command takes it, if it does.
+    /// The option as `command` spells it, or `None` if the command does not have it.
     fn option_of(&self, command: &str, option: Opt) -> Option<String> {
         if means_else(command, option) {
             return None;
@@ -24,7 +24,7 @@ impl Shell {
         let command = self.all.find_subcommand(command)?;
         flags(option).iter().find_map(|flag| {
             let argument = command.get_arguments().find(|one| one.get_long() == Some(flag))?;
-            // Everybody knows it by its letter.
+            // It is better known by its letter.
             Some(match argument.get_short() {
                 Some('o') => "-o".to_owned(),
                 _ => format!("--{flag}"),
@@ -32,7 +32,7 @@ impl Shell {
         })
     }
 
-    /// The option of the running command; else of the first one that has it.
+    /// The option of the running command; otherwise the name of the first command that has it, and its option.
     fn found(&self, option: Opt) -> (Option<&str>, String) {
         if let Some(flag) = self.option_of(&self.running, option) {
             return (None, flag);
@@ -56,7 +56,7 @@ impl Surface for Shell {
 
     fn together(&self, settings: &[Setting]) -> String {
         let found: Vec<_> = settings.iter().map(|setting| self.found(setting.option)).collect();
-        // Options of another command are typed in one line of it.
+        // If all options are from one other command, write them on one command line.
         if let Some((Some(command), _)) = found.first()
             && found.iter().all(|(other, _)| other == &Some(*command))
         {
@@ -81,21 +81,21 @@ impl Surface for Shell {
     }
 }
 
-/// Whether the command has an option of that name which is another one.
+/// Whether the command has an option of that name with another meaning.
 fn means_else(command: &str, option: Opt) -> bool {
     match option {
-        // Bytes of a sample of the values.
+        // In `tune`, the size of the sample to measure on.
         Opt::Sample => command == "tune",
-        // Names of packed masks, where `Mask` is paths of masks to pack.
+        // Here --mask names packed masks; `Opt::Mask` is the paths of masks to pack.
         Opt::Mask => matches!(command, "read" | "export" | "diagnose" | "spectra" | "split"),
         Opt::Masks => command == "convert",
-        // New ids of classes to pack, and whether classes are counted.
+        // New ids of classes in `convert`; whether classes are counted in `info`.
         Opt::Classes => matches!(command, "convert" | "info"),
         _ => false,
     }
 }
 
-/// What an option is called, where commands differ the one for reading first.
+/// The names of an option. If commands use different names, the name in commands that read comes first.
 fn flags(option: Opt) -> &'static [&'static str] {
     match option {
         Opt::Output => &["output"],
@@ -182,7 +182,7 @@ fn with_value(flag: &str, setting: &Setting) -> String {
     }
 }
 
-/// In quotes where a shell would take it for something else.
+/// Adds quotes where a shell would interpret the word.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+%@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -221,7 +221,7 @@ mod tests {
                 let words = typed.split(' ').map(|word| word.trim_matches('\'').to_owned());
                 let line: Vec<String> = line.chain(words).collect();
                 let parsed = crate::Cli::command().try_get_matches_from(&line);
-                // Options and their values are read before clap looks for what else is needed.
+                // clap reads options and their values before it looks for missing arguments.
                 let unread =
                     parsed.err().filter(|error| error.kind() != Kind::MissingRequiredArgument);
                 assert!(unread.is_none(), "{line:?}: {}", unread.unwrap());
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(append, "`hsipack convert --append`");
     }
 
-    /// The string literals of a source file in front of its tests, without comments.
+    /// The string literals of a source file before its tests, without comments.
     fn literals(source: &str) -> Vec<String> {
         let source = source.split("#[cfg(test)]").next().unwrap_or_default();
         let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -302,9 +302,9 @@ mod tests {
         literals
     }
 
-    /// Whether it is a sentence in which an option is spelled for a shell.
+    /// Whether the literal is a sentence that spells an option for a shell.
     fn speaks_shell(literal: &str) -> bool {
-        // Style sheets have variables.
+        // Variables in style sheets start with --, too.
         let literal = literal.replace("var(--", "var(");
         let words: Vec<&str> = literal.split([' ', '\n', '`', '(']).collect();
         let option = |word: &&&str| {

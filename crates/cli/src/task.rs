@@ -13,17 +13,17 @@ use crate::output;
 
 /// A running task.
 pub struct Task {
-    /// What the task reports to, and stops by.
+    /// The task reports its progress here, and stops if this says so.
     pub progress: Arc<Progress>,
-    /// The bar; hidden where stderr is no terminal.
+    /// The bar; hidden if stderr is not a terminal.
     pub bar: ProgressBar,
     ended: Arc<AtomicBool>,
-    /// `None` where the system refuses another thread: then the bar stands still.
+    /// `None` if the system refuses another thread; then the bar does not move.
     watcher: Option<JoinHandle<()>>,
 }
 
 impl Task {
-    /// Starts to show progress as `bytes DONE`. The first Ctrl-C stops cleanly, the second at once.
+    /// Starts to show progress as `bytes DONE`. The first Ctrl-C stops the task cleanly, the second one at once.
     pub fn start(done: &'static str) -> Self {
         let progress = Arc::new(Progress::default());
         stop_on_ctrl_c(&progress);
@@ -61,14 +61,14 @@ impl Task {
         self.bar.set_length(total);
     }
 
-    /// Shows a bar of `total` shards, where `bytes_in` counts these.
+    /// Shows a bar of `total` shards. `bytes_in` then counts shards.
     pub fn count_shards(&self, total: u64) {
         let style = "{bar:30} {pos} of {len} shards  {elapsed}, {eta} left";
         self.bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
         self.bar.set_length(total);
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(self) {
         self.ended.store(true, Ordering::Relaxed);
         if let Some(watcher) = self.watcher {
@@ -80,7 +80,7 @@ impl Task {
     }
 }
 
-/// Turns a spinner until it is finished; it stands still where the system refuses another thread.
+/// Turns a spinner until it is finished. If the system refuses another thread, the spinner does not move.
 pub fn spin(bar: &ProgressBar) {
     let bar = bar.clone();
     let turn = move || {
@@ -101,6 +101,6 @@ pub fn stop_on_ctrl_c(progress: &Arc<Progress>) {
             std::process::exit(130);
         }
     };
-    // Only fails if a handler is there already; then Ctrl-C just ends the process, which is safe.
+    // This only fails if there is a handler already. Then Ctrl-C just ends the process, which is safe.
     let _ = ctrlc::set_handler(handler);
 }

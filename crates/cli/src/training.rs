@@ -1,17 +1,17 @@
-//! The training step, as it is asked for on the command line.
+//! The training step that the command line asks for.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use hsipack_measure::step::StepKind;
 
-/// The networks that there are.
+/// The available networks.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum NetworkArg {
     Small,
 }
 
-/// A network, if one was asked for; else a wait.
+/// The network if the user asked for one, otherwise a wait.
 pub fn step(network: Option<NetworkArg>, time: Duration) -> StepKind {
     match network {
         Some(NetworkArg::Small) => StepKind::Network,

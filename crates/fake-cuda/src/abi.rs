@@ -1,4 +1,4 @@
-//! What the driver's functions take and return, as `cuda.h` has it.
+//! Types of the driver's functions, as in `cuda.h`.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 
@@ -15,12 +15,12 @@ pub type CUstream = usize;
 /// See [`handle`].
 pub type CUevent = usize;
 
-/// What a call does, or the result that tells why it does not.
+/// The result of a call, or the error code that says why it failed.
 pub type Result<T> = std::result::Result<T, CUresult>;
 
 macro_rules! results {
     ($($name:ident = $number:literal, $text:literal;)*) => {
-        /// How a call went.
+        /// Result codes of calls.
         #[repr(u32)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(non_camel_case_types, reason = "names of cuda.h")]
@@ -29,7 +29,7 @@ macro_rules! results {
         }
 
         impl CUresult {
-            /// All results that the stand-in knows, their names and descriptions.
+            /// All results that the stand-in knows, with their names and descriptions.
             pub const ALL: &[(Self, &CStr, &CStr)] = &[$((
                 Self::$name,
                 c_text(concat!(stringify!($name), "\0")),
@@ -75,19 +75,19 @@ results! {
 }
 
 impl CUresult {
-    /// The result of this number.
+    /// The result with this number.
     pub fn numbered(number: c_uint) -> Option<Self> {
         Self::ALL.iter().map(|(result, ..)| *result).find(|result| *result as c_uint == number)
     }
 
-    /// The result of this name.
+    /// The result with this name.
     pub fn named(name: &str) -> Option<Self> {
         let named = Self::ALL.iter().find(|(_, own, _)| own.to_bytes() == name.as_bytes());
         named.map(|(result, ..)| *result)
     }
 }
 
-/// A C string of a text that ends with NUL.
+/// A text that ends with NUL, as a C string.
 const fn c_text(text: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(text.as_bytes()) {
         Ok(text) => text,
@@ -95,7 +95,7 @@ const fn c_text(text: &'static str) -> &'static CStr {
     }
 }
 
-/// What a handle stands for.
+/// The kind of object that a handle stands for.
 #[derive(Clone, Copy)]
 pub enum Tag {
     Context = 0xC,
@@ -103,21 +103,22 @@ pub enum Tag {
     Stream = 0x5,
 }
 
-/// The part of a handle that tells it from an address: no address begins so, hence nobody can look behind a handle.
+/// The part of a handle that distinguishes it from an address: no address begins with it, so a handle cannot be
+/// dereferenced.
 const NO_ADDRESS: usize = 0x0FAC << 48;
 
-/// The handle of the `number`th object of a sort. No handle is ever used again.
+/// The handle of the `number`th object of a kind. Handles are never reused.
 pub fn handle(tag: Tag, number: usize) -> usize {
     NO_ADDRESS | (tag as usize) << 40 | number << 4
 }
 
-/// The number that [`handle`] was given.
+/// The number that was passed to [`handle`].
 pub fn number(tag: Tag, given: usize) -> Option<usize> {
     let number = (given & ((1 << 40) - 1)) >> 4;
     (handle(tag, number) == given).then_some(number)
 }
 
-/// Where a caller from C wants a value.
+/// A caller's pointer to which a value is written.
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
 
@@ -149,7 +150,7 @@ impl<T> Out<T> {
 }
 
 impl Out<c_char> {
-    /// Writes as much of a text as `room` characters hold, NUL among them.
+    /// Writes as much of a text as fits into `room` characters, including NUL.
     pub fn set_text(&self, text: &str, room: usize) {
         let bytes = text.bytes().take(room.saturating_sub(1)).chain([0]).take(room);
         for (place, byte) in bytes.enumerate() {
@@ -158,12 +159,12 @@ impl Out<c_char> {
     }
 }
 
-/// A text that a caller from C passes, or null.
+/// A text that a C caller passes, or null.
 #[repr(transparent)]
 pub struct TextIn(*const c_char);
 
 impl TextIn {
-    /// The text; empty if there is none.
+    /// The text; empty if the pointer is null.
     pub fn text(&self) -> String {
         if self.0.is_null() {
             return String::new();
@@ -173,11 +174,11 @@ impl TextIn {
     }
 }
 
-/// Flag of a stream that does not wait for the default stream, nor that for it.
+/// Flag of a stream that does not wait for the default stream, and for which the default stream does not wait.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
 /// Flag of host memory that is registered for all contexts.
 pub const REGISTER_PORTABLE: c_uint = 1;
-/// The default stream, as null is.
+/// The default stream, like null.
 pub const STREAM_LEGACY: CUstream = 1;
 /// The default stream of the calling thread.
 pub const STREAM_PER_THREAD: CUstream = 2;

@@ -1,4 +1,4 @@
-//! Which calls of the driver were made, and which are to fail.
+//! Which driver calls were made, and which calls must fail.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::abi::CUresult;
 use crate::driver::FUNCTIONS;
 
-/// That the `nth` call of a function, from 1, fails.
+/// An order that the `nth` call of a function, from 1, must fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     pub function: String,
@@ -17,16 +17,16 @@ pub struct Order {
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// With this result, and nothing else.
+    /// With this result, and no other effect.
     Result(CUresult),
-    /// The device is lost, here and from now on.
+    /// The device is lost, from this call on.
     Lost,
 }
 
 impl FromStr for Order {
     type Err = String;
 
-    /// `function:nth:result`, where the result is a name of `cuda.h`, or `lost`.
+    /// Parses `function:nth:result`, where the result is a name from `cuda.h`, or `lost`.
     fn from_str(text: &str) -> Result<Self, String> {
         let [function, nth, how] = text.split(':').collect::<Vec<_>>()[..] else {
             return Err(format!("'{text}' is not function:nth:result"));
@@ -43,7 +43,7 @@ impl FromStr for Order {
 }
 
 impl Order {
-    /// Itself, if there is such a function.
+    /// Returns itself if there is such a function.
     pub fn checked(self) -> Result<Self, String> {
         if FUNCTIONS.contains(&self.function.as_str()) {
             return Ok(self);
@@ -52,7 +52,7 @@ impl Order {
     }
 }
 
-/// Calls made, and orders to fail.
+/// Calls that were made, and orders to fail.
 #[derive(Default)]
 pub struct Calls {
     made: HashMap<String, u64>,
@@ -60,13 +60,13 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Takes an order whose count goes on from the calls that were made.
+    /// Adds an order, whose count starts after the calls made so far.
     pub fn order(&mut self, order: Order) {
         let nth = order.nth + self.made(&order.function);
         self.orders.push(Order { nth, ..order });
     }
 
-    /// Counts a call, and says whether it is to fail.
+    /// Counts a call, and returns how it must fail, if it must.
     pub fn count(&mut self, function: &str) -> Option<How> {
         let made = self.made.entry(function.to_owned()).or_default();
         *made += 1;
@@ -75,7 +75,7 @@ impl Calls {
         self.orders.iter().find(|order| due(order)).map(|order| order.how)
     }
 
-    /// How many calls of a function were made.
+    /// Number of calls of a function.
     pub fn made(&self, function: &str) -> u64 {
         self.made.get(function).copied().unwrap_or(0)
     }

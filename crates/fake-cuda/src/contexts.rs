@@ -1,4 +1,4 @@
-//! Devices, their primary contexts, and which context is current in which thread.
+//! Devices, their primary contexts, and the current context of each thread.
 
 use std::collections::HashMap;
 
@@ -12,9 +12,9 @@ use crate::world::State;
 /// Devices and contexts.
 pub struct Contexts {
     devices: Vec<Device>,
-    /// All contexts there were; a handle is a context's place.
+    /// All contexts ever made; a handle contains the context's index.
     all: Vec<Context>,
-    /// Of each thread, the current context last.
+    /// For each thread its stack of contexts, with the current one last.
     stacks: HashMap<usize, Vec<Entry>>,
 }
 
@@ -33,7 +33,7 @@ struct Context {
 #[derive(Clone, Copy)]
 struct Entry {
     context: usize,
-    /// Else it was set.
+    /// Whether the context was pushed; otherwise it was set.
     pushed: bool,
 }
 
@@ -44,7 +44,7 @@ impl Contexts {
         Self { devices, all: Vec::new(), stacks: HashMap::new() }
     }
 
-    /// How many devices there are.
+    /// Number of devices.
     pub fn devices(&self) -> usize {
         self.devices.len()
     }
@@ -52,7 +52,7 @@ impl Contexts {
     /// The number of a device.
     ///
     /// # Errors
-    /// If there is none: programs may try.
+    /// If there is no such device: programs may ask for any number.
     pub fn device(&self, device: CUdevice) -> Result<usize> {
         let number = usize::try_from(device).ok().filter(|number| *number < self.devices.len());
         number.ok_or(CUDA_ERROR_INVALID_DEVICE)
@@ -63,7 +63,7 @@ impl Contexts {
         &mut self.devices[device].memory
     }
 
-    /// Bytes of a device.
+    /// Memory of a device in bytes.
     pub fn memory(&self, device: usize) -> usize {
         self.devices[device].memory
     }
@@ -84,12 +84,12 @@ impl Contexts {
         (device.retained > 0).then_some((device.primary, device.retained))
     }
 
-    /// The context that is current in a thread, living or not.
+    /// The current context of a thread, even if it was released.
     pub fn current(&self, thread: usize) -> Option<usize> {
         Some(self.stacks.get(&thread)?.last()?.context)
     }
 
-    /// How many contexts threads have pushed and not popped.
+    /// Number of contexts that threads have pushed and not popped.
     pub fn pushed(&self) -> usize {
         self.stacks.values().flatten().filter(|entry| entry.pushed).count()
     }
@@ -107,7 +107,7 @@ impl Contexts {
 }
 
 impl State {
-    /// The context that is current in a thread.
+    /// The current context of a thread, or an error.
     pub fn demand_context(&mut self, thread: usize) -> Result<usize> {
         match self.contexts.current(thread) {
             Some(context) if self.contexts.is_alive(context) => Ok(context),
@@ -133,7 +133,7 @@ impl State {
         }
     }
 
-    /// Releases the primary context of a device. With the last release, all that it holds is gone.
+    /// Releases the primary context of a device. The last release destroys everything in it.
     pub fn release(&mut self, device: usize) -> Result<()> {
         let Some((context, retained)) = self.contexts.primary(device) else {
             let what = "the primary context is not retained";
@@ -153,7 +153,7 @@ impl State {
         Ok(())
     }
 
-    /// Notes what a context still holds.
+    /// Reports everything that a context still holds.
     pub fn note_leaks(&mut self, context: usize) {
         let left = [
             (self.memory.alive(context), "allocation(s) of device memory"),
@@ -168,7 +168,7 @@ impl State {
         }
     }
 
-    /// Makes a context the current one.
+    /// Makes a context current.
     pub fn push(&mut self, thread: usize, context: CUcontext) -> Result<()> {
         let context = self.context(context)?;
         let stack = self.contexts.stacks.entry(thread).or_default();
@@ -176,7 +176,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes the one before the current one again.
+    /// Makes the previous context current again.
     pub fn pop(&mut self, thread: usize) -> Result<CUcontext> {
         match self.contexts.stacks.entry(thread).or_default().pop() {
             Some(entry) => Ok(handle(Tag::Context, entry.context)),
@@ -187,7 +187,7 @@ impl State {
         }
     }
 
-    /// Replaces the current context; null takes it away.
+    /// Replaces the current context; null removes it.
     pub fn set_current(&mut self, thread: usize, context: CUcontext) -> Result<()> {
         let entry = match context {
             0 => None,

@@ -1,5 +1,6 @@
-//! Functions beside the driver's, for tests. All begin with `fake_cuda_`, and can be called from any thread, with or
-//! without a current context. They order nothing: what was done for them, the host has not seen.
+//! Functions for tests, in addition to the driver's. All names begin with `fake_cuda_`. They can be called from any
+//! thread, with or without a current context. They order nothing: the host does not count as having seen their work
+//! done.
 
 use std::ffi::{c_char, c_uint};
 
@@ -12,13 +13,14 @@ use crate::calls::{How, Order};
 use crate::host::Stretch;
 use crate::world::{self, Caller, State, world};
 
-/// How many faults there are.
+/// Number of faults.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_faults() -> usize {
     world().lock("fake_cuda_faults").faults.count()
 }
 
-/// Writes the text of a fault, from 0, as much as `room` characters hold, and gives its length; 0 if there is none.
+/// Writes the text of a fault, counted from 0, as far as it fits into `room` characters, and returns its length; 0 if
+/// there is no such fault.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_fault(place: usize, text: Out<c_char>, room: usize) -> usize {
     let state = world().lock("fake_cuda_fault");
@@ -27,14 +29,14 @@ extern "C" fn fake_cuda_fault(place: usize, text: Out<c_char>, room: usize) -> u
     fault.len()
 }
 
-/// How many calls of a function of the driver were made.
+/// Number of calls of a driver function.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_calls(function: TextIn) -> u64 {
     world().lock("fake_cuda_calls").calls.made(&function.text())
 }
 
-/// Queues work of a consumer on a stream: it reads device memory, compares it with `want`, which is copied, and calls it
-/// `what` in a fault.
+/// Queues a consumer's work on a stream: it reads device memory and compares it with `want`, which is copied. `what` is
+/// its name in a fault.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_read(
     stream: CUstream,
@@ -49,7 +51,7 @@ extern "C" fn fake_cuda_read(
     })
 }
 
-/// Queues work of a consumer on a stream: it fills device memory with `value`.
+/// Queues a consumer's work on a stream: it fills device memory with `value`.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_write(
     stream: CUstream,
@@ -63,25 +65,25 @@ extern "C" fn fake_cuda_write(
     })
 }
 
-/// Has a stream stand still until it is released.
+/// Pauses a stream until it is released.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_hold(stream: CUstream) -> CUresult {
     world::control("fake_cuda_hold", |state| state.hold(stream, true))
 }
 
-/// Has a stream go on.
+/// Resumes a stream.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_release(stream: CUstream) -> CUresult {
     world::control("fake_cuda_release", |state| state.hold(stream, false))
 }
 
-/// Releases all streams, and waits until all that is queued is done.
+/// Resumes all streams, and waits until all queued work is done.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_finish() -> CUresult {
     world().finish("fake_cuda_finish").err().unwrap_or(CUDA_SUCCESS)
 }
 
-/// Has the `nth` call of a function of the driver, counted from now and from 1, fail with a result.
+/// Makes the `nth` call of a driver function, counted from now and from 1, fail with a result.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_fail(function: TextIn, nth: u64, result: c_uint) -> CUresult {
     world::control("fake_cuda_fail", |state| {
@@ -93,7 +95,7 @@ extern "C" fn fake_cuda_fail(function: TextIn, nth: u64, result: c_uint) -> CUre
     })
 }
 
-/// Loses the device: every call that works with it fails from now on, and nothing that is queued is done any more.
+/// Loses the device: from now on every call that works with it fails, and no queued work is done any more.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_lose() {
     world::control("fake_cuda_lose", |state| {
@@ -102,7 +104,7 @@ extern "C" fn fake_cuda_lose() {
     });
 }
 
-/// Gives a device so many bytes of memory in all.
+/// Sets the total memory of a device in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_set_memory(device: i32, bytes: usize) -> CUresult {
     world::control("fake_cuda_set_memory", |state| {
@@ -113,7 +115,7 @@ extern "C" fn fake_cuda_set_memory(device: i32, bytes: usize) -> CUresult {
 }
 
 impl State {
-    /// The stream of a consumer of some memory. The default streams are those of the memory's context.
+    /// The stream of a consumer of some memory. Default streams belong to the memory's context.
     fn consumer(&mut self, stream: CUstream, address: CUdeviceptr) -> Result<usize> {
         if self.lost {
             return Err(CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -122,7 +124,7 @@ impl State {
         self.stream(caller, stream)
     }
 
-    /// Holds or releases a stream. The default streams are those of the current context, or of device 0.
+    /// Pauses or resumes a stream. Default streams belong to the current context, or to device 0.
     fn hold(&mut self, stream: CUstream, held: bool) -> Result<()> {
         let thread = world::thread();
         let primary = || self.contexts.primary(0).map(|(context, _)| context);

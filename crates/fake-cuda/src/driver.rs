@@ -15,7 +15,7 @@ use crate::order::Point;
 use crate::streams::Kind;
 use crate::world::{self, State};
 
-/// Makes a function of each line. The word before `fn` is the door of `world.rs` that its calls pass through.
+/// Defines one function per line. The word before `fn` is the entry point in `world.rs` through which its calls pass.
 macro_rules! driver {
     ($($door:ident fn $name:ident($($argument:ident: $type:ty),*) $call:expr;)*) => {
         /// The names of all functions.
@@ -205,7 +205,7 @@ driver! {
 
 type Described = &'static (CUresult, &'static CStr, &'static CStr);
 
-/// Gives a text about a result.
+/// Writes a text about a result.
 fn describe(
     error: c_uint,
     text: &Out<*const c_char>,
@@ -216,7 +216,7 @@ fn describe(
     text.set(choose(known).as_ptr())
 }
 
-/// The number of the bus that a device sits on.
+/// The PCI bus number of a device.
 fn pci_bus(device: usize) -> c_int {
     0x3B + device as c_int
 }
@@ -238,7 +238,7 @@ impl State {
         Ok(())
     }
 
-    /// A copy to the host, and whether to wait for it.
+    /// A copy to the host, and the points that the caller must wait for.
     fn copy_out(
         &mut self,
         stream: usize,
@@ -292,7 +292,7 @@ impl State {
                 .holding(address as usize)
                 .map(|own| (own.context, HOST, own.memory.start as CUdeviceptr, own.memory.bytes)),
         };
-        // Programs may ask this of any address.
+        // Programs may ask this about any address.
         let (context, sort, start, bytes) = found.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         match attribute {
             // CONTEXT

@@ -6,13 +6,13 @@ use crate::faults::Kind;
 use crate::order::Point;
 use crate::world::State;
 
-/// All events there were; a handle is an event's place.
+/// All events ever made; a handle contains the event's index.
 #[derive(Default)]
 pub struct Events(Vec<Event>);
 
 struct Event {
     context: usize,
-    /// What was recorded last.
+    /// The point that was recorded last.
     point: Option<Point>,
     destroyed: bool,
 }
@@ -24,12 +24,12 @@ impl Events {
         handle(Tag::Event, self.0.len() - 1)
     }
 
-    /// How many of a context are not destroyed.
+    /// Number of events of a context that are not destroyed.
     pub fn alive(&self, context: usize) -> usize {
         self.0.iter().filter(|event| event.context == context && !event.destroyed).count()
     }
 
-    /// Destroys all of a context.
+    /// Destroys all events of a context.
     pub fn destroy_all(&mut self, context: usize) {
         let own = self.0.iter_mut().filter(|event| event.context == context);
         own.for_each(|event| event.destroyed = true);
@@ -37,7 +37,7 @@ impl Events {
 }
 
 impl State {
-    /// The place of an event that lives.
+    /// The index of an event that is not destroyed.
     fn event(&mut self, event: CUevent) -> Result<usize> {
         let place = number(Tag::Event, event).filter(|place| *place < self.events.0.len());
         match place {
@@ -47,12 +47,12 @@ impl State {
         }
     }
 
-    /// Notes that a handle is of no use.
+    /// Reports an invalid handle.
     pub fn bad_handle(&mut self, what: impl std::fmt::Display) -> CUresult {
         self.wrong(Kind::BadHandle, CUDA_ERROR_INVALID_HANDLE, what)
     }
 
-    /// Has an event be behind all that is queued on a stream.
+    /// Records an event after all work queued on a stream.
     pub fn record(&mut self, event: CUevent, stream: usize) -> Result<()> {
         let place = self.event(event)?;
         if self.events.0[place].context != self.streams.context(stream) {
@@ -63,13 +63,13 @@ impl State {
         Ok(())
     }
 
-    /// What an event was recorded behind, if it was.
+    /// The point after which an event was recorded, if it was.
     pub fn point(&mut self, event: CUevent) -> Result<Option<Point>> {
         let place = self.event(event)?;
         Ok(self.events.0[place].point.clone())
     }
 
-    /// Destroys an event. Whoever waits for it still does.
+    /// Destroys an event. Waits for it remain in effect.
     pub fn destroy_event(&mut self, event: CUevent) -> Result<()> {
         let place = self.event(event)?;
         self.events.0[place].destroyed = true;

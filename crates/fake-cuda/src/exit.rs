@@ -1,4 +1,4 @@
-//! What is done at the process's exit, and what a forked process must not do.
+//! Checks at the exit of the process, and for calls in a forked process.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -6,12 +6,12 @@ use crate::faults::{Kind, report};
 use crate::settings::{EXIT_STATUS, variable};
 use crate::world::{State, world};
 
-/// The process that the device belongs to; 0 before there is one.
+/// The process that the device belongs to; 0 while there is none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// This is a forked process that called the driver.
+/// Whether this is a forked process that called the driver.
 static FORKED_CALL: AtomicBool = AtomicBool::new(false);
 
-/// Has the end of this process be looked at.
+/// Registers the check at the exit of this process.
 pub fn prepare() {
     OWNER.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: the handler is a function without arguments, and the library is never unloaded.
@@ -19,7 +19,7 @@ pub fn prepare() {
     assert_eq!(failed, 0, "no room for one more handler of exit");
 }
 
-/// Whether this process was forked from one that has used the device. Its call of `name` is a fault.
+/// Whether this process was forked from one that has used the device. Then its call of `name` is a fault.
 pub fn is_forked(name: &'static str) -> bool {
     if !in_forked() {
         return false;
@@ -35,7 +35,7 @@ fn in_forked() -> bool {
 }
 
 extern "C" fn at_exit() {
-    // Locks may be held for ever in a forked process, and nothing in it is its own.
+    // In a forked process, locks may stay taken forever, and it owns nothing here.
     let faults = if in_forked() {
         usize::from(FORKED_CALL.load(Ordering::Relaxed))
     } else {
@@ -43,8 +43,8 @@ extern "C" fn at_exit() {
     };
     let status = variable(EXIT_STATUS, 0);
     if faults > 0 && status != 0 {
-        // SAFETY: writes out what programs in C have printed; then the process ends. A handler of exit cannot set the
-        // status in another way.
+        // SAFETY: writes out the buffered output of C programs; then the process ends. An exit handler cannot set the
+        // status in any other way.
         unsafe {
             libc::fflush(std::ptr::null_mut());
             libc::_exit(status);
@@ -53,7 +53,7 @@ extern "C" fn at_exit() {
 }
 
 impl State {
-    /// Notes what was not given back, and gives the number of faults.
+    /// Reports everything that was not given back, and returns the number of faults.
     fn end(&mut self) -> usize {
         for device in 0..self.contexts.devices() {
             if let Some((context, retained)) = self.contexts.primary(device) {

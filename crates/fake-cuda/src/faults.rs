@@ -1,5 +1,5 @@
-//! Faults: misuse that a real device would punish, or make wrong data of. Each is a line of the report at once, so that a
-//! process that crashes has told of it.
+//! Faults: misuse that a real device would punish, or that would give wrong data. Each one is written to the report at
+//! once, so that the report is complete even if the process crashes.
 
 use std::fmt::{self, Display};
 use std::fs::{File, OpenOptions};
@@ -7,12 +7,12 @@ use std::io::Write as _;
 
 use crate::settings::REPORT;
 
-/// Sorts of faults.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An argument that no call takes, or a call before `cuInit`.
+    /// An argument that the call does not accept, or a call before `cuInit`.
     BadArgument,
-    /// A handle of something that is destroyed, or of nothing.
+    /// A handle of a destroyed object, or of none.
     BadHandle,
     /// Memory is freed a second time.
     DoubleFree,
@@ -24,23 +24,23 @@ pub enum Kind {
     HostMemoryChanged,
     /// Something was not given back.
     Leak,
-    /// No context is current, where one is needed.
+    /// No context is current where one is needed.
     NoContext,
-    /// Device memory outside of an allocation.
+    /// Device memory outside an allocation.
     OutsideAllocation,
-    /// A wait that does not end.
+    /// A wait that never ends.
     Stuck,
-    /// Two operations on the same memory that no event orders.
+    /// Two operations on the same memory whose order no event determines.
     Unordered,
-    /// Host memory is unregistered, or unmapped, while a copy uses it.
+    /// Host memory is unregistered or unmapped while a copy uses it.
     UnregisteredInUse,
-    /// A copy of host memory that is not registered.
+    /// A copy with host memory that is not registered.
     UnregisteredMemory,
     /// Device memory is used after it was freed.
     UseAfterFree,
-    /// A consumer of the tests reads other bytes than it should.
+    /// A consumer in a test reads other bytes than expected.
     WrongBytes,
-    /// Things of two contexts in one call.
+    /// Objects of two contexts in one call.
     WrongContext,
 }
 
@@ -60,30 +60,30 @@ impl Display for Kind {
 #[derive(Default)]
 pub struct Faults {
     texts: Vec<String>,
-    /// The call, or the thread of the device, in which faults are found now.
+    /// The call, or the thread of the device, to which new faults belong.
     pub during: &'static str,
 }
 
 impl Faults {
-    /// Notes a fault.
+    /// Adds a fault.
     pub fn note(&mut self, kind: Kind, text: impl Display) {
         let text = format!("[{kind}] {}: {text}", self.during);
         report(format_args!("fault {text}"));
         self.texts.push(text);
     }
 
-    /// How many there are.
+    /// Number of faults.
     pub fn count(&self) -> usize {
         self.texts.len()
     }
 
-    /// The text of one.
+    /// The text of a fault.
     pub fn text(&self, place: usize) -> Option<&str> {
         self.texts.get(place).map(String::as_str)
     }
 }
 
-/// Adds a line to the report: the file that the environment names, else standard error.
+/// Adds a line to the report: to the file that the environment names, otherwise to standard error.
 pub fn report(line: impl Display) {
     let line = format!("{line} (process {})\n", std::process::id());
     match std::env::var_os(REPORT) {

@@ -1,19 +1,19 @@
-//! Host memory: what is registered, and the copies that use it until the host has seen them done.
+//! Host memory: registrations, and the copies that use it until the host has seen them done.
 //!
-//! Here alone the stand-in touches memory of the program, as a device does.
+//! Only here does the stand-in touch memory of the program, as a device does.
 
 use std::ptr;
 
 use crate::order::{Clock, Stamp};
 
-/// Registered memory, and the copies that use any.
+/// Registered memory, and the copies that use host memory.
 #[derive(Default)]
 pub struct HostMemory {
     registered: Vec<Registration>,
     uses: Vec<Use>,
 }
 
-/// A stretch of host memory.
+/// A range of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub start: usize,
@@ -25,19 +25,19 @@ pub struct Registration {
     pub memory: Stretch,
     pub context: usize,
     pub flags: u32,
-    /// For all contexts.
+    /// Whether it is registered for all contexts.
     pub portable: bool,
 }
 
-/// A copy that is queued, or that the host has not seen done.
+/// A copy that is queued, or not yet seen done by the host.
 struct Use {
     memory: Stretch,
     stamp: Stamp,
-    /// Of what it reads.
+    /// Hash of the memory that it reads; `None` if it writes.
     hash: Option<u64>,
 }
 
-/// How much of a stretch is registered.
+/// How much of a range is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
     All,
@@ -58,9 +58,9 @@ impl Stretch {
         self.start <= other.start && other.end() <= self.end()
     }
 
-    /// Whether every page of it is there.
+    /// Whether all of its pages are mapped.
     pub fn is_mapped(&self) -> bool {
-        // SAFETY: asks for a number.
+        // SAFETY: only asks for a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let first = self.start / page * page;
         let bytes = self.end() - first;
@@ -72,9 +72,9 @@ impl Stretch {
     /// Copies the memory to `to`.
     pub fn read(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.bytes, "as many bytes");
-        // SAFETY: the program has a copy read this memory, as much as it is long, and is to leave it alone until it has
-        // seen the copy done; that it is mapped was looked at, where it may have changed its mind. If it writes
-        // meanwhile, the bytes are wrong, which is what a device would read.
+        // SAFETY: the program has queued a copy that reads this memory in its full length, and must leave it alone
+        // until it has seen the copy done. That it is mapped was checked where the program may have unmapped it. If the
+        // program writes meanwhile, the bytes are wrong, as they would be on a device.
         unsafe { ptr::copy_nonoverlapping(self.start as *const u8, to.as_mut_ptr(), self.bytes) };
     }
 
@@ -94,13 +94,13 @@ impl Stretch {
 }
 
 impl HostMemory {
-    /// The registration that holds an address.
+    /// The registration that contains an address.
     pub fn holding(&self, address: usize) -> Option<&Registration> {
         let byte = Stretch { start: address, bytes: 1 };
         self.registered.iter().find(|own| own.memory.holds(&byte))
     }
 
-    /// How much of a stretch is registered for a context.
+    /// How much of a range is registered for a context.
     pub fn registered(&self, memory: Stretch, context: usize) -> Registered {
         let mut own =
             self.registered.iter().filter(|own| own.portable || own.context == context).peekable();
@@ -113,7 +113,7 @@ impl HostMemory {
         }
     }
 
-    /// Registers memory, unless some of it is.
+    /// Registers memory, unless a part of it is already registered.
     pub fn register(&mut self, registration: Registration) -> bool {
         let taken = |own: &Registration| own.memory.overlaps(&registration.memory);
         let free = !self.registered.iter().any(taken);
@@ -121,13 +121,13 @@ impl HostMemory {
         free
     }
 
-    /// Unregisters what was registered with this address.
+    /// Removes the registration that starts at this address.
     pub fn unregister(&mut self, start: usize) -> Option<Stretch> {
         let place = self.registered.iter().position(|own| own.memory.start == start)?;
         Some(self.registered.swap_remove(place).memory)
     }
 
-    /// Unregisters all of a context.
+    /// Removes all registrations of a context.
     pub fn unregister_all(&mut self, context: usize) {
         let gone = |own: &mut Registration| own.context == context;
         let gone: Vec<Registration> = self.registered.extract_if(.., gone).collect();
@@ -136,31 +136,32 @@ impl HostMemory {
         }
     }
 
-    /// How many registrations of a context there are.
+    /// Number of registrations of a context.
     pub fn alive(&self, context: usize) -> usize {
         self.registered.iter().filter(|own| own.context == context).count()
     }
 
-    /// Notes that a copy reads memory, or writes it.
+    /// Records that a copy reads or writes memory.
     pub fn note_use(&mut self, memory: Stretch, stamp: Stamp, reads: bool) {
         let hash = reads.then(|| hash(&memory.bytes()));
         self.uses.push(Use { memory, stamp, hash });
     }
 
-    /// Forgets the copies that use memory: they are not done. Gives their number.
+    /// Forgets the copies that use this memory; they will not be done. Returns their number.
     pub fn forget(&mut self, memory: Stretch) -> usize {
         let before = self.uses.len();
         self.uses.retain(|own| !own.memory.overlaps(&memory));
         before - self.uses.len()
     }
 
-    /// The memory that a copy uses, and the hash of what it is to read. None if it was forgotten.
+    /// The memory that a copy uses, and the hash of the bytes it should read. `None` if the copy was forgotten.
     pub fn used_by(&self, stamp: Stamp) -> Option<(Stretch, Option<u64>)> {
         let own = self.uses.iter().find(|own| own.stamp == stamp)?;
         Some((own.memory, own.hash))
     }
 
-    /// Takes note that the host has seen copies done. Gives those whose memory was written since they were queued.
+    /// Removes the copies that the host has seen done. Returns the memory of those whose memory was written since they
+    /// were queued.
     pub fn settle(&mut self, seen: &Clock) -> Vec<Stretch> {
         let done: Vec<Use> = self.uses.extract_if(.., |own| seen.covers(own.stamp)).collect();
         let changed = |own: &Use| {
@@ -171,7 +172,7 @@ impl HostMemory {
     }
 }
 
-/// A number that other bytes hardly have (FNV over words).
+/// A hash (FNV over words).
 pub fn hash(bytes: &[u8]) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64 ^ bytes.len() as u64;
     for word in bytes.chunks(8) {

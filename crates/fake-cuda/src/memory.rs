@@ -1,7 +1,7 @@
-//! The device's memory, and which operations used it last.
+//! The device's memory, and the last operations on it.
 //!
-//! An allocation's address is one that nobody can read or write, and that is never given out again; so a program that looks
-//! at device memory crashes, and a late use is never taken for one of other memory. The contents lie elsewhere.
+//! The address of an allocation cannot be read or written, and is never reused. So a program that accesses device
+//! memory crashes, and a late use is never mistaken for a use of other memory. The contents are stored elsewhere.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -10,21 +10,21 @@ use crate::abi::CUdeviceptr;
 use crate::faults::Kind;
 use crate::order::{Clock, Point, Stamp};
 
-/// What fresh memory holds.
+/// Contents of new memory.
 const RUBBISH: u8 = 0xAB;
 
-/// All allocations there were, by their address.
+/// All allocations ever made, by address.
 #[derive(Default)]
 pub struct DeviceMemory(BTreeMap<CUdeviceptr, Allocation>);
 
 struct Allocation {
     context: usize,
     bytes: usize,
-    /// For whatever is queued from now on.
+    /// Whether it is freed for all work queued from now on.
     freed: bool,
-    /// None once all that was queued before is done.
+    /// `None` once all work queued before the free is done.
     contents: Option<Vec<u8>>,
-    /// Operations that later ones may have to be ordered behind.
+    /// Operations after which later ones may have to be ordered.
     accesses: Vec<Access>,
 }
 
@@ -51,7 +51,7 @@ impl Place {
 }
 
 impl DeviceMemory {
-    /// Allocates memory of a context.
+    /// Allocates memory in a context.
     pub fn allocate(&mut self, context: usize, bytes: usize) -> CUdeviceptr {
         let address = reserve(bytes);
         let contents = Some(vec![RUBBISH; bytes]);
@@ -60,19 +60,19 @@ impl DeviceMemory {
         address
     }
 
-    /// Bytes allocated in contexts that `in_device` knows.
+    /// Bytes allocated in the contexts for which `in_device` is true.
     pub fn used(&self, in_device: impl Fn(usize) -> bool) -> usize {
         let alive = self.0.values().filter(|own| !own.freed && in_device(own.context));
         alive.map(|own| own.bytes).sum()
     }
 
-    /// How many allocations of a context are not freed.
+    /// Number of allocations of a context that are not freed.
     pub fn alive(&self, context: usize) -> usize {
         let alive = |own: &&Allocation| own.context == context && !own.freed;
         self.0.values().filter(alive).count()
     }
 
-    /// Frees all of a context.
+    /// Frees all allocations of a context.
     pub fn free_all(&mut self, context: usize) {
         let own = self.0.values_mut().filter(|own| own.context == context);
         for own in own {
@@ -81,7 +81,7 @@ impl DeviceMemory {
         }
     }
 
-    /// Where an address lies, if so many bytes from there on are of one allocation that is not freed.
+    /// The place of an address, if this many bytes from there on are in one allocation that is not freed.
     pub fn find(&self, address: CUdeviceptr, bytes: usize) -> Result<Place, (Kind, String)> {
         let outside = || {
             let what = format!("{bytes} bytes at {address:#x} are not of one allocation");
@@ -103,46 +103,46 @@ impl DeviceMemory {
         self.0[&place.allocation].context
     }
 
-    /// All of an allocation.
+    /// The whole allocation.
     pub fn whole(&self, place: Place) -> Place {
         Place { first: 0, bytes: self.0[&place.allocation].bytes, ..place }
     }
 
-    /// Whether memory was once allocated at this address, and is freed.
+    /// Whether memory was allocated at this address and is now freed.
     pub fn is_freed(&self, address: CUdeviceptr) -> bool {
         self.0.get(&address).is_some_and(|own| own.freed)
     }
 
-    /// Frees an allocation: nothing more may be queued for it.
+    /// Frees an allocation: no more work may be queued for it.
     pub fn free(&mut self, place: Place) {
         self.own(place).freed = true;
     }
 
-    /// Drops the contents of an allocation that was freed.
+    /// Drops the contents of a freed allocation.
     pub fn empty(&mut self, place: Place) {
         self.own(place).contents = None;
     }
 
-    /// The bytes; none if they are gone.
+    /// The bytes; `None` if they are gone.
     pub fn bytes(&self, place: Place) -> Option<&[u8]> {
         self.0[&place.allocation].contents.as_ref().map(|own| &own[place.first..place.end()])
     }
 
-    /// The bytes, to be written.
+    /// The bytes, for writing.
     pub fn bytes_mut(&mut self, place: Place) -> Option<&mut [u8]> {
         let contents = self.own(place).contents.as_mut();
         contents.map(|own| &mut own[place.first..place.end()])
     }
 
-    /// Operations that use an allocation, and that the host has not seen done.
+    /// Operations that use an allocation and that the host has not seen done.
     pub fn in_use(&mut self, place: Place, seen: &Clock) -> Vec<String> {
         let own = self.own(place);
         own.accesses.retain(|access| !seen.covers(access.stamp));
         own.accesses.iter().map(|access| access.what.clone()).collect()
     }
 
-    /// Notes that the operation `by` reads or writes memory. Gives the earlier ones that it is in conflict with: one of
-    /// the two writes, and nothing orders it behind them.
+    /// Records that the operation `by` reads or writes memory. Returns the earlier operations with which it conflicts:
+    /// at least one of the two writes, and nothing orders them.
     pub fn access(
         &mut self,
         place: Place,
@@ -160,7 +160,7 @@ impl DeviceMemory {
         };
         let conflicts = own.accesses.iter().filter(conflict).map(|access| access.what.clone());
         let conflicts = conflicts.collect();
-        // Whatever is ordered behind this one is ordered behind those before it, too.
+        // Operations ordered after this one are also ordered after those before it.
         own.accesses.retain(|access| {
             let within = first <= access.first && access.end <= end;
             !(within && (writes || !access.writes) && by.clock.covers(access.stamp))
@@ -174,12 +174,12 @@ impl DeviceMemory {
     }
 }
 
-/// An address for so many bytes that nobody can read or write, and some beyond them.
+/// An address range of this size and a bit more, which cannot be read or written.
 fn reserve(bytes: usize) -> CUdeviceptr {
     const PAGE: usize = 4096;
     let bytes = bytes.next_multiple_of(PAGE) + PAGE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a mapping of its own, at an address of the system's choice, which nobody can touch.
+    // SAFETY: a new mapping, at an address chosen by the system, which cannot be accessed.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
     assert!(address != libc::MAP_FAILED, "no address space: {}", std::io::Error::last_os_error());
     address as CUdeviceptr

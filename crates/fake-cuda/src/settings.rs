@@ -1,4 +1,4 @@
-//! What the environment sets.
+//! Settings from the environment.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use crate::calls::Order;
 
-/// The file that faults are added to; else they go to standard error.
+/// The file to which faults are added; if it is not set, they go to standard error.
 pub const REPORT: &str = "FAKE_CUDA_REPORT";
-/// The exit status of a process that had faults; else it keeps its own.
+/// The exit status of a process with faults; if it is not set, the process keeps its own.
 pub const EXIT_STATUS: &str = "FAKE_CUDA_EXIT_STATUS";
 
-/// What else the environment sets, each by the variable named beside it.
+/// Other settings from the environment, each with its variable and its default.
 pub struct Settings {
-    /// `FAKE_CUDA_SEED`: of the delays and the order of streams; 1.
+    /// `FAKE_CUDA_SEED`: seed of the delays and of the order of streams; 1.
     pub seed: u64,
-    /// `FAKE_CUDA_DEVICES`: how many there are; 1.
+    /// `FAKE_CUDA_DEVICES`: number of devices; 1.
     pub devices: usize,
-    /// `FAKE_CUDA_MEMORY`: bytes of each device; 1 GiB.
+    /// `FAKE_CUDA_MEMORY`: bytes per device; 1 GiB.
     pub memory: usize,
-    /// `FAKE_CUDA_VERSION`: of CUDA that the driver offers; 12080.
+    /// `FAKE_CUDA_VERSION`: CUDA version of the driver; 12080.
     pub version: i32,
-    /// `FAKE_CUDA_PATIENCE`: seconds until a wait is stuck; 30.
+    /// `FAKE_CUDA_PATIENCE`: seconds until a wait counts as stuck; 30.
     pub patience: Duration,
     /// `FAKE_CUDA_FAIL`: calls that fail, such as `cuMemAlloc_v2:3:CUDA_ERROR_OUT_OF_MEMORY,cuEventRecord:9:lost`.
     pub fail: Vec<Order>,
@@ -29,7 +29,7 @@ pub struct Settings {
 
 impl Settings {
     /// # Panics
-    /// If a variable does not hold what it should.
+    /// If the value of a variable is not valid.
     pub fn of_environment() -> Self {
         let fail: String = variable("FAKE_CUDA_FAIL", String::new());
         let orders = fail.split(',').filter(|order| !order.is_empty());
@@ -46,7 +46,7 @@ impl Settings {
     }
 }
 
-/// A variable's value, or `otherwise`.
+/// The value of a variable, or `otherwise`.
 pub fn variable<T: FromStr<Err: Display>>(name: &str, otherwise: T) -> T {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|why| panic!("{name}={text}: {why}")),
@@ -70,13 +70,13 @@ impl Dice {
         (self.0 >> 11) % sides
     }
 
-    /// How late an operation begins: often not at all, now and then very.
+    /// The delay before an operation begins: often none, sometimes long.
     pub fn delay(&mut self) -> Duration {
         let most = [0, 0, 0, 60, 60, 250, 250, 1500][self.roll(8) as usize];
         Duration::from_micros(self.roll(most + 1))
     }
 
-    /// How long a call takes to come back, so that other threads come between it and the next.
+    /// The time a call takes to return, so that other threads can run between it and the next call.
     pub fn pause(&mut self) -> Duration {
         let most = [0, 0, 0, 0, 0, 0, 0, 100][self.roll(8) as usize];
         Duration::from_micros(self.roll(most + 1))

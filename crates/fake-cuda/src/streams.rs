@@ -1,4 +1,4 @@
-//! Streams: queues of operations, each behind the one before it and behind the points it waits for.
+//! Streams: queues of operations, each ordered after the previous one and after the points it waits for.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::order::{Clock, Point, Stamp};
 use crate::work::Work;
 use crate::world::{Caller, State};
 
-/// Sorts of streams. The first three of a context wait for each other: those of the default stream for all that is queued
-/// on the others, and they for what is queued on it.
+/// Kinds of streams. The first three kinds of a context wait for each other: the default stream waits for everything
+/// queued on the others, and they wait for everything queued on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The default stream.
@@ -21,14 +21,14 @@ pub enum Kind {
     NonBlocking,
 }
 
-/// All streams there were; a handle is a stream's place.
+/// All streams ever made; a handle contains the stream's index.
 #[derive(Default)]
 pub struct Streams(Vec<Stream>);
 
 struct Stream {
     context: usize,
     kind: Kind,
-    /// Of the operation that was queued last.
+    /// Clock of the operation that was queued last.
     clock: Clock,
     operations: VecDeque<Operation>,
     done: u64,
@@ -36,7 +36,7 @@ struct Stream {
     destroyed: bool,
 }
 
-/// Work that is queued.
+/// Queued work.
 pub struct Operation {
     pub stamp: Stamp,
     pub work: Work,
@@ -44,7 +44,7 @@ pub struct Operation {
 }
 
 impl Streams {
-    /// Makes a stream of a context.
+    /// Makes a stream in a context.
     pub fn create(&mut self, context: usize, kind: Kind) -> usize {
         self.0.push(Stream {
             context,
@@ -69,34 +69,34 @@ impl Streams {
         self.0[stream].context
     }
 
-    /// The streams of a context, also those that are destroyed: their work may not be done.
+    /// The streams of a context, including destroyed ones, because their work may not be done yet.
     pub fn of_context(&self, context: usize) -> Vec<usize> {
         (0..self.0.len()).filter(|stream| self.context(*stream) == context).collect()
     }
 
-    /// How many of a context were made, and are not destroyed.
+    /// Number of streams of a context that were created and not destroyed.
     pub fn alive(&self, context: usize) -> usize {
         let made = |stream: &&Stream| matches!(stream.kind, Kind::Blocking | Kind::NonBlocking);
         let own = self.0.iter().filter(|stream| stream.context == context && !stream.destroyed);
         own.filter(made).count()
     }
 
-    /// Destroys a stream. What is queued on it is done nevertheless.
+    /// Destroys a stream. Work queued on it is still done.
     pub fn destroy(&mut self, stream: usize) {
         self.0[stream].destroyed = true;
     }
 
-    /// Has a stream stand still, or go on.
+    /// Pauses or resumes a stream.
     pub fn hold(&mut self, stream: usize, held: bool) {
         self.0[stream].held = held;
     }
 
-    /// Has all streams go on.
+    /// Resumes all streams.
     pub fn hold_none(&mut self) {
         self.0.iter_mut().for_each(|stream| stream.held = false);
     }
 
-    /// What to call a stream in a fault.
+    /// The name of a stream in a fault.
     pub fn name(&self, stream: usize) -> String {
         match self.0[stream].kind {
             Kind::Legacy => "the default stream".to_owned(),
@@ -114,7 +114,7 @@ impl Streams {
         Point { stamp: Stamp { stream, count }, clock: own.clock.clone() }
     }
 
-    /// Queues work behind all of its stream, what the host has seen done, and `after`.
+    /// Queues work after everything on its stream, everything that the host has seen done, and `after`.
     pub fn queue(&mut self, stream: usize, seen: &Clock, after: &[Point], work: Work) -> Point {
         let mut clock = self.0[stream].clock.clone();
         clock.join(seen);
@@ -130,7 +130,7 @@ impl Streams {
         Point { stamp, clock }
     }
 
-    /// What work on a stream waits for without being told to.
+    /// The points for which work on a stream waits implicitly.
     fn implied(&self, stream: usize) -> Vec<Point> {
         let Stream { context, kind, .. } = self.0[stream];
         let waits = |other: &usize| match (kind, self.0[*other].kind) {
@@ -147,12 +147,12 @@ impl Streams {
         self.0[stamp.stream].done >= stamp.count
     }
 
-    /// Whether nothing is queued.
+    /// Whether no work is queued.
     pub fn is_idle(&self) -> bool {
         self.0.iter().all(|stream| stream.operations.is_empty())
     }
 
-    /// The streams whose next operation may begin.
+    /// The streams whose next operation can begin.
     pub fn ready(&self) -> Vec<usize> {
         (0..self.0.len()).filter(|stream| self.is_ready(*stream)).collect()
     }
@@ -163,7 +163,7 @@ impl Streams {
         !stream.held && next.is_some_and(|next| next.after.iter().all(|stamp| self.is_done(*stamp)))
     }
 
-    /// Takes the next operation of a stream, if it may begin, and counts it as done.
+    /// Takes the next operation of a stream if it can begin, and counts it as done.
     pub fn take(&mut self, stream: usize) -> Option<Operation> {
         if !self.is_ready(stream) {
             return None;
@@ -175,7 +175,7 @@ impl Streams {
 }
 
 impl State {
-    /// The stream of a handle. The default streams are those of the current context.
+    /// The stream of a handle. Default streams belong to the current context.
     pub fn stream(&mut self, caller: Caller, stream: CUstream) -> Result<usize> {
         let kind = match stream {
             0 | STREAM_LEGACY => Kind::Legacy,
@@ -185,7 +185,7 @@ impl State {
         Ok(self.streams.default_of(caller.context, kind))
     }
 
-    /// The stream of a handle that is none of the default streams.
+    /// The stream of a handle, which must not be a default stream.
     pub fn made_stream(&mut self, stream: CUstream) -> Result<usize> {
         let place = number(Tag::Stream, stream).filter(|place| *place < self.streams.0.len());
         let Some(place) = place else {

@@ -1,4 +1,4 @@
-//! Operations: what they demand when they are queued, and doing them when their turn comes.
+//! Operations: the checks when they are queued, and executing them in turn.
 
 use std::fmt::Display;
 
@@ -14,26 +14,26 @@ use crate::order::{Point, Stamp};
 use crate::streams::Operation;
 use crate::world::{Caller, State};
 
-/// What host memory holds that a copy is to write.
+/// Contents of host memory to which a copy has not been written yet.
 const NOT_COPIED_YET: u8 = 0xDB;
 
-/// What an operation does.
+/// The action of an operation.
 pub enum Work {
     /// Marks a point, or waits for one.
     Nothing,
-    /// Copies registered host memory, which is noted as in use.
+    /// Copies registered host memory, which is recorded as in use.
     ToDevice { to: Place },
     /// Copies bytes that were taken from host memory when the copy was queued.
     Staged { from: Vec<u8>, to: Place },
-    /// Copies to host memory, which is noted as in use.
+    /// Copies to host memory, which is recorded as in use.
     ToHost { from: Place },
     /// Frees memory.
     Free { place: Place },
     /// Copies within the device.
     Within { from: Place, to: Place },
-    /// A consumer of the tests: reads memory and compares it.
+    /// A consumer in a test: reads memory and compares it.
     Compare { place: Place, want: Vec<u8>, what: String },
-    /// A consumer of the tests: writes memory.
+    /// A consumer in a test: writes memory.
     Fill { place: Place, value: u8 },
 }
 
@@ -45,7 +45,7 @@ enum Use {
 }
 
 impl State {
-    /// Allocates memory, at once or for what comes behind on a stream.
+    /// Allocates memory, at once or for the work that follows on a stream.
     pub fn allocate(
         &mut self,
         context: usize,
@@ -67,14 +67,15 @@ impl State {
         Ok(address)
     }
 
-    /// Bytes of a context's device that are not allocated.
+    /// Free bytes on the device of a context.
     pub fn free_memory(&self, context: usize) -> usize {
         let device = self.contexts.device_of(context);
         let used = self.memory.used(|other| self.contexts.device_of(other) == device);
         self.contexts.memory(device).saturating_sub(used)
     }
 
-    /// Frees memory, of which the host must have seen all work done; or behind all that is queued on a stream.
+    /// Frees memory: after everything queued on a stream, or at once, for which the host must have seen all work on it
+    /// done.
     pub fn free(&mut self, address: CUdeviceptr, stream: Option<usize>) -> Result<()> {
         if self.memory.is_freed(address) {
             let what = format!("the memory at {address:#x} was freed before");
@@ -117,7 +118,7 @@ impl State {
         Ok(())
     }
 
-    /// Unregisters host memory, which no copy may use any more.
+    /// Unregisters host memory; no copy may still use it.
     pub fn unregister(&mut self, start: usize) -> Result<()> {
         let Some(memory) = self.host.unregister(start) else {
             let what = format!("{start:#x} was not registered");
@@ -136,7 +137,7 @@ impl State {
         Ok(())
     }
 
-    /// Queues a copy of host memory to the device. One that is not `at_once` needs registered memory.
+    /// Queues a copy of host memory to the device. If it is not `at_once`, it needs registered memory.
     pub fn copy_to_device(
         &mut self,
         stream: usize,
@@ -159,8 +160,8 @@ impl State {
         Ok(point)
     }
 
-    /// Queues a copy of device memory to the host. Also says whether the caller has to wait for it: if the host's memory
-    /// is not registered.
+    /// Queues a copy of device memory to the host. Also returns whether the caller must wait for it, because the host
+    /// memory is not registered.
     pub fn copy_to_host(
         &mut self,
         stream: usize,
@@ -199,7 +200,7 @@ impl State {
         Ok(())
     }
 
-    /// Queues work of a consumer of the tests that reads memory, which should hold `want` then.
+    /// Queues work of a consumer in a test that reads memory, which should then contain `want`.
     pub fn compare(
         &mut self,
         stream: usize,
@@ -214,7 +215,7 @@ impl State {
         Ok(())
     }
 
-    /// Queues work of a consumer of the tests that writes memory.
+    /// Queues work of a consumer in a test that writes memory.
     pub fn fill(
         &mut self,
         stream: usize,
@@ -228,13 +229,13 @@ impl State {
         Ok(())
     }
 
-    /// Where device memory lies.
+    /// The place of an address in device memory.
     pub fn place(&mut self, address: CUdeviceptr, bytes: usize) -> Result<Place> {
         let found = self.memory.find(address, bytes);
         found.map_err(|(kind, what)| self.wrong(kind, CUDA_ERROR_INVALID_VALUE, what))
     }
 
-    /// Where device memory lies that a stream of the same context uses.
+    /// The place of an address in device memory that a stream of the same context uses.
     fn place_for(&mut self, address: CUdeviceptr, bytes: usize, stream: usize) -> Result<Place> {
         let place = self.place(address, bytes)?;
         if self.memory.context(place) != self.streams.context(stream) {
@@ -244,7 +245,7 @@ impl State {
         Ok(place)
     }
 
-    /// Whether host memory is registered. Copies that are not done at once need that.
+    /// Whether host memory is registered, which copies that are not done at once require.
     fn is_registered(&mut self, stream: usize, memory: Stretch, at_once: bool) -> Result<bool> {
         let registered = self.host.registered(memory, self.streams.context(stream));
         if registered == Registered::Part {
@@ -258,7 +259,7 @@ impl State {
         Ok(registered == Registered::All)
     }
 
-    /// Notes that an operation uses memory, and what nothing orders it behind.
+    /// Records that an operation uses memory, and reports the operations with which its order is undefined.
     fn uses(&mut self, place: Place, how: Use, by: &Point, what: &str) {
         let name = self.streams.name(by.stamp.stream);
         let own = format!("{what} on {name}");
@@ -269,7 +270,7 @@ impl State {
         }
     }
 
-    /// Does an operation whose turn has come.
+    /// Executes an operation.
     pub fn perform(&mut self, operation: Operation) {
         let Operation { stamp, work, .. } = operation;
         match work {
@@ -307,7 +308,7 @@ impl State {
         }
     }
 
-    /// The host memory of a copy. None if it is gone, which was noted, or is noted now.
+    /// The host memory of a copy. `None` if it is gone; if that was not reported before, it is reported now.
     fn used_by(&mut self, stamp: Stamp) -> Option<(Stretch, Option<u64>)> {
         let (memory, hash) = self.host.used_by(stamp)?;
         if memory.is_mapped() {
@@ -319,7 +320,7 @@ impl State {
         None
     }
 
-    /// Writes device memory, unless it was freed: that was noted then.
+    /// Writes device memory, unless it was freed, which was reported then.
     fn write(&mut self, to: Place, bytes: &[u8]) {
         if let Some(memory) = self.memory.bytes_mut(to)
             && memory.len() == bytes.len()
@@ -328,7 +329,7 @@ impl State {
         }
     }
 
-    /// The host has seen an operation done, and all before it.
+    /// Records that the host has seen an operation done, and all operations before it.
     pub fn observe(&mut self, point: &Point) {
         self.seen.join(&point.clock);
         for memory in self.host.settle(&self.seen) {
@@ -341,13 +342,13 @@ impl State {
         self.note(Kind::HostMemoryChanged, what);
     }
 
-    /// A default stream's caller, of the context of some memory.
+    /// The caller for a default stream, in the context of some memory.
     pub fn caller_for(&mut self, thread: usize, address: CUdeviceptr) -> Result<Caller> {
         let place = self.place(address, 1)?;
         Ok(Caller { thread, context: self.memory.context(place) })
     }
 
-    /// Notes an argument that no call takes.
+    /// Reports an argument that the call does not accept.
     pub fn bad_argument(&mut self, what: impl Display) -> crate::abi::CUresult {
         self.wrong(Kind::BadArgument, CUDA_ERROR_INVALID_VALUE, what)
     }

@@ -1,4 +1,4 @@
-//! The one state of the stand-in, and what every call passes through.
+//! The global state of the stand-in, and the entry points of all calls.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -22,34 +22,34 @@ use crate::order::{Clock, Point};
 use crate::settings::{Dice, Settings};
 use crate::streams::Streams;
 
-/// The state, and who waits for it to change.
+/// The state, and a signal that it changed.
 pub struct World {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// All that the stand-in knows.
+/// Everything that the stand-in knows.
 pub struct State {
     pub settings: Settings,
     pub dice: Dice,
     pub faults: Faults,
     pub calls: Calls,
     pub initialised: bool,
-    /// Calls that work with the device fail; nothing more is done, and nothing is a fault any more.
+    /// The device is lost: calls that work with it fail, no more work is done, and nothing is a fault any more.
     pub lost: bool,
-    /// The process ends.
+    /// The process is ending.
     pub over: bool,
     pub contexts: Contexts,
     pub streams: Streams,
     pub events: Events,
     pub memory: DeviceMemory,
     pub host: HostMemory,
-    /// What the host has waited for, in any thread: whatever is queued from now on comes after it. Which thread told
-    /// which other cannot be known here.
+    /// Everything that the host has waited for, in any thread; all work queued from now on comes after it. Which
+    /// threads have informed which others cannot be known here.
     pub seen: Clock,
 }
 
-/// Who calls.
+/// The caller of a function.
 #[derive(Clone, Copy)]
 pub struct Caller {
     pub thread: usize,
@@ -57,20 +57,21 @@ pub struct Caller {
     pub context: usize,
 }
 
-/// What a call demands.
+/// What a call requires.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Door {
     /// Nothing.
     Any,
-    /// That `cuInit` was called.
+    /// `cuInit` was called.
     Device,
     /// Also a current context, and a device that is not lost.
     Work,
-    /// The same, to give something back. It does so even if it fails: the driver's errors are then those of earlier work.
+    /// The same, for a call that gives something back. It does so even if it fails: the driver's errors then come from
+    /// earlier work.
     Back,
 }
 
-/// What a call waits for after it was made.
+/// The points that a call waits for after it was made.
 pub trait Waits {
     fn points(self) -> Vec<Point>;
 }
@@ -87,7 +88,7 @@ impl Waits for Vec<Point> {
     }
 }
 
-/// The world; its thread is started with it.
+/// The global state; the first call starts the device's thread.
 pub fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
@@ -98,7 +99,7 @@ pub fn world() -> &'static World {
     })
 }
 
-/// The device's thread: does what is queued. A panic ends the process.
+/// The device's thread, which executes queued work. A panic ends the process.
 extern "C" fn run() {
     const NAME: &str = "the device";
     let world = world();
@@ -139,12 +140,12 @@ pub fn thread() -> usize {
     OWN.get()
 }
 
-/// A call that may come at any time.
+/// A call that may be made at any time.
 pub fn any(name: &'static str, call: impl FnOnce(&mut State) -> Result<()>) -> CUresult {
     enter(name, Door::Any, call)
 }
 
-/// A call that asks for devices, or changes which context is current in a thread.
+/// A call that asks for devices, or changes a thread's current context.
 pub fn device(name: &'static str, call: impl FnOnce(&mut State, usize) -> Result<()>) -> CUresult {
     enter(name, Door::Device, |state| call(state, thread()))
 }
@@ -157,7 +158,7 @@ pub fn work<T: Waits>(
     enter(name, Door::Work, |state| in_context(state, call))
 }
 
-/// A call that gives something of a context back.
+/// A call that gives back something of a context.
 pub fn back(name: &'static str, call: impl FnOnce(&mut State, Caller) -> Result<()>) -> CUresult {
     enter(name, Door::Back, |state| in_context(state, call))
 }
@@ -171,7 +172,7 @@ fn in_context<T>(
     call(state, Caller { thread, context })
 }
 
-/// A call of the tests'.
+/// A call made by a test.
 pub fn control(name: &'static str, call: impl FnOnce(&mut State) -> Result<()>) -> CUresult {
     let world = world();
     let result = call(&mut world.lock(name));
@@ -204,14 +205,14 @@ fn enter<T: Waits>(
 }
 
 impl World {
-    /// The state; faults found from here on are those of `name`.
+    /// The state; faults found from now on belong to `name`.
     pub fn lock(&self, name: &'static str) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.faults.during = name;
         state
     }
 
-    /// Waits until the host sees points done.
+    /// Waits until the host sees these points done.
     fn wait(
         &self,
         state: MutexGuard<'_, State>,
@@ -225,7 +226,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets all that is queued be done.
+    /// Lets all queued work be done.
     pub fn finish(&self, name: &'static str) -> Result<()> {
         let mut state = self.lock(name);
         state.streams.hold_none();
@@ -279,7 +280,7 @@ impl State {
         }
     }
 
-    /// Counts a call, and says why it fails, if it does before it is looked at.
+    /// Counts a call, and returns an error if it fails before it is processed.
     fn refusal(&mut self, name: &'static str, door: Door) -> Option<CUresult> {
         match self.calls.count(name) {
             Some(How::Result(result)) => return Some(result),
@@ -296,7 +297,7 @@ impl State {
         None
     }
 
-    /// One of the streams whose next operation may begin.
+    /// One of the streams whose next operation can begin.
     fn next_stream(&mut self) -> Option<usize> {
         let ready = self.streams.ready();
         if ready.is_empty() || self.lost {
@@ -305,14 +306,14 @@ impl State {
         Some(ready[self.dice.roll(ready.len() as u64) as usize])
     }
 
-    /// Notes a fault.
+    /// Reports a fault.
     pub fn note(&mut self, kind: Kind, what: impl Display) {
         if !self.lost {
             self.faults.note(kind, what);
         }
     }
 
-    /// Notes a fault of a call that fails.
+    /// Reports a fault of a call that fails.
     pub fn wrong(&mut self, kind: Kind, result: CUresult, what: impl Display) -> CUresult {
         self.note(kind, what);
         result

@@ -1,4 +1,4 @@
-//! `SHA256SUMS`: one line a metadata file, as `sha256sum -c` reads it.
+//! `SHA256SUMS`: one line per metadata file, in the form that `sha256sum -c` reads.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,17 +15,17 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&digest(bytes))
 }
 
-/// SHA-256 of bytes that come one after another.
+/// SHA-256 of bytes that arrive piece by piece.
 #[derive(Clone, Debug, Default)]
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Takes in the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The sum of all of them, in hexadecimal.
+    /// The SHA-256 of all bytes, in hexadecimal.
     pub fn finish(self) -> String {
         hex(&self.0.finalize())
     }
@@ -52,22 +52,22 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The text of a `SHA256SUMS` of files given as (path below the dataset, content).
+/// The text of a `SHA256SUMS` file for files given as (path relative to the dataset, content).
 pub fn encode<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> String {
     encode_sums(files.into_iter().map(|(path, content)| (path, sha256(content))))
 }
 
-/// The text of a `SHA256SUMS` of files given as (path below the dataset, sum).
+/// The text of a `SHA256SUMS` file for files given as (path relative to the dataset, checksum).
 pub fn encode_sums<'a>(files: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let mut lines: Vec<(&str, String)> = files.into_iter().collect();
     lines.sort_unstable();
     lines.iter().map(|(path, sum)| format!("{sum}  {path}\n")).collect()
 }
 
-/// The lines of a `SHA256SUMS` as (path below the dataset, sum).
+/// The lines of a `SHA256SUMS` file as (path relative to the dataset, checksum).
 ///
 /// # Errors
-/// If a line is not a sum and a path, or a path leads out of the dataset.
+/// If a line is not a checksum and a path, or if a path leads out of the dataset.
 pub fn parse(text: &[u8]) -> Result<Vec<(String, String)>> {
     let text = std::str::from_utf8(text).map_err(|_| Error::damaged("not text"))?;
     if !text.ends_with('\n') {

@@ -1,7 +1,8 @@
 //! Chunk codec: `bytes`(little) → `blosc` → `crc32c`, the inner codec chain of every packed array.
 //!
-//! Blosc frames are Blosc-1 frames, which `hsipack_store::codec` has C-Blosc make and read. A chunk on disk is one frame followed by the CRC-32C of the frame, little-endian
-//! ([`crc32c` codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html)).
+//! Frames are Blosc-1 frames, which `hsipack_store::codec` writes and reads with C-Blosc. A chunk on disk is one frame
+//! followed by the CRC-32C of the frame, little-endian ([`crc32c`
+//! codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html)).
 
 use crate::{Error, Result};
 
@@ -16,7 +17,7 @@ pub enum Compressor {
     Zstd,
 }
 
-// Blosc's and Zarr's `cname`, too.
+// These are also Blosc's and Zarr's names (`cname`).
 crate::option_names!(Compressor, "codec", {
     BloscLz => "blosclz",
     Lz4 => "lz4",
@@ -28,18 +29,18 @@ crate::option_names!(Compressor, "codec", {
 /// The filter that Blosc applies before compressing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shuffle {
-    /// None.
+    /// No filter.
     None,
-    /// Bytes of equal significance come together.
+    /// Bytes of equal significance are grouped together.
     Byte,
-    /// Bits of equal significance come together.
+    /// Bits of equal significance are grouped together.
     Bit,
 }
 
 crate::option_names!(Shuffle, "shuffle", { None => "none", Byte => "byte", Bit => "bit" });
 
 impl Shuffle {
-    /// Zarr's name for it.
+    /// The name in Zarr metadata.
     pub const fn zarr_name(self) -> &'static str {
         match self {
             Shuffle::None => "noshuffle",
@@ -48,7 +49,7 @@ impl Shuffle {
         }
     }
 
-    /// The filter of that Zarr name.
+    /// The filter with this Zarr name.
     pub fn of_zarr_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shuffle| shuffle.zarr_name() == name)
     }
@@ -63,34 +64,34 @@ pub struct Codec {
     pub level: u8,
     /// Filter before compression.
     pub shuffle: Shuffle,
-    /// Bytes an element takes, for the filter.
+    /// Size of an element in bytes, for the filter.
     pub typesize: u8,
     /// Blosc's block size in bytes; 0 lets Blosc choose.
     pub blocksize: usize,
 }
 
-/// Bytes that the checksum takes behind a frame.
+/// Length of the checksum after a frame, in bytes.
 pub const CHECKSUM_LEN: usize = 4;
-/// Bytes of the header of a Blosc frame.
+/// Length of the header of a Blosc frame, in bytes.
 pub const BLOSC_HEADER: usize = 16;
-/// The most bytes one Blosc frame holds, by the width of its header fields.
+/// The maximum number of bytes in one Blosc frame, limited by the width of its header fields.
 pub const MAX_CHUNK: usize = i32::MAX as usize - BLOSC_HEADER;
 
-/// Appends the CRC-32C of `bytes` to them.
+/// Appends to `bytes` their CRC-32C.
 pub fn append_checksum(bytes: &mut Vec<u8>) {
     append_checksum_from(0, bytes);
 }
 
-/// Appends the CRC-32C of what stands in `bytes` from `start` on.
+/// Appends the CRC-32C of the part of `bytes` that begins at `start`.
 pub fn append_checksum_from(start: usize, bytes: &mut Vec<u8>) {
     let checksum = crate::crc::crc32c(&bytes[start..]);
     bytes.extend(checksum.to_le_bytes());
 }
 
-/// Splits a stored chunk into its frame, after comparing the checksum behind it.
+/// Compares the checksum of a stored chunk and returns its frame.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if they differ or there is no room for one.
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the checksum differs or the chunk is too short to have one.
 pub fn verify(stored: &[u8]) -> Result<&[u8]> {
     let (frame, checksum) = split(stored)?;
     let (want, got) = (u32::from_le_bytes(*checksum), crate::crc::crc32c(frame));
@@ -100,10 +101,10 @@ pub fn verify(stored: &[u8]) -> Result<&[u8]> {
     Ok(frame)
 }
 
-/// The frame of a stored chunk, its checksum not compared.
+/// The frame of a stored chunk; the checksum is not compared.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if there is no room for a checksum.
+/// [`ErrorKind::Damaged`](crate::ErrorKind::Damaged) if the chunk is too short to have a checksum.
 pub fn without_checksum(stored: &[u8]) -> Result<&[u8]> {
     split(stored).map(|(frame, _)| frame)
 }

@@ -1,8 +1,9 @@
 //! CRC-32C, at the speed of memory.
 //!
-//! Every stored chunk is checked on every read, so that the checksum must cost little beside decoding. The
-//! `crc32c` crate takes 8 bytes a cycle with the CRC instruction; where the processor has carry-less
-//! multiplication of 256 bits (Intel since Ice Lake, AMD since Zen 3), this takes about twice as much:
+//! Every stored chunk is checked on every read, so the checksum must cost little compared with decoding.
+//! The `crc32c` crate processes 8 bytes per cycle with the CRC instruction. If the processor has 256-bit
+//! carry-less multiplication (Intel since Ice Lake, AMD since Zen 3), this module processes about twice as
+//! much:
 //!
 //! ```text
 //! state = first 128 bytes, the checksum so far added to their first 4
@@ -23,7 +24,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
         && is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("sse4.2")
     {
-        // SAFETY: the processor has what the function asks for.
+        // SAFETY: the processor has the features that the function requires.
         return unsafe { x86::crc32c(bytes) };
     }
     crc32c::crc32c(bytes)
@@ -33,12 +34,12 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// Bytes of a fold.
+    /// Bytes per fold.
     const BLOCK: usize = 128;
-    /// Below this many bytes, starting and ending costs more than folding saves.
+    /// Below this number of bytes, starting and finishing costs more than folding saves.
     pub const LEAST: usize = 4 * BLOCK;
 
-    /// x to the power of `exponent` modulo the polynomial, its bits reversed, as in the CRC.
+    /// x to the power of `exponent` modulo the polynomial, with reversed bits, as in the CRC.
     const fn power(exponent: u32) -> i64 {
         let (mut power, mut step) = (1u64, 0);
         while step < exponent {
@@ -51,7 +52,8 @@ mod x86 {
         (power as u32).reverse_bits() as i64
     }
 
-    /// The constants that fold 128 bits onto those `bits` further on: for the low half and the high one.
+    /// The constants that fold 128 bits onto the 128 bits that are `bits` further on: one for the low half
+    /// and one for the high half.
     const fn fold_by(bits: u32) -> (i64, i64) {
         (power(bits + 31), power(bits - 33))
     }
@@ -72,7 +74,7 @@ mod x86 {
     fn load(block: &[u8; BLOCK]) -> [__m256i; 4] {
         let (vectors, []) = block.as_chunks::<32>() else { unreachable!("whole vectors") };
         std::array::from_fn(|at| {
-            // SAFETY: 32 bytes are read, and no alignment is asked for.
+            // SAFETY: 32 bytes are read, and no alignment is required.
             unsafe { _mm256_loadu_si256(vectors[at].as_ptr().cast()) }
         })
     }
@@ -96,7 +98,7 @@ mod x86 {
         }
         let [first, second, third, last] = state;
         let vector = fold(fold(fold(first, BY_VECTOR, second), BY_VECTOR, third), BY_VECTOR, last);
-        // The CRC crate starts and ends with an inversion, as the CRC does.
+        // The CRC crate inverts at the start and at the end, as the CRC itself does.
         crc32c::crc32c_append(!end(vector), rest)
     }
 
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn the_checksum_is_the_one_of_the_standard() {
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);
-        // RFC 3720, B.4: 32 bytes of zeros; the others from the crate that is checked against it.
+        // RFC 3720, B.4: 32 bytes of zeros. The tests below compare other bytes with the `crc32c` crate.
         assert_eq!(crc32c(&[0; 32]), 0x8A91_36AA);
     }
 

@@ -1,4 +1,4 @@
-//! What a cube is: a shape, and what is known about its bands.
+//! The shape of a cube.
 
 use std::fmt;
 
@@ -34,8 +34,8 @@ impl CubeShape {
         self.rows * self.columns
     }
 
-    /// The number of values, or `None` if it, or its size with 8-byte values, overflows: sizes read
-    /// from a file go through here before anything is allocated.
+    /// The number of values, or `None` if the number, or its size with 8-byte values, overflows.
+    /// Sizes read from a file are checked here before anything is allocated.
     pub fn checked_values(self) -> Option<usize> {
         let values = self.rows.checked_mul(self.columns)?.checked_mul(self.bands)?;
         values.checked_mul(8).filter(|bytes| *bytes <= isize::MAX as usize).map(|_| values)

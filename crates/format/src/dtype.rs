@@ -1,8 +1,8 @@
-//! Element types of cubes, as they stand in source files and in packed datasets.
+//! Element types of cubes in source files and in packed datasets.
 
 use std::fmt;
 
-/// An element type. Complex types are not taken; booleans are one byte, 0 or 1.
+/// An element type. Complex types are not supported. A boolean is one byte, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it all
 pub enum DType {
@@ -37,7 +37,7 @@ impl DType {
         DType::F64,
     ];
 
-    /// Bytes an element takes.
+    /// Size of an element in bytes.
     pub const fn size(self) -> usize {
         match self {
             DType::Bool | DType::U8 | DType::I8 => 1,
@@ -47,7 +47,7 @@ impl DType {
         }
     }
 
-    /// Whether values may have a fraction, NaN or infinity.
+    /// Whether values may be fractions, NaN or infinity.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::F32 | DType::F64)
     }
@@ -70,7 +70,7 @@ impl DType {
         }
     }
 
-    /// The type of that [`name`](Self::name).
+    /// The type with this [`name`](Self::name).
     pub fn from_name(name: &str) -> Option<DType> {
         Self::ALL.into_iter().find(|dtype| dtype.name() == name)
     }

@@ -8,30 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::remedy::Remedy;
 use crate::text;
 
-/// What sort of thing went wrong; decides exit codes and what a caller may do about it.
+/// The kind of an error. It determines the exit code and what a caller may do about the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The operating system refused: unreadable, missing, no space, no permission.
+    /// The operating system reported an error: unreadable, missing, no space, no permission.
     Io,
-    /// The file is not what it claims to be, is cut short, or contradicts itself.
+    /// The file does not have the format it claims, is cut short, or contradicts itself.
     Malformed,
-    /// The file is sound, but holds something hsipack does not take (complex numbers, a spectral library).
+    /// The file is valid, but holds something hsipack does not support (complex numbers, a spectral library).
     Unsupported,
-    /// The file holds several candidates, or axes that cannot be told apart; the user has to choose.
+    /// The file holds several candidates, or axes that cannot be distinguished; the user has to choose.
     Ambiguous,
-    /// A value does not fit what it has to be stored in.
+    /// A value does not fit the type it has to be stored in.
     Overflow,
-    /// Inputs or options contradict each other, or what is already on disk.
+    /// Inputs or options contradict each other, or contradict data already on disk.
     Conflict,
     /// Stored bytes of a packed dataset do not match their checksums or records.
     Damaged,
     /// A saved training state does not fit the dataset or the options.
     State,
-    /// A device did not do what it should: a GPU, its driver or libtorch on it.
+    /// A device failed: a GPU, its driver or libtorch on it.
     Device,
-    /// hsipack itself is wrong.
+    /// A bug in hsipack itself.
     Bug,
     /// The user asked to stop.
     Interrupted,
@@ -39,7 +39,7 @@ pub enum ErrorKind {
 
 /// An error that names the file, what was wrong with it, and what to do.
 ///
-/// Displayed as `FILE: WHAT (REMEDY)`, with the choices behind WHAT if there are some, control characters in it escaped;
+/// It is displayed as `FILE: WHAT (REMEDY)`, with control characters escaped. If there are choices, they follow WHAT.
 /// [`std::error::Error::source`] gives the cause, if another library reported one.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
@@ -58,7 +58,7 @@ struct Inner {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// An error of `kind`; `what` says what was wrong, as a clause without a final stop.
+    /// An error of `kind`; `what` says what was wrong, as a clause without a full stop.
     pub fn new(kind: ErrorKind, what: impl Into<String>) -> Self {
         let (what, choices) = (what.into(), Vec::new());
         Self(Box::new(Inner { kind, path: None, what, choices, remedy: None, source: None }))
@@ -104,14 +104,14 @@ impl Error {
         Self::new(ErrorKind::Bug, what).with_remedy("report this as a bug of hsipack")
     }
 
-    /// A [`ErrorKind::Bug`] error of what a thread panicked with.
+    /// A [`ErrorKind::Bug`] error from the payload of a thread's panic.
     pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Self {
         let text = panic.downcast_ref::<&str>().copied();
         let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         Self::bug(format!("a thread panicked: {}", text.unwrap_or("it does not say why")))
     }
 
-    /// An I/O error on `path`; `doing` is what was tried, e.g. "cannot read".
+    /// An I/O error on `path`; `doing` says what failed, e.g. "cannot read".
     pub fn io(path: impl Into<PathBuf>, doing: &str, source: std::io::Error) -> Self {
         let error = Self::new(ErrorKind::Io, format!("{doing}: {source}")).at(path);
         match source.kind() {
@@ -125,14 +125,15 @@ impl Error {
         .caused_by(source)
     }
 
-    /// Names the file; keeps a name that is already there, since it was nearer to the trouble.
+    /// Names the file. If the error already names a file, that name stays, because it was set closer to the problem.
     #[must_use]
     pub fn at(mut self, path: impl Into<PathBuf>) -> Self {
         self.0.path.get_or_insert_with(|| path.into());
         self
     }
 
-    /// Puts other names in the place of files' in the error's words and where it names a file: `told` has them for a text.
+    /// Replaces file names in the error, both in its text and in its path. `told` maps a text to the text with the new
+    /// names.
     #[must_use]
     pub fn retold(mut self, told: &dyn Fn(&str) -> String) -> Self {
         let inner = &mut self.0;
@@ -142,16 +143,16 @@ impl Error {
         self
     }
 
-    /// Says what the user can do, as an imperative clause without a final stop; the last call wins.
+    /// Says what the user can do, as an imperative clause without a full stop. The last call wins.
     ///
-    /// Options and commands are named with [`remedy!`](crate::remedy!), so that each surface spells them.
+    /// Name options and commands with [`remedy!`](crate::remedy!), so that each surface spells them in its own way.
     #[must_use]
     pub fn with_remedy(mut self, remedy: impl Into<Remedy>) -> Self {
         self.0.remedy = Some(remedy.into());
         self
     }
 
-    /// Adds another way out to the remedy, if there is one: `…, or OTHER`.
+    /// Adds an alternative to the remedy, if there is a remedy: `…, or OTHER`. Otherwise, `other` becomes the remedy.
     #[must_use]
     pub fn or_remedy(mut self, other: impl Into<Remedy>) -> Self {
         self.0.remedy = Some(match self.0.remedy.take() {
@@ -168,7 +169,7 @@ impl Error {
         self
     }
 
-    /// Says where it went wrong, in front: `WHERE: WHAT`.
+    /// Puts the place of the problem in front: `WHERE: WHAT`.
     #[must_use]
     pub fn within(mut self, place: impl fmt::Display) -> Self {
         self.0.what = format!("{place}: {}", self.0.what);
@@ -185,12 +186,12 @@ impl Error {
         self
     }
 
-    /// What sort of error this is.
+    /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The file concerned, if one is.
+    /// The file that the error names, if any.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
@@ -200,7 +201,7 @@ impl Error {
         &self.0.what
     }
 
-    /// What the user can choose from, each with what it is.
+    /// The choices the user has, each with a description.
     pub fn choices(&self) -> &[String] {
         &self.0.choices
     }

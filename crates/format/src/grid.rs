@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use crate::{CubeShape, Error, Opt, Result, remedy};
 
-/// Uncompressed bytes of a chunk to aim for: large enough that a read and a task are cheap against
-/// decoding it, small enough that one cube keeps every thread busy.
+/// Target size of an uncompressed chunk in bytes. It is large enough that a read and a task cost
+/// little compared with decoding, and small enough that one cube keeps every thread busy.
 pub const TARGET_CHUNK: usize = 2 << 20;
-/// Uncompressed bytes of a shard to aim for.
+/// Target size of an uncompressed shard in bytes.
 pub const TARGET_SHARD: usize = 512 << 20;
 
 /// Rows × columns of a chunk; a chunk holds all bands of its pixels.
@@ -15,14 +15,15 @@ pub const TARGET_SHARD: usize = 512 << 20;
 pub struct Tile {
     /// Rows of a chunk.
     pub rows: usize,
-    /// Columns of a chunk; the cube's width unless the user tiled both axes.
+    /// Columns of a chunk: the cube's width, unless the user tiled both axes.
     pub columns: usize,
 }
 
 impl Tile {
-    /// Slabs of whole rows for cubes of `shape` with `value_size` bytes a value: the divisor of the
-    /// height nearest to `target` bytes. Where no divisor comes within a factor of four, the rows
-    /// nearest to it, and the last slab overhangs.
+    /// Slabs of whole rows for cubes of `shape` with `value_size` bytes per value. The number of
+    /// rows is the divisor of the cube's height that comes nearest to `target` bytes. If no divisor
+    /// comes within a factor of four, it is the number of rows nearest to `target`, and the last
+    /// slab overhangs.
     pub fn slab(shape: CubeShape, value_size: usize, target: usize) -> Self {
         let row = (shape.row_values() * value_size).max(1);
         let distance = |rows: &usize| ((rows * row) as f64 / target as f64).ln().abs();
@@ -54,7 +55,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A grid of `tile` chunks over cubes of `shape`, `samples_per_shard` cubes a shard file.
+    /// A grid of `tile` chunks over cubes of `shape`, with `samples_per_shard` cubes in each shard
+    /// file.
     ///
     /// # Errors
     /// If an axis or the number of samples is zero, or the tile is larger than the cube.
@@ -82,12 +84,12 @@ impl Grid {
         Ok(grid)
     }
 
-    /// As many cubes as come nearest to `target` bytes uncompressed, at least one.
+    /// The number of cubes that fit into `target` uncompressed bytes, at least one.
     pub fn samples_for(shape: CubeShape, value_size: usize, target: usize) -> usize {
         (target / (shape.values() * value_size).max(1)).max(1)
     }
 
-    /// The same grid with at most `samples` cubes a shard.
+    /// The same grid with at most `samples` cubes per shard.
     #[must_use]
     pub fn at_most_per_shard(self, samples: usize) -> Self {
         Self { samples_per_shard: self.samples_per_shard.min(samples.max(1)), ..self }
@@ -108,37 +110,38 @@ impl Grid {
         self.samples_per_shard
     }
 
-    /// Chunks above one another.
+    /// The number of chunks from top to bottom.
     pub fn down(&self) -> usize {
         self.shape.rows.div_ceil(self.tile.rows)
     }
 
-    /// Chunks side by side.
+    /// The number of chunks from left to right.
     pub fn across(&self) -> usize {
         self.shape.columns.div_ceil(self.tile.columns)
     }
 
-    /// Chunks of one cube.
+    /// The number of chunks in one cube.
     pub fn chunks_per_sample(&self) -> usize {
         self.down() * self.across()
     }
 
-    /// Entries in a shard's index.
+    /// The number of entries in a shard's index.
     pub fn chunks_per_shard(&self) -> usize {
         self.chunks_per_sample() * self.samples_per_shard
     }
 
-    /// Values in every chunk as stored, overhang included.
+    /// The number of values in every stored chunk, including the overhang.
     pub fn chunk_values(&self) -> usize {
         self.tile.rows * self.tile.columns * self.shape.bands
     }
 
-    /// The shard that holds sample `index`, and the first of its chunks there.
+    /// The shard that holds sample `index`, and the number of the sample's first chunk in that
+    /// shard.
     pub fn locate(&self, index: usize) -> (usize, usize) {
         (index / self.samples_per_shard, index % self.samples_per_shard * self.chunks_per_sample())
     }
 
-    /// Where chunk `chunk` of a cube lies; chunks go row by row.
+    /// The region of the cube that chunk `chunk` covers. Chunks are numbered row by row.
     pub fn region(&self, chunk: usize) -> ChunkRegion {
         let (down, across) = (chunk / self.across(), chunk % self.across());
         let row = down * self.tile.rows;
@@ -149,25 +152,25 @@ impl Grid {
         }
     }
 
-    /// Numbers of the rows of chunks that rows `rows` of a cube lie in.
+    /// The rows of chunks that contain rows `rows` of a cube.
     pub fn chunk_rows(&self, rows: &Range<usize>) -> Range<usize> {
         rows.start / self.tile.rows..rows.end.div_ceil(self.tile.rows)
     }
 
-    /// Those of rows `rows` of a cube that lie in row `down` of its chunks.
+    /// The part of rows `rows` of a cube that is in row `down` of its chunks.
     pub fn rows_in(&self, down: usize, rows: &Range<usize>) -> Range<usize> {
         let first = down * self.tile.rows;
         first.max(rows.start)..(first + self.tile.rows).min(rows.end)
     }
 
-    /// Numbers of the chunks in row `down` of a cube's chunks that columns `columns` lie in.
+    /// The chunks in row `down` of a cube's chunks that contain columns `columns`.
     pub fn chunks_in(&self, down: usize, columns: &Range<usize>) -> Range<usize> {
         let first = down * self.across();
         first + columns.start / self.tile.columns..first + columns.end.div_ceil(self.tile.columns)
     }
 
-    /// Whether every chunk of a cube is a run of whole rows that ends with the cube: then chunks
-    /// lie in a (H, W, C) array as they decode.
+    /// Whether all chunks of a cube consist of whole rows and none overhangs. Then the decoded
+    /// chunks, one after another, are the cube's (H, W, C) array.
     pub fn is_contiguous(&self) -> bool {
         self.tile.columns == self.shape.columns && self.shape.rows.is_multiple_of(self.tile.rows)
     }

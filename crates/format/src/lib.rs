@@ -1,30 +1,30 @@
-//! The hsipack dataset: what is on disk, and what it means.
+//! The hsipack dataset: what is on disk and what it means.
 //!
 //! A packed dataset is a Zarr v3 store. Cubes of one shape form a *stack*: a group with a 4-D `image`
-//! array (sample, y, x, band), masks beside it, and the wavelengths. Arrays are cut into *chunks*, each a
-//! Blosc frame with a checksum, and chunks are gathered into *shard* files with an index at their end.
-//! `samples.jsonl` says what every sample is. `docs/format.md` has the whole layout with an example.
+//! array (sample, y, x, band), masks beside it, and the wavelengths. Arrays are cut into *chunks*, each a Blosc frame with a
+//! checksum. Chunks are gathered into *shard* files with an index at their end. `samples.jsonl` describes every sample.
+//! `docs/format.md` has the whole layout with an example.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
 //! | `cube`, `dtype` | shapes and element types |
-//! | [`codec`] | what a stored chunk is: a Blosc frame and its CRC-32C |
+//! | [`codec`] | a stored chunk: a Blosc frame and its CRC-32C |
 //! | [`grid`] | which chunk of which shard holds which pixels |
 //! | [`shard`] | the index of a shard file |
 //! | [`processor`] | whether the processor can run this build |
 //! | [`zarr`] | `zarr.json` |
-//! | [`text`] | names from files, as they may be shown |
+//! | [`text`] | text from files, made safe to display |
 //! | [`checksums`] | `SHA256SUMS` |
 //! | [`samples`] | `samples.jsonl` |
 //! | [`geo`] | where the pixels of a cube lie on Earth |
-//! | [`metadata`] | what the attributes of a dataset and its arrays mean |
-//! | [`statistics`] | per-band statistics, as they are recorded |
-//! | [`random`] | random numbers that stay the same for ever |
+//! | [`metadata`] | the attributes of a dataset and its arrays |
+//! | [`statistics`] | recorded per-band statistics |
+//! | [`random`] | random numbers that never change |
 //! | [`spectrum`] | normalising a pixel's spectrum |
-//! | `error`, [`remedy`](mod@remedy) | what went wrong, and what to do about it, however a surface spells it |
+//! | `error`, [`remedy`](mod@remedy) | what went wrong and what to do about it, as the command line or Python spells it |
 //!
-//! The crate is pure: it takes bytes and gives values, or the other way round. It opens no files, starts no threads and asks the
-//! system for nothing; `hsipack_store` does, and compresses and decompresses chunks.
+//! The crate is pure: it turns bytes into values and back. It opens no files, starts no threads and makes no system calls.
+//! `hsipack_store` does that, and it compresses and decompresses chunks.
 //!
 //! ```
 //! use hsipack_format::{CubeShape, Grid, Tile, codec};

@@ -1,7 +1,8 @@
-//! What the metadata of a dataset mean, typed: hsipack's own attributes, and those of CF that it reads.
+//! Typed access to the metadata of a dataset: hsipack's own attributes, and the CF attributes that it reads.
 //!
-//! Others ask here and do not pick at JSON. Attributes that another library wrote may be of any type: one that is not what it
-//! should be is as if it were not there, unless it would change what values mean ([`ArrayMeta::check_attributes`]).
+//! All other code reads attributes through this module, not from the JSON. Attributes written by another library may have
+//! any type. An attribute of the wrong type is ignored, unless it would change what values mean
+//! ([`ArrayMeta::check_attributes`]).
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +10,7 @@ use crate::statistics::BandStatistics;
 use crate::zarr::{ArrayMeta, OWN};
 use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec};
 
-/// Version of the layout that this crate writes, and the newest it reads.
+/// Version of the layout that this crate writes; also the newest version that it reads.
 pub const LAYOUT: u64 = 1;
 /// The image array of a stack.
 pub const IMAGE: &str = "image";
@@ -17,13 +18,13 @@ pub const IMAGE: &str = "image";
 pub const WAVELENGTH: &str = "wavelength";
 /// The coordinate array of full widths at half maximum in nm.
 pub const FWHM: &str = "fwhm";
-/// The key of how many mantissa bits values have; the others are zero.
+/// The key for the number of mantissa bits that values keep; the other bits are zero.
 pub const KEEP_BITS: &str = "keep_bits";
-/// The key of statistics of each split's samples, by the splits' names.
+/// The key for the statistics of each split's samples, by the split's name.
 pub const SPLIT_STATS: &str = "split_stats";
-/// The file of samples.
+/// The file that lists the samples.
 pub const SAMPLES: &str = "samples.jsonl";
-/// The key of an entry of `history`: the fingerprint that the dataset had before.
+/// A key in an entry of `history`: the fingerprint that the dataset had before.
 pub const CONTINUES: &str = "continues";
 /// The key of per-band statistics.
 pub const STATS: &str = "stats";
@@ -32,43 +33,43 @@ const BAND_NAMES: &str = "band_names";
 const LAYERS: &str = "layers";
 const CLASS_NAMES: &str = "class_names";
 const MADE: &str = "made";
-/// The key of an entry of `history`: names of the masks that were added then.
+/// A key in an entry of `history`: the names of the masks that were added.
 const MASKS: &str = "masks";
 
-/// How stored values become physical ones.
+/// How stored values are converted to physical values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scaling {
-    /// What they are multiplied with (`scale_factor`).
+    /// Stored values are multiplied by this (`scale_factor`).
     pub factor: f64,
-    /// What is added then (`add_offset`, which other libraries write).
+    /// This is added afterwards (`add_offset`, which other libraries write).
     pub offset: f64,
 }
 
 impl Scaling {
-    /// Stored values are the physical ones.
+    /// Stored values are the physical values.
     pub const NONE: Self = Self { factor: 1.0, offset: 0.0 };
 
-    /// The physical value of a stored one.
+    /// The physical value of a stored value.
     pub fn physical(self, stored: f64) -> f64 {
         let scaled = stored * self.factor;
-        // Adding 0 would take -0 its sign.
+        // Adding 0 would turn -0 into +0.
         if self.offset == 0.0 { scaled } else { scaled + self.offset }
     }
 }
 
-/// What an image array records of its bands.
+/// What an image array records about its bands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BandNotes {
-    /// Mantissa bits that values were rounded to; `None` where all are in use.
+    /// Mantissa bits that values were rounded to; `None` if all bits are used.
     pub keep_bits: Option<u8>,
-    /// The bad-band list, where sources had one: whether each band is good.
+    /// The bad-band list, if the sources had one: whether each band is good.
     pub good_bands: Option<Vec<bool>>,
-    /// The bands' names, where sources had them.
+    /// The names of the bands, if the sources had them.
     pub band_names: Option<Vec<String>>,
 }
 
 impl BandNotes {
-    /// Writes them to the attributes of an image array.
+    /// Writes these notes to the attributes of an image array.
     pub fn write(&self, own: &mut Map<String, Value>) {
         own.extend(self.keep_bits.map(|bits| (KEEP_BITS.to_owned(), json!(bits))));
         own.extend(self.good_bands.as_ref().map(|good| (GOOD_BANDS.to_owned(), json!(good))));
@@ -79,11 +80,11 @@ impl BandNotes {
 /// What the values of a mask array mean.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaskMeaning {
-    /// Names of boolean layers, bit 0 first; none if the values are class ids.
+    /// Names of boolean layers, bit 0 first; empty if the values are class ids.
     pub layers: Vec<String>,
-    /// Names of the classes, where known.
+    /// Names of the classes, if known.
     pub class_names: Option<Vec<String>>,
-    /// How it was made, if it was added to the packed dataset and so has no source files.
+    /// How the mask was made, if it was added to the packed dataset. Such a mask has no source files.
     pub made: Option<Made>,
 }
 
@@ -97,7 +98,7 @@ pub struct Made {
 }
 
 impl MaskMeaning {
-    /// Writes it to the attributes of a mask array.
+    /// Writes this meaning to the attributes of a mask array.
     pub fn write(&self, own: &mut Map<String, Value>) {
         if let Some(Made { command, recipe }) = &self.made {
             own.insert(MADE.to_owned(), json!({ "command": command, "recipe": recipe }));
@@ -111,12 +112,12 @@ impl MaskMeaning {
 }
 
 impl ArrayMeta {
-    /// The attributes of hsipack's own.
+    /// hsipack's own attributes.
     pub fn own(&self) -> Option<&Map<String, Value>> {
         self.attributes.get(OWN)?.as_object()
     }
 
-    /// How stored values become physical ones: CF's `scale_factor` and `add_offset`.
+    /// How stored values are converted to physical values: CF's `scale_factor` and `add_offset`.
     pub fn scaling(&self) -> Scaling {
         let number = |key: &str| self.attributes.get(key).and_then(Value::as_f64);
         Scaling {
@@ -125,7 +126,7 @@ impl ArrayMeta {
         }
     }
 
-    /// What an image array records of its bands.
+    /// What an image array records about its bands.
     pub fn band_notes(&self) -> BandNotes {
         let bands = self.bands();
         BandNotes {
@@ -161,15 +162,15 @@ impl ArrayMeta {
     /// Per-band statistics of an image array's stored values.
     ///
     /// # Errors
-    /// If they are not recorded, or not of every band.
+    /// If they are not recorded, or not for every band.
     pub fn statistics(&self) -> Result<BandStatistics> {
         BandStatistics::parse(self.own().and_then(|own| own.get(STATS)), self.bands())
     }
 
-    /// The same of the samples of each split, by the splits' names.
+    /// The same statistics for the samples of each split, with the name of the split.
     ///
     /// # Errors
-    /// If one of them is not of every band.
+    /// If one of them does not cover every band.
     pub fn split_statistics(&self) -> Result<Vec<(String, BandStatistics)>> {
         let splits = self.own().and_then(|own| own.get(SPLIT_STATS)).and_then(Value::as_object);
         let read = |(split, stats): (&String, &Value)| {
@@ -186,10 +187,10 @@ impl ArrayMeta {
         self.own()?.get(key)?.as_array()?.iter().map(read).collect()
     }
 
-    /// Refuses attributes that give values another meaning than they can have.
+    /// Refuses attributes that give values an impossible meaning.
     ///
     /// # Errors
-    /// What is wrong with which attribute.
+    /// If an attribute is invalid; the error names it and says what is wrong.
     pub fn check_attributes(&self) -> Result<()> {
         let number = |key: &str| match self.attributes.get(key) {
             None => Ok(None),
@@ -226,11 +227,11 @@ impl ArrayMeta {
         }
     }
 
-    /// The number of samples, and the chunk grid of their cubes, of an array with `axes` 4 (sample, y, x, band) or
-    /// 3 (sample, y, x).
+    /// The number of samples in an array and the chunk grid of their cubes. `axes` is 4 (sample, y, x, band) or 3 (sample,
+    /// y, x).
     ///
     /// # Errors
-    /// If the array is no such one, or its chunks are not of whole pixels of one cube.
+    /// If the array has other axes, or a chunk does not hold whole pixels of one cube.
     pub fn samples_and_grid(&self, axes: usize) -> Result<(usize, Grid)> {
         if self.shape.len() != axes {
             return Err(Error::damaged(format!(
@@ -268,7 +269,7 @@ impl ArrayMeta {
     /// The fill value of an array as little-endian bytes.
     ///
     /// # Errors
-    /// If it is no number.
+    /// If it is not a number.
     pub fn fill_bytes(&self) -> Result<Vec<u8>> {
         let number = match &self.fill_value {
             Value::Number(number) => number.as_f64(),
@@ -289,7 +290,7 @@ impl ArrayMeta {
     }
 }
 
-/// Whether an entry of `history` is of masks that were added.
+/// Whether an entry of `history` is about masks that were added.
 fn is_of_masks(entry: &Value) -> bool {
     entry.get(MASKS).is_some()
 }
@@ -303,7 +304,7 @@ fn text(value: &Value) -> Option<String> {
 pub struct Root(pub Map<String, Value>);
 
 impl Root {
-    /// The root of a new dataset of `samples` samples, made by `created_by` at the time `created`.
+    /// The root of a new dataset of `samples` samples, written by the program `created_by` at the time `created`.
     pub fn new(
         created_by: &str,
         created: &str,
@@ -322,7 +323,8 @@ impl Root {
         Self(root)
     }
 
-    /// The root with a number that no other writer has, for servers: a commit whose answer is lost is known by it.
+    /// Adds an id that no other writer has. It is needed on servers: if the answer to a commit is lost, the id shows whose
+    /// commit succeeded.
     #[must_use]
     pub fn written_by(mut self, id: &str) -> Self {
         self.0.insert("write_id".into(), json!(id));
@@ -347,8 +349,8 @@ impl Root {
         self
     }
 
-    /// The root after masks were added to a dataset of `samples` samples. `continues` is the fingerprint that it had
-    /// before; `None` if masks were replaced: whoever has it open then has another dataset.
+    /// The root after masks were added to a dataset of `samples` samples. `continues` is the fingerprint that it had before.
+    /// It is `None` if masks were replaced: for programs that have the dataset open, it is then another dataset.
     #[must_use]
     pub fn with_masks(
         mut self,
@@ -375,27 +377,27 @@ impl Root {
         }
     }
 
-    /// Version of the layout.
+    /// The version of the layout.
     pub fn layout(&self) -> Option<u64> {
         self.0.get("layout")?.as_u64()
     }
 
-    /// The program that wrote it, and its version.
+    /// The program that wrote the dataset, and its version.
     pub fn created_by(&self) -> Option<&str> {
         self.0.get("created_by")?.as_str()
     }
 
-    /// Whether this program wrote it, in whatever version.
+    /// Whether any version of hsipack wrote the dataset.
     pub fn is_ours(&self) -> bool {
         self.created_by().is_some_and(|by| by.starts_with("hsipack "))
     }
 
-    /// When it was packed, UTC.
+    /// When the dataset was packed (UTC).
     pub fn created(&self) -> Option<&str> {
         self.0.get("created")?.as_str()
     }
 
-    /// The command that packed it.
+    /// The command that packed the dataset.
     pub fn command(&self) -> Option<&str> {
         self.0.get("command")?.as_str()
     }
@@ -405,13 +407,13 @@ impl Root {
         self.conversions().map_or(0, |conversions| conversions.count().saturating_sub(1))
     }
 
-    /// What identifies the conversion or append that was last run on it.
+    /// Identifies the conversion or append that was last run on the dataset.
     pub fn last_request(&self) -> Option<&str> {
         self.conversions()?.next_back()?["request"].as_str()
     }
 
-    /// How the samples were converted: recipes, each with the number of samples that there were then. `None` if that is
-    /// not recorded.
+    /// How the samples were converted: recipes, each with the number of samples that the dataset had after it. `None` if
+    /// this is not recorded.
     pub fn recipes(&self) -> Option<Vec<(&Value, usize)>> {
         let recipe = |entry| {
             let recipe = Value::get(entry, "recipe").or_else(|| self.0.get("recipe"))?;
@@ -421,7 +423,8 @@ impl Root {
         self.conversions()?.map(recipe).collect()
     }
 
-    /// The number of samples that the dataset had when its fingerprint was `fingerprint`; `None` if it never was.
+    /// The number of samples that the dataset had when its fingerprint was `fingerprint`; `None` if it never had that
+    /// fingerprint.
     pub fn samples_at(&self, fingerprint: &str) -> Option<u64> {
         let (history, at) = (self.history()?, self.position(fingerprint)?);
         history.get(at.checked_sub(1)?)?["samples"].as_u64()
@@ -435,10 +438,10 @@ impl Root {
         masks.filter_map(Value::as_str).collect()
     }
 
-    /// The entry of what was done to the dataset when its fingerprint was `fingerprint`.
+    /// The position in `history` of the change that was made when the fingerprint was `fingerprint`.
     fn position(&self, fingerprint: &str) -> Option<usize> {
         let history = self.history()?;
-        // What was there before masks were replaced is another dataset.
+        // Before masks were replaced, it was another dataset.
         let replaced = |entry: &Value| is_of_masks(entry) && entry.get(CONTINUES).is_none();
         let first = history.iter().rposition(replaced).unwrap_or(0);
         let after = &history[first..];
@@ -446,7 +449,7 @@ impl Root {
         Some(first + at)
     }
 
-    /// The entries of `history` of the conversion and of appends.
+    /// The entries of `history` about the conversion and appends.
     fn conversions(&self) -> Option<impl DoubleEndedIterator<Item = &Value>> {
         Some(self.history()?.iter().filter(|entry| !is_of_masks(entry)))
     }
@@ -514,7 +517,7 @@ mod tests {
 
     #[test]
     fn axes_whose_product_overflows_are_refused() {
-        // No rows: the cube is empty, whatever its other axes.
+        // There are no rows, so the cube is empty, whatever its other axes are.
         let lengths = vec![1, 0, 1, 1 << 62];
         let meta = ArrayMeta {
             shape: lengths,
@@ -552,7 +555,7 @@ mod tests {
         assert_eq!(["f0", "f1", "f2"].map(|at| root.samples_at(at)), [Some(3), Some(3), Some(5)]);
         assert_eq!(root.masks_since("f0"), ["a", "b", "c"]);
         assert_eq!(root.masks_since("f1"), ["c"]);
-        // Masks that were replaced make it another dataset.
+        // If masks are replaced, it becomes another dataset.
         let root = root.with_masks(None, "now", "split", &["a"], 5);
         let root = root.with_masks(Some("f4"), "now", "split", &["d"], 5);
         assert_eq!(["f0", "f2", "f3"].map(|at| root.samples_at(at)), [None; 3]);

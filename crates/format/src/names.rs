@@ -1,8 +1,9 @@
-//! Names of options' values: each value has one name, which the command line, Python, files and reports use alike.
+//! Names of option values. Each value has one name, which is the same on the command line, in Python, in files and
+//! in reports.
 
 use crate::{Error, Result};
 
-/// Gives the values of an option their names: `ALL`, `name`, `Display` and `FromStr`.
+/// Names the values of an option: defines `ALL`, `name`, `Display` and `FromStr`.
 ///
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,10 +47,10 @@ macro_rules! option_names {
     };
 }
 
-/// The value of that name.
+/// The value with this name.
 ///
 /// # Errors
-/// If none of `values` has it; the names that there are are in the remedy.
+/// If none of `values` has this name; the remedy lists the valid names.
 pub fn value<T: Copy>(
     what: &str,
     name: &str,

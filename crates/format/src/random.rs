@@ -1,14 +1,14 @@
-//! Random numbers that stay the same for ever.
+//! Random numbers that never change between versions.
 //!
-//! A saved training state names an order by its seed alone and may be resumed by a later version, so no
-//! number here may change, and no library that reserves the right to change its streams is used. The
-//! generator is SplitMix64 (Steele, Lea & Flood 2014; public test vectors below), started from a key that
-//! is folded from what the numbers are for. Bounded numbers are Lemire's, without bias.
+//! A saved training state stores only the seed of an order, and a later version may resume from it. So no
+//! number here may change, and no library is used that might change its random streams. The generator is
+//! SplitMix64 (Steele, Lea & Flood 2014; public test vectors below). It starts from a key that is
+//! computed from the purpose of the numbers. Bounded numbers use Lemire's method, without bias.
 
-/// The golden ratio's odd 64-bit fraction, SplitMix64's increment.
+/// SplitMix64's increment: the 64-bit fraction of the golden ratio, made odd.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a stream of numbers is for; streams of one seed do not meet.
+/// The purpose of a stream of numbers. Streams with the same seed but different purposes are independent.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
 pub enum Stream {
@@ -18,17 +18,17 @@ pub enum Stream {
     Class = 2,
     /// The order of an epoch's batches.
     Batches = 3,
-    /// Where a random crop lies.
+    /// The position of a random crop.
     Window = 4,
     /// Which window of a grid is taken.
     GridWindow = 5,
     /// Whether a sample is augmented, and how.
     Augment = 6,
-    /// Who is mixed with whom in a batch.
+    /// Which samples of a batch are mixed with each other.
     Mix = 7,
     /// The order of an epoch's listed windows.
     Windows = 8,
-    /// Which class comes next, of windows around labelled pixels.
+    /// Which class comes next, for windows around labelled pixels.
     Turns = 9,
     /// Which labelled pixels of a class are taken.
     PerClass = 10,
@@ -38,18 +38,18 @@ pub enum Stream {
     InBlocks = 14,
     /// Which labelled pixels of a class belong to which split.
     SplitPixels = 11,
-    /// The order in which blocks and regions are given to splits.
+    /// The order in which blocks and regions are assigned to splits.
     SplitUnits = 12,
 }
 
-/// SplitMix64's finaliser: a bijection in which every bit of the input moves every bit of the output.
+/// SplitMix64's finaliser: a bijection in which every bit of the input affects every bit of the output.
 pub fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
 
-/// Folds numbers into one, order mattering.
+/// Folds numbers into one number. The order matters.
 pub fn fold(parts: impl IntoIterator<Item = u64>) -> u64 {
     parts.into_iter().fold(0, |key, part| mix(key.wrapping_add(GAMMA) ^ part))
 }
@@ -59,12 +59,12 @@ pub fn fold(parts: impl IntoIterator<Item = u64>) -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// The stream for `stream` and the numbers it depends on, e.g. seed and epoch.
+    /// The random numbers for the purpose `stream` and the numbers it depends on, e.g. seed and epoch.
     pub fn keyed<const N: usize>(stream: Stream, parts: [u64; N]) -> Self {
         Self(fold(std::iter::once(stream as u64).chain(parts)))
     }
 
-    /// The stream for a key that was folded already.
+    /// The random numbers for a key that was already folded.
     pub fn from_key(key: u64) -> Self {
         Self(key)
     }
@@ -78,7 +78,7 @@ impl Random {
     /// A number from 0 to `bound` - 1, all equally likely; `bound` is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         debug_assert!(bound > 0);
-        let unfair = bound.wrapping_neg() % bound; // 2^64 mod bound low products would come once too often
+        let unfair = bound.wrapping_neg() % bound; // the lowest (2^64 mod bound) products would occur once too often
         loop {
             let product = u128::from(self.bits()) * u128::from(bound);
             if product as u64 >= unfair {
@@ -92,7 +92,7 @@ impl Random {
         (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Fisher and Yates' shuffle: every order equally likely.
+    /// The Fisher–Yates shuffle: every order is equally likely.
     pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for last in (1..values.len()).rev() {
             values.swap(last, self.below(last as u64 + 1) as usize);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn large_bounds_are_even_too() {
-        // Three quarters of 2^64: without the rejection every third number would come twice as often.
+        // Three quarters of 2^64: without the rejection, every third number would occur twice as often.
         let mut random = Random::keyed(Stream::Order, [3]);
         let thirds = (0..9000).filter(|_| random.below(3 << 62).is_multiple_of(3)).count();
         assert!(thirds.abs_diff(3000) < 150, "{thirds}");

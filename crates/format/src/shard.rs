@@ -1,9 +1,9 @@
-//! Shard files: chunks one after the other, and at the end an index of where each lies.
+//! Shard files: chunks one after another, and at the end an index of their positions.
 //!
-//! As in Zarr's
+//! The format is that of Zarr's
 //! [`sharding_indexed`](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/index.html)
-//! codec with `index_location: end`: the index is one `(offset, length)` pair of little-endian u64 a
-//! chunk, in C order of the shard's chunk grid, then the CRC-32C of the pairs.
+//! codec with `index_location: end`. The index has one `(offset, length)` pair of little-endian u64 for
+//! each chunk, in C order of the shard's chunk grid, followed by the CRC-32C of the pairs.
 
 use std::ops::Range;
 
@@ -12,31 +12,32 @@ use crate::{Error, Result};
 
 const ABSENT: u64 = u64::MAX;
 
-/// Where a chunk lies in its shard file.
+/// The position of a chunk in its shard file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkSpan {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes, checksum included.
+    /// Length in bytes, including the checksum.
     pub len: u64,
 }
 
-/// Where every chunk of a shard lies; `None` for chunks that were not written.
+/// The positions of all chunks of a shard; `None` for chunks that were not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardIndex(pub Vec<Option<ChunkSpan>>);
 
 impl ShardIndex {
-    /// An index of `chunks` chunks, none written.
+    /// An index of `chunks` chunks, none of which was written.
     pub fn empty(chunks: usize) -> Self {
         Self(vec![None; chunks])
     }
 
-    /// Bytes that an index of `chunks` chunks takes in a shard file.
+    /// The size in bytes of an index of `chunks` chunks.
     pub const fn encoded_len(chunks: usize) -> usize {
         chunks * 16 + CHECKSUM_LEN
     }
 
-    /// Where the index of a shard of `chunks` chunks lies in its file of `len` bytes: at the end.
+    /// The position of the index in a shard file of `len` bytes with `chunks` chunks. The index is at the
+    /// end.
     ///
     /// # Errors
     /// If the file is too short.
@@ -50,7 +51,7 @@ impl ShardIndex {
         Ok(start..len)
     }
 
-    /// The index as it stands in a shard file.
+    /// The index as it is stored in a shard file.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::encoded_len(self.0.len()));
         for span in &self.0 {
@@ -63,7 +64,7 @@ impl ShardIndex {
         bytes
     }
 
-    /// Reads an index of a shard whose chunks fill `data_len` bytes before it.
+    /// Reads the index of a shard. Its chunks fill the `data_len` bytes before the index.
     ///
     /// # Errors
     /// If the checksum differs, or a span lies outside the data.

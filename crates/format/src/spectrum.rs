@@ -6,9 +6,10 @@
 //! | [`SpectralNorm::L2`] | the root of the sum of squares | |
 //! | [`SpectralNorm::Snv`] | the standard deviation over n − 1 | subtracting the mean |
 //!
-//! - A value is *known* if it is finite. NaN and infinities take no part in sums, means or n, and become NaN.
-//! - Where there is nothing to divide by, known values become 0: spectra of zeros for L1 and L2; for SNV, spectra whose
-//!   known values are all equal, or that have only one; for all three, sums beyond the range of the type.
+//! - A value is *known* if it is finite. NaN and infinities are not counted in sums, means or n, and become NaN.
+//! - If there is nothing to divide by, known values become 0. For L1 and L2 this happens if all known values are zero;
+//!   for SNV, if all known values are equal or there is only one; for all three, if a sum exceeds the range of the
+//!   type.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
@@ -23,7 +24,7 @@ pub enum SpectralNorm {
     Snv,
 }
 
-/// What spectra are computed in: `f32` or `f64`.
+/// The type that spectra are computed in: `f32` or `f64`.
 pub trait Real:
     Copy
     + PartialOrd
@@ -33,15 +34,15 @@ pub trait Real:
     + Mul<Output = Self>
     + Div<Output = Self>
 {
-    /// 0.
+    /// Zero.
     const ZERO: Self;
     /// Not a number.
     const NAN: Self;
-    /// A number of values.
+    /// Converts a count of values.
     fn of_count(count: usize) -> Self;
-    /// Neither NaN nor infinite.
+    /// Whether the value is neither NaN nor infinite.
     fn is_finite(self) -> bool;
-    /// The magnitude.
+    /// The absolute value.
     fn abs(self) -> Self;
     /// The square root.
     fn sqrt(self) -> Self;
@@ -86,7 +87,7 @@ real!(f64);
 /// assert!(spectrum[1].is_nan());
 /// ```
 pub fn normalize<T: Real>(values: &mut [T], norm: SpectralNorm) {
-    // Sums that are finite say that all values are: spectra without gaps need no look at each value.
+    // If the sums are finite, all values are finite. So spectra without missing values need no check of each value.
     if let Some(scale) = Scale::of(values, norm, |_| true) {
         values.iter_mut().for_each(|value| *value = scale.apply(*value));
         return;
@@ -101,17 +102,18 @@ pub fn normalize<T: Real>(values: &mut [T], norm: SpectralNorm) {
     }
 }
 
-/// What a spectrum is shifted and divided by.
+/// The shift and the divisor of a spectrum.
 struct Scale<T> {
-    /// Subtracted first: a value of the spectrum, so that spectra of equal values have no spread, however their
-    /// sum is rounded.
+    /// Subtracted first. It is a value of the spectrum, so that a spectrum of equal values has a spread of exactly 0,
+    /// however its sum is rounded.
     pivot: T,
     shift: T,
     divisor: T,
 }
 
 impl<T: Real> Scale<T> {
-    /// From the values that `known` takes; `None` if there is nothing to divide by, or a sum is not finite.
+    /// Computes the scale from the values for which `known` is true. `None` if there is nothing to divide by, or if a
+    /// sum is not finite.
     fn of(values: &[T], norm: SpectralNorm, known: impl Fn(T) -> bool + Copy) -> Option<Self> {
         let part = |value: T, part: T| if known(value) { part } else { T::ZERO };
         let (pivot, shift, divisor) = match norm {
@@ -139,7 +141,7 @@ impl<T: Real> Scale<T> {
     }
 }
 
-/// Eight sums side by side, so that the compiler may add eight values at a time.
+/// Keeps eight sums in parallel, so that the compiler can add eight values at a time.
 fn sum<T: Real>(values: &[T], part: impl Fn(T) -> T) -> T {
     let mut sums = [T::ZERO; 8];
     let (whole, rest) = values.as_chunks::<8>();

@@ -4,33 +4,34 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// Per-band statistics of the stored values of a stack, or of one split of it; one value a band each.
+/// Per-band statistics of the stored values of a stack, or of one split of it. Each list has one
+/// value per band.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandStatistics {
-    /// Finite values.
+    /// Number of finite values.
     pub count: Vec<u64>,
-    /// Least finite value; NaN if there is none, here and below.
+    /// Smallest finite value. If there is none, this, `max`, `mean` and `std` are NaN.
     pub min: Vec<f64>,
-    /// Greatest finite value.
+    /// Largest finite value.
     pub max: Vec<f64>,
     /// Mean of the finite values.
     pub mean: Vec<f64>,
-    /// Standard deviation of the finite values, dividing by their number.
+    /// Standard deviation of the finite values (divided by n, not n − 1).
     pub std: Vec<f64>,
-    /// NaN values.
+    /// Number of NaN values.
     pub nan: Vec<u64>,
-    /// Infinite values; 0 where they were not counted.
+    /// Number of infinite values; 0 if they were not counted.
     pub inf: Vec<u64>,
 }
 
 impl BandStatistics {
-    /// Reads what attributes record of `bands` bands.
+    /// Reads the statistics of `bands` bands from attributes.
     ///
     /// # Errors
-    /// If a list is missing, but for that of infinite values, or has another length.
+    /// If a list has another length, or is missing. Only the list of infinite values may be missing.
     pub fn parse(stats: Option<&Value>, bands: usize) -> Result<Self> {
         let real = |key: &str| -> Result<Vec<f64>> {
-            // A band without finite values has null.
+            // A band without finite values has null here.
             let values = list(stats, key, bands)?.iter();
             Ok(values.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect())
         };
@@ -44,7 +45,7 @@ impl BandStatistics {
             mean: real("mean")?,
             std: real("std")?,
             nan: whole("nan")?,
-            // Whoever only normalises by the others can do without.
+            // Normalising needs only the other statistics.
             inf: match stats.and_then(|stats| stats.get("inf")) {
                 Some(_) => whole("inf")?,
                 None => vec![0; bands],
@@ -53,7 +54,7 @@ impl BandStatistics {
     }
 }
 
-/// The list `key` of a group of figures, one for each of `bands` bands.
+/// The list `key` in a group of statistics, with one value for each of `bands` bands.
 ///
 /// # Errors
 /// If it is missing or has another length.

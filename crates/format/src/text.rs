@@ -1,28 +1,28 @@
-//! Text from files, as it may be shown to people.
+//! Makes text from files safe to show to people.
 //!
-//! Names of files, samples and masks may hold anything. Control characters among them would reach the terminal as
-//! orders: to clear the screen, to move the cursor, to answer for the user. Characters that turn the direction of
-//! writing make a name look like another one.
+//! Names of files, samples and masks may contain anything. A terminal would execute control characters in them: clear
+//! the screen, move the cursor, answer for the user. Characters that change the direction of writing make a name look
+//! like another one.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Whether a character is an order to whatever shows it: a control character (C0, DEL, C1), a separator of lines or
-/// paragraphs, or one that turns the direction of writing.
+/// Whether a character controls how text is displayed: a control character (C0, DEL, C1), a line or paragraph
+/// separator, or a character that changes the direction of writing.
 pub fn is_control(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// `text` with every control character written as `\u{1b}`, newlines included.
+/// `text` with every control character, including newlines, written like `\u{1b}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, is_control, |out, character| {
         let _ = write!(out, "{}", character.escape_unicode());
     })
 }
 
-/// As [`printable`], for text of several lines.
+/// Like [`printable`], for text of several lines.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -33,13 +33,13 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// A path to be shown.
+/// A path as text that is safe to show.
 pub fn path(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-/// JSON text with every control character in its strings written as `\u001b`. JSON itself escapes those below a blank
-/// only.
+/// JSON text with every control character in its strings written like `\u001b`. JSON itself escapes only those below
+/// the space character.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
     escaped(
         json,

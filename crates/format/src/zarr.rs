@@ -1,8 +1,7 @@
 //! `zarr.json`: the metadata of groups and arrays, as hsipack writes and reads them.
 //!
-//! Writing covers exactly the arrays of the layout. Reading takes every array of the same kind that
-//! another library may have written: any Blosc compressor, no compressor, sharded or not, with or
-//! without checksums.
+//! It writes exactly the arrays of the layout. It also reads arrays of the same kind that another
+//! library wrote: with any Blosc compressor or none, sharded or not, with or without checksums.
 
 use serde_json::{Map, Value, json};
 
@@ -12,9 +11,9 @@ use crate::{Codec, Compressor, DType, Error, Result, Shuffle};
 /// How the bytes of one chunk are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkCodecs {
-    /// Blosc, unless chunks are plain bytes.
+    /// The Blosc settings; `None` if chunks are plain bytes.
     pub blosc: Option<Codec>,
-    /// Whether a CRC-32C stands behind every chunk.
+    /// Whether a CRC-32C follows every chunk.
     pub checksum: bool,
 }
 
@@ -25,17 +24,17 @@ pub struct ArrayMeta {
     pub shape: Vec<u64>,
     /// Element type.
     pub dtype: DType,
-    /// Shape of what one file holds: a shard, or a chunk where the array is not sharded.
+    /// Shape of the data in one file: a shard, or a chunk if the array is not sharded.
     pub file_shape: Vec<u64>,
-    /// Shape of the chunks inside a shard.
+    /// Shape of the chunks inside a shard; `None` if the array is not sharded.
     pub chunk_shape: Option<Vec<u64>>,
     /// How chunks are encoded.
     pub codecs: ChunkCodecs,
-    /// The value of what was never written.
+    /// The value of chunks that were never written.
     pub fill_value: Value,
     /// Names of the axes.
     pub dimension_names: Vec<String>,
-    /// Everything else about the array.
+    /// The array's attributes.
     pub attributes: Map<String, Value>,
 }
 
@@ -60,13 +59,13 @@ pub fn parse_group(text: &[u8]) -> Result<Map<String, Value>> {
     Ok(metadata.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default())
 }
 
-/// The key of hsipack's own attributes: of a dataset's root group, an image array, a mask array.
+/// The key of hsipack's own attributes, in a dataset's root group, an image array or a mask array.
 pub const OWN: &str = "hsipack";
 
-/// The `hsipack` attributes of a dataset's root group; `None` if hsipack did not pack that store.
+/// The `hsipack` attributes of a dataset's root group; `None` if hsipack did not pack the store.
 ///
 /// # Errors
-/// As [`parse_group`].
+/// Those of [`parse_group`].
 pub fn parse_root(text: &[u8]) -> Result<Option<Root>> {
     Ok(match parse_group(text)?.remove(OWN) {
         Some(Value::Object(own)) => Some(Root(own)),
@@ -119,8 +118,8 @@ impl ArrayMeta {
     /// Reads an array's `zarr.json`.
     ///
     /// # Errors
-    /// If it is not the metadata of a Zarr v3 array, or the array is of another kind than those of
-    /// the layout; the key is named.
+    /// If it is not the metadata of a Zarr v3 array, or the array is of another kind than the arrays
+    /// of the layout; the error names the key.
     pub fn parse(text: &[u8]) -> Result<Self> {
         let metadata = parse_node(text, "array")?;
         let shape = lengths(&metadata["shape"], "shape")?;
@@ -173,7 +172,8 @@ impl ArrayMeta {
         })
     }
 
-    /// The file of the shard (or unsharded chunk) at `position` in the grid, below the array's folder.
+    /// The file of the shard (or unsharded chunk) at `position` in the grid, relative to the array's
+    /// folder.
     pub fn file_key(position: &[u64]) -> String {
         position.iter().fold("c".to_owned(), |key, index| format!("{key}/{index}"))
     }
@@ -195,7 +195,7 @@ fn parse_sharding(configuration: &Value) -> Result<(Option<Vec<u64>>, ChunkCodec
     if configuration.get("index_location").is_some_and(|location| location != "end") {
         return Err(Error::unsupported("the shard index is not at the end of the shard"));
     }
-    // The dtype only decides the default typesize, which decoding does not need.
+    // The dtype determines only the default typesize, which decoding does not need.
     Ok((Some(chunk_shape), ChunkCodecs::parse(inner, DType::U8)?))
 }
 

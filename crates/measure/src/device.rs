@@ -1,4 +1,4 @@
-//! What measuring a training needs of a library of tensors: its devices, copies to them, waiting for them, a network.
+//! What a measurement needs from a library of tensors: devices, copies to them, waiting for them, and a network.
 
 use hsipack_format::{Opt, remedy};
 use hsipack_read::augment::{Array, Device, Host, Library};
@@ -7,33 +7,33 @@ use crate::network::Network;
 use crate::step::{StepKind, Trainer, Wait};
 use crate::{Error, Result};
 
-/// A library that trains: [`Host`] on the CPU, the torch of a Python process on every device that it has.
+/// A library that can train: [`Host`] on the CPU, or the torch of a Python process on all of its devices.
 pub trait TrainingLibrary: Library + Clone + 'static {
-    /// The device of that name: `auto` (the one that training would use), `cpu`, `cuda` or `cuda:1`.
+    /// The device with this name: `auto` (the one that training would use), `cpu`, `cuda` or `cuda:1`.
     ///
     /// # Errors
-    /// If the library has none of that name.
+    /// If the library has no such device.
     fn named(&self, name: &str) -> Result<Device>;
 
-    /// A copy of an array, made as a training script makes it: `tensor.to(device)`, from memory that is not page-locked.
+    /// Copies an array as a training script does: `tensor.to(device)`, from memory that is not page-locked.
     ///
     /// # Errors
     /// If the device has not enough memory.
     fn copied(&self, array: Array, device: Device) -> Result<Self::Tensor>;
 
-    /// Waits until the device has done what it was given.
+    /// Waits until the device has finished all its work.
     ///
     /// # Errors
     /// If the device fails.
     fn wait(&self, device: Device) -> Result<()>;
 
-    /// A small network for images of so many bands.
+    /// A small network for images with this many bands.
     ///
     /// # Errors
     /// If the device has not enough memory.
     fn network(&self, bands: usize, device: Device) -> Result<Box<dyn Trainer<Self::Tensor>>>;
 
-    /// What stands for training on images of so many bands.
+    /// The training step for images with this many bands: a wait or a network.
     ///
     /// # Errors
     /// As [`network`](Self::network).
@@ -77,7 +77,7 @@ impl TrainingLibrary for Host {
     }
 }
 
-/// The error of whoever asks for a GPU without a library that computes there.
+/// The error if a GPU is requested but the library cannot use one.
 fn elsewhere(name: &str) -> Error {
     Error::unsupported(format!("no device {name} without torch, which computes on GPUs"))
         .with_remedy(remedy![
@@ -87,10 +87,10 @@ fn elsewhere(name: &str) -> Error {
         ])
 }
 
-/// The device that a name means; `None` for `auto`.
+/// Parses the name of a device; `None` for `auto`.
 ///
 /// # Errors
-/// If the name means none.
+/// If the name is not that of a device.
 pub fn parse(name: &str) -> Result<Option<Device>> {
     Ok(match name {
         "auto" => None,

@@ -1,17 +1,17 @@
-//! Where the time of a training input pipeline goes, and what would change it.
+//! Where a training input pipeline spends its time, and what would change that.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | [`mod@bench`] | the five published strategies side by side |
-//! | [`diagnose`] | which part training waits for, found by caching |
-//! | [`simulate`] | loaders, queue and model over time |
-//! | [`tune`] | which codec, chunk size and number of mantissa bits suit some cubes |
-//! | [`page`] | pages that show a run, and charts in them |
-//! | `random` | the generator of cubes and of load times |
-//! | [`machine`] | what the system says of memory, processor time and disks |
+//! | [`mod@bench`] | compares the five published strategies |
+//! | [`diagnose`] | finds the part that training waits for, by caching |
+//! | [`simulate`] | simulates loaders, queue and model over time |
+//! | [`tune`] | finds codec, chunk size and number of mantissa bits for some cubes |
+//! | [`page`] | pages that show a run, with charts |
+//! | `random` | the random generator for cubes and load times |
+//! | [`machine`] | what the system reports about memory, processor time and disks |
 //! | [`remote`] | measuring in another process, whose library has other devices |
-//! | [`device`] | what is asked of a library of tensors: devices, copies to them, waiting for them |
-//! | [`step`] | what stands for training: a wait, or a network |
+//! | [`device`] | what measuring needs from a library of tensors: devices, copies to them, waiting for them |
+//! | [`step`] | the training step: a wait, or a network |
 //! | `network` | a small network on the CPU |
 #![deny(missing_docs)]
 

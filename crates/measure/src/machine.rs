@@ -1,4 +1,4 @@
-//! What the system says of memory, processor time and disks.
+//! What the system reports about memory, processor time and disks.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// What the process used so far; `None` where the system does not say.
+/// Resources that the process has used so far; `None` if the system does not say.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Processor time of all threads in seconds.
@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What was used up to now.
+    /// Usage up to now.
     pub fn now() -> Self {
         let text = |path| fs::read_to_string(path).ok();
         Self {
@@ -29,7 +29,7 @@ impl Usage {
         }
     }
 
-    /// What was used after an earlier look.
+    /// Usage since an earlier reading.
     pub fn since(self, earlier: Self) -> Self {
         let cpu = self.cpu_s.zip(earlier.cpu_s).map(|(now, then)| now - then);
         let disk = self.disk_bytes.zip(earlier.disk_bytes);
@@ -39,19 +39,19 @@ impl Usage {
 
 /// User and system time of `/proc/self/stat`, in ticks of 10 ms.
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    // The name of the program is in brackets and may hold anything.
+    // The program's name is in brackets and may contain any character.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
     Some((ticks(11)? + ticks(12)?) as f64 / 100.0)
 }
 
-/// The number behind a name at the start of a line.
+/// The number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Memory that this process can have without swapping, and without exceeding a limit of a control group or its own.
+/// Memory that this process can use without swapping, and without exceeding its own limit or that of a control group.
 pub fn available_memory() -> Option<u64> {
     memory::available().map(|available| available.bytes)
 }
@@ -62,10 +62,10 @@ pub fn peak_memory() -> Option<u64> {
     field(&text, "VmHWM:").map(|kilobytes| kilobytes * 1024)
 }
 
-/// The machine, to be written beside what was measured on it.
+/// The machine, recorded together with its measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model of the processors; empty where the system does not say.
+    /// Model of the processors; empty if the system does not say.
     pub processor: String,
     /// Cores that this process may use.
     pub cores: usize,
@@ -73,7 +73,7 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     /// System and its release, such as `linux 6.18.2`.
     pub system: String,
-    /// The 1-minute load average, in busy processes: what else is going on.
+    /// The 1-minute load average, in busy processes: it shows other load on the machine.
     pub load_average: Option<f64>,
 }
 
@@ -101,13 +101,13 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What stands behind `NAME :`, on the first line that begins so.
+/// The text after `NAME :` on the first line that begins with that name.
 fn after_colon<'a>(text: &'a str, name: &str) -> &'a str {
     let line = text.lines().find(|line| line.starts_with(name));
     line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim())
 }
 
-/// Bytes that are free on the disk of a folder, or of the first folder above it that exists.
+/// Free bytes on the disk of a folder, or of its nearest parent folder that exists.
 pub fn free_space(folder: &Path) -> Option<u64> {
     let whole = std::path::absolute(folder).ok()?;
     let there = whole.ancestors().find(|folder| folder.exists())?;
@@ -121,7 +121,7 @@ pub fn stored_bytes(folder: &Path) -> u64 {
     files(folder).map_or(0, |files| files.into_iter().map(size).sum())
 }
 
-/// Bytes of a dataset as it is stored: of all its files, or of its shards on a server.
+/// Bytes of a dataset as stored: of all its files, or of its shards on a server.
 pub fn dataset_bytes(dataset: &Dataset) -> u64 {
     match is_url(dataset.path()) {
         true => dataset.open_bytes(),
@@ -144,10 +144,10 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Has the system forget what it caches of the files below a folder.
+/// Drops the files below a folder from the system's cache.
 ///
 /// # Errors
-/// If a file cannot be opened, or the system does not take the advice.
+/// If a file cannot be opened, or the system refuses.
 pub fn drop_file_cache(folder: &Path) -> Result<()> {
     for path in files(folder)? {
         forget(&path).map_err(|error| Error::io(path, "cannot drop from the file cache", error))?;
@@ -158,7 +158,7 @@ pub fn drop_file_cache(folder: &Path) -> Result<()> {
 #[cfg(target_os = "linux")]
 fn forget(path: &Path) -> std::io::Result<()> {
     let file = File::open(path)?;
-    // Pages that were not written yet would stay.
+    // Pages that are not yet written would stay in the cache.
     file.sync_data()?;
     Ok(rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?)
 }

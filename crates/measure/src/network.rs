@@ -1,5 +1,5 @@
-//! A small network on the CPU: a convolution over the spectrum of each pixel, a ReLU, the mean over all pixels, a linear
-//! layer; trained by gradient descent with momentum on labels that mean nothing.
+//! A small network on the CPU: a convolution over the spectrum of each pixel, a ReLU, the mean over all pixels, and a
+//! linear layer. It is trained by gradient descent with momentum on meaningless labels.
 //!
 //! ```text
 //! h = relu(W·x + b) of each pixel,  p = mean of h,  z = V·p + c,  loss = cross entropy of softmax(z)
@@ -17,14 +17,14 @@ use crate::random::{GAMMA, mix};
 use crate::step::Trainer;
 use crate::{Error, ErrorKind, Result};
 
-/// Features of a pixel: as many as the bits that say which of them are above 0.
+/// Features per pixel: one for each bit of the `u16` that records which of them are above 0.
 const FEATURES: usize = 16;
-/// Classes that the network tells apart.
+/// Number of classes.
 const CLASSES: usize = 8;
 const LEARNING_RATE: f32 = 1e-3;
 const MOMENTUM: f32 = 0.9;
 
-/// The network, its momentum, and the threads that compute it.
+/// The network, its momentum, and the threads that run it.
 pub struct Network {
     parameters: Vec<f32>,
     velocity: Vec<f32>,
@@ -33,14 +33,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// For images of so many bands, computed by so many threads.
+    /// A network for images with this many bands, run by this many threads.
     ///
     /// # Errors
-    /// If the system refuses the threads.
+    /// If the system cannot start the threads.
     pub fn new(bands: usize, threads: usize) -> Result<Self> {
         let count = bands * FEATURES + FEATURES + FEATURES * CLASSES + CLASSES;
         let most = 1.0 / (bands.max(1) as f32).sqrt();
-        // Uniform in ±most, the same for every network.
+        // Uniform in ±most, and the same for every network.
         let drawn = |place: usize| {
             let number = mix((place as u64 + 1).wrapping_mul(GAMMA)) >> 40;
             (number as f32 / (1u64 << 23) as f32 - 1.0) * most
@@ -65,7 +65,7 @@ impl Network {
         [w, b, v, c]
     }
 
-    /// Loss of a sample, pixels (row, column, band), and its gradient.
+    /// Loss of a sample with pixels (row, column, band), and its gradient.
     fn gradient<T: Copy + Into<f32>>(&self, spectra: &[T], label: usize) -> (f32, Vec<f32>) {
         let [_, _, v, c] = self.parts();
         let (pooled, above) = self.pooled(spectra);
@@ -88,7 +88,7 @@ impl Network {
         (loss, gradient)
     }
 
-    /// The mean of every feature, and which features of each pixel are above 0, a bit each.
+    /// The mean of every feature, and for each pixel the features that are above 0, one bit each.
     fn pooled<T: Copy + Into<f32>>(&self, spectra: &[T]) -> ([f32; FEATURES], Vec<u16>) {
         let [w, b, ..] = self.parts();
         let mut pooled = [0.0; FEATURES];
@@ -111,7 +111,7 @@ impl Network {
         (pooled.map(|sum| sum / above.len() as f32), above)
     }
 
-    /// The gradient of W and b, of the features' `dh`.
+    /// The gradient of W and b, from the gradient `dh` of the features.
     fn spectral<T: Copy + Into<f32>>(
         &self,
         spectra: &[T],
@@ -132,10 +132,10 @@ impl Network {
         gradient
     }
 
-    /// One step of gradient descent on samples one after the other; their mean loss.
+    /// One step of gradient descent on consecutive samples; returns their mean loss.
     fn descend<T: Copy + Into<f32> + Sync>(&mut self, samples: &[T], each: usize) -> f32 {
         let of = |(number, spectra): (usize, &[T])| self.gradient(spectra, number % CLASSES);
-        // Summed in the order of the samples, whichever thread is first.
+        // Summed in the order of the samples, so that the order of the threads does not matter.
         let all: Vec<_> =
             self.threads.install(|| samples.par_chunks(each).enumerate().map(of).collect());
         let share = 1.0 / all.len() as f32;
@@ -187,7 +187,8 @@ mod tests {
         let start = network.parameters.clone();
         let ends = [bands * FEATURES, FEATURES, FEATURES * CLASSES, CLASSES];
         let mut first = 0;
-        // Every kind of parameter by itself, in random directions; so little that hardly a feature becomes 0 meanwhile.
+        // Each kind of parameter separately, in random directions. The step is so small that hardly any feature crosses
+        // 0.
         for (kind, count) in ends.into_iter().enumerate() {
             for seed in [100, 200, 300] {
                 let mut direction = vec![0.0; start.len()];

@@ -1,4 +1,4 @@
-//! What stands for training: a wait, or a small network.
+//! The training step of a measurement: a wait, or a small network.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -11,22 +11,22 @@ use crate::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
-    /// Nothing for so many seconds: a device that computes without the CPU.
+    /// Waits this many seconds, like a device that computes without the CPU.
     Time(f64),
-    /// A small convolutional network is trained.
+    /// Trains a small convolutional network.
     Network,
 }
 
 /// Trains on batches.
 pub trait Trainer<T> {
-    /// Trains on images (B, C, H, W), and returns when the device is done.
+    /// Trains on images (B, C, H, W), and returns when the device has finished.
     ///
     /// # Errors
     /// If the device has not enough memory, or fails.
     fn train(&mut self, image: &T) -> Result<()>;
 }
 
-/// Waits for so long, as for a device that computes by itself: without the CPU.
+/// Waits for a fixed time without using the CPU, like a device that computes by itself.
 pub struct Wait<F> {
     time: Duration,
     /// Waits for the device.
@@ -34,7 +34,7 @@ pub struct Wait<F> {
 }
 
 impl<F: Fn() -> Result<()>> Wait<F> {
-    /// A step of so many seconds, from when `device` has waited for the device.
+    /// A step of this many seconds, which begins after `device` has waited for the device.
     pub fn new(seconds: f64, device: F) -> Self {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::ZERO);
         Self { time, device }

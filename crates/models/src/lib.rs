@@ -1,13 +1,13 @@
-//! The states of the ring and of the hand-over to devices under every interleaving of their threads, by the model checker
-//! `loom`. Tests only: `cargo test -p hsipack-models`.
+//! Checks the states of the ring and of the hand-over to devices under every interleaving of their threads, with the
+//! model checker `loom`. Tests only: `cargo test -p hsipack-models`.
 //!
-//! The two files of crates/read that hold these states are compiled here once more, with the file of their locks, which are
-//! `loom`'s here. So crates/read has no feature for it, and nothing else is built twice.
+//! The two files of crates/read with these states are compiled here a second time, together with the file of their
+//! locks, which are loom's here. So crates/read needs no feature for it, and nothing else is built twice.
 
 #![deny(missing_docs)]
 #![cfg(test)]
 
-// What the models do not call stands in these files, too.
+// These files also contain functions that the models do not call.
 #[allow(dead_code)]
 #[path = "../../read/src/device/handover.rs"]
 mod handover;
@@ -20,5 +20,5 @@ mod sync;
 mod ring;
 mod transfer;
 
-// As in crates/read.
+// Imported here as in crates/read.
 use hsipack_format::Error;

@@ -1,7 +1,7 @@
-//! The ring: a feeder, workers, the consumer, and whoever holds a batch.
+//! The ring: a feeder, workers, the consumer, and other holders of a batch.
 //!
-//! The memory of a slot is one `loom` cell a task: a write that is not ordered before the consumer's read, or
-//! two writers at once, fail the model. Waiting for ever does, too.
+//! The memory of a slot is one `loom` cell per task. The model fails if a write is not ordered before the consumer's
+//! read, if two threads write at once, or if a thread waits forever.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -11,7 +11,7 @@ use crate::slots::{Claimed, Slots, Taken};
 
 const TASKS: usize = 2;
 
-/// Slots with memory.
+/// Slots, with memory.
 struct Ring {
     slots: Slots,
     memory: Vec<[UnsafeCell<u64>; TASKS]>,
@@ -23,7 +23,7 @@ impl Ring {
         Arc::new(Self { slots: Slots::new(slots), memory: (0..slots).map(|_| cells()).collect() })
     }
 
-    /// Publishes batches until the ring is stopped or restarted, and waits for either; whether it was restarted.
+    /// Publishes batches, and then waits, until the ring is stopped or restarted; returns whether it was restarted.
     fn feed(&self, batches: u64, generation: u64) -> bool {
         for batch in 0..batches {
             if let Err(restarted) = self.put(batch, generation) {
@@ -33,7 +33,7 @@ impl Ring {
         self.slots.finish(generation)
     }
 
-    /// Publishes a batch, which is planned before the workers can see it, as the plan of the real ring is.
+    /// Publishes a batch. As in the real ring, it is planned before the workers can see it.
     fn put(&self, batch: u64, generation: u64) -> Result<(), bool> {
         let slot = match self.slots.claim(generation) {
             Claimed::Slot(slot) => slot,
@@ -56,7 +56,7 @@ impl Ring {
         }
     }
 
-    /// Takes a batch, checks that all of it was written once, and gives the slot back.
+    /// Takes a batch, checks that every part was written exactly once, and returns the slot.
     fn consume(&self) -> Option<u64> {
         let Taken::Batch { slot, .. } = self.slots.take(None) else { return None };
         // SAFETY: loom checks that nobody writes.
@@ -67,8 +67,8 @@ impl Ring {
     }
 }
 
-/// Looks at every interleaving with at most `switches` switches at awkward places: the usual bound, since all
-/// of them would take days.
+/// Checks every interleaving with at most `switches` preemptions. This is the usual limit, because checking all
+/// interleavings would take days.
 fn check(switches: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(switches);
@@ -104,7 +104,7 @@ fn two_workers(switches: usize, batches: u64) {
     });
 }
 
-/// The consumer's thread is the feeder, too: of three threads, all places for two switches are looked at in seconds.
+/// The consumer's thread is also the feeder: with three threads, all places for two preemptions are checked in seconds.
 #[test]
 fn two_workers_share_a_batch() {
     check(2, || {
@@ -152,7 +152,7 @@ fn a_restart_at_any_time_gives_no_batch_of_before() {
         let ring = Ring::new(2);
         let (feeder, worker) = (ring.clone(), ring.clone());
         let feeder = thread::spawn(move || {
-            // The generation is the start's, as the real feeder reads it.
+            // The generation is that of the start, as the real feeder reads it.
             if feeder.feed(1, 0) {
                 feeder.feed(1, 1);
             }

@@ -1,7 +1,7 @@
-//! The hand-over: the transfer thread, the consumer, and whoever drops batches.
+//! The hand-over: the transfer thread, the consumer, and other code that drops batches.
 //!
-//! The memory of a device slot is one `loom` cell: a copy into a slot that somebody still reads, or a read that
-//! is not ordered after the copy, fails the model. Waiting for ever does, too.
+//! The memory of a device slot is one `loom` cell. The model fails if a copy goes into a slot that is still being read,
+//! if a read is not ordered after the copy, or if a thread waits forever.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -9,7 +9,7 @@ use loom::thread;
 
 use crate::handover::{Handover, Interrupt, Taken};
 
-/// A slot's number and what was copied into it; or an error.
+/// A slot's number and the batch that was copied into it; or an error.
 type Item = Result<(usize, u64), ()>;
 
 struct Device {
@@ -25,7 +25,7 @@ impl Device {
         Arc::new(device)
     }
 
-    /// Copies `batches` batches an order, the first one after an error if `fails`, until it is stopped.
+    /// Copies `batches` batches per order, until it is stopped. If `fails`, an error comes before the first batch.
     fn transfer(&self, batches: u64, mut fails: bool) {
         let (mut generation, mut next) = (0, 0);
         while next < batches {
@@ -58,7 +58,7 @@ impl Device {
         }
     }
 
-    /// Takes an item and reads its slot, which stays taken.
+    /// Takes an item and reads its slot, which is not returned.
     fn take(&self) -> Option<Item> {
         let Taken::Item(item) = self.handover.take(None) else { return None };
         if let Ok((slot, batch)) = item {
@@ -68,7 +68,7 @@ impl Device {
         Some(item)
     }
 
-    /// Takes a batch, and gives its slot back.
+    /// Takes a batch, and returns its slot.
     fn consume(&self) -> Option<u64> {
         let item = self.take()?;
         self.free(item);
@@ -76,7 +76,7 @@ impl Device {
     }
 }
 
-/// Interleavings with at most four switches at awkward places.
+/// Checks every interleaving with at most four preemptions.
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(4);
@@ -133,7 +133,7 @@ fn a_stop_at_any_time_ends_the_thread() {
 fn a_restart_at_any_time_gives_no_batch_of_before_and_loses_no_slot() {
     check(|| {
         let device = Device::new(2);
-        // More than there are slots: it cannot be through before the restart.
+        // More batches than slots: it cannot finish before the restart.
         let transfer = start(&device, 3, false);
         device.handover.restart(1).into_iter().for_each(|item| device.free(item));
         assert_eq!((device.consume(), device.consume()), (Some(100), Some(101)));

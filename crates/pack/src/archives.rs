@@ -1,6 +1,7 @@
-//! Inputs that lie in archives: which cube an archive stands for, and which archives are left out.
+//! Inputs in archives: which cube an archive stands for, and which archives are skipped.
 //!
-//! An archive is a folder to all readers ([`mirror::folder_of_archive`]). Here is what is asked of no folder.
+//! All readers treat an archive as a folder ([`mirror::folder_of_archive`]). This module has the rules that apply to
+//! archives only.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,16 +13,16 @@ use hsipack_store::mirror;
 use crate::input::{self, Input};
 use crate::source;
 
-/// Files that cubes are not looked for in, though their names are those of archives.
+/// Endings of archives that are not searched for cubes.
 const UNREAD: [&str; 12] = [
     ".7z", ".rar", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tar.lz4", ".tar.z",
     ".zipx", ".bz2", ".xz",
 ];
-/// How many names a message has.
+/// How many names a message lists.
 const NAMED: usize = 5;
 
-/// The one cube that is meant where an archive, or a folder in it, is named with a variable or to be looked at: the delivery
-/// or the store that is all there is, or else the only cube. Any other input is what it is.
+/// The one cube in an archive, or in a folder of it. This is the product or Zarr store if the archive contains nothing
+/// else, otherwise its only cube. Any other input is returned unchanged.
 ///
 /// # Errors
 /// If there are several cubes, or none.
@@ -51,7 +52,7 @@ pub(crate) fn only_cube(input: Input) -> Result<Input> {
         .with_remedy("give one of them"))
 }
 
-/// The folder in `folder`, if it holds nothing else that is not hidden.
+/// The folder inside `folder`, if `folder` contains nothing else except hidden files.
 fn only_folder(folder: &Path) -> Result<Option<PathBuf>> {
     let fail = |error| Error::io(folder, "cannot list", error);
     let mut only = None;
@@ -68,7 +69,8 @@ fn only_folder(folder: &Path) -> Result<Option<PathBuf>> {
     Ok(only)
 }
 
-/// The glob `text` as one of the files that stand for members, if it begins with the path of an archive.
+/// If the glob `text` begins with the path of an archive, the glob rewritten for the local files that mirror its
+/// members.
 ///
 /// # Errors
 /// If the archive cannot be read.
@@ -81,8 +83,8 @@ pub(crate) fn glob_inside(text: &str) -> Result<Option<String>> {
     }))
 }
 
-/// The folder that stands for an archive which a search found; `None` if what is in it lies unpacked beside it, in a folder of
-/// the archive's name or just so: then the search finds it there.
+/// The folder that mirrors an archive found by a search. It is `None` if the unpacked contents lie beside the archive,
+/// directly or in a folder of its name: the search finds them there.
 ///
 /// # Errors
 /// If the archive cannot be read.
@@ -105,14 +107,14 @@ pub(crate) fn to_search(path: &Path) -> Result<Option<PathBuf>> {
     Ok((!is_unpacked).then_some(folder))
 }
 
-/// Archives in `folder`, which is of an archive, for the message that there is no cube.
+/// Archives inside `folder`, a folder of an archive. The message that there is no cube lists them.
 pub(crate) fn nested(folder: &Path) -> Vec<String> {
     let files = walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten();
     let names = files.filter(|file| mirror::is_archive(file.path()) || is_unread(file.path()));
     names.take(NAMED).map(|file| file.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Whether a file is called like an archive of a kind that is not opened.
+/// Whether a file's name ends like that of an archive that cannot be opened.
 pub(crate) fn is_unread(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     UNREAD.iter().any(|ending| name.ends_with(ending))

@@ -1,18 +1,18 @@
-//! Where the pixels of a program's array lie, as the program says it.
+//! The georeferencing of an array that a program gives.
 
 use hsipack_format::geo::Unit;
 use hsipack_format::{Error, Geo, Result, text};
 
 use crate::source::georeference;
 
-/// Below this cosine, axes of pixels count as standing at right angles.
+/// If the cosine of the angle between the axes of pixels is below this, they count as perpendicular.
 const RIGHT: f64 = 1e-3;
 
-/// The georeferencing of cube `name`: a reference system, as `EPSG:` and a code or as WKT, and a transform in GDAL's
-/// order. `unit` is that of positions, where the system does not say it.
+/// The georeferencing of cube `name`. `crs` is a reference system: `EPSG:` and a code, or WKT. `transform` is in GDAL's
+/// order. `unit` is the unit of positions if the reference system does not define one.
 ///
 /// # Errors
-/// If the system is neither, or the transform takes no pixels to places; also if its numbers stand in rasterio's order.
+/// If `crs` is neither, `transform` gives pixels no position and size, or its numbers are in rasterio's order.
 pub fn array_geo(
     name: &str,
     crs: Option<&str>,
@@ -43,15 +43,16 @@ pub fn array_geo(
     Ok(geo.in_unit(own.flatten().or(unit)))
 }
 
-/// A text in an error, cut where it is long.
+/// A text for an error message, shortened if it is long.
 fn shown(text: &str) -> String {
     let start: String = text.chars().take(60).collect();
     let more = if start.len() < text.len() { "…" } else { "" };
     format!("'{}{more}'", text::printable(&start))
 }
 
-/// Whether pixels are oblique as the numbers stand, and nearly square if they are a, b, c, d, e, f of x = a·column +
-/// b·row + c, y = d·column + e·row + f: so rasterio and the affine package have them, and GDAL as c, a, b, f, d, e.
+/// Whether the six numbers look like rasterio's order: pixels would be oblique in GDAL's order, but are perpendicular
+/// and nearly square in rasterio's. GDAL's order is c, a, b, f, d, e; rasterio and the affine package use a, b, c, d,
+/// e, f of x = a·column + b·row + c, y = d·column + e·row + f.
 fn in_other_order([a, b, c, d, e, f]: [f64; 6]) -> bool {
     let (column, row) = ([a, d], [b, e]);
     let ratio = length(column) / length(row);
@@ -116,13 +117,13 @@ mod tests {
             let said = refused(None, [a, b, c, d, e, f]);
             assert!(said.contains("Affine"), "{angle}: {said}");
         }
-        // Degrees; near the equator.
+        // In degrees, and in metres near the equator.
         for [c, a, b, f, d, e] in
             [[7.5, 1e-3, 0.0, 47.25, 0.0, -1e-3], [634_200.0, 30.0, 0.0, 3000.0, 0.0, -30.0]]
         {
             assert!(refused(None, [a, b, c, d, e, f]).contains("Affine"));
         }
-        // A shear is nobody's mistake.
+        // A sheared transform in GDAL's order is accepted.
         assert!(array_geo("a", None, [0.0, 1.0, 0.5, 100.0, 0.0, -1.0], None).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! What packing did to the values of one cube: how far those that are packed are from those that its source gives.
+//! How much packing changed the values of one cube: compares the packed values with those of its source.
 
 use std::path::Path;
 
@@ -11,46 +11,47 @@ use crate::physical::decode;
 use crate::validate::recipe;
 use crate::validate::reproduction::{Memory, Reproduction};
 
-/// How far the values of a band are off, in physical units.
+/// The deviation of the values of a band, in physical units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct BandDeviation {
     /// The greatest deviation.
     pub max_abs: f64,
-    /// Their mean.
+    /// The mean deviation.
     pub mean_abs: f64,
-    /// The greatest one as a part of the value; of values that are not 0.
+    /// The greatest relative deviation, over values that are not 0.
     pub max_rel: f64,
-    /// Values that were compared: those that are finite in both.
+    /// Number of values that were compared: those that are finite in both.
     pub count: u64,
 }
 
-/// How far the values of a cube are off.
+/// The deviation of the values of a cube.
 #[derive(Clone, Debug, Serialize)]
 pub struct Deviation {
-    /// Each band.
+    /// One entry for each band.
     pub bands: Vec<BandDeviation>,
-    /// Whether the source's files are others than those that were packed.
+    /// Whether the source's files have changed since they were packed.
     pub source_changed: bool,
-    /// Of each pixel, row by row: what is packed less what the source gives, of [`Of::Band`]; the length of the difference
-    /// of both spectra as a part of the source's, of [`Of::Spectrum`]. NaN where a value is missing.
+    /// A value for each pixel, row by row. For [`Of::Band`]: the packed value minus the source's value. For
+    /// [`Of::Spectrum`]: the norm of the difference of the two spectra, divided by the norm of the source's spectrum.
+    /// NaN where a value is missing.
     #[serde(skip)]
     pub map: Vec<f32>,
 }
 
-/// Of what the map of a [`Deviation`] is.
+/// What the map of a [`Deviation`] shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// One band, from 0.
+    /// One band, counted from 0.
     Band(usize),
     /// All bands together.
     Spectrum,
 }
 
-/// Compares a sample with its source, which is looked for as `validate --source` does: where it was, from `root`, beside the
-/// dataset. `go_on` is asked now and then.
+/// Compares a sample with its source. The source is searched for as `validate --source` does: at its recorded path, in
+/// `root`, and beside the dataset. `go_on` is called repeatedly, and stops the comparison by returning an error.
 ///
 /// # Errors
-/// If the source is not there, is of another shape or cannot be read, the dataset does not record how it was made, or
+/// If the source is missing, has another shape or cannot be read, the dataset does not record how it was made, or
 /// `go_on` fails.
 pub fn of_sample(
     dataset: &Dataset,
@@ -104,7 +105,7 @@ pub fn of_sample(
     Ok(Deviation { bands, source_changed, map })
 }
 
-/// The length of the difference of two spectra as a part of the first one's.
+/// The norm of the difference of two spectra, divided by the norm of the first.
 fn relative(given: impl Iterator<Item = f64>, packed: &[f64]) -> f64 {
     let (mut difference, mut length) = (0.0, 0.0);
     for (given, packed) in given.zip(packed) {

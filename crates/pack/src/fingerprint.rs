@@ -1,4 +1,4 @@
-//! A hash that tells whether the files of a cube are still the same, without reading all of them.
+//! A hash that detects whether the files of a cube have changed, without reading all of their bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use walkdir::WalkDir;
 
 use crate::walk;
 
-/// Files up to this size are hashed whole.
+/// Files up to this size are hashed completely.
 const WHOLE: u64 = 512 << 10;
-/// Bytes at the start and at the end of larger ones.
+/// Of larger files, this many bytes at the start and at the end are hashed.
 const END: u64 = 64 << 10;
-/// Blocks in between, evenly spaced, and their size.
+/// The number of evenly spaced blocks in between, and the size of each.
 const BLOCKS: u64 = 62;
 const BLOCK: u64 = 4 << 10;
 
-/// Size in bytes and fingerprint of the files of one cube: SHA-256 over each file's length and content,
-/// or of files above 512 KiB over their length, first and last 64 KiB and 62 blocks of 4 KiB evenly
-/// spaced between. Names and times do not count.
+/// Size in bytes and fingerprint of the files of one cube. The fingerprint is a SHA-256 over the length and content of
+/// each file. Of a file above 512 KiB, the content is the first and last 64 KiB and 62 blocks of 4 KiB evenly spaced
+/// between them. Names and times are not included.
 ///
 /// # Errors
 /// If a file cannot be read.

@@ -1,4 +1,4 @@
-//! Inputs: from what the user typed to a list of cubes to open.
+//! Inputs: turns what the user typed into a list of cubes to open.
 
 use std::ffi::OsStr;
 use std::io;
@@ -27,27 +27,28 @@ pub struct Input {
     pub root: Option<PathBuf>,
     /// Columns of the CSV list it came from.
     pub columns: Map<String, Value>,
-    /// What a program calls the array that the file holds for a while: this is told and recorded, and not the file.
+    /// If a program gave the cube as an array, its name for that array. The file then holds the array only for a while,
+    /// so messages and records use this name instead of the path.
     pub stands_for: Option<String>,
-    /// Where the pixels lie, if a program says it; this counts, and not what the file says.
+    /// The georeferencing that a program gave. It takes precedence over that of the file.
     pub geo: Option<Box<Geo>>,
 }
 
-/// The format of such a sample's source, as it is recorded.
+/// The format that is recorded as the source of samples that a program gave as arrays.
 pub const ARRAY: &str = "array";
 
 impl Input {
-    /// The file as it is.
+    /// The file without a variable, columns or other details.
     pub fn of(file: &Path) -> Self {
         let (file, columns) = (file.to_owned(), Map::new());
         Self { file, variable: None, root: None, columns, stands_for: None, geo: None }
     }
 
-    /// `file` or `file::variable`; a file whose own name has `::` in it wins.
+    /// Parses `file` or `file::variable`. If a file exists whose own name contains `::`, the whole text is its path.
     pub fn parse(text: &str) -> Self {
         let whole = Self::of(Path::new(text));
         if is_url(&whole.file) {
-            // Not the colons of an address.
+            // Skips the colons of the URL's scheme and host.
             let path = text.match_indices('/').nth(2).map_or(text.len(), |(slash, _)| slash);
             return match text[path..].split_once("::") {
                 Some((file, variable)) if !variable.is_empty() => {
@@ -65,11 +66,11 @@ impl Input {
         }
     }
 
-    /// The same with the file or folder of this machine that stands for the object, if it is at a URL, or for what lies in
-    /// an archive; an archive itself is the folder of what lies in it.
+    /// Replaces a URL, or a path into an archive, by the local file or folder that mirrors it. An archive itself
+    /// becomes the folder of its contents.
     ///
     /// # Errors
-    /// If there is no such object, or the server does not say; if the archive cannot be read.
+    /// If there is no such object, the server does not answer, or the archive cannot be read.
     pub fn here(self) -> Result<Self> {
         let beside = mirror::beside_archive(&self.file);
         let file = if is_url(&beside) { object(&beside)? } else { beside };
@@ -91,8 +92,8 @@ impl Input {
         }
     }
 
-    /// The name of the sample: the path below the searched folder, or the file's name, without its
-    /// ending, and the variable if one was named.
+    /// The name of the sample: the path below the searched folder, or the file's name. It has no file extension, but
+    /// ends in the variable if one was given.
     pub fn default_name(&self) -> String {
         let told = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
         let file = told(&self.file);
@@ -108,10 +109,11 @@ impl Input {
     }
 }
 
-/// Turns files, folders, globs and CSV lists into inputs: in the order given, folders and globs sorted.
+/// Turns files, folders, globs and CSV lists into inputs. They stay in the order given; the cubes of a folder or a glob
+/// are sorted.
 ///
 /// # Errors
-/// If an input does not exist, or a folder, glob or list has no cube.
+/// If an input does not exist, or a folder, glob or list contains no cube.
 pub fn expand(inputs: &[String], exclude: &[String]) -> Result<Vec<Input>> {
     let patterns = exclude.iter().map(|pattern| parse_glob(pattern)).collect::<Result<Vec<_>>>()?;
     let excluded = |path: &Path| {
@@ -164,10 +166,10 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
     Ok(vec![input])
 }
 
-/// What makes a path a glob.
+/// The characters that make a path a glob.
 pub(crate) const WILD: [char; 3] = ['*', '?', '['];
 
-/// The file or folder that stands for what lies at a URL, or for what lies in an archive there.
+/// The local file or folder that mirrors the object at a URL, or a member of an archive at a URL.
 fn object(url: &Path) -> Result<PathBuf> {
     if let Some(file) = mirror::file(url)? {
         return Ok(file);
@@ -182,7 +184,7 @@ fn object(url: &Path) -> Result<PathBuf> {
     Err(missing(url))
 }
 
-/// The glob `url` as one of the files that stand for objects.
+/// The glob `url`, rewritten for the local files that mirror objects.
 fn glob_of_files(url: &str) -> Result<String> {
     let wild = url.find(WILD).unwrap_or(url.len());
     let (folder, rest) = url.split_at(url[..wild].rfind('/').map_or(wild, |slash| slash + 1));
@@ -219,11 +221,11 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
     for path in found {
         let path =
             path.map_err(|error| Error::io(error.path().to_owned(), "cannot list", error.into()))?;
-        // As in a shell, a wildcard stands for no hidden file or folder.
+        // As in a shell, a wildcard does not match hidden files or folders.
         if excluded(&path) || hidden_parts(&path) > hidden_parts(Path::new(text)) {
             continue;
         }
-        // What cannot be read is tried, and named then.
+        // A path that cannot be read is kept: opening it later gives an error with its name.
         let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !source::is_container_folder(&path) {
             inputs.extend(search(&path, excluded)?);
@@ -234,22 +236,23 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
     if inputs.is_empty() { Err(missing()) } else { Ok(inputs) }
 }
 
-/// Whether `name` is that of a hidden file or folder, macOS's `._x` beside `x` among them, or of the folder of
-/// such files in archives that macOS made.
+/// Whether a file or folder of this name is hidden. This includes macOS's `._x` files beside `x`, and `__MACOSX`, the
+/// folder in which archives from macOS keep them.
 pub(crate) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".") || name == "__MACOSX"
 }
 
-/// Hidden files and folders on the way to a path.
+/// The number of hidden files and folders in a path.
 fn hidden_parts(path: &Path) -> usize {
     let hidden = |part: &Component<'_>| matches!(part, Component::Normal(name) if is_hidden(name));
     path.components().filter(hidden).count()
 }
 
-/// Every cube below `folder`, sorted by path; also those in archives there, but for archives in archives. Packed datasets,
-/// finished or not, and hidden files and folders are left out, and so are archives that lie unpacked beside themselves; of a
-/// sensor's product only the cubes are taken. White and dark references beside their cube are left out: they are for
-/// `--white` and `--dark`.
+/// Every cube below `folder`, sorted by path. Archives are searched too, but not archives inside archives.
+///
+/// These are skipped: packed datasets, finished or not; hidden files and folders; archives whose unpacked contents are
+/// beside them; the other files of a sensor's product; and white and dark references beside their cube, which `--white`
+/// and `--dark` use.
 pub(crate) fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
     search_below(folder, folder, excluded, &mut inputs)?;
@@ -273,7 +276,7 @@ pub(crate) fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<
     ]))
 }
 
-/// Adds the cubes below `folder` to `inputs`; their names begin below `root`.
+/// Adds the cubes below `folder` to `inputs`; their names are relative to `root`.
 fn search_below(
     folder: &Path,
     root: &Path,
@@ -288,7 +291,7 @@ fn search_below(
             walk::failed(&path, error)
         })?;
         let path = entry.path();
-        // The folder itself was named, whatever its name.
+        // The user named the top folder, so it is searched even if it is hidden.
         if entry.depth() > 0 && is_hidden(entry.file_name()) {
             if entry.file_type().is_dir() {
                 walk.skip_current_dir();
@@ -306,7 +309,7 @@ fn search_below(
             match archives::to_search(path) {
                 Ok(Some(inside)) => search_below(&inside, root, excluded, inputs)?,
                 Ok(None) => {}
-                // Like a cube that cannot be read, it is tried, and named then.
+                // The archive is kept, like a cube that cannot be read: opening it later gives an error with its name.
                 Err(_) => inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) }),
             }
             continue;

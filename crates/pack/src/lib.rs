@@ -1,5 +1,5 @@
-//! From cubes in the files of cameras, satellites and benchmarks to a packed dataset, and back to trust
-//! in it: source readers, conversion, validation.
+//! Packs cubes from the files of cameras, satellites and benchmarks into a dataset, and checks that the dataset is
+//! correct: source readers, conversion, validation.
 //!
 //! ```text
 //! cube file → source → cube rows → calibrate/scale → fp16 → chunk → compress → shard → index → commit
@@ -7,20 +7,20 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`source`] | reads cubes, a folder or file a format |
-//! | [`array_geo`] | where the pixels of a program's array lie |
-//! | [`input`], [`table`] | what the user typed, and tables, become a list of cubes |
+//! | [`source`] | reads cubes; each format has its own folder or file |
+//! | [`array_geo`] | the georeferencing of an array that a program gives |
+//! | [`input`], [`table`] | turn what the user typed, and tables, into a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
-//! | [`validate`], [`repair`] | proves a packed dataset intact, and mends it |
-//! | [`split`] | labelled pixels divided among training, validation and test |
-//! | [`add_mask`] | masks added to a packed dataset |
-//! | [`fingerprint`] | tells whether a source changed |
-//! | [`info`] | what is known about a cube or a dataset |
-//! | [`precision`] | how many mantissa bits values need, and rounding to so many |
+//! | [`validate`], [`repair`] | check that a packed dataset is intact, and repair it |
+//! | [`split`] | divides labelled pixels among training, validation and test |
+//! | [`add_mask`] | adds masks to a packed dataset |
+//! | [`fingerprint`] | detects whether a source has changed |
+//! | [`info`] | describes a cube or a dataset |
+//! | [`precision`] | finds how many mantissa bits values need, and rounds values to that many |
 //! | [`preview`] | a picture of a cube or a dataset |
-//! | [`export`] | a sample back into an ENVI, NumPy, TIFF or PNG file |
+//! | [`export`] | writes a sample to an ENVI, NumPy, TIFF or PNG file |
 //! | [`spectra`] | mean and median spectra of the regions of a mask |
-//! | [`target`], [`physical`] | what a path names, and its physical values |
+//! | [`target`], [`physical`] | find the cube or dataset at a path, and read its physical values |
 #![deny(missing_docs)]
 
 pub mod add_mask;

@@ -1,7 +1,7 @@
-//! Physical values of any cube, in a file or packed, a few rows at a time.
+//! Physical values of any cube, from a file or a dataset, a few rows at a time.
 //!
-//! Missing values (NaN, and the file's ignore value) come out as NaN, the file's scaling and the
-//! dataset's `scale_factor` and `add_offset` are applied: what is seen here is what training code gets.
+//! Missing values (NaN, and the file's ignore value) become NaN. The file's scaling and the dataset's `scale_factor`
+//! and `add_offset` are applied. The values are the same as those that training code gets.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use crate::convert::ValueOptions;
 use crate::convert::{plan, references};
 use crate::source::{Access, CubeInfo, RowBuffer, Source};
 
-/// Memory for one read of a source.
+/// Memory for one read from a source.
 pub(crate) const BUDGET: usize = 64 << 20;
-/// Threads that read a cube at once, at most: each has memory for a read.
+/// The most threads that read a cube at once: each needs memory for one read.
 const READERS: usize = 4;
 
-/// Threads that read a cube where the user is not asked how many.
+/// The number of threads that read a cube if the user does not choose it.
 pub(crate) fn readers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(READERS)
 }
 
-/// A cube to look at.
+/// A cube to read physical values from.
 pub struct Cube<'a> {
     /// Rows × columns × bands.
     pub shape: CubeShape,
-    /// What it is stored as, for people: format and type.
+    /// The stored format and type, as text for users.
     pub format: String,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
@@ -42,7 +42,7 @@ enum Values<'a> {
     Sample { stack: &'a Stack, index: usize },
 }
 
-/// Takes a run of whole pixels: row, column of the first pixel, and values with the band fastest.
+/// Receives a run of whole pixels: the row, the column of the first pixel, and the values with the band fastest.
 pub type Each<'e> = dyn FnMut(usize, usize, &[f64]) -> Result<()> + 'e;
 
 impl<'a> Cube<'a> {
@@ -80,7 +80,7 @@ impl<'a> Cube<'a> {
         })
     }
 
-    /// Rows that are cheap to read at a time, within a bounded memory.
+    /// The number of rows that are efficient to read at a time, within a memory limit.
     pub fn block_rows(&self) -> usize {
         match &self.values {
             Values::Source(source) => source.preferred_rows(BUDGET),
@@ -88,7 +88,7 @@ impl<'a> Cube<'a> {
         }
     }
 
-    /// Whether its rows are cheap to read from first to last only, and so by one thread.
+    /// Whether rows are efficient to read only from first to last, and therefore by one thread.
     pub fn is_stream(&self) -> bool {
         match &self.values {
             Values::Source(source) => source.access() == Access::Sequential,
@@ -99,7 +99,7 @@ impl<'a> Cube<'a> {
     /// Whether [`read_band`](Self::read_band) reads little more than that band.
     pub fn has_cheap_bands(&self) -> bool {
         match &self.values {
-            // What a camera's file says of each column and band is applied to whole rows.
+            // A camera's calibration of each column and band is applied to whole rows.
             Values::Source(source) => {
                 source.has_cheap_bands() && source.info().radiometry.is_none()
             }
@@ -107,11 +107,11 @@ impl<'a> Cube<'a> {
         }
     }
 
-    /// Hands the pixels of rows `rows` to `each` as [`read_rows`](Self::read_rows) does, their values in band `band`
-    /// alone.
+    /// Passes the pixels of rows `rows` to `each` as [`read_rows`](Self::read_rows) does, but only their values in band
+    /// `band`.
     ///
     /// # Errors
-    /// As of [`read_rows`](Self::read_rows).
+    /// The same as those of [`read_rows`](Self::read_rows).
     pub fn read_band(&self, band: usize, rows: Range<usize>, each: &mut Each) -> Result<()> {
         if let Values::Source(source) = &self.values
             && self.has_cheap_bands()
@@ -127,7 +127,7 @@ impl<'a> Cube<'a> {
         })
     }
 
-    /// Hands the pixels of rows `rows` to `each`.
+    /// Passes the pixels of rows `rows` to `each`.
     ///
     /// # Errors
     /// If the rows cannot be read, or `each` fails.
@@ -139,7 +139,7 @@ impl<'a> Cube<'a> {
     }
 }
 
-/// One band of a cube, as a cube.
+/// One band of a cube, presented as a cube.
 struct OneBand<'a> {
     source: &'a dyn Source,
     band: usize,
@@ -181,11 +181,11 @@ fn read_source(source: &dyn Source, rows: Range<usize>, each: &mut Each) -> Resu
     physical(source, &buffer, rows.start, each)
 }
 
-/// Hands the pixels in `buffer`, which starts with row `first_row`, to `each`: masked and scaled as
-/// packing would.
+/// Passes the pixels in `buffer`, whose first row is `first_row`, to `each`. They are masked and scaled as packing
+/// would do it.
 ///
 /// # Errors
-/// If what the file says of its camera cannot be read, or `each` fails.
+/// If the camera's calibration in the file cannot be read, or `each` fails.
 pub fn physical(
     source: &dyn Source,
     buffer: &RowBuffer,
@@ -230,7 +230,7 @@ fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each)
     })
 }
 
-/// Little-endian float16 or float32 values, in the place of what `values` had.
+/// Decodes little-endian float16 or float32 values into `values`, replacing its content.
 pub(crate) fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
     values.clear();
     if dtype == DType::F16 {

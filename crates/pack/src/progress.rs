@@ -1,4 +1,4 @@
-//! How far a long task is, and the wish to stop it; both safe to use from any thread.
+//! The progress of a long task, and a flag to stop it. Any thread may use both.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,16 +10,16 @@ use hsipack_format::{Error, ErrorKind, Result};
 pub struct Progress {
     /// Cubes that are done.
     pub cubes: AtomicU64,
-    /// Uncompressed bytes taken in: values of source cubes, or of packed chunks.
+    /// Uncompressed bytes read: values of source cubes, or of packed chunks.
     pub bytes_in: AtomicU64,
     /// Bytes written.
     pub bytes_out: AtomicU64,
-    /// Set to stop; what is finished can be resumed from.
+    /// Set to stop the task. A stopped task can be resumed from its finished parts.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Progress {
-    /// Goes on unless the user asked to stop.
+    /// Returns an error if the user asked to stop.
     ///
     /// # Errors
     /// If [`stop`](Self::stop) is set.

@@ -1,8 +1,9 @@
-//! Mending a damaged dataset: the damaged chunks are made again from their sources.
+//! Repairs a damaged dataset: recreates damaged chunks from their sources.
 //!
-//! A shard that has a damaged chunk is written anew beside the old one, sound chunks copied as they are
-//! and the others encoded again, and takes the old one's name when it is whole and on disk. What cannot
-//! be mended (metadata other than the index of the samples, or a source that is gone or has changed) is left as it is and reported.
+//! A shard that has a damaged chunk is rewritten beside the old one: intact chunks are copied, and damaged chunks are
+//! encoded again. When the new shard is complete and on the disk, it replaces the old one. What cannot be repaired
+//! (metadata other than the index of the samples, or chunks whose source is missing or has changed) is left as it is
+//! and reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -28,32 +29,32 @@ use crate::progress::Progress;
 use crate::validate::recipe::{self, Recipe};
 use crate::validate::{self, Problem, ProblemKind, ValidateOptions, coordinates, structure};
 
-/// What a repair came to.
+/// The result of a repair.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The dataset.
     pub dataset: PathBuf,
-    /// Problems before.
+    /// Number of problems before the repair.
     pub found: usize,
-    /// Names of the samples of which chunks were made again.
+    /// Names of the samples of which chunks were recreated.
     pub repaired_samples: Vec<String>,
-    /// Chunks that were made again.
+    /// Number of chunks that were recreated.
     pub repaired_chunks: usize,
-    /// Whether the index of the samples was written again.
+    /// Whether the index of the samples was rewritten.
     pub repaired_index: bool,
-    /// What could not be mended, and why.
+    /// What could not be repaired, and why.
     pub failed: Vec<String>,
-    /// Problems that a validation afterwards found.
+    /// Problems that the validation after the repair found.
     pub remaining: Vec<Problem>,
 }
 
-/// Damaged chunks of one shard of one array, by sample; a shard with none only needs to be tidied.
+/// Damaged chunks of one shard of one array, by sample. If there are none, the shard is only rewritten.
 type Damage = BTreeMap<usize, BTreeSet<usize>>;
 
-/// Validates the dataset at `path`, makes damaged chunks again, and validates once more.
+/// Validates the dataset at `path`, recreates damaged chunks, and validates again.
 ///
 /// # Errors
-/// If it cannot be validated, or its metadata are damaged, which nothing can be mended with.
+/// If it cannot be validated, or its metadata are damaged: a repair needs them.
 pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let _inputs = mirror::session();
     repair_here(path, options, progress).map_err(mirror::error_with_urls)
@@ -62,7 +63,8 @@ pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Re
 fn repair_here(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let options = ValidateOptions { quick: false, source: false, ..options.clone() };
     if is_url(path) {
-        // Of a commit that was cut short, readers make sense, but chunks are looked for by metadata in their places.
+        // If a commit was interrupted, readers can still open the dataset, but a repair needs all metadata in their
+        // final places.
         Claim::of(path)?.recover()?;
     }
     let before = validate::validate(path, &options, progress)?;
@@ -88,7 +90,7 @@ fn repair_here(path: &Path, options: &ValidateOptions, progress: &Progress) -> R
         remaining: Vec::new(),
     };
     if !before.problems.is_empty() {
-        // An append beside it would take the damaged shards along, or lose the new ones.
+        // An append at the same time would copy the damaged shards, or lose the new ones.
         let claim = Claim::of(path)?;
         let _held = claim.hold()?;
         output::remove_temporaries(path)?;
@@ -168,13 +170,13 @@ impl Mender<'_> {
         found.map(|array| (stack, array))
     }
 
-    /// Writes the index of the samples again.
+    /// Rewrites the index of the samples.
     fn mend_index(&self) -> Result<()> {
         let index = structure::made_index(self.dataset)?;
         write_whole(&self.dataset.path().join(SAMPLES_INDEX), &index)
     }
 
-    /// Writes the positions of rows or columns, or the grid mapping, again, as `samples.jsonl` gives them.
+    /// Rewrites the positions of rows or columns, or the grid mapping, from `samples.jsonl`.
     fn mend_geo_array(&self, stack: &str, array: &str) -> Result<()> {
         let folder = self.dataset.path().join(stack).join(array);
         let gone =
@@ -185,7 +187,7 @@ impl Mender<'_> {
         write_whole(&folder.join(made.chunk_file()), &made.chunk)
     }
 
-    /// Writes wavelengths and fwhm again, as the first source that has them gives them.
+    /// Rewrites wavelengths and fwhm from the first source that has them.
     fn mend_coordinates(&mut self, stack: &str) -> Result<()> {
         let place = self.dataset.stacks().iter().position(|one| one.name == stack);
         let samples = self.dataset.samples();
@@ -218,7 +220,7 @@ impl Mender<'_> {
         Ok([plan::pick(&info.wavelength, &bands), plan::pick(&info.fwhm, &bands)])
     }
 
-    /// How a sample was made, and its source, which is still the same.
+    /// How a sample was made, and its source. Fails if the source has changed.
     fn source(&self, sample: &Sample) -> Result<(&Recipe, crate::input::Input)> {
         let recipe = recipe::of(&self.recipes, sample.id).ok_or_else(|| {
             Error::damaged(format!("the dataset does not record how {} was made", sample.name))
@@ -238,7 +240,7 @@ impl Mender<'_> {
         Ok((recipe, input))
     }
 
-    /// Writes one shard anew.
+    /// Rewrites one shard.
     fn mend_shard(
         &mut self,
         stack: &str,
@@ -293,7 +295,7 @@ impl Mender<'_> {
         id.ok_or_else(none).and_then(|id| samples.get(id))
     }
 
-    /// Writes all chunks of a sample: those in `bad` made again, the others as they were.
+    /// Writes all chunks of a sample: recreates those in `bad`, and copies the others.
     fn write_again(
         &self,
         sample: &Sample,
@@ -369,7 +371,7 @@ impl Mender<'_> {
     }
 }
 
-/// The error of a damaged mask that was added after packing: there is no file to make it again from.
+/// The error for a damaged mask that was added after packing: no source file exists to recreate it from.
 fn made_elsewhere(array: &ChunkArray, made: &Made) -> Error {
     Error::damaged(format!(
         "mask {} was made by `{}`, from no source file",
@@ -381,7 +383,7 @@ fn made_elsewhere(array: &ChunkArray, made: &Made) -> Error {
 }
 
 fn copy_chunk(old: Option<&ShardFile>, chunk: usize, writer: &mut ShardWriter) -> Result<()> {
-    // Copied before it is written: a page that cannot be read is then an error of the old shard.
+    // The chunk is copied before it is written, so that a page that cannot be read gives an error about the old shard.
     let stored = match old {
         Some(old) => old.with_stored(chunk, |stored| Ok(stored.to_vec()))?,
         None => None,

@@ -1,4 +1,4 @@
-//! Files that users name, which appear whole or not at all; also at URLs.
+//! Output files that the user names. They appear complete or not at all, also at URLs.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Seek, Write};
@@ -10,8 +10,9 @@ use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::output::{self, Output};
 use hsipack_store::remote::{self, is_url};
 
-/// A file being written under a temporary name beside its own; removed again unless committed. One that is to be at a URL is
-/// written among the system's temporary files, since writers go back in it, and sent when it is whole.
+/// A file that is written under a temporary name beside its final one, and deleted unless it is committed. Writers may
+/// seek back in it, so a file for a URL is first written to the system's folder of temporary files, and uploaded when
+/// it is complete.
 #[derive(Debug)]
 pub struct Staged {
     temporary: PathBuf,
@@ -20,7 +21,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Begins a file that will be `path`.
+    /// Creates the temporary file for `path`.
     ///
     /// # Errors
     /// If its folder is missing or cannot be written to.
@@ -29,7 +30,8 @@ impl Staged {
             remote::check_folder(path)?;
         }
         let temporary = temporary_for(path);
-        // Among the system's temporary files, somebody else's link of that name would be followed, and others could read it.
+        // In the system's folder of temporary files, `create_new` does not follow a link that another user put there
+        // under this name, and the mode keeps others from reading the file.
         let mode = if is_url(path) { 0o600 } else { 0o666 };
         let mut options = File::options();
         let file = options.read(true).write(true).create_new(true).mode(mode).open(&temporary);
@@ -41,7 +43,7 @@ impl Staged {
         Ok(Self { temporary, path: path.to_owned(), file })
     }
 
-    /// Where to write.
+    /// The writer of the temporary file.
     pub fn writer(&mut self) -> &mut BufWriter<File> {
         self.file.as_mut().expect("a file is open until it is committed")
     }
@@ -54,7 +56,7 @@ impl Staged {
         self.writer().write_all(bytes).map_err(|error| Error::io(&self.path, "cannot write", error))
     }
 
-    /// Gives the file its name, once its bytes are on the disk.
+    /// Renames the file to its final name after its bytes are on the disk.
     ///
     /// # Errors
     /// If it cannot be written or renamed.
@@ -70,7 +72,7 @@ impl Staged {
     }
 }
 
-/// A name for a file until it is whole.
+/// The temporary name of a file until it is complete.
 fn temporary_for(path: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -79,7 +81,7 @@ fn temporary_for(path: &Path) -> PathBuf {
     if is_url(path) { std::env::temp_dir().join(name) } else { path.with_file_name(name) }
 }
 
-/// Sends a file that was written to the URL that it is for.
+/// Uploads a finished file to its URL.
 fn send(mut file: File, temporary: &Path, url: &Path) -> Result<()> {
     let fail = |error| Error::io(temporary, "cannot read", error);
     let bytes = file.metadata().map_err(fail)?.len();
@@ -94,10 +96,10 @@ fn send(mut file: File, temporary: &Path, url: &Path) -> Result<()> {
     }
 }
 
-/// Refuses to write files that exist, unless they may be overwritten (`force`).
+/// Refuses to write files that exist already, unless `force` is set.
 ///
 /// # Errors
-/// If one of them exists; it is named. If a server does not say.
+/// If one of them exists (the error names it), or the server does not answer.
 pub fn check_absent(files: &[PathBuf], force: bool) -> Result<()> {
     for file in files {
         if !force && output::exists(file)? {
@@ -115,7 +117,7 @@ pub fn check_absent(files: &[PathBuf], force: bool) -> Result<()> {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // After a commit there is nothing under this name.
+        // After a commit, no file has this name any more.
         let _ = std::fs::remove_file(&self.temporary);
     }
 }

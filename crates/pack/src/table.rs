@@ -1,4 +1,4 @@
-//! The user's tables: `--table` columns by sample name, and CSV lists of inputs.
+//! The user's tables: columns for samples by name (`--table`), and CSV lists of inputs.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,18 +12,18 @@ use serde_json::{Map, Value};
 
 use crate::input::Input;
 
-/// Tables of millions of samples are smaller; a table is held in memory.
+/// A table is held in memory. Tables of millions of samples are smaller than this.
 const LARGEST: u64 = 256 << 20;
 
-/// The rows of a CSV, by one of its columns.
+/// The rows of a CSV, keyed by one of its columns.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: HashMap<String, Map<String, Value>>,
 }
 
 impl Table {
-    /// Reads a CSV with a `name` column. Columns whose every entry is a whole number, or a number,
-    /// become numbers, `True` and `False` booleans, and empty cells null.
+    /// Reads a CSV with a `name` column. If every cell of a column is a whole number, or a number, the column becomes
+    /// numbers. `True` and `False` become booleans, and empty cells null.
     ///
     /// # Errors
     /// If the file is not a CSV with a header, lacks the column, or names a sample twice.
@@ -48,12 +48,12 @@ impl Table {
         Ok(table)
     }
 
-    /// Takes out the row of sample `name`.
+    /// Removes the row of sample `name` and returns it.
     pub fn take(&mut self, name: &str) -> Option<Map<String, Value>> {
         self.rows.remove(name)
     }
 
-    /// Names that were not taken, sorted.
+    /// Names of the rows that were not taken, sorted.
     pub fn remaining(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.rows.keys().map(String::as_str).collect();
         names.sort_unstable();
@@ -61,8 +61,8 @@ impl Table {
     }
 }
 
-/// Reads a list of inputs: a CSV with a `path` column, relative paths being relative to the CSV's folder;
-/// the other columns stay with the samples, `name` being their name.
+/// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's folder. The other
+/// columns become columns of the samples; `name` becomes the name of the sample.
 ///
 /// # Errors
 /// If the file is not a CSV with a header, or lacks the column.
@@ -95,7 +95,7 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// Refuses columns that would hide what samples.jsonl says itself.
+/// Refuses columns that have the name of a field that hsipack writes to samples.jsonl.
 pub fn check_columns(row: &Map<String, Value>) -> Result<()> {
     match row.keys().find(|column| RESERVED_KEYS.contains(&column.as_str())) {
         Some(column) => Err(Error::conflict(format!(
@@ -119,10 +119,10 @@ fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
             .at(path)
             .with_remedy("keep only the columns and rows that are needed"));
     }
-    // It may grow while it is read.
+    // The file may grow while it is read.
     let text = file.take(LARGEST);
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
-    // Spreadsheets put a byte order mark before the first column's name.
+    // Spreadsheet programs write a byte order mark before the first column's name.
     let header: Vec<String> = reader
         .headers()
         .map_err(fail)?
@@ -137,7 +137,7 @@ fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
         .collect();
     let rows = records.iter().map(|record| {
         let cells = header.iter().zip(record).zip(&types);
-        // Samples have a place for these of their own, which stays empty.
+        // Samples have their own fields for these columns, so empty cells are skipped.
         let kept = cells.filter(|((column, cell), _)| !cell.is_empty() || !is_own(column));
         let value = |convert: fn(&str) -> Value, cell: &str| match cell {
             "" => Value::Null,
@@ -148,13 +148,13 @@ fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
     Ok(rows.collect())
 }
 
-/// Whether the column is one that every sample has.
+/// Whether every sample has a field for this column.
 fn is_own(column: &str) -> bool {
     ["name", "path", "group", "split", "label"].contains(&column)
 }
 
-/// How to read a column's cells: as whole numbers, numbers or booleans (`True`, `false`) if all of them
-/// are; names, paths, groups and splits are always text. 0 and 1 are numbers.
+/// The function that converts a column's cells: to whole numbers, numbers or booleans (`True`, `false`) if all cells
+/// can be converted. Names, paths, groups and splits always stay text. 0 and 1 are numbers.
 fn column_type<'a>(column: &str, cells: impl Iterator<Item = &'a str>) -> fn(&str) -> Value {
     let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
     let text = |cell: &str| Value::from(cell);

@@ -1,4 +1,4 @@
-//! What a path names: a cube in a file, or a packed dataset; and which sample of a dataset is meant.
+//! Finds what a path refers to: a cube in a file, or a packed dataset; and which sample of a dataset.
 
 use hsipack_format::{Command, Error, Result, Sample, remedy};
 use hsipack_store::remote::is_url;
@@ -10,7 +10,7 @@ use crate::convert::plan;
 use crate::input::Input;
 use crate::source::{self, Source};
 
-/// Something to look at.
+/// A cube or a dataset to inspect.
 pub enum Target {
     /// A cube in a file.
     Cube(Input, Box<dyn Source>),
@@ -19,15 +19,15 @@ pub enum Target {
 }
 
 impl Target {
-    /// Opens what `text` names: `file`, `file::variable`, an archive of one cube, or the folder or URL of a dataset. `axes` is
-    /// the user's word on the order of an array's axes. Files have to be looked at within a session of
-    /// [`mirror`](hsipack_store::mirror).
+    /// Opens what `text` names: `file`, `file::variable`, an archive of one cube, or the folder or URL of a dataset.
+    /// `axes` is the order of an array's axes, if the user gave it. The caller must hold a session of
+    /// [`mirror`](hsipack_store::mirror) as long as files are read.
     ///
     /// # Errors
     /// If it is neither, or cannot be opened.
     pub fn open(text: &str, axes: Option<&str>) -> Result<Self> {
         let input = Input::parse(text);
-        // Of a server, only datasets are looked at; what is wrong with one is told by opening it.
+        // Only datasets are opened from a server. If there is none, opening it gives the error.
         let remote = is_url(&input.file);
         if remote || (input.variable.is_none() && is_packed(&input.file)) {
             return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// The sample that `text` names: its id, or else its name.
+/// The sample that `text` names: a sample with this id, otherwise one with this name.
 ///
 /// # Errors
 /// If there is no such sample, or its line cannot be read.

@@ -1,10 +1,10 @@
-//! Walks through folders that fail.
+//! Errors while walking through folders.
 
 use std::path::Path;
 
 use hsipack_format::Error;
 
-/// The error for `path` in a walk that failed with `error`.
+/// Converts the error of a walk into one for `path`.
 pub(crate) fn failed(path: &Path, error: walkdir::Error) -> Error {
     let cause = error.into_io_error().unwrap_or_else(|| std::io::Error::other("links in a circle"));
     Error::io(path, "cannot list", cause)

@@ -1,4 +1,4 @@
-//! Our arrays as NumPy and DLPack see them, and theirs as ours: the same memory, no copy.
+//! Converts our arrays for NumPy and DLPack, and theirs to ours: the memory is shared, not copied.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -21,7 +21,7 @@ use crate::torch::{Tensor, TorchTensor};
 const FRESH: &CStr = c"dltensor";
 const USED: &CStr = c"used_dltensor";
 
-/// An array, for whoever speaks DLPack or NumPy's array interface.
+/// An array for programs that support DLPack or NumPy's array interface.
 #[pyclass(frozen, module = "hsipack._hsipack")]
 pub struct Array(Tensor);
 
@@ -42,7 +42,7 @@ impl Array {
         dl_device: Option<(i32, i32)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // Everybody takes the protocol's first version.
+        // All consumers accept the first version of the protocol.
         let _ = max_version;
         let device = self.0.device().or_raise(py)?;
         if dl_device.is_some_and(|wanted| wanted != device_numbers(device)) {
@@ -77,7 +77,7 @@ impl Array {
         self.0.device().map(device_numbers).or_raise(py)
     }
 
-    /// What NumPy makes an array of, without a copy.
+    /// The interface from which NumPy makes an array without a copy.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let element = self.0.element().or_raise(py)?;
@@ -96,7 +96,7 @@ impl Array {
         Ok(interface)
     }
 
-    /// What NumPy calls where there is no array interface: says why there is none.
+    /// Called by NumPy if there is no array interface; raises an error that says why there is none.
     #[pyo3(signature = (dtype=None, copy=None))]
     fn __array__(
         &self,
@@ -120,7 +120,7 @@ impl Array {
         self.0.element().map(ElementType::name).or_raise(py)
     }
 
-    /// Where it is.
+    /// The device on which it is.
     #[getter]
     fn device(&self, py: Python<'_>) -> PyResult<String> {
         Ok(self.0.device().or_raise(py)?.to_string())
@@ -134,7 +134,7 @@ impl Array {
 }
 
 impl Array {
-    /// Why NumPy cannot have it.
+    /// Why NumPy cannot use it.
     fn not_numpys(&self, py: Python<'_>) -> PyResult<String> {
         Ok(match self.0.device().or_raise(py)? {
             Device::Cpu => format!(
@@ -165,17 +165,17 @@ fn typestr(element: ElementType) -> Option<&'static str> {
     })
 }
 
-/// A capsule with DLPack's form of an array, which lives as long as whoever takes it needs it.
+/// A capsule with the DLPack form of an array. It keeps the array alive as long as its consumer needs it.
 pub fn capsule<'py>(py: Python<'py>, array: &augment::Array) -> PyResult<Bound<'py, PyCapsule>> {
     let managed = DlPack::of(array).into_raw();
-    // SAFETY: the pointer is a managed tensor that nobody else owns; `release` frees it if nobody takes it.
+    // SAFETY: the pointer is a managed tensor that nobody else owns; `release` frees it if no consumer takes it.
     unsafe { PyCapsule::new_with_pointer_and_destructor(py, managed, FRESH, Some(release)) }
 }
 
-/// Frees what a capsule holds if nobody took it.
+/// Frees the contents of a capsule if no consumer took them.
 unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
-    // SAFETY: called by Python with the capsule that is being freed, attached to the interpreter; the pointer is ours as
-    // long as the capsule has the first name.
+    // SAFETY: called by Python with the capsule that is being freed, attached to the interpreter; the pointer is ours
+    // as long as the capsule has its first name.
     unsafe {
         if ffi::PyCapsule_IsValid(capsule, FRESH.as_ptr()) == 1 {
             let managed = ffi::PyCapsule_GetPointer(capsule, FRESH.as_ptr());
@@ -186,8 +186,7 @@ unsafe extern "C" fn release(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// What Python gives as an image or a mask: a capsule of DLPack's, one of our arrays, one of NumPy's, or a tensor of
-/// torch's.
+/// Reads an image or a mask from Python: a DLPack capsule, one of our arrays, a NumPy array, or a torch tensor.
 pub fn taken(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let py = object.py();
     if let Ok(array) = object.cast::<Array>() {
@@ -202,35 +201,35 @@ pub fn taken(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     TorchTensor::of(object).map(Tensor::Torch)
 }
 
-/// The array that a DLPack capsule holds, which is used up.
+/// Takes the array out of a DLPack capsule; the capsule cannot be used again.
 pub fn of_capsule(capsule: &Bound<'_, PyCapsule>) -> PyResult<augment::Array> {
     let managed: NonNull<c_void> = capsule.pointer_checked(Some(FRESH))?;
-    // SAFETY: a capsule of this name holds a managed tensor; with the other name its destructor leaves it alone.
+    // SAFETY: a capsule of this name holds a managed tensor; with the other name its destructor does not touch it.
     let shared = unsafe {
         if ffi::PyCapsule_SetName(capsule.as_ptr(), USED.as_ptr()) != 0 {
             return Err(PyErr::fetch(capsule.py()));
         }
         DlPack::from_raw(managed)
     };
-    // SAFETY: it is read while the call that was given it runs, or handed to whoever asked for it; who writes to it in
-    // that time reads and writes at once, as with every function of NumPy's and torch's.
+    // SAFETY: the memory is read during the call that received it, or passed on to the caller that asked for it. A
+    // program that writes to it at that time has a data race, as with every function of NumPy and torch.
     unsafe { shared.into_array() }.or_raise(capsule.py())
 }
 
-/// Memory of an array of NumPy's.
+/// Memory of a NumPy array.
 struct Numpys {
     _owner: Py<PyAny>,
     start: *mut u8,
     bytes: usize,
 }
 
-// SAFETY: it is only looked at; the owner is Python's, whose references may be dropped in any thread.
+// SAFETY: it is only read; the owner is a Python object, whose references may be dropped in any thread.
 unsafe impl Send for Numpys {}
 // SAFETY: as above.
 unsafe impl Sync for Numpys {}
 
-// SAFETY: NumPy keeps the memory where it is as long as the array is referred to; that nobody writes to it is promised
-// where it is made.
+// SAFETY: NumPy does not move the memory as long as the array is referenced; the code that creates this value promises
+// that nobody writes to it.
 unsafe impl Memory for Numpys {
     fn device(&self) -> Device {
         Device::Cpu
@@ -245,7 +244,7 @@ unsafe impl Memory for Numpys {
     }
 }
 
-/// An array of NumPy's, whose strides are whole elements.
+/// Converts a NumPy array whose strides are whole elements.
 fn of_numpy(owner: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult<augment::Array> {
     let py = owner.py();
     let item = |name: &str| -> PyResult<Bound<'_, PyAny>> {
@@ -279,7 +278,7 @@ fn of_numpy(owner: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult
         .or_raise(py)
 }
 
-/// The same elements in memory of their own, with the same strides.
+/// Copies the elements into new memory, with the same strides.
 pub fn apart(array: &augment::Array) -> Result<augment::Array> {
     let size = array.element().size();
     let reach = Reach::of(array.shape(), array.strides());
@@ -287,7 +286,7 @@ pub fn apart(array: &augment::Array) -> Result<augment::Array> {
     let bytes = if len == 0 || array.device() != Device::Cpu {
         &[][..]
     } else {
-        // SAFETY: the first and the last element lie in the array's memory, which is the host's and stays as it is
+        // SAFETY: the first and the last element lie in the array's memory, which is host memory and does not change
         // while the array lives.
         unsafe { std::slice::from_raw_parts(array.address().wrapping_sub(before), len) }
     };
@@ -295,7 +294,7 @@ pub fn apart(array: &augment::Array) -> Result<augment::Array> {
     augment::Array::with_strides(memory, before, array.shape(), array.strides(), array.element())
 }
 
-/// The array at the first place of the first axis.
+/// The array at index 0 of the first axis.
 pub fn first(array: &augment::Array) -> Result<augment::Array> {
     let start = array.address() as usize - array.memory().start() as usize;
     let (shape, strides) = (&array.shape()[1..], &array.strides()[1..]);

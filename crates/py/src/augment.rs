@@ -1,4 +1,4 @@
-//! Augmentations of the user's own arrays.
+//! Augments the user's own arrays.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +15,15 @@ use crate::errors::OrRaise;
 use crate::task::Worker;
 use crate::torch::{Library, Tensor};
 
-/// A list of augmentations, to be applied to batches.
+/// A list of augmentations to apply to batches.
 #[pyclass(frozen, module = "hsipack._hsipack")]
 pub struct Pipeline {
     pipeline: Arc<augment::Pipeline>,
-    /// Works on the CPU's batches; started by the first one.
+    /// Processes batches on the CPU; the first such batch starts it.
     worker: Mutex<Option<OfProcess<Worker>>>,
 }
 
-/// Image, masks, who was mixed with whom (partners and shares, for each mixing augmentation).
+/// Image, masks, and for each mixing augmentation the partners and shares.
 type Given = (Array, Vec<Array>, Vec<(Vec<usize>, Vec<f64>)>);
 
 #[pymethods]
@@ -38,9 +38,9 @@ impl Pipeline {
         self.pipeline.to_json()
     }
 
-    /// Draws for a batch and applies it, in the host's memory with so many threads; gives what was drawn, too, as JSON.
-    /// Results have memory of their own. `through="torch"` has torch compute in the
-    /// host's memory, too.
+    /// Draws parameters for a batch and applies them, in host memory with this many threads. Also returns the
+    /// parameters as JSON. Results have their own memory. With `through="torch"`, torch computes in host memory as
+    /// well.
     #[pyo3(signature = (image, masks, epoch, samples, threads, through=None))]
     #[allow(clippy::too_many_arguments)] // Python names them
     fn augment(
@@ -64,7 +64,7 @@ impl Pipeline {
         Ok((given(augmented), parameters.to_json()))
     }
 
-    /// Applies what was drawn before.
+    /// Applies parameters that were drawn before.
     #[pyo3(signature = (image, masks, parameters, threads, through=None))]
     fn replay(
         &self,
@@ -86,7 +86,7 @@ impl Pipeline {
 }
 
 impl Pipeline {
-    /// Has work done where the images are; with what else comes of it.
+    /// Runs `work` on the device of the images; also returns its second result.
     fn applied<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -110,11 +110,11 @@ impl Pipeline {
             let (augmented, rest) = work(&library, images)?;
             Ok((apart_from(&before, augmented)?, rest))
         };
-        // On a device in the caller's thread, whose stream it is.
+        // On a device, work in the caller's thread, because its stream is used.
         if here { work().or_raise(py) } else { self.patiently(py, work) }
     }
 
-    /// Works in a thread while the caller's looks for signals.
+    /// Runs `work` in a thread while the caller's thread checks for signals.
     fn patiently<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -132,13 +132,13 @@ impl Pipeline {
     }
 }
 
-/// Addresses of the memory that images and masks lie in.
+/// Addresses of the memory of images and masks.
 fn memory_of(images: &Images<Tensor>) -> Result<Vec<Range<usize>>> {
     let labels = images.masks.iter().map(|mask| &mask.labels);
     labels.chain([&images.image]).map(Tensor::memory).collect()
 }
 
-/// Results in memory of their own: nobody may write to what went in by writing to what came out.
+/// Gives results their own memory, so that writing to an output never changes an input.
 fn apart_from(before: &[Range<usize>], augmented: Augmented<Tensor>) -> Result<Augmented<Tensor>> {
     augmented.of(|new| {
         let start = new.memory()?.start;
@@ -164,7 +164,7 @@ fn given(augmented: Augmented<Tensor>) -> Given {
     (Array::new(augmented.image), masks, pairs(augmented.mixed))
 }
 
-/// Who was mixed with whom, as Python gets it.
+/// Partners and shares of mixed samples in the form for Python.
 pub fn pairs(mixed: Vec<Mixed>) -> Vec<(Vec<usize>, Vec<f64>)> {
     mixed.into_iter().map(|one| (one.partners, one.shares)).collect()
 }

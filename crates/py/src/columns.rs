@@ -1,4 +1,4 @@
-//! What is known of many samples, by columns.
+//! Values of many samples, by columns.
 
 use hsipack_format::Samples;
 use hsipack_format::samples::Sample;
@@ -6,7 +6,7 @@ use hsipack_read::Result;
 use serde::Serialize;
 use serde_json::{Value, to_writer};
 
-/// Columns of samples, each as the text of a list.
+/// Columns of samples, each as the text of a JSON list.
 pub struct Columns<'a> {
     samples: &'a Samples,
     names: &'a [String],
@@ -14,10 +14,10 @@ pub struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// The columns `names` of the samples `ids`, which are there, as one list of lists.
+    /// The columns `names` of the samples `ids`, which must exist, as one list of lists.
     ///
     /// # Errors
-    /// If a line that has to be read cannot be.
+    /// If a line must be read but cannot be.
     pub fn read(samples: &'a Samples, ids: &[usize], names: &'a [String]) -> Result<String> {
         let texts = vec![b"[".to_vec(); names.len()];
         let mut columns = Self { samples, names, texts };
@@ -37,7 +37,7 @@ impl<'a> Columns<'a> {
         Ok(String::from_utf8(all).expect("JSON is written as UTF-8"))
     }
 
-    /// Adds a sample, with what its line says if that was read.
+    /// Adds a sample, with the contents of its line if that was read.
     fn add(&mut self, id: usize, sample: Option<&Sample>) {
         let samples = self.samples;
         for (name, text) in self.names.iter().zip(&mut self.texts) {
@@ -63,7 +63,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Whether a column is known without reading lines.
+/// Whether a column can be read from the index, without reading lines.
 fn is_indexed(name: &str) -> bool {
     ["id", "name", "stack", "index", "split", "group", "label"].contains(&name)
 }

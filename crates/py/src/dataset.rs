@@ -24,7 +24,7 @@ use crate::settings::{NewIdsSettings, new_ids};
 use crate::task::patiently;
 use crate::torch::host;
 
-/// A dataset of this process: in a forked child it opens itself anew.
+/// A dataset of this process. In a forked child, it is opened again.
 #[pyclass(frozen, module = "hsipack._hsipack")]
 pub struct Dataset {
     path: PathBuf,
@@ -35,32 +35,33 @@ pub struct Dataset {
     open: Mutex<OfProcess<hsipack_read::Dataset>>,
 }
 
-/// The rows and the columns of a sample that are read, first and behind the last; all of an axis if `None`.
+/// The ranges of rows and columns to read, each as the first index and the one after the last; `None` for the whole
+/// axis.
 type Part = (Option<(usize, usize)>, Option<(usize, usize)>);
 
 /// Image and masks of a sample.
 type Read = (augment::Array, Vec<augment::Array>);
 
-/// How samples are read.
+/// Options for reading samples.
 struct Reading {
     part: Part,
     bands: Option<Vec<usize>>,
     masks: Vec<String>,
-    /// Of images; as stored if `None`.
+    /// Element type of images; as stored if `None`.
     element: Option<ElementType>,
     physical: bool,
-    /// Whether class ids come as types that have a sign beyond 8 bits, as torch computes with them.
+    /// Whether class ids wider than 8 bits are returned in signed types, which torch computes with.
     signed: bool,
 }
 
 impl Dataset {
-    /// The dataset, open in this process.
+    /// The dataset, opened in this process.
     pub fn get(&self, py: Python<'_>) -> PyResult<hsipack_read::Dataset> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(dataset) = open.get() {
             return Ok(dataset.clone());
         }
-        // With the samples that it has in the parent, also where others were appended since.
+        // Use the samples that the parent process has, even if others were appended since.
         let as_of = Some(self.fingerprint.clone());
         let local_cache = self.local_cache.clone();
         let opened = open_at(self.path.clone(), self.verify, self.store, local_cache, as_of);
@@ -70,7 +71,7 @@ impl Dataset {
     }
 }
 
-/// From now on, `options` hold in this process for the bucket or host that `path`, a URL, names.
+/// Sets `options` in this process for the bucket or host of the URL `path`.
 #[pyfunction]
 pub fn set_storage_options(
     py: Python<'_>,
@@ -132,7 +133,8 @@ impl Dataset {
         &self.fingerprint
     }
 
-    /// What was asked of its server for shards so far, and what became of it in the local cache; of files of this machine `None`.
+    /// Requests for shards and bytes received from its server so far, and use of the local cache; `None` for files on
+    /// this machine.
     fn network_json(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let dataset = self.get(py)?;
         let Some(traffic) = dataset.traffic() else { return Ok(None) };
@@ -151,7 +153,7 @@ impl Dataset {
         Ok(Some(report.to_string()))
     }
 
-    /// What is known of these samples, as one list.
+    /// The records of these samples, as one JSON list.
     fn samples_json(&self, py: Python<'_>, ids: Vec<usize>) -> PyResult<String> {
         let dataset = self.get(py)?;
         let line = |id: &usize| {
@@ -164,7 +166,7 @@ impl Dataset {
         Ok(String::from_utf8(list).expect("JSON that was read is UTF-8"))
     }
 
-    /// Names, classes (-1 without one) and stacks' numbers of these samples.
+    /// Name, class (-1 if it has none) and stack number of each of these samples.
     fn about(&self, py: Python<'_>, ids: Vec<usize>) -> PyResult<Vec<(String, i64, usize)>> {
         let dataset = self.get(py)?;
         let about = |id: &usize| {
@@ -182,7 +184,7 @@ impl Dataset {
         Ok(stacks.or_raise(py)?.into_iter().collect())
     }
 
-    /// Those of the samples `ids`, of all if `None`, that are of one of these splits, in their order.
+    /// Those of the samples `ids` (all if `None`) that are in one of these splits, in their order.
     #[pyo3(signature = (ids, names))]
     fn in_splits(
         &self,
@@ -195,7 +197,7 @@ impl Dataset {
         dataset.in_splits(ids, &names).or_raise(py)
     }
 
-    /// Those of the samples `ids`, of all if `None`, that fulfil a condition, in their order.
+    /// Those of the samples `ids` (all if `None`) that match a condition, in their order.
     #[pyo3(signature = (ids, condition))]
     fn matching(
         &self,
@@ -210,7 +212,7 @@ impl Dataset {
         chosen.map_err(|error| error.at(dataset.path())).or_raise(py)
     }
 
-    /// Pixels of each class of a mask in the samples `ids`, in all if `None`: id, name and how many.
+    /// Pixels per class of a mask in the samples `ids` (all if `None`): id, name and count.
     #[pyo3(signature = (ids, mask, new, jobs))]
     fn class_pixels(
         &self,
@@ -230,7 +232,7 @@ impl Dataset {
         Ok(counted.into_iter().map(|class| (class.id, class.name, class.pixels)).collect())
     }
 
-    /// Names of all that is known of any sample, sorted.
+    /// Names of all columns that any sample has, sorted.
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let dataset = self.get(py)?;
         let samples = dataset.samples();
@@ -248,8 +250,7 @@ impl Dataset {
         Ok(names.into_iter().map(str::to_owned).collect())
     }
 
-    /// Some things that are known of the samples `ids`, of all if `None`: a list for each, in one list; null where it is not
-    /// known.
+    /// Columns of the samples `ids` (all if `None`): one list per column, in one list; null for missing values.
     fn columns_json(
         &self,
         py: Python<'_>,
@@ -265,7 +266,7 @@ impl Dataset {
         py.detach(read).or_raise(py)
     }
 
-    /// Names of splits and groups, and the classes' labels.
+    /// Names of splits and groups, and labels of the classes.
     fn labels_json(&self, py: Python<'_>) -> PyResult<String> {
         let dataset = self.get(py)?;
         let labels = dataset.labels();
@@ -285,14 +286,14 @@ impl Dataset {
         Ok(Value::from(stacks).to_string())
     }
 
-    /// Bytes of its files, and of all decoded chunks.
+    /// Bytes of its files, and bytes of all decoded chunks.
     fn sizes(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let dataset = self.get(py)?;
         Ok((machine::dataset_bytes(&dataset), dataset.decoded_bytes()))
     }
 
-    /// Images (bands, rows, columns) and masks (rows, columns) or (layers, rows, columns) of samples, each read by one of
-    /// up to `threads` threads.
+    /// Images (bands, rows, columns) and masks (rows, columns) or (layers, rows, columns) of samples. Up to `threads`
+    /// threads read one sample each.
     #[allow(clippy::too_many_arguments)] // Python names them
     fn read(
         &self,
@@ -361,7 +362,7 @@ impl Reading {
     ) -> Result<Vec<Read>> {
         let most = most.max(1);
         let readers = most.min(samples.len().max(1));
-        // Several samples share the threads; one sample has them all.
+        // If there are several samples, they share the threads; a single sample uses all of them.
         let host = host(if readers == 1 { most } else { 1 });
         let read = |(): &mut (), sample: &usize| self.one(dataset, *sample, &host);
         threads::in_turn(readers, "read", samples.iter(), || (), read)
@@ -397,7 +398,7 @@ impl Reading {
             ImageRecipe { physical: Vec::new(), normalized: Normalized::Not, nan: None, element };
         if self.physical {
             if element == ElementType::F64 && stored.element() != element {
-                // Physical values of double precision are computed in it.
+                // Double-precision physical values are computed in double precision.
                 stored = host.image(&stored, &recipe)?.permuted(&[0, 2, 3, 1]);
             }
             recipe.physical = vec![factor_and_offset];
@@ -421,7 +422,7 @@ impl Reading {
     }
 }
 
-/// An array as the only sample of a batch, with more axes behind.
+/// The array as a batch of one sample, with additional axes at the end.
 fn one_sample(array: &augment::Array, behind: &[usize]) -> Result<augment::Array> {
     array.reshaped(&[&[1], array.shape(), behind].concat())
 }

@@ -1,15 +1,15 @@
-//! What the machine has.
+//! Devices and features of the machine.
 
 use pyo3::prelude::*;
 
-/// Whether there is a CUDA device, as its driver says; torch is not asked.
+/// Whether the CUDA driver reports a device; torch is not used.
 #[pyfunction]
 pub fn cuda_is_available(py: Python<'_>) -> bool {
     py.detach(hsipack_read::cuda_is_available)
 }
 
-/// Whether this build runs on processors with AVX2 only. `_processor.py` asks before Python initialises the module, whose
-/// code such a processor could not run: so it is a function that needs nothing of Python's.
+/// Whether this build needs a processor with AVX2. `_processor.py` calls this before Python initialises the module,
+/// because a processor without AVX2 could not run the module's code. So this function uses nothing from Python.
 #[unsafe(no_mangle)]
 pub extern "C" fn hsipack_needs_avx2() -> bool {
     cfg!(all(target_arch = "x86_64", target_feature = "avx2"))

@@ -1,6 +1,6 @@
-//! `hsipack.diagnose`: the driver of `hsipack-measure`, over levels that Python has.
+//! `hsipack.diagnose`: the driver of `hsipack-measure`, with levels that Python implements.
 //!
-//! Levels are an object of `hsipack.diagnosis`; its protocol `Levels` says what is called here.
+//! The levels are an object of `hsipack.diagnosis`; its protocol `Levels` documents the methods called here.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 
 use crate::errors::OrRaise;
 
-/// Some of `samples`, which take `decoded_bytes`, that all levels read.
+/// Chooses some of `samples` (`decoded_bytes` in all) for all levels to read.
 #[pyfunction]
 pub fn diagnosis_samples(
     samples: Vec<usize>,
@@ -28,8 +28,9 @@ pub fn diagnosis_samples(
     subset(&samples, decoded_bytes, batch_size, per_sample)
 }
 
-/// Diagnoses levels with a training step: the diagnosis as JSON, and as text for people. `synchronise` waits for what is
-/// queued on a GPU, `progress` hears what goes on; `effort` is rounds, seconds of each time, and whether to try the remedy.
+/// Diagnoses levels with a training step; returns the diagnosis as JSON and as text for people. `synchronise` waits for
+/// the work queued on a GPU, and `progress` receives progress messages. `effort` contains the number of rounds, the
+/// seconds of each measurement, and whether to try the remedy.
 #[pyfunction]
 pub fn diagnose(
     py: Python<'_>,
@@ -58,8 +59,8 @@ pub fn diagnose(
     Ok((json, diagnosis.text()))
 }
 
-/// An exception that Python raised while the driver ran: the driver ends with an error in its place, and it is raised
-/// again.
+/// Keeps an exception that Python raised while the driver ran. The driver ends with another error in its place, and
+/// then the exception is raised again.
 #[derive(Default)]
 struct Raised(RefCell<Option<PyErr>>);
 
@@ -76,7 +77,7 @@ impl Raised {
 struct OfPython<'a, 'py> {
     levels: &'a Bound<'py, PyAny>,
     train_step: &'a Bound<'py, PyAny>,
-    /// Waits for what is queued on a GPU.
+    /// Waits for the work queued on a GPU.
     synchronise: &'a Bound<'py, PyAny>,
     raised: &'a Raised,
     subject: String,
@@ -116,7 +117,7 @@ impl<'a, 'py> OfPython<'a, 'py> {
         })
     }
 
-    /// What gives the batches of a variant.
+    /// The source of batches for a variant.
     fn source(&self, variant: Variant<'_>) -> PyResult<Bound<'py, PyAny>> {
         let levels = self.levels;
         match variant {
@@ -132,7 +133,7 @@ impl<'a, 'py> OfPython<'a, 'py> {
         }
     }
 
-    /// Times what gives batches, with the training step.
+    /// Times the batches of a source together with the training step.
     fn timed(&self, source: &Bound<'py, PyAny>, timer: &Timer<'_>) -> Result<Lap, Error> {
         let kept = |result: PyResult<Bound<'py, PyAny>>| self.raised.kept(result);
         kept(source.call_method0("warm_up"))?;
@@ -176,7 +177,7 @@ impl Levels for OfPython<'_, '_> {
         let source = self.raised.kept(self.source(variant))?;
         let lap = self.timed(&source, timer);
         let closed = source.call_method0("close");
-        // The first error counts.
+        // Report the first error.
         let lap = lap?;
         self.raised.kept(closed)?;
         Ok(lap)
@@ -199,7 +200,7 @@ fn text(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data")
 }
 
-/// What Python wrote.
+/// Parses JSON from Python.
 fn parsed<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
     serde_json::from_str(text)
         .map_err(|error| Error::bug(format!("{text}: {error}")).caused_by(error))

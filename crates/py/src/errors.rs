@@ -1,4 +1,4 @@
-//! The one map from errors to exceptions.
+//! Maps errors to exceptions, in one place.
 
 use hsipack_format::{Error, ErrorKind};
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -41,7 +41,7 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
     made().map_or_else(|failed| failed, PyErr::from_value)
 }
 
-/// Errors of the crates below as exceptions.
+/// Raises errors of our crates as exceptions.
 pub trait OrRaise<T> {
     /// The value, or the exception for the error.
     fn or_raise(self, py: Python<'_>) -> PyResult<T>;

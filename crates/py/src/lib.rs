@@ -1,28 +1,28 @@
-//! The native part of the Python package `hsipack`: one class for each of the reader's types, and functions for those of
-//! the packer. `python/hsipack` wraps them with the signatures and documentation that users see, and its stub
-//! `_hsipack.pyi` says how these are called.
+//! The native part of the Python package `hsipack`: one class for each type of the reader, and functions for the
+//! packer. `python/hsipack` wraps them with the signatures and documentation that users see. Its stub `_hsipack.pyi`
+//! shows how they are called.
 //!
 //! | file | part |
 //! |---|---|
 //! | `dataset.rs` | an open dataset: samples, stacks, random access |
-//! | `columns.rs` | what is known of many samples, by columns |
+//! | `columns.rs` | values of many samples, by columns |
 //! | `loader.rs` | batches, and the state to resume from |
-//! | `settings.rs` | what a loader is asked for, from Python's values |
-//! | `augment.rs` | augmentations of the user's own arrays |
-//! | `device.rs` | what the machine has |
-//! | `diagnose.rs` | what training waits for: the driver of hsipack-measure over levels in Python |
+//! | `settings.rs` | converts the settings of a loader from Python's values |
+//! | `augment.rs` | augments the user's own arrays |
+//! | `device.rs` | devices and features of the machine |
+//! | `diagnose.rs` | finds what training waits for: the driver of hsipack-measure with levels in Python |
 //! | `measure.rs` | `hsipack bench` and `hsipack diagnose` on the devices of the user's torch |
 //! | `map.rs` | maps of cubes, written to files |
-//! | `pack.rs` | convert, in parts, too; estimate, validate, spectra |
+//! | `pack.rs` | convert (also in parts), estimate, validate, spectra |
 //! | `masks.rs` | masks that are added to a dataset: splits, and those of users |
 //! | `view.rs` | the viewer's server |
-//! | `array.rs` | our arrays as DLPack and NumPy see them, and theirs as ours |
-//! | `torch/` | the user's torch, called through Python: what computes on a device |
-//! | `task.rs` | long work in a thread, while Ctrl-C is looked for |
-//! | `errors.rs` | the one map from errors to exceptions |
+//! | `array.rs` | converts our arrays for DLPack and NumPy, and theirs to ours |
+//! | `torch/` | the user's torch, called through Python, which computes on devices |
+//! | `task.rs` | long work in a thread, while Ctrl-C is checked |
+//! | `errors.rs` | maps errors to exceptions, in one place |
 //! | `surface.rs` | how remedies spell options in Python |
 #![deny(missing_docs)]
-// Its types are Python's classes: no Rust program names them.
+// The types are Python classes, so no Rust program names them.
 #![allow(unnameable_types)]
 
 mod array;

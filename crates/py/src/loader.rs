@@ -25,21 +25,22 @@ use crate::settings::{Settings, read};
 use crate::task::{LOOK, Task, Worker, patiently};
 use crate::torch::Library;
 
-/// A device loader and what augments its batches.
+/// A device loader, and the augmentations for its batches.
 ///
-/// On the CPU a thread of its own takes, converts and augments batches, all of which may take long, while the caller's
-/// looks for signals. On a CUDA device the caller does, whose stream it is done on, and which only queues it.
+/// On the CPU, a separate thread takes, converts and augments batches, because each of these may take long; the
+/// caller's thread checks for signals meanwhile. On a CUDA device, the caller's thread does the work, because its
+/// stream is used, and it only queues the work.
 #[pyclass(frozen, module = "hsipack._hsipack")]
 pub struct Loader(Mutex<OfProcess<Option<Running>>>);
 
 struct Running {
     worker: Worker,
     source: Arc<Source>,
-    /// What the worker is making: a batch that was interrupted is given by the next call.
+    /// The batch that the worker is preparing. If the call is interrupted, the next call returns this batch.
     pending: Option<Task<Step>>,
-    /// What it made when a signal's handler raised, likewise.
+    /// A finished step that was kept because a signal handler raised; the next call uses it.
     made: Option<Step>,
-    /// Behind the last batch given.
+    /// The state after the last batch returned.
     state: State,
     on_cpu: bool,
     plan: Plan,
@@ -49,15 +50,15 @@ struct Running {
     library: Library,
 }
 
-/// What makes batches.
+/// Makes batches.
 struct Source {
     loader: Mutex<DeviceLoader<Library>>,
     pipeline: Option<Pipeline>,
-    /// Nobody waits for a batch any more.
+    /// Set when nobody waits for a batch any more.
     cancelled: AtomicBool,
 }
 
-/// Who augments batches of a device, and if it is not what is fastest there, why.
+/// What augments batches on a device; if it is not the fastest way, also why.
 fn augmented_by(device: Device) -> serde_json::Value {
     let Device::Cuda(number) = device else { return json!({"by": "loops"}) };
     match kernels::of_device(number) {
@@ -66,16 +67,16 @@ fn augmented_by(device: Device) -> serde_json::Value {
     }
 }
 
-/// What comes of asking for a batch.
+/// The result of asking for a batch.
 enum Step {
     Batch(Box<Ready>, State),
     End(State),
-    /// None came in time.
+    /// No batch came in time.
     Waiting,
     Failed(Error),
 }
 
-/// A batch to be given.
+/// A batch that is ready to return.
 struct Ready {
     batch: DeviceBatch<Library>,
     mixed: Vec<Mixed>,
@@ -86,7 +87,7 @@ impl Source {
         self.loader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next batch, if it comes within a moment.
+    /// The next batch, if it comes within a short time.
     fn step(&self) -> Step {
         let mut loader = self.loader();
         match loader.next_within(LOOK) {
@@ -112,7 +113,7 @@ impl Source {
         Ok(Ready { batch, mixed })
     }
 
-    /// The next batch, unless it is cancelled before one comes.
+    /// The next batch, unless waiting is cancelled before.
     fn steps(&self) -> Step {
         loop {
             match self.step() {
@@ -131,7 +132,7 @@ impl Running {
                 None if self.on_cpu => self.wait(py)?,
                 None => py.detach(|| self.source.step()),
             };
-            // Here, not on the way back to the caller, where an exception would take the place of the batch.
+            // Check here and not on the way back to the caller: there, an exception would replace the batch.
             if let Err(raised) = py.check_signals() {
                 self.made = Some(step);
                 return Err(raised);
@@ -160,7 +161,7 @@ impl Running {
         task.wait(py).inspect_err(|_| self.pending = Some(task))
     }
 
-    /// Drops a batch under way.
+    /// Drops the batch in preparation.
     fn cancel(&mut self, py: Python<'_>) -> PyResult<()> {
         self.source.cancelled.store(true, Ordering::Relaxed);
         self.made = None;
@@ -172,7 +173,8 @@ impl Running {
 }
 
 impl Loader {
-    /// Does something with the loader, in the process that made it and unless another thread does.
+    /// Runs `work` on the loader. Raises an error in other processes than the one that made the loader, and if another
+    /// thread uses it.
     fn with<T>(
         &self,
         py: Python<'_>,
@@ -254,7 +256,7 @@ impl Loader {
         Ok(Self(Mutex::new(OfProcess::new(Some(running)))))
     }
 
-    /// The next batch as a dictionary; `None` at the end of an epoch, once.
+    /// The next batch as a dictionary; `None` once at the end of an epoch.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let (ready, spectra) = self.running(py, |running| {
             let ready = running.next(py)?;
@@ -263,7 +265,7 @@ impl Loader {
         ready.map(|ready| given(py, *ready, spectra)).transpose()
     }
 
-    /// Drops what is under way and goes to the start of an epoch.
+    /// Drops the batch in preparation and goes to the start of an epoch.
     fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
         self.running(py, |running| {
             running.cancel(py)?;
@@ -277,26 +279,26 @@ impl Loader {
         })
     }
 
-    /// The state behind the last batch given, as JSON.
+    /// The state after the last batch returned, as JSON.
     fn state(&self, py: Python<'_>) -> PyResult<String> {
         self.running(py, |running| Ok(running.state.to_json()))
     }
 
-    /// Goes on from a state.
+    /// Continues from a state.
     fn load_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state = State::from_json(state).or_raise(py)?;
         self.running(py, |running| {
             let Running { dataset, options, device, library, .. } = &*running;
             let (dataset, options, device, library) =
                 (dataset.clone(), options.clone(), device.clone(), library.clone());
-            // Before a batch under way is dropped: with a state that does not fit, all stays as it is.
+            // Do this before dropping the batch in preparation: if the state does not fit, nothing changes.
             let resume =
                 move || DeviceLoader::with_state(&dataset, options, device, library, &state);
             let loader = patiently(py, resume)?.or_raise(py)?;
             running.cancel(py)?;
             (running.state, running.plan) = (loader.state(), loader.plan().clone());
             let before = std::mem::replace(&mut *running.source.loader(), loader);
-            // Ending its threads may take a while.
+            // Stopping its threads may take a while.
             patiently(py, move || drop(before))
         })
     }
@@ -307,7 +309,7 @@ impl Loader {
         self.running(py, |running| Ok(running.state.epoch))
     }
 
-    /// Batches of this rank in the present epoch, all of it.
+    /// Number of batches of this rank in the whole current epoch.
     fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<usize> {
         self.running(py, |running| {
             let (plan, epoch) = (running.plan.clone(), running.state.epoch);
@@ -317,7 +319,7 @@ impl Loader {
         })
     }
 
-    /// What it did, as JSON.
+    /// Its statistics, as JSON.
     fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
         self.running(py, |running| {
             let source = running.source.clone();
@@ -326,7 +328,7 @@ impl Loader {
         })
     }
 
-    /// What every thread did when, as a file for browsers.
+    /// The trace of all threads, as a file for browsers.
     fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.running(py, |running| {
             let Some(trace) = running.options.trace.clone() else {
@@ -342,7 +344,7 @@ impl Loader {
         })
     }
 
-    /// What it does and why it does no better, as JSON.
+    /// A report, as JSON, of how it works, and why it is not faster.
     fn report_json(&self, py: Python<'_>) -> PyResult<String> {
         self.running(py, |running| {
             let source = running.source.clone();
@@ -368,8 +370,8 @@ impl Loader {
         })
     }
 
-    /// For a diagnosis: ids of the samples that it reads, how many windows each has, and what is known of it beside times,
-    /// as JSON. What it would keep in memory by itself is found out if it was not asked to choose, or not for all of it.
+    /// For a diagnosis: ids of the samples that it reads, the number of windows of each, and the facts besides the
+    /// times, as JSON. The facts include what the loader would keep in memory by default.
     fn outlook(&self, py: Python<'_>) -> PyResult<(Vec<usize>, Vec<u32>, String)> {
         self.running(py, |running| {
             let source = running.source.clone();
@@ -390,12 +392,12 @@ impl Loader {
         })
     }
 
-    /// Whether it is standardised by statistics of all samples though there is a split to train on.
+    /// Whether it standardises by statistics of all samples although there is a training split.
     fn lacks_train_statistics(&self, py: Python<'_>) -> PyResult<bool> {
         self.running(py, |running| Ok(running.source.loader().lacks_train_statistics()))
     }
 
-    /// Stops its threads; batches that are kept stay valid.
+    /// Stops its threads; batches that are still held stay valid.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |running| {
             let running = running.take();
@@ -411,14 +413,15 @@ impl Drop for Running {
     }
 }
 
-/// What is kept in memory, why, and how much of it is there.
+/// The kind of cache, the reason for it, and its current size.
 fn cache_report(loader: &DeviceLoader<Library>) -> serde_json::Value {
     let mut report = serde_json::to_value(loader.cache()).expect("plain data");
     report["bytes"] = json!(loader.cached_bytes());
     report
 }
 
-/// How many regions windows show, and how many of these are larger than their windows; null where they show none.
+/// The number of windows that show regions, and how many of these regions are larger than their windows; null if
+/// windows do not show regions.
 fn regions_report(plan: &Plan) -> serde_json::Value {
     let Crop::Windows(windows) = &plan.options().crop else { return json!(null) };
     match windows.cut_regions() {
@@ -427,7 +430,7 @@ fn regions_report(plan: &Plan) -> serde_json::Value {
     }
 }
 
-/// Whole numbers as memory of Python's, over which an array is laid: of `count` items `N` each.
+/// Integers in memory owned by Python, for an array of `count` items of `N` numbers.
 fn numbers<const N: usize>(
     py: Python<'_>,
     count: usize,
@@ -442,13 +445,13 @@ fn numbers<const N: usize>(
     })
 }
 
-/// Names of a batch's samples. Many windows may be of one sample: each name is made once.
+/// Names of a batch's samples. If many windows are from one sample, its name is made only once.
 fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'py, PyList>> {
     let mut ids = batch.ids();
     if let Some(first) = ids.next()
         && ids.all(|id| id == first)
     {
-        // Repeating what is in a list takes Python far less time than putting it there again and again.
+        // For Python, repeating a list is much faster than adding the same item again and again.
         let one = PyList::new(py, [batch.name(0)])?;
         return Ok(one.as_sequence().repeat(batch.ids().len())?.cast_into()?);
     }
@@ -465,12 +468,12 @@ fn names<'py>(py: Python<'py>, batch: &DeviceBatch<Library>) -> PyResult<Bound<'
     PyList::new(py, names.collect::<Vec<_>>())
 }
 
-/// Whether a plan's windows are single pixels that were listed or are labelled.
+/// Whether the windows of a plan are single pixels, listed or labelled.
 fn are_spectra(plan: &Plan) -> bool {
     matches!(&plan.options().crop, Crop::Windows(windows) if windows.size() == (1, 1))
 }
 
-/// A batch as Python gets it.
+/// A batch in the form for Python.
 fn given<'py>(py: Python<'py>, ready: Ready, spectra: bool) -> PyResult<Bound<'py, PyDict>> {
     let Ready { mut batch, mixed } = ready;
     let given = PyDict::new(py);
@@ -499,7 +502,7 @@ fn given<'py>(py: Python<'py>, ready: Ready, spectra: bool) -> PyResult<Bound<'p
     let masks = std::mem::take(&mut batch.masks);
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();
     given.set_item("masks", masks)?;
-    // The batch is dropped here, and gives its slot back when the last of these tensors is gone.
+    // The batch is dropped here. Its slot is returned when the last of these tensors is dropped.
     given.set_item("image", Array::new(batch.image.clone()))?;
     Ok(given)
 }

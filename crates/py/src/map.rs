@@ -1,4 +1,4 @@
-//! Maps of cubes, written to files that lie where the cubes do.
+//! Writes maps of cubes to files, with the location of their cubes.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use pyo3::pybacked::PyBackedBytes;
 use crate::errors::OrRaise;
 use crate::settings::read;
 
-/// A dictionary with what a map is; `hsipack.write_map` makes it.
+/// A dictionary that describes a map; `hsipack.write_map` makes it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Settings {
@@ -19,7 +19,7 @@ struct Settings {
     flat: bool,
     dtype: String,
     title: String,
-    /// JSON, as it stands in `samples.jsonl`.
+    /// JSON, as in `samples.jsonl`.
     geo: Option<String>,
     /// First row and column of the map in its cube.
     corner: (i64, i64),
@@ -32,7 +32,7 @@ impl Settings {
     fn options(self) -> Result<MapOptions, Error> {
         let (rows, columns, bands) = self.shape;
         let (row, column) = self.corner;
-        // Of a column in a table that older versions took, nothing is known.
+        // Older versions accepted table columns of this name; these give no location.
         let geo: Option<Geo> = self.geo.and_then(|geo| serde_json::from_str(&geo).ok());
         Ok(MapOptions {
             output: self.output,
@@ -53,8 +53,8 @@ impl Settings {
     }
 }
 
-/// Writes a map; gives its files and notes as JSON. `rows` is called with the first row and the one behind the last, and
-/// gives their values as bytes, little-endian, in (row, column, channel) order.
+/// Writes a map; returns its files and notes as JSON. `rows` is called with the first row and the one after the last,
+/// and returns their values as bytes, little-endian, in (row, column, channel) order.
 #[pyfunction]
 pub fn write_map(
     py: Python<'_>,
@@ -64,7 +64,7 @@ pub fn write_map(
     let options = read::<Settings>(settings)?.options().or_raise(py)?;
     let mut raised = None;
     let written = export::write_map(&options, &mut |some| {
-        // Python calls between reads see Ctrl-C.
+        // Calls into Python between reads notice Ctrl-C.
         let bytes = rows
             .call1((some.start, some.end))
             .and_then(|bytes| Ok(bytes.extract::<PyBackedBytes>()?));

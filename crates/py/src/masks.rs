@@ -1,4 +1,4 @@
-//! Masks that are added to a packed dataset: splits of labelled pixels, and those that a function of the user's gives.
+//! Adds masks to a packed dataset: splits of labelled pixels, and masks from a user's function.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -36,7 +36,7 @@ pub struct Settings {
     command: String,
 }
 
-/// Shares as text, or by the names of the splits, `None` for the rest.
+/// Shares as text, or by the names of the splits; `None` stands for the rest.
 #[derive(FromPyObject)]
 enum SharesGiven {
     Text(String),
@@ -81,7 +81,7 @@ impl Settings {
     }
 }
 
-/// Divides labelled pixels among splits; gives the report as JSON.
+/// Divides labelled pixels among splits; returns the report as JSON.
 #[pyfunction]
 pub fn split(
     py: Python<'_>,
@@ -90,12 +90,13 @@ pub fn split(
 ) -> PyResult<String> {
     let options = read::<Settings>(settings)?.options().or_raise(py)?;
     let work = move |progress: &Progress| splitting::split(&options, progress);
-    // What was staged is removed first.
+    // If it is stopped, staged files are removed first.
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
 }
 
-/// Adds a mask; gives the report as JSON. `ids_of` gives the ids of a sample, by its number, as bytes of uint16 of this
-/// machine's order. `about` is the mask's name, the names of its classes, and what made it.
+/// Adds a mask; returns the report as JSON. `ids_of` takes the number of a sample and returns its ids as bytes of
+/// uint16 in this machine's byte order. `about` contains the name of the mask, the names of its classes, and its
+/// origin.
 #[pyfunction]
 pub fn add_mask(
     py: Python<'_>,

@@ -1,5 +1,5 @@
-//! Measuring for the command `hsipack` on devices that it has no library for: `hsipack_measure::remote` with the user's
-//! torch. `python -m hsipack._measure` calls it.
+//! Measures for the command `hsipack` on devices for which the command has no library: `hsipack_measure::remote` with
+//! the user's torch. `python -m hsipack._measure` calls it.
 
 use hsipack_measure::remote::{Channel, serve};
 use hsipack_read::{Error, ErrorKind};
@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use crate::errors::OrRaise;
 use crate::torch::Library;
 
-/// Answers requests of the command: `receive` gives the next line, an empty one at the end, and `send` takes the answers,
-/// lines without their end.
+/// Answers requests of the command. `receive` returns the next line, or an empty one at the end; `send` receives the
+/// answers, which are lines without a newline.
 #[pyfunction]
 pub fn measure(py: Python<'_>, receive: Py<PyAny>, send: Py<PyAny>) -> PyResult<()> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -23,7 +23,7 @@ pub fn measure(py: Python<'_>, receive: Py<PyAny>, send: Py<PyAny>) -> PyResult<
         let sent = Python::attach(|py| send.call1(py, (line,)).map(drop));
         sent.map_err(|error| lost("send an answer", &error))
     };
-    // Threads of a loader call Python, too.
+    // The threads of a loader call Python as well.
     let served = py.detach(|| {
         let mut channel = Channel { receive: &mut next, send: &mut answer };
         serve(&library, &mut channel)

@@ -31,7 +31,7 @@ use crate::task::{LOOK, Task, patiently};
 #[pyo3(from_item_all)]
 pub struct Settings {
     inputs: Vec<String>,
-    /// Files that hold arrays: the file, the sample's name, its columns and where it lies as JSON.
+    /// Files that hold arrays: the file, the sample's name, its columns, and its location as JSON.
     arrays: Vec<(PathBuf, String, String, Option<String>)>,
     output: PathBuf,
     exclude: Vec<String>,
@@ -60,7 +60,7 @@ pub struct Settings {
     /// Name, layer, pattern.
     masks: Vec<(String, Option<String>, String)>,
     mask_fill: Option<u16>,
-    /// Mask, if it is named, class, new id.
+    /// Mask (if named), class, new id.
     classes: Vec<(Option<String>, ClassSetting, u16)>,
     table: Option<PathBuf>,
     path_columns: Option<String>,
@@ -150,7 +150,7 @@ impl Settings {
     }
 }
 
-/// Packs cubes; gives the report as JSON. `progress` is called with the bytes done and all bytes (0 if unknown).
+/// Packs cubes; returns the report as JSON. `progress` is called with the bytes done and the total (0 if unknown).
 #[pyfunction]
 pub fn convert(
     py: Python<'_>,
@@ -170,11 +170,11 @@ pub fn convert(
             false => error.retold(&|text| with_names(text, &options.arrays)),
         })
     };
-    // What is under way ends cleanly first, so that it can be resumed at once.
+    // If it is stopped, work in progress ends cleanly first, so that the conversion can be resumed at once.
     supervised(py, work, &total, progress, true).map(|report| json(&report))
 }
 
-/// A text with the arrays' names in the place of the files that hold them: `FILE.hdr`, and what is beside it by that name.
+/// Replaces the files that hold arrays by the names of the arrays: `FILE.hdr`, and files next to it with that name.
 fn with_names(text: &str, arrays: &[Input]) -> String {
     arrays.iter().fold(text.to_owned(), |text, array| {
         let stem = array.file.with_extension("").display().to_string();
@@ -188,7 +188,7 @@ fn with_names(text: &str, arrays: &[Input]) -> String {
     })
 }
 
-/// Where the pixels of the array that is cube `name` lie, checked; as JSON.
+/// Checks the location of the pixels of the array for cube `name`, and returns it as JSON.
 #[pyfunction]
 pub fn array_geo(
     py: Python<'_>,
@@ -204,7 +204,7 @@ pub fn array_geo(
     geo.map(|geo| json(&geo)).or_raise(py)
 }
 
-/// Plans a conversion in parts, in `file`; gives what was planned as JSON.
+/// Plans a conversion in parts, in `file`; returns what was planned as JSON.
 #[pyfunction]
 pub fn plan_parts(py: Python<'_>, settings: &Bound<'_, PyAny>, file: PathBuf) -> PyResult<String> {
     let options = read::<Settings>(settings)?.options().or_raise(py)?;
@@ -212,7 +212,7 @@ pub fn plan_parts(py: Python<'_>, settings: &Bound<'_, PyAny>, file: PathBuf) ->
     supervised(py, work, &AtomicU64::new(0), None, true).map(|planned| json(&planned))
 }
 
-/// Writes part `part`, counted from 1, of `of`; gives the report as JSON.
+/// Writes part `part`, counted from 1, of `of`; returns the report as JSON.
 #[pyfunction]
 pub fn work_part(
     py: Python<'_>,
@@ -229,20 +229,20 @@ pub fn work_part(
     supervised(py, work, &AtomicU64::new(0), None, true).map(|report| json(&report))
 }
 
-/// Makes the parts a dataset; gives the report of the conversion as JSON.
+/// Commits the parts as a dataset; returns the report of the conversion as JSON.
 #[pyfunction]
 pub fn commit_parts(py: Python<'_>, plan: PathBuf) -> PyResult<String> {
     let report = patiently(py, move || parts::commit(&plan, false))?.or_raise(py)?;
     Ok(json(&report))
 }
 
-/// Removes what was written of the parts.
+/// Removes the files that were written for the parts.
 #[pyfunction]
 pub fn discard_parts(py: Python<'_>, plan: PathBuf) -> PyResult<()> {
     patiently(py, move || parts::discard(&plan))?.or_raise(py)
 }
 
-/// Says what a conversion would do, as JSON; nothing is written.
+/// Reports what a conversion would do, as JSON, without writing anything.
 #[pyfunction]
 pub fn estimate(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<String> {
     let options = read::<Settings>(settings)?.options().or_raise(py)?;
@@ -250,7 +250,7 @@ pub fn estimate(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<String>
     Ok(json(&estimate))
 }
 
-/// Proves a dataset intact; gives the report as JSON.
+/// Verifies that a dataset is intact; returns the report as JSON.
 #[pyfunction]
 pub fn validate(
     py: Python<'_>,
@@ -267,13 +267,13 @@ pub fn validate(
     supervised(py, work, &AtomicU64::new(0), progress, false).map(|report| json(&report))
 }
 
-/// Into how many parts a validation can be divided.
+/// Maximum number of parts into which a validation can be divided.
 #[pyfunction]
 pub fn validation_parts(py: Python<'_>, path: PathBuf) -> PyResult<usize> {
     patiently(py, move || checked_parts::most_parts(&path))?.or_raise(py)
 }
 
-/// Checks part `part`, counted from 1, of `of`; gives the bytes that were checked, and what was found as JSON.
+/// Checks part `part`, counted from 1, of `of`; returns the bytes checked, and the findings as JSON.
 #[pyfunction]
 pub fn validate_part(
     py: Python<'_>,
@@ -292,7 +292,7 @@ pub fn validate_part(
     Ok((found.bytes(), json(&found)))
 }
 
-/// The report, as JSON, of a validation whose parts found this.
+/// The report, as JSON, of a validation with these findings of its parts.
 #[pyfunction]
 pub fn put_validation_together(
     py: Python<'_>,
@@ -309,7 +309,7 @@ pub fn put_validation_together(
     Ok(json(&patiently(py, work)?.or_raise(py)?))
 }
 
-/// What `hsipack.spectra` asks for.
+/// The settings of `hsipack.spectra`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct SpectraSettings {
@@ -346,18 +346,18 @@ impl SpectraSettings {
     }
 }
 
-/// Columns as JSON, bands of each row, and what the rows have of their bands, one row after the other: wavelengths (NaN
-/// where unknown), spectra and standard deviations as float64, missing values as uint64.
+/// Columns as JSON, the number of bands of each row, and the values of all rows' bands, one row after another:
+/// wavelengths (NaN if unknown), spectra and standard deviations as float64, counts of missing values as uint64.
 type Spectra<'py> = (String, Vec<usize>, [Bound<'py, PyBytes>; 4]);
 
-/// Spectra of the regions of a mask; written to a file, too, if one is given.
+/// Spectra of the regions of a mask; if a file is given, they are also written to it.
 #[pyfunction]
 pub fn spectra<'py>(
     py: Python<'py>,
     settings: &Bound<'py, PyAny>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Spectra<'py>> {
-    // What is wrong with the file is said before any cube is read.
+    // Errors about the file are raised before any cube is read.
     let (options, output) = read::<SpectraSettings>(settings)?.options().or_raise(py)?;
     let work = move |progress: &Progress| {
         let table = spectra_of::spectra(&options, progress)?;
@@ -368,7 +368,7 @@ pub fn spectra<'py>(
     Ok(parts_of(py, &table))
 }
 
-/// The samples of which spectra are asked for, in up to `most` shares. What is wrong with the file is said here.
+/// The samples whose spectra are requested, in up to `most` shares. Errors about the file are raised here.
 #[pyfunction]
 pub fn spectra_shares(
     py: Python<'_>,
@@ -391,7 +391,7 @@ pub fn spectra_part<'py>(
     Ok(PyBytes::new(py, &part))
 }
 
-/// As [`spectra`], of what was computed elsewhere.
+/// As [`spectra`], from parts that were computed elsewhere.
 #[pyfunction]
 pub fn put_spectra_together<'py>(
     py: Python<'py>,
@@ -440,8 +440,8 @@ fn band_bytes(table: &Table) -> [Vec<u8>; 4] {
     all
 }
 
-/// Runs something that can be stopped, while signals are looked for and progress is told. Stopped, it is waited for if
-/// that matters to what may be called next.
+/// Runs work that can be stopped, while signals are checked and progress is reported. If `wait` is set, it waits after
+/// a stop until the work has ended, because later calls may depend on it.
 pub fn supervised<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce(&Progress) -> Result<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What a loader is asked for, from Python's values.
+//! Converts the settings of a loader from Python's values.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use pyo3::types::PyString;
 use crate::errors::OrRaise;
 use crate::torch::Library;
 
-/// A dictionary with the settings of a loader; `hsipack.Loader` makes it.
+/// A dictionary of loader settings; `hsipack.Loader` makes it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Settings {
@@ -46,20 +46,20 @@ pub struct Settings {
     physical: bool,
     nan: Option<f64>,
     normalize: Option<String>,
-    /// Mean and standard deviation of the user's, in place of a name.
+    /// The user's mean and standard deviation, instead of a name.
     standardize_by: Option<(Vec<f64>, Vec<f64>)>,
     copy: bool,
     pipeline: Option<String>,
     trace: bool,
     repeat: bool,
     emulated_bus: Option<f64>,
-    /// Tensors of a device go to torch.
+    /// Whether tensors on a device are passed to torch.
     torch: bool,
-    /// Threads that compute in the host's memory.
+    /// Threads that compute in host memory.
     computing_threads: usize,
 }
 
-/// Which windows of the cubes are read.
+/// Which windows of the cubes to read.
 #[derive(FromPyObject)]
 enum CropSettings {
     Regions(RegionSettings),
@@ -93,7 +93,7 @@ struct LabelledSettings {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WindowSettings {
-    /// Sample, row and column of each, 8 bytes a number.
+    /// Sample, row and column of each window, 8 bytes per number.
     windows: PyBackedBytes,
     size: (u32, u32),
     pad: String,
@@ -113,7 +113,7 @@ struct PlainSettings {
 }
 
 impl Settings {
-    /// Of the loader that decodes.
+    /// Options of the decoding loader.
     pub fn loader(&self) -> Result<LoaderOptions> {
         let mut options = LoaderOptions::new(self.batch_size);
         let plan = &mut options.plan;
@@ -149,7 +149,7 @@ impl Settings {
         Ok(options)
     }
 
-    /// Of the tensors.
+    /// Options of the device and its tensors.
     pub fn device(&self) -> Result<DeviceOptions> {
         let mut options = DeviceOptions::new(self.device.map_or(Device::Cpu, Device::Cuda));
         options.image = self.dtype.parse()?;
@@ -171,7 +171,7 @@ impl Settings {
         self.normalize.as_deref().map_or(Ok(Normalization::None), str::parse)
     }
 
-    /// What computes.
+    /// The library that computes.
     pub fn library(&self) -> Library {
         Library::new(self.computing_threads, self.torch)
     }
@@ -182,7 +182,7 @@ impl Settings {
     }
 }
 
-/// A mask, its classes with their new ids, and what all others have.
+/// A mask, its classes with their new ids, and the id for all other classes.
 pub type NewIdsSettings = (String, Vec<(ClassSetting, u32)>, Option<u32>);
 
 /// A class of a mask.
@@ -192,7 +192,7 @@ pub enum ClassSetting {
     Name(String),
 }
 
-/// Other class ids for those of a mask.
+/// New class ids for a mask.
 pub fn new_ids((mask, classes, ignore): &NewIdsSettings) -> NewIds {
     let class = |(class, new): &(ClassSetting, u32)| match class {
         ClassSetting::Id(id) => (Class::Id(*id), *new),
@@ -230,7 +230,7 @@ impl WindowSettings {
     fn crop(&self) -> Result<Crop> {
         let numbers = self.windows.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes));
         let numbers: Vec<i64> = numbers.collect();
-        // Python has looked that they fit.
+        // Python has checked that the numbers fit.
         let window =
             |&[sample, row, column]: &[i64; 3]| (sample as usize, row as i32, column as i32);
         let windows: Vec<_> = numbers.as_chunks().0.iter().map(window).collect();
@@ -256,15 +256,15 @@ impl PlainSettings {
     }
 }
 
-/// The settings that Python made, whose values it has checked. What is no value of its type nevertheless is an error
-/// like any other, and not Python's own.
+/// Reads settings that Python made and checked. If a value still has the wrong type, this raises our own kind of error
+/// instead of Python's.
 pub fn read<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>>(
     settings: &'a Bound<'py, PyAny>,
 ) -> PyResult<T> {
     settings.extract().or_else(|error: PyErr| {
         let py = settings.py();
         let what = error.value(py).to_string();
-        // "failed to extract field Settings.slots", and why as its cause.
+        // For "failed to extract field Settings.slots", whose cause says why.
         let name = what.rsplit('.').next().unwrap_or(&what).to_owned();
         let why = error.cause(py).map_or(what, |cause| cause.value(py).to_string());
         let value = settings.get_item(PyString::new(py, &name));

@@ -1,20 +1,20 @@
-//! Options and commands as Python calls them.
+//! Spells options and commands for Python.
 
 use hsipack_format::remedy::{Setting, Surface, Value, joined};
 use hsipack_format::{Command, Opt};
 use pyo3::prelude::*;
 
-/// Python, whose options are arguments of functions and classes.
+/// Python, in which options are arguments of functions and classes.
 #[derive(Debug)]
 pub struct Python;
 
-/// What takes an option.
+/// The place where an option is set.
 enum Taker {
     /// An argument of `hsipack.NAME`.
     Argument { of: &'static str, name: &'static str },
-    /// A field of a crop, which `Loader(crop=…)` takes.
+    /// A field of a crop, which is passed as `Loader(crop=…)`.
     Crop { of: &'static str, name: &'static str },
-    /// A command that Python does not have.
+    /// A command that is not available in Python.
     Shell { command: &'static str, flag: &'static str },
 }
 
@@ -55,7 +55,7 @@ fn taker(option: Opt) -> Taker {
         Opt::Order => of("Loader", "sampler"),
         Opt::Seed => of("Loader", "seed"),
         Opt::EpochLength => of("Loader", "epoch_length"),
-        // See `last`.
+        // See `last` below.
         Opt::Last => of("Loader", "pad_last"),
         Opt::Rank => of("Loader", "rank"),
         Opt::WorldSize => of("Loader", "world_size"),
@@ -111,7 +111,7 @@ impl Surface for Python {
     fn command(&self, command: Command, setting: Option<&Setting>) -> String {
         let typed = setting.map(|setting| self.option(setting)).unwrap_or_default();
         match (command, setting.map(|setting| taker(setting.option))) {
-            // Python has no such function, and crops elsewhere.
+            // Python has no such function, and sets crops in another place.
             (Command::Tune, _) => match setting
                 .and_then(|setting| Some((setting.option, setting.value.as_ref()?)))
             {
@@ -136,7 +136,7 @@ impl Surface for Python {
     }
 }
 
-/// `name=value`, or the name alone.
+/// `name=value`, or only the name.
 fn argument(name: &str, setting: &Setting) -> String {
     match (setting.option, &setting.value) {
         (Opt::Last, value) => last(value.as_ref()).to_owned(),
@@ -147,7 +147,7 @@ fn argument(name: &str, setting: &Setting) -> String {
     }
 }
 
-/// One option in a shell, two arguments in Python.
+/// One option in a shell, but two arguments in Python.
 fn last(value: Option<&Value>) -> &'static str {
     match value {
         Some(Value::Word(word)) if word == "pad" => "pad_last=True",
@@ -169,7 +169,7 @@ fn literal(value: &Value) -> String {
     }
 }
 
-/// `51_000_000`.
+/// Formats as `51_000_000`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -182,8 +182,8 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Every option as errors spell it, with what takes it (a function or class of the package, or
-/// `hsipack COMMAND`), by name alone and with a value.
+/// Every option as errors spell it, with the function or class of the package (or `hsipack COMMAND`) that has it: first
+/// the name alone, then with a value.
 #[pyfunction]
 pub fn spelled_options() -> Vec<(String, String, String)> {
     let spelled = Opt::ALL.iter().map(|option| {

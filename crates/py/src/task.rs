@@ -1,4 +1,4 @@
-//! Long work in a thread of its own, while the thread that Python called from looks for Ctrl-C.
+//! Runs long work in a separate thread, while the thread that Python called from checks for Ctrl-C.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 
 use crate::errors::raised;
 
-/// How long a Ctrl-C may go unnoticed.
+/// Interval at which Ctrl-C is checked.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Work under way, and its result once it is done.
+/// Work in progress, and its result once it is done.
 pub struct Task<T>(Arc<Place<T>>);
 
 struct Place<T> {
@@ -31,7 +31,7 @@ impl<T: Send + 'static> Task<T> {
         Ok(task)
     }
 
-    /// A task, and what has to be called to do it.
+    /// A task, and the function that must be called to run it.
     fn new(work: impl FnOnce() -> T + Send + 'static) -> (Self, impl FnOnce() + Send + 'static) {
         let place = Arc::new(Place { result: Mutex::new(None), done: Condvar::new() });
         let task = Self(place.clone());
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Task<T> {
         (task, run)
     }
 
-    /// The result, if it is there within `patience`; other threads of Python run meanwhile.
+    /// The result, if it comes within `patience`; other Python threads run meanwhile.
     pub fn poll(&self, py: Python<'_>, patience: Duration) -> PyResult<Option<T>> {
         let place = &self.0;
         let result = py.detach(|| {
@@ -61,7 +61,7 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// Waits for the result, or for a signal's handler to raise; the work goes on then, and can be waited for again.
+    /// Waits for the result. If a signal handler raises, the work continues, and can be waited for again.
     pub fn wait(&self, py: Python<'_>) -> PyResult<T> {
         loop {
             if let Some(value) = self.poll(py, LOOK)? {
@@ -71,7 +71,7 @@ impl<T: Send + 'static> Task<T> {
         }
     }
 
-    /// Waits for the result, whatever signals come.
+    /// Waits for the result, whatever signals arrive.
     pub fn finish(&self, py: Python<'_>) -> PyResult<T> {
         loop {
             if let Some(value) = self.poll(py, Duration::from_secs(1))? {
@@ -81,7 +81,8 @@ impl<T: Send + 'static> Task<T> {
     }
 }
 
-/// Does something in a thread of its own. If a signal's handler raises meanwhile, nobody waits for it any more.
+/// Runs `work` in a separate thread. If a signal handler raises meanwhile, this stops waiting, and the work ends by
+/// itself.
 pub fn patiently<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
@@ -91,7 +92,8 @@ pub fn patiently<T: Send + 'static>(
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A thread that does one thing after another. It is kept, since libtorch has threads of its own for each that calls it.
+/// A thread that runs one job after another. It is kept, because libtorch starts its own threads for each thread that
+/// calls it.
 pub struct Worker {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
@@ -107,7 +109,7 @@ impl Worker {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Has the thread do something.
+    /// Runs `work` in the thread.
     pub fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Task<T> {
         let (task, run) = Task::new(work);
         let jobs = self.jobs.as_ref().expect("taken when it is dropped");
@@ -117,11 +119,11 @@ impl Worker {
 }
 
 impl Drop for Worker {
-    /// Waits for what is under way.
+    /// Waits for the job in progress.
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // Jobs catch their panics.
+            // Jobs catch their own panics.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! The viewer's server, which runs beside the program.
+//! The viewer's server, which runs next to the program.
 
 use hsipack_store::process::OfProcess;
 use hsipack_view::{Options, Subject, Training, View as Server};
@@ -11,7 +11,7 @@ use crate::settings::{Settings, read};
 #[pyclass(module = "hsipack._hsipack")]
 pub struct Viewer {
     url: String,
-    /// A child made by `fork` has none of its threads.
+    /// A forked child has none of its threads.
     server: OfProcess<Option<Server>>,
 }
 
@@ -56,7 +56,7 @@ impl Viewer {
     }
 }
 
-/// The loader of these settings.
+/// The training settings of the viewer from the settings of a loader.
 fn training(settings: &Bound<'_, PyAny>) -> PyResult<Training> {
     let py = settings.py();
     let settings: Settings = read(settings)?;

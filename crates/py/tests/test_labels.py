@@ -150,7 +150,7 @@ def test_new_ids_that_mean_nothing_are_refused(ds: hsipack.Dataset) -> None:
     assert "boolean layers" in fault(classes={"layers": {1: 2}})
     assert "which is not read" in fault(classes={"labels": {1: 2}}, masks=["layers"])
     assert "classes without a mask" in fault(classes={1: 2}, masks=["layers"])
-    assert "such by masks' names" in fault(classes={"labels": {1: 2}, 3: 4})
+    assert "ids by mask name" in fault(classes={"labels": {1: 2}, 3: 4})
 
 
 def test_conditions_choose_samples(ds: hsipack.Dataset) -> None:

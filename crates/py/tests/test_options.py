@@ -371,7 +371,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"masks": 3}, r"masks=3 \(give a name"),
     ({"masks": [3]}, r"masks=\[3\]"),
     ({"columns": 5}, "columns=5"),
-    ({"columns": ["name"]}, "no column 'name'"),
+    ({"columns": ["name"]}, "columns has 'name', which is already a key of batches"),
     ({"split": 3}, "split=3"),
     ({"on_damage": 1}, "on_damage=1"),
     ({"output": 5}, "no output 5"),

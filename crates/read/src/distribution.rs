@@ -1,11 +1,11 @@
-//! How a time, or any other number, is distributed.
+//! The distribution of times, or of any other numbers.
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers, by their percentiles.
+/// A distribution of numbers, by its percentiles.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many numbers.
+    /// How many numbers there are.
     pub count: u64,
     /// Their mean; 0 if there are none.
     pub mean: f64,
@@ -16,7 +16,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The distribution of some numbers. Those that are not finite are left out.
+    /// The distribution of some numbers. Numbers that are not finite are skipped.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         if values.is_empty() {
@@ -36,7 +36,7 @@ impl Distribution {
         }
     }
 
-    /// The number that a share of 0 to 1 of all lie below, interpolated; 0 if there are none.
+    /// The quantile at a share of 0 to 1, interpolated; 0 if there are no numbers.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         at(&self.percentiles, share)
@@ -48,7 +48,7 @@ impl Distribution {
     }
 }
 
-/// The number at a share of the way through sorted ones, between two of them if need be.
+/// The quantile of sorted numbers at this share, interpolated between two of them if needed.
 fn at(sorted: &[f64], share: f64) -> f64 {
     let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
     let place = share.clamp(0.0, 1.0) * last as f64;

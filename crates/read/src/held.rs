@@ -1,6 +1,7 @@
-//! Decoded chunks that are held while the windows in them come (see [`crate::plan::ShuffleBlocks`]), and dropped then.
+//! Decoded chunks that are held in memory while their windows come (see [`crate::plan::ShuffleBlocks`]), and then
+//! dropped.
 //!
-//! Threads look chunks up while others drop them: whoever has one keeps it until it lets go.
+//! Threads look up chunks while others drop them. A thread that has a chunk keeps it as long as it needs it.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +17,13 @@ use crate::dataset::array::ArrayRef;
 /// A chunk of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChunkRef {
-    /// Its stack.
+    /// The stack.
     pub stack: u32,
-    /// Its array: 0 is the image, 1, 2, … the masks.
+    /// The array in the stack: 0 is the image; 1, 2, … are the masks.
     pub array: u32,
-    /// The place of its cube in the stack.
+    /// The place of the cube in the stack.
     pub index: u32,
-    /// Which one it is of its cube.
+    /// The number of the chunk in its cube.
     pub chunk: u32,
 }
 
@@ -37,13 +38,13 @@ impl ChunkRef {
         }
     }
 
-    /// The array that it is of.
+    /// The array that the chunk belongs to.
     pub(crate) fn array(self, dataset: &Dataset) -> ArrayRef<'_> {
         dataset.array(self.stack as usize, self.array as usize)
     }
 }
 
-/// The values of a chunk that is held, as long as this lives.
+/// A held chunk. Its values stay in memory as long as this lives.
 pub(crate) struct HeldChunk(Guard<Option<Arc<Vec<u8>>>>);
 
 impl HeldChunk {
@@ -68,40 +69,40 @@ pub(crate) struct Held {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// What is held.
+    /// The chunks that are held.
     chunks: Vec<ChunkRef>,
-    /// Memory of chunks that were dropped: asking the system for it anew costs as much as decoding.
+    /// Memory of dropped chunks, to be used again: new memory from the system costs as much time as decoding.
     spare: Vec<Vec<u8>>,
 }
 
 impl Held {
-    /// None yet.
+    /// Creates an empty set.
     ///
     /// # Errors
-    /// If there is no memory for a note about every chunk.
+    /// If there is not enough memory for a note about every chunk.
     pub(crate) fn new(dataset: &Dataset) -> Result<Self> {
         let places = dataset.for_every_chunk("the shuffle window", ArcSwapOption::empty)?;
         Ok(Self { places, inner: Mutex::default(), used: AtomicU64::new(0) })
     }
 
-    /// A chunk of an array by its number there, if it is held.
+    /// A chunk of an array by its number in the array, if it is held.
     pub(crate) fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<HeldChunk> {
         let chunk = self.places[array.stack][array.array][number].load();
         chunk.is_some().then_some(HeldChunk(chunk))
     }
 
-    /// Whether it is held.
+    /// Whether the chunk is held.
     pub(crate) fn holds(&self, array: ArrayRef<'_>, number: usize) -> bool {
         self.get(array, number).is_some()
     }
 
-    /// Memory for a chunk of so many bytes, whatever they are.
+    /// Memory for a chunk of this many bytes, with arbitrary contents.
     ///
     /// # Errors
-    /// If the system refuses it.
+    /// If the system refuses the memory.
     pub(crate) fn memory(&self, bytes: usize) -> Result<Vec<u8>> {
         let mut inner = self.lock();
-        // Chunks of a few arrays: the first that is as large is soon found.
+        // The chunks are of a few arrays only, so one of the right size is soon found.
         let found = inner.spare.iter().position(|spare| spare.len() == bytes);
         let spare = found.map(|place| inner.spare.swap_remove(place));
         drop(inner);
@@ -126,7 +127,7 @@ impl Held {
         self.used.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// Drops all others.
+    /// Drops all chunks that are not wanted.
     pub(crate) fn keep_only(&self, dataset: &Dataset, wanted: &HashSet<ChunkRef>) {
         let mut inner = self.lock();
         let Inner { chunks, spare } = &mut *inner;
@@ -140,7 +141,7 @@ impl Held {
             let dropped = self.places[array.stack][array.array][number].swap(None);
             let bytes = dropped.as_ref().map_or(0, |bytes| bytes.len() as u64);
             self.used.fetch_sub(bytes, Ordering::Relaxed);
-            // Where a thread still has it, the last one gives its memory back.
+            // If a thread still uses the chunk, the last one to do so frees its memory.
             spare.extend(dropped.and_then(Arc::into_inner));
             false
         });

@@ -1,29 +1,29 @@
-//! Streams a packed dataset into training, as fast as it decompresses.
+//! Streams a packed dataset into training, as fast as it can be decompressed.
 //!
 //! ```text
 //! index → plan (shuffle, rank) → fetch → decode into a ring slot → batch
 //! ```
 //!
-//! A [`Dataset`] gives samples and crops by number. A [`Loader`] gives batches: a planning thread decides which
-//! windows of which samples come next and where in the ring they go, decoding threads decompress chunks
-//! straight into their places, and the consumer borrows whole batches. Nothing is copied between
-//! decompression and the batch, and nothing is allocated per batch.
+//! A [`Dataset`] reads samples and crops by number. A [`Loader`] delivers batches: a planning thread decides
+//! which windows of which samples come next and where they go in the ring, decoding threads decompress chunks
+//! directly into those places, and the consumer borrows whole batches. Nothing is copied between decompression
+//! and the batch, and no memory is allocated per batch.
 //!
-//! | module | what it knows |
+//! | module | what it contains |
 //! |---|---|
 //! | `dataset` | an open dataset: samples, labels, statistics, random access |
-//! | [`plan`] | which sample or crop comes when, on which rank; what to resume with |
-//! | [`store`] | where stored bytes come from: memory map, pread, O_DIRECT, at a limited rate |
+//! | [`plan`] | which sample or crop comes when, on which rank; the state to resume from |
+//! | [`store`] | where stored bytes are read from: memory map, pread, O_DIRECT, at a limited rate |
 //! | `cache` | chunks kept in memory |
-//! | `decode` | from stored chunks to rows of a batch |
-//! | `ring` | slots of one allocation, and who may touch which when |
+//! | `decode` | decoding stored chunks into rows of a batch |
+//! | `ring` | slots in one allocation, and which thread may use which slot when |
 //! | `loader` | the threads around the ring, batches, state, statistics |
-//! | `values` | values as arrays of `ndarray` |
-//! | `distribution` | how times are distributed |
-//! | [`trace`] | what every thread did when, as a file that browsers show |
+//! | `values` | values as `ndarray` arrays |
+//! | `distribution` | the distribution of times |
+//! | [`trace`] | what each thread did when, as a file to view in a browser |
 //! | `device` | batches as tensors of a library, on the CPU or copied ahead to a GPU |
-//! | [`augment`] | augmentations of them: the crate `hsipack-augment` |
-//! | `torch` | feature `torch`: the library of `tch`, for batches as its tensors: the crate `hsipack-torch` |
+//! | [`augment`] | augmentations of these tensors: the crate `hsipack-augment` |
+//! | `torch` | feature `torch`: batches as tensors of the library `tch`: the crate `hsipack-torch` |
 #![deny(missing_docs)]
 
 mod cache;

@@ -1,5 +1,5 @@
-//! The locks of the ring and of the hand-over: the standard library's. In crates/models, which compiles this file, too, those of
-//! the model checker `loom`, in which no time passes and no deadline is ever over.
+//! The locks of the ring and of the hand-over: the standard library's. The crate in crates/models compiles this file,
+//! too, and there the locks are those of the model checker `loom`, in which no time passes and no deadline is ever over.
 
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -9,8 +9,8 @@ pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Locks; a panic elsewhere while the lock was held changes nothing: no code of ours panics half-way
-/// through a change of what a lock guards.
+/// Locks. If another thread panicked while it held the lock, this changes nothing: our code never panics halfway through
+/// changing the data that a lock guards.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -20,7 +20,7 @@ pub(crate) fn wait<'a, T>(signal: &Condvar, guard: MutexGuard<'a, T>) -> MutexGu
     signal.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for a signal, up to a deadline if there is one; also gives whether it is over.
+/// Waits for a signal, up to a deadline if there is one. Also returns whether the deadline is over.
 pub(crate) fn wait_until<'a, T>(
     signal: &Condvar,
     guard: MutexGuard<'a, T>,

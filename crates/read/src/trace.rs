@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-/// A recording that loaders add to, as long as there is room; see [`LoaderOptions::trace`](crate::LoaderOptions::trace).
+/// A recording of events, which loaders add to until it is full; see
+/// [`LoaderOptions::trace`](crate::LoaderOptions::trace).
 ///
-/// An event costs about 0.1 µs and 64 bytes. What comes when it is full is counted and left out.
+/// An event costs about 0.1 µs and 64 bytes. When the recording is full, further events are counted but not recorded.
 #[derive(Debug)]
 pub struct Trace {
     start: Instant,
@@ -27,10 +28,10 @@ struct Inner {
     left_out: u64,
 }
 
-/// Who did something: a row of the picture.
+/// The thread that did something: a row of the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Track {
-    /// Who takes batches: training.
+    /// The thread that takes batches: training.
     Consumer,
     /// The thread that copies batches to a device.
     Transfer,
@@ -43,9 +44,9 @@ pub enum Track {
 /// A batch, by its number in its epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchNumber {
-    /// Counted from 0.
+    /// The epoch, counted from 0.
     pub epoch: u64,
-    /// Number among the batches of this rank.
+    /// The number of the batch among the batches of this rank.
     pub batch: usize,
 }
 
@@ -63,7 +64,7 @@ enum What {
     Level(usize),
 }
 
-/// Events that a recording has room for if nothing else is asked for: about 64 MB, and 100 MB as a file.
+/// The number of events that a recording has room for by default: about 64 MB, and 100 MB as a file.
 pub const DEFAULT_LIMIT: usize = 1_000_000;
 
 impl Default for Trace {
@@ -73,12 +74,12 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// A recording of at most `limit` events. Its clock starts now.
+    /// Creates a recording of at most `limit` events. Its clock starts now.
     pub fn new(limit: usize) -> Self {
         Self { start: Instant::now(), limit, inner: Mutex::default() }
     }
 
-    /// Somebody did something from `start` to `end`, maybe for a batch.
+    /// Records that a thread did something from `start` to `end`, possibly for a batch.
     pub fn span(
         &self,
         track: Track,
@@ -90,7 +91,7 @@ impl Trace {
         self.add(track, name, start, What::Span(lasted, batch));
     }
 
-    /// So many batches are ready from now on.
+    /// Records that `count` batches are ready from now on.
     pub(crate) fn ready(&self, count: usize) {
         self.add(Track::Consumer, "batches ready", Instant::now(), What::Level(count));
     }
@@ -105,17 +106,18 @@ impl Trace {
         }
     }
 
-    /// Events that did not fit.
+    /// The number of events that did not fit.
     pub fn left_out(&self) -> u64 {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).left_out
     }
 
-    /// Writes what was recorded so far as one JSON object: times in microseconds since the recording began.
+    /// Writes everything that was recorded so far as one JSON object, with times in microseconds since the recording
+    /// began.
     ///
     /// # Errors
     /// If `out` cannot be written to.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        // Written without the lock: threads go on.
+        // The lock is released before writing, so that other threads can go on.
         let (mut events, left_out) = {
             let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             (inner.events.clone(), inner.left_out)
@@ -178,7 +180,7 @@ impl Event {
 }
 
 impl Track {
-    /// Rows are shown in the order of their numbers.
+    /// The row's number. Rows are shown in the order of these numbers.
     fn row(self) -> u32 {
         match self {
             Track::Consumer => 1,

@@ -1,4 +1,4 @@
-//! Values as arrays of `ndarray`, over the memory that they lie in.
+//! Values as `ndarray` arrays, directly over the memory that holds them.
 //!
 //! ```text
 //! Cube::values   (rows, columns, bands)
@@ -10,13 +10,13 @@ use half::{bf16, f16};
 use hsipack_augment::{Array, Device, ElementType};
 use ndarray::{ArrayView, ArrayViewD, Dimension, IntoDimension, IxDyn, ShapeBuilder};
 
-/// A Rust type of the values of cubes, masks and arrays. `u8` also shows booleans, which are stored as 0 and 1.
+/// A Rust type of the values of cubes, masks and arrays. Booleans, which are stored as 0 and 1, can be read as `u8`.
 pub trait Value: bytemuck::AnyBitPattern + private::Sealed {
     /// Its element type.
     const ELEMENT: ElementType;
 }
 
-// Nobody else is to name it.
+// Other crates must not name it.
 #[allow(unnameable_types)]
 mod private {
     pub trait Sealed {}
@@ -38,12 +38,12 @@ values!(
     f16: F16, bf16: BF16, f32: F32, f64: F64
 );
 
-/// Whether values of that type can be seen as `T`.
+/// Whether values of this element type can be read as `T`.
 fn is<T: Value>(element: ElementType) -> bool {
     element == T::ELEMENT || element == ElementType::Bool && T::ELEMENT == ElementType::U8
 }
 
-/// Bytes as values that follow one another, the last axis fastest; `None` if they are of another type.
+/// Shows contiguous bytes as values, the last axis fastest; `None` if they are of another type.
 pub(crate) fn of_bytes<T: Value, D: Dimension>(
     bytes: &[u8],
     element: ElementType,
@@ -53,7 +53,7 @@ pub(crate) fn of_bytes<T: Value, D: Dimension>(
     ArrayView::from_shape(shape.into_dimension(), values).ok()
 }
 
-/// Arrays of the host's memory, seen as arrays of `ndarray`.
+/// Arrays in host memory, shown as `ndarray` arrays.
 pub trait Values {
     /// The values, with the array's axes and strides. `None` if they are not of type `T`, lie on a device, or have a
     /// negative stride.

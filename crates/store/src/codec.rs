@@ -1,7 +1,7 @@
-//! Compressing and decompressing one chunk by C-Blosc 1.21: the crate wraps the three calls that it needs.
+//! Compresses and decompresses one chunk with C-Blosc 1.21, through the three calls that are needed.
 //!
-//! What a stored chunk is made of stands in [`hsipack_format::codec`]. C-Blosc takes working memory and does not look whether
-//! it gets it, so these calls belong to the crate that knows how much memory there is.
+//! [`hsipack_format::codec`] describes a stored chunk. C-Blosc allocates working memory without checking for failure, so
+//! these calls are in the crate that knows how much memory is available.
 
 use std::ffi::CString;
 use std::os::raw::{c_char, c_void};
@@ -11,10 +11,10 @@ use hsipack_format::{Codec, Error, Opt, Result, Shuffle, remedy};
 
 use crate::memory;
 
-/// The largest block that C-Blosc chooses by itself.
+/// The largest block size that C-Blosc chooses by itself.
 const LARGEST_BLOCK: usize = 1 << 20;
 
-/// Appends the compressed chunk, frame and checksum, to `out` and gives its length in bytes.
+/// Appends the compressed chunk (frame and checksum) to `out` and returns its length in bytes.
 ///
 /// # Errors
 /// If `chunk` is larger than [`MAX_CHUNK`], or Blosc refuses the settings.
@@ -29,7 +29,7 @@ pub fn encode(codec: &Codec, chunk: &[u8], out: &mut Vec<u8>) -> Result<usize> {
     let start = out.len();
     let need = chunk.len() + BLOSC_HEADER + CHECKSUM_LEN;
     if out.capacity() - start < need {
-        // At least twice the room: chunks are appended one by one.
+        // At least double the capacity, because chunks are appended one by one.
         memory::room(out, (start + need).max(2 * start), "compressed chunks")?;
     }
     let name = CString::new(codec.compressor.name()).expect("names have no NUL");
@@ -65,7 +65,7 @@ pub fn encode(codec: &Codec, chunk: &[u8], out: &mut Vec<u8>) -> Result<usize> {
     Ok(written + CHECKSUM_LEN)
 }
 
-/// Blosc's number of a filter.
+/// Blosc's number for a filter.
 const fn shuffle_code(shuffle: Shuffle) -> i32 {
     match shuffle {
         Shuffle::None => 0,
@@ -74,22 +74,22 @@ const fn shuffle_code(shuffle: Shuffle) -> i32 {
     }
 }
 
-/// What the header of a frame says of the size of its blocks.
+/// The block size from the header of a frame.
 fn block_len(frame: &[u8]) -> usize {
     let field = frame.get(8..).and_then(|rest| rest.first_chunk());
     field.map_or(0, |field| u32::from_le_bytes(*field) as usize)
 }
 
-/// The most that C-Blosc takes, without looking whether it gets it, for a frame with blocks of `block` bytes: two
-/// blocks, and four bytes for each byte of an element. For [`memory::with_room`].
+/// The most memory that C-Blosc allocates without checking, for a frame with blocks of `block` bytes: two blocks, and four
+/// bytes for each byte of an element. For use with [`memory::with_room`].
 pub fn scratch(block: usize) -> usize {
     2 * block + 4 * usize::from(u8::MAX)
 }
 
-/// Decompresses one Blosc-1 frame into `out`, which it has to fill exactly.
+/// Decompresses one Blosc-1 frame into `out`. It must fill `out` exactly.
 ///
 /// # Errors
-/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the frame is not sound or of another size.
+/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the frame is invalid or has another size.
 pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<()> {
     let mut size = 0usize;
     // SAFETY: `frame` is readable for its length; the call only looks at the header.

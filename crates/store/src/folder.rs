@@ -1,19 +1,18 @@
 //! The folder of a dataset, which an append exchanges for a newer one while others read.
 //!
 //! An append, or adding masks, makes a new folder and gives it the dataset's name in one step (`RENAME_EXCHANGE`); the old one is then
-//! deleted. So a name leads to one folder at one instant and to another one at the next, and files opened by name
-//! one after the other may be of both. Two things make that safe:
+//! deleted. So a name may lead to one folder now and to another one a moment later, and files that are opened by name one
+//! after another may come from both folders. Two rules make this safe:
 //!
-//! - **Nothing is believed that was read while the name changed folders.** Whoever reads holds the folder open,
-//!   reads by name, and looks whether the name still leads to that folder ([`steadily`]); if not, reads again. A
-//!   folder that is held open keeps its number, so that no other folder can pass for it.
-//! - **A dataset knows what it continues.** Every append notes the fingerprint of what it was added to
-//!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). Samples, their places and their stored chunks stay as they were.
-//!   So does whoever adds masks, unless they replace others.
-//!   So an open dataset goes on with its own samples in the new folder ([`Folder::read`]). Any other dataset at the same
-//!   name is an error.
+//! - **What was read while the folder was exchanged is discarded.** A reader holds the folder open, reads by name, and then
+//!   checks whether the name still leads to that folder ([`steadily`]). If not, it reads again. A folder that is held open
+//!   keeps its inode number, so no other folder can be mistaken for it.
+//! - **A dataset records which dataset it continues.** Every append records the fingerprint of the dataset that it extends
+//!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). So does adding masks, unless they replace others. The existing
+//!   samples, their positions and their stored chunks stay as they were. So an open dataset goes on with its own samples in
+//!   the new folder ([`Folder::read`]). Any other dataset under the same name is an error.
 //!
-//! A server has no folders, only objects with versions: there, that of `SHA256SUMS` stands for the folder.
+//! A server has no folders, only objects with versions. There, the version of `SHA256SUMS` identifies the dataset.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -28,9 +27,9 @@ use crate::small;
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy, zarr};
 
-/// How often reading begins again. Appends take longer than reading metadata, so that it hardly ever does twice.
+/// How often reading is repeated. An append takes longer than reading metadata, so reading is hardly ever repeated twice.
 const TRIES: usize = 1000;
-/// How long a name may be missing while a commit exchanges folders on a file system that takes two steps for it.
+/// How long a name may be missing while a commit exchanges folders, on a file system that needs two steps for it.
 const GAP: Duration = Duration::from_secs(2);
 const STEP: Duration = Duration::from_millis(5);
 
@@ -41,30 +40,30 @@ pub fn partial(output: &Path) -> PathBuf {
     output.with_file_name(name)
 }
 
-/// In the folder beside a dataset on a server, the object that says that an append is decided: its metadata lie in the
-/// folder [`DECIDED_METADATA`] there until they are in their places.
+/// An object in the folder beside a dataset on a server. It says that an append is decided: until the new metadata are in
+/// their final places, they are in the folder [`DECIDED_METADATA`] beside this object.
 pub const DECIDED: &str = "commit.json";
 /// See [`DECIDED`].
 pub const DECIDED_METADATA: &str = "metadata";
 
-/// Where the old dataset waits while a commit gives its name to the new one, on file systems that cannot exchange
-/// two names at once.
+/// Where a commit keeps the old dataset while it gives its name to the new one, on file systems that cannot exchange two
+/// names in one step.
 pub fn aside(output: &Path) -> PathBuf {
     partial(output).join("replaced")
 }
 
-/// A folder, held open, and what tells it from any other. On a server there are no folders: there, the object that stands
-/// for all metadata is compared.
+/// A folder that is held open, and its identity. A server has no folders: there, the version of the object that identifies
+/// the metadata is compared.
 #[derive(Debug)]
 struct Held {
-    /// Keeps the folder's number from being given to another one.
+    /// Keeps the folder's inode number from being reused.
     _folder: Option<File>,
     identity: Identity,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Identity {
-    /// Device and inode of a folder; device, inode, length and time of change (s, ns) of the file that stands for all its
+    /// Device and inode of the folder; device, inode, length and time of change (s, ns) of the file that identifies its
     /// metadata.
     Folder {
         folder: (u64, u64),
@@ -77,7 +76,7 @@ impl Identity {
     fn of_folder(path: &Path, folder: &fs::Metadata) -> Self {
         let file = fs::metadata(path.join(SHA256SUMS))
             .or_else(|_| fs::metadata(path.join("zarr.json")))
-            // Not a dataset; opening it says so better.
+            // This is not a dataset. Opening it gives a better error.
             .unwrap_or_else(|_| folder.clone());
         Self::Folder {
             folder: (folder.dev(), folder.ino()),
@@ -113,8 +112,8 @@ impl Held {
         Ok(Self { _folder: Some(folder), identity })
     }
 
-    /// As [`open`](Self::open), also of a server; waits where a commit has just taken the old folder away and not yet put
-    /// the new one there.
+    /// Like [`open`](Self::open), but also works on a server. Waits if a commit has moved the old folder away and not yet
+    /// put the new one there.
     fn open_soon(path: &Path) -> Result<Self> {
         if remote::is_url(path) {
             return Identity::on_server(path).map(|identity| Self { _folder: None, identity });
@@ -123,7 +122,7 @@ impl Held {
         loop {
             match Self::open(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && waited < GAP => {
-                    // Looked for last: whoever finds neither comes between two steps of a rename.
+                    // `path` is checked last, because a commit may finish between the two checks.
                     if !aside(path).exists() && !path.exists() {
                         return Err(cannot_open(path, error));
                     }
@@ -135,15 +134,15 @@ impl Held {
         }
     }
 
-    /// Whether `path` leads to this very folder, its metadata unchanged.
+    /// Whether `path` leads to this folder and its metadata are unchanged.
     ///
     /// # Errors
-    /// If a server does not say.
+    /// If a server does not answer.
     fn is_at(&self, path: &Path) -> Result<bool> {
         if let Identity::Server(version) = &self.identity {
             return Ok(match Identity::on_server(path) {
                 Ok(Identity::Server(now)) => version.is(&now),
-                // Nothing lies there any more.
+                // Nothing is there any more.
                 Err(error) if error.kind() == ErrorKind::Malformed => false,
                 Ok(_) => false,
                 Err(error) => return Err(error),
@@ -154,10 +153,10 @@ impl Held {
     }
 }
 
-/// Runs `read`, which reads files below `path`, until all of them were read of one and the same folder.
+/// Runs `read`, which reads files below `path`, and repeats it until all files came from the same folder.
 ///
 /// # Errors
-/// Those of `read`. If the folder is exchanged again and again, that.
+/// The errors of `read`; if the folder is exchanged again and again.
 pub fn steadily<T>(path: &Path, mut read: impl FnMut() -> Result<T>) -> Result<T> {
     holding(path, |_| read())
 }
@@ -200,17 +199,17 @@ fn cannot_open(path: &Path, error: io::Error) -> Error {
 pub struct Folder {
     path: PathBuf,
     fingerprint: String,
-    /// Where files are opened now.
+    /// The folder in which files are opened now.
     now: Mutex<Arc<Held>>,
 }
 
 impl Folder {
-    /// As [`open`](Self::open), but on a server every look costs the way there and back, and two are saved: one before
-    /// anything is read, since `fingerprint` gives what it found there, too, and one after it. So whoever opens it has to
-    /// [`read`](Self::read) or [`check`](Self::check) before anything is believed.
+    /// Like [`open`](Self::open), but saves two requests to a server, each of which costs a round trip. The check before
+    /// reading is not needed, because `fingerprint` also returns the version that it found. The check after reading is left
+    /// to the caller, who has to call [`read`](Self::read) or [`check`](Self::check) before relying on the result.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub(crate) fn open_unsettled<F, T>(
         path: &Path,
         mut fingerprint: impl FnMut() -> Result<(String, Option<Version>, F)>,
@@ -226,18 +225,18 @@ impl Folder {
             match opened {
                 Ok(Some(opened)) => return Ok(opened),
                 Err(error) if remote::is_away(&error) => return Err(error),
-                // It may have been replaced meanwhile.
+                // The dataset may have been replaced meanwhile.
                 Ok(None) | Err(_) => {}
             }
         }
         Self::open(path, fingerprint, read)
     }
 
-    /// Opens the dataset at `path`. `fingerprint` gives the one that it has; `read` reads its metadata, all of one
-    /// and the same folder.
+    /// Opens the dataset at `path`. `fingerprint` returns its fingerprint; `read` reads its metadata. All files come from
+    /// the same folder.
     ///
     /// # Errors
-    /// Those of `fingerprint` and `read`, and if the folder cannot be opened.
+    /// The errors of `fingerprint` and `read`, and if the folder cannot be opened.
     pub(crate) fn open<F, T>(
         path: &Path,
         mut fingerprint: impl FnMut() -> Result<(String, Option<Version>, F)>,
@@ -250,7 +249,7 @@ impl Folder {
         })
     }
 
-    /// Where it lies.
+    /// The path of the dataset.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -260,30 +259,30 @@ impl Folder {
         &self.fingerprint
     }
 
-    /// The same folder, for what the dataset was when it had an earlier fingerprint.
+    /// The same folder, for the dataset as it was when it had an earlier fingerprint.
     pub(crate) fn of_the_past(&self, fingerprint: &str) -> Self {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (path, fingerprint) = (self.path.clone(), fingerprint.to_owned());
         Self { path, fingerprint, now: Mutex::new(now) }
     }
 
-    /// Compares with what lies at the path now: the dataset, or one that goes on where it ended.
+    /// Checks that the path still leads to this dataset, or to one that continues it.
     ///
     /// # Errors
-    /// If it is another dataset, or there is none.
+    /// If another dataset is there, or none.
     pub fn check(&self) -> Result<()> {
         self.follow().map(drop)
     }
 
-    /// Runs `read`, which opens files of the dataset by their names, until they were of the dataset, or of one that
-    /// goes on where it ended. The files that are open stay what they are.
+    /// Runs `read`, which opens files of the dataset by name, and repeats it until all files belong to this dataset or to
+    /// one that continues it. Files that are already open stay unchanged.
     ///
     /// # Errors
-    /// Those of `read`, and if another dataset lies at the path, or none.
+    /// The errors of `read`, and if another dataset is at the path, or none.
     pub fn read<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 0..TRIES {
-            // Comparing with a server costs the way there and back. If it still has what it had when the dataset was
-            // opened, it had it all the time.
+            // Each comparison with a server costs a round trip. If the server has the same version afterwards as when the
+            // dataset was opened, it had it all the time, so one comparison is enough.
             let held = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let on_server = matches!(held.identity, Identity::Server(_));
             let held = if on_server { held } else { self.follow()? };
@@ -298,14 +297,14 @@ impl Folder {
         Err(self.replaced())
     }
 
-    /// The folder at the path, which is the dataset's, or becomes so if it goes on where the dataset ended.
+    /// The folder at the path. If the dataset there continues this one, its folder becomes this dataset's folder.
     fn follow(&self) -> Result<Arc<Held>> {
         let held = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if held.is_at(&self.path)? {
             return Ok(held);
         }
         let next = holding(&self.path, |next| {
-            // On a server, metadata of an append are put in their places after it was decided, and read.
+            // On a server, the metadata of an append may already be read before they are moved to their final places.
             let is_same = || -> Result<bool> {
                 let sums = small::read(&self.path.join(SHA256SUMS), small::SUMS)?;
                 Ok(checksums::sha256(&sums) == self.fingerprint)
@@ -324,7 +323,7 @@ impl Folder {
                     .at(&self.path)
                     .with_remedy("open it again"))
             }
-            // A server that does not answer has replaced nothing.
+            // If a server does not answer, that does not mean the dataset was replaced.
             Err(error) if remote::is_url(&self.path) && error.kind() != ErrorKind::Malformed => {
                 Err(error)
             }
@@ -339,20 +338,21 @@ impl Folder {
     }
 }
 
-/// The number of samples that the dataset at `path` had when its fingerprint was `fingerprint`; `None` if it never was.
+/// The number of samples that the dataset at `path` had when its fingerprint was `fingerprint`; `None` if it never had that
+/// fingerprint.
 fn position(path: &Path, fingerprint: &str) -> Result<Option<u64>> {
     let root = zarr::parse_root(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
     Ok(root.and_then(|root| root.samples_at(fingerprint)))
 }
 
-// Miri knows no memory maps, and these tests rename folders.
+// Miri does not support memory maps, and these tests rename folders.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
     use hsipack_format::metadata::CONTINUES;
     use serde_json::{Map, json};
 
-    /// A folder that passes for a dataset with a fingerprint, going on where another one ended.
+    /// A folder that looks like a dataset with a fingerprint; it may continue another one.
     fn write(path: &Path, continues: Option<&str>, content: &str) {
         fs::create_dir_all(path).unwrap();
         let mut history = vec![json!({"samples": 3})];

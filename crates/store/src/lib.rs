@@ -1,29 +1,29 @@
-//! Where the bytes of packed datasets come from and go to, and what all crates above ask of the system for it.
+//! Reads and writes the bytes of packed datasets, and makes the system calls that all other crates need for it.
 //!
-//! `hsipack_format` knows what bytes mean and touches nothing; this crate opens files, maps them, and decodes what lies in
-//! them. Whoever packs, validates or trains stands on it.
+//! `hsipack_format` knows what bytes mean, but opens no files. This crate opens files, maps them and decodes their
+//! content. Packing, validating and training all use it.
 //!
-//! | module | what it knows |
+//! | module | contents |
 //! |---|---|
-//! | [`dataset`] | a packed dataset, opened and checked; its arrays, by chunks and rows |
-//! | [`folder`] | a dataset's folder, which appends exchange while others read |
+//! | [`dataset`] | a packed dataset, opened and checked; its arrays, read by chunks and rows |
+//! | [`folder`] | a dataset's folder, which an append exchanges while other processes read |
 //! | [`shard`] | shard files, open for reading |
-//! | [`rows`] | taking rows of a cube out of its chunks |
+//! | [`rows`] | reading rows of a cube from its chunks |
 //! | [`codec`] | one chunk, compressed and decompressed |
-//! | [`stores`] | where a loader's bytes come from: memory map, pread, O_DIRECT, servers, at a limited rate |
-//! | [`output`] | files and objects that are written: they appear whole, or not at all |
+//! | [`stores`] | how a loader reads bytes: memory map, pread, O_DIRECT, servers, at a limited rate |
+//! | [`output`] | writing files and objects: they appear complete, or not at all |
 //! | [`remote`] | datasets on servers |
-//! | [`local_cache`] | a cache on the local disk for these |
-//! | [`mapping`] | memory maps whose I/O errors are errors |
-//! | `samples.rs` | the list of samples, by `samples.index` or by its text |
-//! | [`small`] | metadata files, read whole, regular ones within bounds only |
-//! | [`archive`] | what lies in zip and tar archives |
-//! | [`mirror`] | objects of servers, and members of archives, as files for readers of cubes |
-//! | [`window`] | a stretch of a file that is read like a file |
-//! | [`memory`] | how much memory this process can have; asking for it |
-//! | [`stopping`] | waiting for a server that ends when the reader is wanted no more |
-//! | [`threads`] | starting threads; a refusal is an error |
-//! | `writeback.rs` | bringing a file to the disk while it is written |
+//! | [`local_cache`] | a cache on the local disk for datasets on servers |
+//! | [`mapping`] | memory maps that report I/O errors instead of crashing |
+//! | `samples.rs` | the list of samples, from `samples.index` or from its text |
+//! | [`small`] | reading whole metadata files: only regular files up to a maximum size |
+//! | [`archive`] | the content of zip and tar archives |
+//! | [`mirror`] | objects on servers and members of archives, as files for readers of cubes |
+//! | [`window`] | a part of a file that is read like a file |
+//! | [`memory`] | how much memory this process can have; allocating it |
+//! | [`stopping`] | ending a wait for a server early, when the reader is no longer needed |
+//! | [`threads`] | starting threads; if the system refuses, that is an error |
+//! | `writeback.rs` | flushing a file to the disk while it is being written |
 //!
 //! ```
 //! use hsipack_format::{Codec, Compressor, Shuffle, codec::verify};

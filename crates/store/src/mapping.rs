@@ -1,22 +1,22 @@
-//! Read-only memory maps whose I/O errors are errors.
+//! Read-only memory maps that report I/O errors as errors.
 //!
-//! A page of a mapped file that cannot be read (the disk failed, somebody cut the file short, a network
-//! mount went away) raises the signal SIGBUS, which kills the process. A [`Mapping`] survives it, the way
-//! systemd's `sigbus.c` does: a handler for the whole process, installed with the first map, looks the
-//! faulting address up among the live maps, puts a page of zeros where the page could not be read, and
-//! notes that. [`Mapping::with`] looks at the notes after its closure has read, and gives an error instead
-//! of what the closure made of the zeros. Faults elsewhere go to the handler that was there before.
+//! If a page of a mapped file cannot be read (the disk failed, the file was cut short, a network mount went away), the
+//! system raises the signal SIGBUS, which kills the process. A [`Mapping`] survives this, with the method of systemd's
+//! `sigbus.c`. A handler for the whole process is installed with the first map. It looks up the faulting address among the
+//! live maps, puts a page of zeros in place of the unreadable page, and records this. After its closure has read,
+//! [`Mapping::with`] checks these records, and returns an error instead of the closure's result. Faults at other addresses
+//! go to the previous handler.
 //!
-//! `memmap2` maps and unmaps; this module adds the guard.
+//! `memmap2` maps and unmaps; this module adds the protection.
 //!
-//! The handler may run at any instant in any thread, so it takes no lock and no memory: the table of live
-//! maps is a list of blocks of slots that are never given back, each slot guarded by a version number that
-//! is odd while the slot changes.
+//! The handler may run at any time in any thread, so it takes no lock and allocates nothing. The table of live maps is a
+//! list of blocks of slots that are never freed. Each slot is guarded by a version number, which is odd while the slot is
+//! being changed.
 //!
-//! What stays out of reach: a file *changed in place* while it is mapped. Bytes change under the reader,
-//! then, and if the file is cut short, what follows its new end on the page of that end reads as zeros
-//! without any signal. Only checksums over the bytes tell. hsipack itself writes files under another name
-//! and renames them, which never disturbs a map.
+//! One case cannot be detected: a file that is *changed in place* while it is mapped. Then the bytes change while they are
+//! being read. If the file is cut short, the rest of the page that contains its new end reads as zeros, without a signal.
+//! Only checksums over the bytes detect this. hsipack itself writes files under another name and renames them, which never
+//! affects a map.
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
@@ -33,7 +33,7 @@ use memmap2::{Mmap, UncheckedAdvice};
 
 use crate::{memory, small};
 
-/// A file mapped for reading, its length fixed when it was mapped. No file descriptor is held.
+/// A file that is mapped for reading. Its length is fixed when it is mapped. No file descriptor is held.
 #[derive(Debug)]
 pub struct Mapping {
     path: PathBuf,
@@ -45,7 +45,7 @@ impl Mapping {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// If it cannot be opened or mapped, or is no regular file; the file is named.
+    /// If it cannot be opened or mapped, or is not a regular file; the error names the file.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let (file, _) = small::open(&path)?;
@@ -55,7 +55,7 @@ impl Mapping {
     /// Maps `file`, which may be closed afterwards; `path` is for error messages.
     ///
     /// # Errors
-    /// If it cannot be mapped: no regular file, or too many maps.
+    /// If it cannot be mapped: it is not a regular file, or there are too many maps.
     pub fn of(file: &File, path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         match map(file) {
@@ -77,48 +77,48 @@ impl Mapping {
         &self.path
     }
 
-    /// Bytes of the file when it was mapped.
+    /// Length of the file in bytes when it was mapped.
     pub fn len(&self) -> u64 {
         self.map.len() as u64
     }
 
-    /// Whether it has no bytes.
+    /// Whether the file is empty.
     pub fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// Gives `take` the bytes of `range`. They are for looking at in this process: a system call that is
-    /// handed a page that cannot be read fails with an error of its own (EFAULT).
+    /// Calls `take` with the bytes of `range`. Read them only in this process: if a system call is given a page that cannot
+    /// be read, it fails with its own error (EFAULT).
     ///
     /// # Errors
-    /// If the range lies outside the file, bytes near it cannot be read, or `take` fails. An error of the
-    /// disk comes before one of `take`, which has then worked on zeros.
+    /// If the range is outside the file, bytes near it cannot be read, or `take` fails. A disk error takes precedence over
+    /// an error of `take`, because `take` then worked on zeros.
     pub fn with<T>(&self, range: Range<u64>, take: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
         let span = self.span(&range).ok_or_else(|| self.outside(&range))?;
         let taken = take(&self.map[span.clone()]);
-        // What `take` read is ordered before the note of what could not be read.
+        // Orders the reads of `take` before the check of the records.
         fence(Ordering::SeqCst);
         if self.slot.has_failed(span) { Err(self.unreadable(&range)) } else { taken }
     }
 
-    /// All bytes of the file, for whoever keeps asking for some. Those that cannot be read are zeros:
-    /// [`were_read`](Self::were_read), asked afterwards, tells.
+    /// All bytes of the file, for frequent access. Bytes that cannot be read are zeros: call [`were_read`](Self::were_read)
+    /// afterwards to detect this.
     pub fn bytes(&self) -> &[u8] {
         &self.map
     }
 
-    /// Whether all bytes that somebody looked at so far could be read.
+    /// Whether all bytes that were accessed so far could be read.
     pub fn were_read(&self) -> bool {
-        // Notes are made before zeros can be read, so that reads in their order find the note. No stronger fence: this is
-        // asked for every number of an index.
+        // A failure is recorded before its zeros can be read, so reads in program order find the record. A stronger fence
+        // would be too slow, because this is called for every number of an index.
         fence(Ordering::AcqRel);
         !self.slot.any_failed.load(Ordering::Relaxed)
     }
 
-    /// Lets go of the pages that were read, so that the system can drop them from its cache when it is asked to. They come
-    /// back from the file when they are read again.
+    /// Releases the pages that were read, so that the system can drop them from its cache on request. If they are read
+    /// again, they are loaded from the file.
     pub fn release(&self) {
-        // SAFETY: these are pages of a file, mapped for reading. Whoever reads them meanwhile finds the same bytes. It is advice:
+        // SAFETY: these are pages of a file, mapped for reading. A concurrent reader finds the same bytes. It is advice:
         // nothing is lost if it is refused.
         let _ = unsafe { self.map.unchecked_advise(UncheckedAdvice::DontNeed) };
     }
@@ -159,12 +159,12 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Before `map` unmaps: from then on the addresses may be somebody else's.
+        // Must happen before `map` unmaps: afterwards, the addresses may be reused.
         self.slot.give_back();
     }
 }
 
-/// The error of a map that was refused; `full` says whether the limit of the address space is the reason.
+/// The error if a map was refused; `full` says whether the limit of the address space is the reason.
 fn cannot_map(path: PathBuf, error: io::Error, full: bool) -> Error {
     let code = error.raw_os_error();
     let error = Error::io(path, "cannot map into memory", error);
@@ -183,8 +183,7 @@ fn cannot_map(path: PathBuf, error: io::Error, full: bool) -> Error {
 
 /// Maps the whole file.
 fn map(file: &File) -> io::Result<Mmap> {
-    // SAFETY: that nobody changes the file meanwhile is what the module asks of its users; pages that cannot be read become
-    // zeros.
+    // SAFETY: the module requires that its users do not change the file meanwhile; pages that cannot be read become zeros.
     unsafe { Mmap::map(file) }
 }
 
@@ -202,18 +201,18 @@ fn page_size() -> usize {
     }
 }
 
-/// Parts of a map whose failures are noted apart: one bad sector of a shard of 512 MiB fails the chunks
-/// within 512 KiB.
+/// Number of parts of a map whose failures are recorded separately. In a shard of 512 MiB, one bad sector affects only the
+/// chunks within 512 KiB.
 const PARTS: usize = 1024;
 
-/// A live map, as the handler sees it.
+/// A live map, as used by the handler.
 #[derive(Debug)]
 struct Slot {
-    /// Odd while the slot changes; another value after every change.
+    /// Odd while the slot is being changed; different after every change.
     version: AtomicUsize,
     /// Address of the first byte.
     start: AtomicUsize,
-    /// Bytes; 0 if the slot is free.
+    /// Length in bytes; 0 if the slot is free.
     len: AtomicUsize,
     /// Whether any bit of `failed` is set.
     any_failed: AtomicBool,
@@ -223,7 +222,7 @@ struct Slot {
 
 const BLOCK: usize = 64;
 
-/// Slots of the table; leaked, so that the handler may walk them at any time.
+/// Slots of the table. Blocks are leaked, so that the handler may read them at any time.
 struct Block {
     slots: [Slot; BLOCK],
     next: *const Block,
@@ -231,7 +230,7 @@ struct Block {
 
 /// The newest block.
 static TABLE: AtomicPtr<Block> = AtomicPtr::new(ptr::null_mut());
-/// Slots for maps to come.
+/// Free slots for new maps.
 static FREE: Mutex<Vec<&'static Slot>> = Mutex::new(Vec::new());
 
 impl Slot {
@@ -245,11 +244,11 @@ impl Slot {
         }
     }
 
-    /// A free slot; the table grows if there is none.
+    /// Takes a free slot. If there is none, the table grows.
     fn take() -> &'static Slot {
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
         if free.is_empty() {
-            // Under the lock, so no other block comes in between.
+            // This happens under the lock, so no other block can be added in between.
             let next = TABLE.load(Ordering::Relaxed);
             let block: &'static Block =
                 Box::leak(Box::new(Block { slots: [const { Slot::new() }; BLOCK], next }));
@@ -275,7 +274,7 @@ impl Slot {
         FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
     }
 
-    /// Where `address` lies in the map, if it does; async-signal-safe.
+    /// The position of `address` in the map, if it is there; async-signal-safe.
     fn find(&self, address: usize) -> Option<usize> {
         let version = self.version.load(Ordering::Acquire);
         let (start, len) = (self.start.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
@@ -288,11 +287,11 @@ impl Slot {
     /// The part of the map that holds byte `at`.
     fn part(&self, at: usize) -> usize {
         let len = self.len.load(Ordering::Relaxed).div_ceil(PARTS);
-        // Not below the smallest page anywhere: failures come in pages.
+        // Parts are at least as large as the smallest page size, because whole pages fail.
         at / len.max(4096)
     }
 
-    /// Notes that the page from byte `at` on could not be read; async-signal-safe.
+    /// Records that the page from byte `at` on could not be read; async-signal-safe.
     fn fail(&self, at: usize, page: usize) {
         let len = self.len.load(Ordering::Relaxed);
         for part in self.part(at)..=self.part((at + page - 1).min(len - 1)) {
@@ -310,7 +309,7 @@ impl Slot {
     }
 }
 
-/// The live map that `address` lies in, and where; async-signal-safe.
+/// The live map that contains `address`, and the position in it; async-signal-safe.
 fn find(address: usize) -> Option<(&'static Slot, usize)> {
     let mut block = TABLE.load(Ordering::Acquire).cast_const();
     // SAFETY: null or a leaked block, made before the pointer to it was stored; likewise below.
@@ -323,7 +322,7 @@ fn find(address: usize) -> Option<(&'static Slot, usize)> {
     None
 }
 
-/// What was to be done at SIGBUS before.
+/// The previous action for SIGBUS.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Installs the handler, once.
@@ -331,12 +330,12 @@ fn install_handler() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         page_size();
-        // Known before the handler can run.
+        // Must be set before the handler can run.
         PREVIOUS.set(current_action()).unwrap_or_else(|_| unreachable!("installed once"));
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_bus_error;
         let mut action = default_action();
         action.sa_sigaction = handler as usize;
-        // The alternate stack is for threads whose own is used up; those without one use their own.
+        // The alternate stack is for threads whose own stack is used up. Threads without an alternate stack use their own.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
         // SAFETY: the handler has the signature that SA_SIGINFO asks for, and is async-signal-safe.
         unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) };
@@ -345,21 +344,21 @@ fn install_handler() {
 
 fn current_action() -> libc::sigaction {
     let mut action = MaybeUninit::zeroed();
-    // SAFETY: asks only; all zeros is a valid `sigaction` (the default), should the call fail.
+    // SAFETY: only queries; if the call fails, all zeros is a valid `sigaction` (the default).
     unsafe {
         libc::sigaction(libc::SIGBUS, ptr::null(), action.as_mut_ptr());
         action.assume_init()
     }
 }
 
-/// What the system does at a signal unless told otherwise, no signal blocked meanwhile.
+/// The system's default action for a signal, with no signals blocked.
 fn default_action() -> libc::sigaction {
     const { assert!(libc::SIG_DFL == 0) };
     // SAFETY: all zeros is SIG_DFL with an empty mask and no flags.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// The handler. Only atomics and system calls that are async-signal-safe; `errno` stays as it was.
+/// The handler. Uses only atomics and async-signal-safe system calls, and preserves `errno`.
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the system gives a valid `info`; the address has a meaning for faults, whose code is above 0.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
@@ -368,13 +367,13 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
     }
 }
 
-/// Puts a page of zeros where `address` could not be read, if it lies in a map of ours.
+/// Replaces the unreadable page at `address` with a page of zeros, if it is in one of our maps.
 fn mend(address: usize) -> bool {
     let Some((slot, at)) = find(address) else { return false };
     let page = page_size();
     let offset = address % page;
-    // Maps start on a page, so the page of byte `at` starts at `at - offset`. Noted before the zeros are
-    // there for other threads to read.
+    // Maps start on a page, so the page of byte `at` starts at `at - offset`. The failure is recorded before other threads
+    // can read the zeros.
     slot.fail(at - offset, page);
     // SAFETY: the thread's own place for `errno`, put back as it was.
     let errno = unsafe { *errno_place() };
@@ -404,14 +403,14 @@ fn errno_place() -> *mut c_int {
     return unsafe { libc::__error() };
 }
 
-/// Does what would have been done without this module.
+/// Does what would happen without this module.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, fault: bool) {
     let previous = PREVIOUS.get().copied().unwrap_or_else(default_action);
     match previous.sa_sigaction {
         libc::SIG_IGN if !fault => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the default action instead of this handler. A fault comes again when the handler
-            // returns; a signal that somebody sent is sent again, and arrives then.
+            // SAFETY: sets the default action instead of this handler. A fault occurs again when the handler returns; a
+            // signal that was sent is sent again, and arrives then.
             unsafe {
                 libc::sigaction(signal, &default_action(), ptr::null_mut());
                 if !fault {
@@ -433,7 +432,7 @@ fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, faul
     }
 }
 
-// Miri knows no memory maps of files.
+// Miri does not support memory maps of files.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use std::os::unix::process::ExitStatusExt;
@@ -617,7 +616,7 @@ mod tests {
         }
     }
 
-    /// Runs the test `in_a_child` in a process of its own.
+    /// Runs the test `in_a_child` in a separate process.
     fn child(case: &str) -> ExitStatus {
         Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "mapping::tests::in_a_child", "--ignored", "--nocapture"])
@@ -651,7 +650,7 @@ mod tests {
     fn handle(handler: usize, flags: c_int) {
         let mut action = default_action();
         (action.sa_sigaction, action.sa_flags) = (handler, flags);
-        // SAFETY: the handlers above, with flags that tell their signatures.
+        // SAFETY: the handlers above, with flags that match their signatures.
         unsafe { libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) };
     }
 
@@ -678,7 +677,7 @@ mod tests {
         let foreign =
             File::options().read(true).write(true).open(file(&folder, "foreign")).unwrap();
         let map = map(&foreign).unwrap();
-        // Nobody will tidy up after the process is gone.
+        // Remove the folder now, because the process will be killed.
         folder.close().unwrap();
         foreign.set_len(0).unwrap();
         panic!("a page that is not there holds {}", map[0]);

@@ -1,9 +1,9 @@
-//! How much memory this process can have, and asking for it so that a refusal is an error.
+//! How much memory this process can have, and allocating it so that a refusal is an error.
 //!
-//! The machine may have memory that the process must not use: containers, Slurm and systemd put processes into
-//! control groups with limits, and the system kills a process that exceeds one, without a word. So what can be had is
-//! the least of what the machine, every control group from the process's own up to the root (version 2, version 1, or
-//! both), and `ulimit -v` leave.
+//! The machine may have memory that the process must not use: containers, Slurm and systemd put processes into control
+//! groups with limits, and the system kills a process that exceeds one, without a message. So the available memory is the
+//! smallest of what these leave: the machine, every control group from the process's own up to the root (version 2,
+//! version 1, or both), and `ulimit -v`.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
@@ -16,43 +16,43 @@ use memmap2::MmapOptions;
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-/// Memory that can be had, and what bounds it.
+/// Available memory, and what limits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     /// Bytes.
     pub bytes: u64,
-    /// What bounds it, as the end of a sentence: "on this machine".
+    /// What limits it, as the end of a sentence: "on this machine".
     pub by: String,
 }
 
-/// Bytes below which nothing is compared: a comparison reads a dozen files.
+/// Requests smaller than this are not compared with the available memory, because a comparison reads a dozen files.
 const SMALL: u64 = 16 << 20;
 
-/// Where less of the address space is left, calls of libraries that do not check what they get go one by one.
+/// If less of the address space is left, calls into libraries that do not check their allocations run one at a time.
 const AMPLE: u64 = 64 << 20;
-/// What such a library may take besides: contexts of compressors, say.
+/// Additional memory that such a library may allocate, e.g. for compressor contexts.
 const BESIDES: usize = 1 << 20;
 
 thread_local! {
-    /// Whether this thread asks for memory in a way that a refusal is an error.
+    /// Whether this thread is making an allocation whose failure is handled as an error.
     static ASKS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The memory that can be had now; `None` where the system does not say.
+/// The memory available now; `None` if the system does not report it.
 pub fn available() -> Option<Available> {
     available_in(Path::new("/"), address_space_limit())
 }
 
-/// The memory that this process could have, were nothing of it used: the same from run to run of a machine, other than
-/// [`available`]. `None` where the system does not say.
+/// The memory that this process could have if none were in use. Unlike [`available`], it is the same in every run on a
+/// machine. `None` if the system does not report it.
 pub fn limit() -> Option<u64> {
     limit_in(Path::new("/"), address_space_limit())
 }
 
-/// Compares `bytes` that `what` takes (as the subject of a sentence) with the memory that can be had.
+/// Checks that `bytes` of memory are available. `what` says what needs them, as the subject of a sentence in the error.
 ///
 /// # Errors
-/// If there is less, with both numbers and what bounds it.
+/// If less is available; the error gives both numbers and what limits the memory.
 pub fn check(bytes: u64, what: &str) -> Result<()> {
     if bytes < SMALL {
         return Ok(());
@@ -76,7 +76,7 @@ fn too_little(bytes: u64, what: &str, available: &Available) -> Error {
     .with_remedy("free some memory, raise the limit, or ask for less")
 }
 
-/// `12 MiB`, or `12 KiB` below one, rounded up.
+/// A size like `12 MiB`, or `12 KiB` up to 1 MiB, rounded up.
 pub fn size(bytes: u64) -> String {
     match bytes {
         0..1_048_577 => format!("{} KiB", bytes.div_ceil(1 << 10)),
@@ -84,7 +84,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// An empty vector with room for `len` values; `what` is for the error.
+/// An empty vector with capacity for `len` values; `what` is for the error.
 ///
 /// # Errors
 /// If the system refuses the memory.
@@ -94,10 +94,10 @@ pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
     Ok(values)
 }
 
-/// Makes room for `len` values in a vector that is used again and again; `what` is for the error.
+/// Reserves capacity for `len` values in a vector that is reused; `what` is for the error.
 ///
 /// # Errors
-/// As [`reserved`].
+/// If the system refuses the memory.
 pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
     let more = len.saturating_sub(values.len());
     asking(|| values.try_reserve_exact(more)).map_err(|error| {
@@ -108,21 +108,21 @@ pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
     })
 }
 
-/// A vector of `len` zeros, which the system provides as they are touched; `what` is for the error.
+/// A vector of `len` zeros. The system provides the memory when it is first used. `what` is for the error.
 ///
 /// # Errors
-/// As [`reserved`].
+/// If the system refuses the memory.
 pub fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
     asking(|| bytemuck::allocation::try_zeroed_vec(len)).or_else(|()| {
-        // The same again, for its error; or with it, should there be memory by now.
+        // Try again to get the error, or the vector if there is memory by now.
         let mut values = reserved(len, what)?;
         values.resize_with(len, T::zeroed);
         Ok(values)
     })
 }
 
-/// Whether this thread is asking for memory that it can do without: for the allocator of a program, which cannot tell
-/// otherwise whether anybody looks at what it gives. Takes no memory itself.
+/// Whether this thread is making an allocation whose failure it handles. A program's global allocator can ask this,
+/// because it cannot know otherwise. Allocates nothing itself.
 pub fn may_be_refused() -> bool {
     ASKS.get()
 }
@@ -134,7 +134,7 @@ fn asking<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Whether memory was refused, which says nothing about the file that an error names.
+/// Whether an error means that memory was refused. Such an error says nothing about the file that it names.
 pub fn refused(error: &Error) -> bool {
     let source = std::error::Error::source(error);
     source.is_some_and(|source| {
@@ -144,54 +144,54 @@ pub fn refused(error: &Error) -> bool {
     })
 }
 
-/// Runs `work`, a call of a library in C that takes up to `bytes` by `malloc` and does not look whether it gets them:
-/// C-Blosc writes to address 0 if not. So the same memory is asked for before; `what` is for the error.
+/// Runs `work`, a call into a C library that allocates up to `bytes` with `malloc` and does not check the result: if
+/// `malloc` fails, C-Blosc writes to address 0. So the same amount is allocated and freed first. `what` is for the error.
 ///
-/// Another thread may take it in between. So such calls go one by one, and with a little to spare for what threads take
-/// otherwise. Where the address space is not short, and little is asked for, `work` runs at once.
+/// Another thread could take the memory in between. So such calls run one at a time, with a small reserve for other
+/// allocations of threads. If the address space is not short and `bytes` is small, `work` runs at once.
 ///
 /// # Errors
-/// If the system refuses the memory. `work` did not run then.
+/// If the system refuses the memory. Then `work` was not run.
 pub fn with_room<T>(bytes: usize, what: &str, work: impl FnOnce() -> T) -> Result<T> {
-    /// As C-Blosc aligns its memory, so that both ask alike.
+    /// Has the alignment that C-Blosc uses, so that both allocations are equal.
     #[derive(Clone, Copy)]
     #[repr(align(32))]
     struct Line(#[allow(dead_code)] [u8; 32]);
 
-    // Otherwise it would be given; and reading batches takes no memory at all.
+    // In this case the memory would be granted anyway, and reading batches should not allocate.
     if !is_short(bytes) && (bytes as u64) < AMPLE {
         return Ok(work());
     }
     let _alone = alone();
     let bytes = bytes.saturating_add(BESIDES);
-    // Compilers may leave out memory that nobody uses.
+    // Without `black_box`, compilers may remove an allocation that is not used.
     drop(std::hint::black_box(reserved::<Line>(bytes.div_ceil(size_of::<Line>()), what)?));
     Ok(work())
 }
 
-/// As [`with_room`], where `work` takes `bytes` of the address space by maps. What the allocator gives without asking the
-/// system would be no proof that there is any left.
+/// Like [`with_room`], if `work` maps `bytes` of the address space. An allocation with `malloc` would not prove that
+/// there is room, because the allocator may reuse memory without asking the system.
 ///
 /// # Errors
-/// If the system refuses a map of this size. `work` did not run then.
+/// If the system refuses a map of this size. Then `work` was not run.
 pub fn with_address_space<T>(bytes: usize, work: impl FnOnce() -> T) -> io::Result<T> {
     let _alone = alone();
     drop(MmapOptions::new().len(bytes.saturating_add(BESIDES)).map_anon()?);
     Ok(work())
 }
 
-/// Has what needs the rest of the memory go one by one.
+/// A lock under which calls that need the rest of the memory run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static SHORT: Mutex<()> = Mutex::new(());
     SHORT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the limit of the address space would leave little beside `bytes`.
+/// Whether the limit of the address space leaves only little memory in addition to `bytes`.
 pub fn is_short(bytes: usize) -> bool {
     exceeds_address_space((bytes as u64).saturating_add(AMPLE))
 }
 
-/// As [`available`], with the system's files below `root` and the limit of the address space given.
+/// Like [`available`], with the system's files below `root` and a given limit of the address space.
 fn available_in(root: &Path, address_space: Option<u64>) -> Option<Available> {
     let machine = machine(root).map(|bytes| Available { bytes, by: "on this machine".to_owned() });
     let own = address_space.map(|limit| Available {
@@ -202,7 +202,7 @@ fn available_in(root: &Path, address_space: Option<u64>) -> Option<Available> {
     machine.into_iter().chain(own).chain(groups).min_by_key(|limit| limit.bytes)
 }
 
-/// As [`limit`], with the system's files below `root` and the limit of the address space given.
+/// Like [`limit`], with the system's files below `root` and a given limit of the address space.
 fn limit_in(root: &Path, address_space: Option<u64>) -> Option<u64> {
     let text = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
     let machine = field(&text, "MemTotal:").map(|kibibytes| kibibytes << 10);
@@ -226,7 +226,7 @@ fn address_space_used(root: &Path) -> u64 {
     field(&text, "VmSize:").map_or(0, |kibibytes| kibibytes << 10)
 }
 
-/// The number behind a name at the start of a line.
+/// The number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
@@ -245,23 +245,23 @@ fn address_space_limit() -> Option<u64> {
     None
 }
 
-/// The versions of control groups, which name their files differently.
+/// The versions of control groups. They use different file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
     Two,
 }
 
-/// A control group that accounts memory: one that the process is in, or one above.
+/// A control group that accounts for memory: one that contains the process, or a parent of it.
 struct Group {
     version: Version,
     /// Its folder.
     folder: PathBuf,
-    /// As it is known inside its hierarchy.
+    /// Its name inside its hierarchy.
     name: String,
 }
 
-/// A control group without a limit has one of about 2^63, in version 1.
+/// In version 1, a control group without a limit reports a limit of about 2^63.
 const NO_LIMIT: u64 = 1 << 60;
 
 impl Group {
@@ -269,9 +269,9 @@ impl Group {
         fs::read_to_string(self.folder.join(file)).ok()?.trim().parse().ok()
     }
 
-    /// The least of its limits; `None` if it has none.
+    /// The smallest of its limits; `None` if it has none.
     fn limit(&self) -> Option<u64> {
-        // Above `memory.high` the system slows a process down until it hardly moves.
+        // Above `memory.high`, the system slows a process down until it hardly makes progress.
         let limits: &[&str] = match self.version {
             Version::One => &["memory.limit_in_bytes"],
             Version::Two => &["memory.max", "memory.high"],
@@ -280,7 +280,7 @@ impl Group {
         limits.filter(|limit| *limit < NO_LIMIT).min()
     }
 
-    /// What its limits leave; `None` if it has none.
+    /// The memory that its limits leave; `None` if it has no limit.
     fn available(&self) -> Option<Available> {
         let limit = self.limit()?;
         let (used, cached) = match self.version {
@@ -290,7 +290,7 @@ impl Group {
             Version::Two => ("memory.current", ["inactive_file ", "active_file "]),
         };
         let stat = fs::read_to_string(self.folder.join("memory.stat")).unwrap_or_default();
-        // Cached files count as used, but give way to whoever needs memory.
+        // Cached files count as used, but the system frees them when memory is needed.
         let cached: u64 = cached.iter().filter_map(|name| field(&stat, name)).sum();
         let used = self.number(used).unwrap_or(0).saturating_sub(cached);
         let by = format!("within the limit of {} of the control group {}", size(limit), self.name);
@@ -298,7 +298,7 @@ impl Group {
     }
 }
 
-/// Every control group that bounds this process's memory.
+/// All control groups that limit this process's memory.
 fn memory_groups(root: &Path) -> Vec<Group> {
     let text = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let mounts = mounts(&text("proc/self/mountinfo"));
@@ -337,8 +337,8 @@ struct Mount {
 }
 
 impl Mount {
-    /// The path below the mount of the group `name`. Containers may see only their own group mounted, and yet its
-    /// whole name: it is the mount's root then.
+    /// The path of the group `name` below the mount. In a container, only its own group may be mounted, but `name` is
+    /// still the full name. Then the group is the root of the mount.
     fn visible(&self, name: &str) -> PathBuf {
         match Path::new(name).strip_prefix(&self.shows) {
             Ok(below) => Path::new("/").join(below),
@@ -347,7 +347,7 @@ impl Mount {
     }
 }
 
-/// The mounts of `/proc/self/mountinfo` that account memory.
+/// The mounts in `/proc/self/mountinfo` that account for memory.
 fn mounts(text: &str) -> Vec<Mount> {
     let parse = |line: &str| {
         let (mount, system) = line.split_once(" - ")?;
@@ -370,7 +370,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A tree that passes for the system's files.
+    /// A folder tree that imitates the system's files.
     fn system(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let meminfo = ("proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\n");
@@ -410,7 +410,7 @@ mod tests {
             ("sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n"),
             ("sys/fs/cgroup/slurm/job_7/memory.max", "1073741824\n"),
             ("sys/fs/cgroup/slurm/job_7/memory.current", "536870912\n"),
-            // Half of what is used are cached files.
+            // Half of the used memory is cached files.
             (
                 "sys/fs/cgroup/slurm/job_7/memory.stat",
                 "anon 268435456\ninactive_file 134217728\nactive_file 134217728\n",
@@ -452,7 +452,7 @@ mod tests {
             ),
         ]);
         assert_eq!(found(&hybrid).0, 384);
-        // Docker with version 1: the whole name, but only the container's own group mounted.
+        // Docker with version 1: the full name, but only the container's own group is mounted.
         let docker = system(&[
             ("proc/self/cgroup", "4:memory:/docker/abc\n"),
             (
@@ -492,7 +492,7 @@ mod tests {
         let other = io::Error::from(io::ErrorKind::NotFound);
         assert!(!super::refused(&Error::io("a", "cannot read", other)));
         assert!(asking(may_be_refused) && !may_be_refused());
-        // What no machine has.
+        // More than any machine has.
         #[cfg(target_os = "linux")]
         assert!(check(1 << 62, "all of it").is_err());
     }

@@ -1,4 +1,4 @@
-//! The metadata files of a dataset, in a folder of this machine or on a server.
+//! The metadata files of a dataset, in a local folder or on a server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use hsipack_format::{Error, Result};
 use crate::remote::{self, Fetched, Version};
 use crate::small;
 
-/// The metadata files below one place.
+/// The metadata files of one dataset.
 #[derive(Debug)]
 pub(crate) enum MetadataFiles {
-    /// A folder, whose files are read as they are asked for.
+    /// A folder; each file is read when it is needed.
     Folder,
-    /// A server, of which they were fetched together.
+    /// A server; the files were fetched together.
     Server(Fetched),
 }
 
 impl MetadataFiles {
-    /// Those of the dataset at `path`.
+    /// The metadata files of the dataset at `path`.
     ///
     /// # Errors
-    /// If it is a URL, and they cannot be fetched.
+    /// If `path` is a URL and they cannot be fetched.
     pub(crate) fn of(path: &Path) -> Result<Self> {
         match remote::is_url(path) {
             true => Fetched::new(path).map(Self::Server),
@@ -29,7 +29,7 @@ impl MetadataFiles {
         }
     }
 
-    /// The bytes of `file`, which has at most `most`.
+    /// The bytes of `file`, which may have at most `most`.
     ///
     /// # Errors
     /// If it cannot be read, or is larger.
@@ -43,7 +43,7 @@ impl MetadataFiles {
         }
     }
 
-    /// What `SHA256SUMS` was on a server, where there is one.
+    /// The version of `SHA256SUMS` on a server, if it exists.
     pub(crate) fn version(&self) -> Option<Version> {
         match self {
             Self::Folder => None,
@@ -51,7 +51,7 @@ impl MetadataFiles {
         }
     }
 
-    /// Where `file` may lie now or later.
+    /// The places where `file` may be now or later.
     pub(crate) fn places(&self, file: &Path) -> Vec<PathBuf> {
         match self {
             Self::Folder => vec![file.to_owned()],
@@ -59,10 +59,10 @@ impl MetadataFiles {
         }
     }
 
-    /// Whether there is such a file.
+    /// Whether the file exists.
     ///
     /// # Errors
-    /// If the server does not say.
+    /// If the server does not answer.
     pub(crate) fn has(&self, file: &Path) -> Result<bool> {
         match self {
             Self::Folder => Ok(file.is_file()),
@@ -70,7 +70,7 @@ impl MetadataFiles {
         }
     }
 
-    /// Names of the folders directly below `folder` with a file `inside` them, sorted.
+    /// Sorted names of the folders directly below `folder` that contain the file `inside`.
     ///
     /// # Errors
     /// If the folder cannot be listed.

@@ -1,8 +1,9 @@
-//! Files and objects that are written: they appear whole, or not at all.
+//! Writing files and objects: they appear complete, or not at all.
 //!
-//! A file is written under a temporary name, brought to the disk, and then given its own. An object of a server appears
-//! when the last request that made it is answered. Whoever writes a dataset asks for a path here and need not know which
-//! of both it is. Several may write the same file at once, on other machines, too: each has a temporary name of its own.
+//! A file is written under a temporary name, flushed to the disk, and then renamed. An object on a server appears when
+//! the server has answered the last request of the upload. Code that writes a dataset uses a path here and need not know
+//! whether it is a file or an object. Several processes, also on other machines, may write the same file at the same
+//! time: each uses a temporary name of its own.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -17,7 +18,7 @@ use walkdir::WalkDir;
 use crate::remote::{self, Upload, is_url};
 use crate::writeback::Writeback;
 
-/// A file or an object being written. Dropped before it is whole, it leaves nothing.
+/// A file or an object being written. If it is dropped before it is complete, nothing remains.
 #[derive(Debug)]
 pub struct Output(Kind);
 
@@ -28,7 +29,7 @@ enum Kind {
     Object(Upload),
 }
 
-/// A file whose bytes are on their way to the disk as soon as they are written.
+/// A file whose bytes the system begins to flush to the disk while more are written.
 #[derive(Debug)]
 struct Sent {
     file: File,
@@ -49,7 +50,7 @@ impl Write for Sent {
     }
 }
 
-/// A file or an object whose bytes were all handed over, but are not yet known to be kept.
+/// A file or an object that was completely written, but is not yet known to be on the disk or the server.
 #[derive(Debug)]
 pub struct Written(WrittenKind);
 
@@ -59,7 +60,7 @@ enum WrittenKind {
     Object(Upload),
 }
 
-/// A file under a name that nobody else gives one, which is removed with it unless it gets another.
+/// A file under a unique temporary name. On drop the file is removed, unless it was renamed.
 #[derive(Debug)]
 struct Temporary {
     file: PathBuf,
@@ -67,11 +68,11 @@ struct Temporary {
 }
 
 impl Temporary {
-    /// The name beside `path`.
+    /// A temporary name in the folder of `path`.
     fn beside(path: &Path) -> Self {
         static PROCESS: OnceLock<u64> = OnceLock::new();
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        // Two machines may give two processes the same number; one that forks shares what is random.
+        // Processes on two machines may have the same id, and a forked process has the same random number as its parent.
         let random = PROCESS.get_or_init(|| RandomState::new().build_hasher().finish());
         let process = std::process::id();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -95,15 +96,15 @@ impl Drop for Temporary {
     }
 }
 
-/// How temporary names end.
+/// The end of temporary names.
 const TEMPORARY: &str = ".tmp";
 
 impl Output {
-    /// Begins the file or object at `path`; the folders that a file is in are made. `most` is about how many bytes it can
-    /// have, which servers want to know.
+    /// Begins to write the file or object at `path`. For a file, missing folders are created. `most` is its approximate
+    /// maximum size in bytes, which servers need to know.
     ///
     /// # Errors
-    /// If the file cannot be made; if the server takes no objects.
+    /// If the file cannot be created; if the server does not accept objects.
     pub fn create(path: PathBuf, most: u64) -> Result<Self> {
         if is_url(&path) {
             return Ok(Self(Kind::Object(Upload::new(&path, most)?)));
@@ -130,7 +131,7 @@ impl Output {
         }
     }
 
-    /// Says that these were all.
+    /// Ends writing: all bytes were given.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -146,10 +147,10 @@ impl Output {
 }
 
 impl Written {
-    /// Waits until the bytes are on the disk, or the server has them, and gives them their name.
+    /// Waits until the bytes are on the disk or the server, and gives the file or object its name.
     ///
     /// # Errors
-    /// If the disk or the server refuses.
+    /// If the disk or the server reports an error.
     pub fn commit(self) -> Result<()> {
         match self.0 {
             WrittenKind::Object(upload) => upload.finish(),
@@ -164,7 +165,7 @@ impl Written {
     }
 }
 
-/// Writes a small file or object whole, in the place of what lies there.
+/// Writes a complete small file or object. It replaces an existing one.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -183,11 +184,12 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<()> {
     write().map_err(|error| Error::io(path, "cannot write", error))
 }
 
-/// Writes a small object unless one lies there; whether `content` lies there now. Two who do so at the same time with
-/// different contents are told `true` and `false`, also where a server's answer is lost.
+/// Writes a small object unless one exists already. Returns whether the object now has this `content`. If two processes
+/// do this at the same time with different contents, one gets `true` and the other `false`, even if an answer of the
+/// server is lost.
 ///
 /// # Errors
-/// If the server does not take it, or `url` is none.
+/// If the server does not accept it, or `url` is not a URL.
 pub fn create_object(url: &Path, content: &[u8]) -> Result<bool> {
     remote::put_new(url, content)
 }
@@ -195,25 +197,25 @@ pub fn create_object(url: &Path, content: &[u8]) -> Result<bool> {
 /// Makes the names in a folder durable.
 ///
 /// # Errors
-/// If the disk refuses.
+/// If the disk reports an error.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| Error::io(folder, "cannot write", error))
 }
 
-/// Whether there is anything at `path`; of a server, an object of that name.
+/// Whether anything exists at `path`; on a server, whether an object with that name exists.
 ///
 /// # Errors
-/// If a server does not say.
+/// If a server does not answer.
 pub fn exists(path: &Path) -> Result<bool> {
     if is_url(path) { remote::exists(path) } else { Ok(path.symlink_metadata().is_ok()) }
 }
 
-/// Whether there is anything in the folder at `path`, which need not exist.
+/// Whether the folder at `path` is empty or does not exist.
 ///
 /// # Errors
-/// If it cannot be read, or the server does not list names.
+/// If the folder cannot be read, or the server does not list names.
 pub fn is_empty(path: &Path) -> Result<bool> {
     if is_url(path) {
         return Ok(remote::list(path, 1)?.is_empty());
@@ -244,7 +246,7 @@ pub fn remove(path: &Path) -> Result<()> {
     gone(path, fs::remove_file(path))
 }
 
-/// Removes the folder at `path` with all that is in it, if there is one; of a server, all objects below that name.
+/// Removes the folder at `path` with its content, if it exists; on a server, all objects below that name.
 ///
 /// # Errors
 /// If it cannot be removed.
@@ -255,8 +257,8 @@ pub fn remove_all(path: &Path) -> Result<()> {
     gone(path, fs::remove_dir_all(path))
 }
 
-/// Removes what processes that were killed left in `folder` of files they were writing. Only who has the right to write
-/// there may do so. On servers there is no such thing.
+/// Removes the unfinished files that killed processes left in `folder`. Call it only if no other process is writing
+/// there. On servers there are no such files.
 ///
 /// # Errors
 /// If a file cannot be removed.
@@ -285,7 +287,7 @@ fn make_folder_of(path: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(|error| Error::io(folder, "cannot create", error))
 }
 
-// Miri knows no sockets.
+// Miri does not support sockets.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use hsipack_testing::bucket::{Bucket, BucketFault};
@@ -299,7 +301,7 @@ mod tests {
         bucket
     }
 
-    /// Bytes in which no part is like another.
+    /// Bytes without repeating parts.
     fn noise(len: usize) -> Vec<u8> {
         let mut random = hsipack_format::random::Random::from_key(len as u64);
         (0..len).map(|_| random.bits() as u8).collect()
@@ -314,7 +316,7 @@ mod tests {
     #[test]
     fn files_and_objects_hold_what_was_written() {
         let (bucket, folder) = (bucket("output"), tempfile::tempdir().unwrap());
-        // A part has 8 MiB.
+        // One part has 8 MiB.
         for len in [0, 1, 5_000_000, 8 << 20, (8 << 20) + 1, 20_000_000] {
             let bytes = noise(len);
             for piece in [1_000_001, 9 << 20] {
@@ -351,7 +353,7 @@ mod tests {
         drop(second);
         let names = |folder: &Path| fs::read_dir(folder).unwrap().count();
         assert_eq!(names(&folder.path().join("c")), 1);
-        // As a process that is killed leaves it.
+        // This leaves the file as a killed process would.
         std::mem::forget(Output::create(path.clone(), 3).unwrap());
         assert_eq!(names(&folder.path().join("c")), 2);
         remove_temporaries(folder.path()).unwrap();
@@ -398,7 +400,7 @@ mod tests {
                 assert!(bucket.get("a").unwrap() == *bytes, "{fault:?} of request {number}");
             }
         };
-        // Most of the time is pauses before the next try.
+        // Most of the time is spent in pauses between tries.
         std::thread::scope(|scope| {
             for fault in faults {
                 scope.spawn(move || check(fault));
@@ -419,7 +421,7 @@ mod tests {
         assert!(!create_object(&url, b"and yours, which is longer").unwrap());
         assert!(create_object(&url, b"mine").unwrap());
         assert_eq!(bucket.get("a").unwrap(), b"mine");
-        // Deleted after it was met, and before it is looked at.
+        // The object was found, but is deleted before it is read.
         bucket.set_faults(|request| match request.method.as_str() {
             "GET" => BucketFault::Status(404),
             _ => BucketFault::None,

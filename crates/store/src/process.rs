@@ -1,10 +1,10 @@
-//! What belongs to one process: after `fork`, the child has copies of its locks in whatever state they were, and none
-//! of its threads.
+//! Values that belong to one process. After `fork`, the child has copies of the parent's locks in whatever state they
+//! were, but none of its threads.
 
 use std::mem::ManuallyDrop;
 
-/// A value with threads or locks that only the process which made it may use or drop. In a child made by `fork` it is
-/// forgotten instead: joining threads that are not there, or taking a lock that one of them held, would never end.
+/// A value with threads or locks. Only the process that made it may use or drop it. A child made by `fork` forgets it
+/// instead: joining threads that do not exist there, or taking a lock that one of them held, would wait for ever.
 #[derive(Debug)]
 pub struct OfProcess<T> {
     process: u32,
@@ -17,12 +17,12 @@ impl<T> OfProcess<T> {
         Self { process: std::process::id(), value: ManuallyDrop::new(value) }
     }
 
-    /// The value, in the process that made it; `None` in a child of it.
+    /// The value, in the process that made it; `None` in a forked child.
     pub fn get(&self) -> Option<&T> {
         (self.process == std::process::id()).then_some(&*self.value)
     }
 
-    /// The value, to be changed, in the process that made it; `None` in a child of it.
+    /// The value, to be changed, in the process that made it; `None` in a forked child.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         (self.process == std::process::id()).then_some(&mut *self.value)
     }

@@ -1,8 +1,9 @@
-//! The list of samples of a dataset: by `samples.index`, where that is of the `samples.jsonl` there, else by its text.
+//! The list of samples of a dataset, from `samples.index` if that belongs to the `samples.jsonl` beside it, otherwise
+//! from the text.
 //!
-//! The index is used if its checksum is right, if it names the sum that `SHA256SUMS` has for `samples.jsonl`, and if that
-//! file is as long as the index says and is not newer. A newer one, which somebody may have written to since, is hashed.
-//! Whatever else is wrong with the index, the text is read, as if there were none.
+//! The index is used if its checksum is correct, if it names the checksum that `SHA256SUMS` has for `samples.jsonl`, and
+//! if that file has the length that the index says and is not newer. If `samples.jsonl` is newer than the index, it may
+//! have been changed, so it is hashed. If anything else is wrong with the index, it is ignored and the text is read.
 
 use std::fs;
 use std::ops::Range;
@@ -19,19 +20,19 @@ use crate::mapping::Mapping;
 use crate::metadata::MetadataFiles;
 use crate::{remote, small};
 
-/// What a list of samples is made of.
+/// The source of a list of samples.
 pub(crate) enum Source {
-    /// An index, and where the lines lie.
+    /// An index, and the source of the lines.
     Index(Index, Arc<dyn Lines>),
     /// The text.
     Text(Vec<u8>),
 }
 
 impl Source {
-    /// What there is below `path`; `sum` is what `SHA256SUMS` has for `samples.jsonl`.
+    /// The source for the dataset at `path`; `sum` is the checksum of `samples.jsonl` in `SHA256SUMS`.
     ///
     /// # Errors
-    /// If there is no index to be used, and the text cannot be read or has another sum.
+    /// If no index can be used, and the text cannot be read or has another checksum.
     pub fn of(files: &MetadataFiles, path: &Path, sum: &str) -> Result<Self> {
         let indexed = match files {
             MetadataFiles::Folder => of_folder(path, sum)?,
@@ -44,17 +45,17 @@ impl Source {
     }
 }
 
-/// The text of `samples.jsonl`, which has this sum.
+/// The text of `samples.jsonl`, which must have this checksum.
 ///
 /// # Errors
-/// If it cannot be read, or has another one.
+/// If it cannot be read, or has another checksum.
 pub(crate) fn text(files: &MetadataFiles, path: &Path, sum: &str) -> Result<Vec<u8>> {
     let file = path.join(SAMPLES);
     let text = files.read(&file, small::SAMPLES)?;
     if checksums::sha256(&text) == sum { Ok(text) } else { Err(wrong_sum(file)) }
 }
 
-/// The error of a metadata file that is not the one that was written.
+/// The error if a metadata file differs from what was written.
 pub(crate) fn wrong_sum(file: PathBuf) -> Error {
     Error::damaged("the file does not match SHA256SUMS").at(file).with_remedy(remedy![
         "run ",
@@ -65,10 +66,10 @@ pub(crate) fn wrong_sum(file: PathBuf) -> Error {
 
 type Indexed = (Index, Arc<dyn Lines>);
 
-/// The index in a folder of this machine, if it is to be used.
+/// The index in a local folder, if it can be used.
 ///
 /// # Errors
-/// If `samples.jsonl` is newer, and has another sum than `SHA256SUMS` says.
+/// If `samples.jsonl` is newer, and its checksum differs from the one in `SHA256SUMS`.
 fn of_folder(path: &Path, sum: &str) -> Result<Option<Indexed>> {
     let (file, text) = (path.join(SAMPLES_INDEX), path.join(SAMPLES));
     let (Ok(index), Ok(text)) = (Mapping::open(&file), Mapping::open(&text)) else {
@@ -80,7 +81,7 @@ fn of_folder(path: &Path, sum: &str) -> Result<Option<Indexed>> {
     }
     let index = Arc::new(index);
     let Ok(read) = Index::read(index.clone()) else { return Ok(None) };
-    // Checking looked at all of it; nobody may need most of that again.
+    // Checking read all of it, but most of it may not be needed again.
     index.release();
     if is_newer(text.path(), &file) && sum_of(&text)? != sum {
         return Err(wrong_sum(text.path().to_owned()));
@@ -88,7 +89,7 @@ fn of_folder(path: &Path, sum: &str) -> Result<Option<Indexed>> {
     Ok(Some((read, Arc::new(text))))
 }
 
-/// Whether `file` was written to after `other`, or that cannot be told.
+/// Whether `file` was changed after `other`, or this is not known.
 fn is_newer(file: &Path, other: &Path) -> bool {
     let time = |file: &Path| fs::metadata(file).and_then(|metadata| metadata.modified());
     match (time(file), time(other)) {
@@ -97,10 +98,10 @@ fn is_newer(file: &Path, other: &Path) -> bool {
     }
 }
 
-/// Bytes that are hashed at a time.
+/// Number of bytes hashed at a time.
 const PIECE: u64 = 4 << 20;
 
-/// The SHA-256 of a file, read once without keeping it.
+/// The SHA-256 of a file, read once without keeping it in memory.
 fn sum_of(file: &Mapping) -> Result<String> {
     let mut hasher = Hasher::default();
     for start in (0..file.len()).step_by(PIECE as usize) {
@@ -141,7 +142,7 @@ impl Lines for Mapping {
     }
 }
 
-/// The index on a server, if it is to be used. The text stays there until somebody asks for a line.
+/// The index on a server, if it can be used. The text is fetched only when a line is needed.
 fn of_server(files: &MetadataFiles, path: &Path, sum: &str) -> Option<Indexed> {
     let bytes = files.read(&path.join(SAMPLES_INDEX), small::SAMPLES).ok()?;
     let origin = Origin::of(&bytes).filter(|origin| origin.sum() == sum)?;
@@ -151,9 +152,9 @@ fn of_server(files: &MetadataFiles, path: &Path, sum: &str) -> Option<Indexed> {
     Some((index, Arc::new(lines)))
 }
 
-/// The text of `samples.jsonl` on a server, fetched when somebody asks for a line.
+/// The text of `samples.jsonl` on a server, fetched when a line is needed.
 struct RemoteText {
-    /// Where it may lie: an append that is being finished puts it elsewhere.
+    /// Where the text may be: an append that is being finished moves it.
     places: Vec<PathBuf>,
     len: u64,
     sum: String,
@@ -182,7 +183,7 @@ impl RemoteText {
 
     fn fetch(&self, place: &Path) -> Result<Vec<u8>> {
         let mut text = remote::read(place, small::SAMPLES)?;
-        // Others may have been appended since: lines that were there stay what they are.
+        // Samples may have been appended since. The earlier lines do not change.
         text.truncate(usize::try_from(self.len).unwrap_or(usize::MAX));
         if checksums::sha256(&text) == self.sum { Ok(text) } else { Err(wrong_sum(place.into())) }
     }
@@ -199,7 +200,7 @@ impl Lines for RemoteText {
     }
 }
 
-// Miri knows no memory maps.
+// Miri does not support memory maps.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
@@ -210,7 +211,7 @@ mod tests {
 {"id":1,"name":"b","stack":"s","index":1,"nan":0,"inf":0,"range":null,"source":{"path":"b","bytes":0,"fingerprint":"","format":""}}
 "#;
 
-    /// A folder with a list of samples and its index; gives the sum of the list.
+    /// A folder with a list of samples and its index; returns the checksum of the list.
     fn written() -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
         let samples = Samples::decode(LINES.into(), &["s"]).unwrap();
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!(samples.names().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(samples.get(1).unwrap().source.path, "b");
         assert_eq!(samples.text().unwrap(), LINES.as_bytes());
-        // Of another list there is no index, and the text has another sum.
+        // The index does not belong to this other list, and the text has another checksum.
         let other = checksums::sha256(b"");
         let error = Source::of(&MetadataFiles::Folder, folder.path(), &other).err().unwrap();
         assert_eq!(error.path(), Some(folder.path().join(SAMPLES).as_path()));

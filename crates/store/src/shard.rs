@@ -1,4 +1,4 @@
-//! Shard files, open for reading.
+//! Shard files that are open for reading.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,8 @@ use crate::mapping::Mapping;
 use crate::remote;
 use crate::stores::{ReadBuffer, RemoteStore, Store, StoredFile, coalesce};
 
-/// A shard open for reading: a file, mapped into memory without a descriptor, or an object on a server.
+/// A shard that is open for reading: a file that is mapped into memory without a descriptor, or an object
+/// on a server.
 #[derive(Debug)]
 pub struct ShardFile {
     bytes: Bytes,
@@ -66,7 +67,7 @@ impl ShardFile {
     /// Opens a shard of `chunks` chunks and reads its index.
     ///
     /// # Errors
-    /// If the file cannot be read, is too short, or its index is damaged; all name the file.
+    /// If the file cannot be read, is too short, or its index is damaged; the error names the file.
     pub fn open(path: &Path, chunks: usize) -> Result<Self> {
         let bytes = Bytes::open(path)?;
         let span = ShardIndex::span(chunks, bytes.len()).map_err(|error| error.at(path))?;
@@ -77,7 +78,7 @@ impl ShardFile {
         Ok(Self { bytes, index, data_len })
     }
 
-    /// Says that these chunks will be wanted soon, in this order. A map of a file needs no such advice.
+    /// A hint that these chunks will be needed soon. A mapped file does not need the hint.
     pub(crate) fn ask_ahead(&self, chunks: impl Iterator<Item = usize>) {
         let Bytes::Object(object) = &self.bytes else { return };
         let spans = chunks.filter_map(|chunk| self.index.0[chunk]);
@@ -87,22 +88,22 @@ impl ShardFile {
         coalesce(&spans, near.gap, near.run).for_each(|run| object.prefetch(run.span));
     }
 
-    /// Where the chunks lie.
+    /// The positions of the chunks.
     pub fn index(&self) -> &ShardIndex {
         &self.index
     }
 
-    /// Bytes of the file.
+    /// Length of the file in bytes.
     pub fn len(&self) -> u64 {
         self.bytes.len()
     }
 
-    /// Whether it is empty; no shard that can be opened is.
+    /// Whether the file is empty. A shard that can be opened never is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the file before the index.
+    /// Number of bytes before the index.
     pub fn data_len(&self) -> u64 {
         self.data_len
     }
@@ -112,7 +113,8 @@ impl ShardFile {
         self.bytes.path()
     }
 
-    /// Gives `take` stored chunk `chunk`, frame and checksum, where it lies; `None` if it was not written.
+    /// Calls `take` with stored chunk `chunk` (frame and checksum), without a copy if possible. `None` if
+    /// the chunk was not written.
     ///
     /// # Errors
     /// If the file cannot be read, or `take` fails.
@@ -122,7 +124,7 @@ impl ShardFile {
         take: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<Option<T>> {
         let Some(span) = self.index.0[chunk] else { return Ok(None) };
-        // The index was refused if the sum overflows or lies outside the file.
+        // The sum cannot overflow or be outside the file: such an index was refused.
         self.bytes.with(span.offset..span.offset + span.len, take).map(Some)
     }
 }

@@ -1,7 +1,7 @@
-//! The door through which files that may be anything are opened; small ones of them (metadata, headers, lists), read whole.
+//! Opening files that may be of any kind, and reading small ones (metadata, headers, lists) completely.
 //!
-//! What lies under such a name may be anything: a pipe that nobody writes to, a device without end, a file of a
-//! terabyte. Only regular files are read, and only after their size was compared with what such a file can need.
+//! The name may lead to anything: a pipe that nobody writes to, an endless device, a file of a terabyte. Only regular files
+//! are read, and only after their size was compared with the maximum for such a file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -12,18 +12,18 @@ use crate::window::Window;
 use crate::{memory, mirror, remote};
 use hsipack_format::{Error, Result};
 
-/// Most bytes of a `zarr.json`: those of hyperspectral images with statistics of thousands of bands, and of datasets
-/// that were appended to thousands of times, have some megabytes.
+/// Maximum size of a `zarr.json` in bytes. With statistics of thousands of bands, or after thousands of appends, the file
+/// has a few megabytes.
 pub const METADATA: u64 = 64 << 20;
-/// Most bytes of a `SHA256SUMS`: a line of some hundred bytes for each array.
+/// Maximum size of a `SHA256SUMS` in bytes. It has a line of about a hundred bytes for each array.
 pub const SUMS: u64 = 256 << 20;
-/// Most bytes of a `samples.jsonl`; what memory there is bounds it further.
+/// Maximum size of a `samples.jsonl` in bytes. The available memory may limit it further.
 pub const SAMPLES: u64 = 16 << 30;
 
-/// The bytes of the regular file at `path`, or of the object if it is a URL, which has at most `most`.
+/// The bytes of the regular file at `path`, or of the object if `path` is a URL. It may have at most `most` bytes.
 ///
 /// # Errors
-/// If it cannot be read, is no regular file, or is larger; if there is no memory for it.
+/// If it cannot be read, is not a regular file, or is larger; if there is not enough memory.
 pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     if remote::is_url(path) {
         return remote::read(path, most);
@@ -45,7 +45,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
     }
     memory::check(len, "reading this file").map_err(|error| error.at(path))?;
     let mut bytes = memory::reserved(len as usize, "this file").map_err(|error| error.at(path))?;
-    // The file may grow meanwhile; one byte more tells.
+    // The file may grow meanwhile. Reading one byte more detects this.
     let read = file.take(most + 1).read_to_end(&mut bytes).map_err(cannot)? as u64;
     if read > most { Err(too_large(path, read, most)) } else { Ok(bytes) }
 }
@@ -53,7 +53,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>> {
 /// Up to `len` bytes at the start of the regular file at `path`.
 ///
 /// # Errors
-/// If it cannot be read, or is no regular file.
+/// If it cannot be read, or is not a regular file.
 pub fn head(path: &Path, len: u64) -> Result<Vec<u8>> {
     let window = match mirror::in_place(path)? {
         Some(window) => window,
@@ -69,11 +69,11 @@ pub fn head(path: &Path, len: u64) -> Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Opens the file at `path` for readers that need no file of its own: as [`open`], but what lies uncompressed in an archive is
-/// read there.
+/// Opens the file at `path` for readers that do not need a separate file. Like [`open`], but a file that is stored
+/// uncompressed in an archive is read directly from the archive.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub fn window(path: &Path) -> Result<Window> {
     match mirror::in_place(path)? {
         Some(window) => Ok(window),
@@ -81,10 +81,10 @@ pub fn window(path: &Path) -> Result<Window> {
     }
 }
 
-/// As [`read`]; `None` if there is nothing under that name.
+/// Like [`read`]; `None` if there is no file with that name.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     match read(path, most) {
         Err(error) if is_missing(&error) => Ok(None),
@@ -92,13 +92,13 @@ pub fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Whether an error says that there is nothing under a name.
+/// Whether an error says that a file does not exist.
 pub fn is_missing(error: &Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     source.is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Opens the regular file at `path` for reading; gives its length, too. Never waits for somebody to write.
+/// Opens the regular file at `path` for reading and returns it with its length. Never waits for a writer of a pipe.
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a pipe, a socket or a device.
@@ -106,10 +106,10 @@ pub fn open(path: &Path) -> Result<(File, u64)> {
     open_with(path, OpenOptions::new().read(true), 0)
 }
 
-/// As [`open`], with options for reading and further flags for the system.
+/// Like [`open`], with options for reading and additional `open` flags of the system.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub fn open_with(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
     remote::refuse(path, "reading")?;
     mirror::fetch(path)?;
@@ -118,7 +118,7 @@ pub fn open_with(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File
 
 fn open_regular(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
     let cannot = |error| Error::io(path, "cannot read", error);
-    // Before it is opened: opening a device may already do something.
+    // Checked before opening, because opening a device may already have an effect.
     let kind = path.metadata().map_err(cannot)?.file_type();
     let what = match kind {
         kind if kind.is_dir() => Some("a folder"),
@@ -130,7 +130,7 @@ fn open_regular(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File,
     if let Some(what) = what {
         return Err(not_a_file(path, what));
     }
-    // Should a pipe have come in between, opening it does not wait for a writer.
+    // If the file was replaced by a pipe meanwhile, opening it does not wait for a writer.
     let file = options.clone().custom_flags(flags | libc::O_NONBLOCK).open(path).map_err(cannot)?;
     let meta = file.metadata().map_err(cannot)?;
     if meta.is_file() { Ok((file, meta.len())) } else { Err(not_a_file(path, "something else")) }
@@ -176,7 +176,7 @@ mod tests {
         assert!(read(&path, METADATA).unwrap_err().what().contains("1099511627776 bytes"));
     }
 
-    // Miri knows no pipes and no sockets.
+    // Miri does not support pipes and sockets.
     #[cfg(not(miri))]
     #[test]
     fn pipes_sockets_devices_and_folders_are_refused_at_once() {

@@ -1,7 +1,7 @@
-//! Waiting that ends when whoever waits is wanted no more.
+//! Waiting that ends early when the waiting thread is no longer needed.
 //!
-//! A server may be away for a minute, and reading from it goes on then. A loader that is closed meanwhile has to end its
-//! threads at once: they say so here for all that they read.
+//! A server may be unreachable for a minute, and reading continues afterwards. But a loader that is closed in the
+//! meantime has to end its threads at once. Here, a thread sets a condition that ends any wait for a server.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use hsipack_format::{Error, ErrorKind};
 /// Whether the thread has to end.
 pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// How often whoever waits looks.
+/// How often a waiting thread checks the condition.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 thread_local! {
     static STOP: RefCell<Option<Stop>> = const { RefCell::new(None) };
 }
 
-/// Does `work` on this thread; what it waits for of a server ends with an error of kind [`ErrorKind::Interrupted`] once
-/// `stop` says so.
+/// Runs `work` on this thread. As soon as `stop` returns true, any wait for a server ends with an error of kind
+/// [`ErrorKind::Interrupted`].
 pub fn until<T>(stop: Stop, work: impl FnOnce() -> T) -> T {
-    /// Puts back what was there before, also after a panic.
+    /// Restores the previous condition, also after a panic.
     struct Before(Option<Stop>);
     impl Drop for Before {
         fn drop(&mut self) {
@@ -38,7 +38,7 @@ pub(crate) fn stopped() -> bool {
     STOP.with_borrow(|stop| stop.as_ref().is_some_and(|stop| stop()))
 }
 
-/// The error of what ended early.
+/// The error of a wait that ended early.
 pub(crate) fn interrupted() -> Error {
     Error::new(ErrorKind::Interrupted, "stopped while a server was waited for")
 }

@@ -1,8 +1,8 @@
-//! Asking the system for threads so that a refusal is an error, and pools of them for data-parallel loops.
+//! Starting threads so that a refusal is an error, and thread pools for data-parallel loops.
 //!
-//! Limits of processes and threads (`ulimit -u`, `pids.max` of control groups) are common on shared machines.
-//! `std::thread::spawn` panics there, and so does rayon where a parallel loop runs outside a pool. Parallel loops
-//! therefore run in a [`Pool`].
+//! Limits on processes and threads (`ulimit -u`, `pids.max` of control groups) are common on shared machines. At such a
+//! limit, `std::thread::spawn` panics, and so does rayon if a parallel loop runs outside a pool. So parallel loops run in a
+//! [`Pool`].
 
 use std::io;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use crate::memory;
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 
-/// The stack that the standard library asks for.
+/// The stack size that the standard library requests.
 const STACK: usize = 2 << 20;
 
 /// Starts a thread.
@@ -35,7 +35,7 @@ pub fn start<T: Send + 'static>(
     })
 }
 
-/// Starts a thread of a scope. The others of the scope have to end by themselves where one is refused.
+/// Starts a thread in a scope. If a thread is refused, the other threads of the scope have to end by themselves.
 ///
 /// # Errors
 /// If the system refuses it.
@@ -52,11 +52,11 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     })
 }
 
-/// Threads for data-parallel loops: a pool of rayon, started fallibly. When it is dropped, its threads end before `drop`
-/// returns, so that the next pool finds the system's limits as this one did.
+/// Threads for data-parallel loops: a rayon pool whose start may fail. When it is dropped, its threads end before `drop`
+/// returns, so that they no longer count against the system's limits when the next pool starts.
 #[derive(Debug)]
 pub struct Pool {
-    /// `None` only while it is dropped.
+    /// `None` only while the pool is being dropped.
     pool: Option<ThreadPool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -64,7 +64,7 @@ pub struct Pool {
 /// Starts a pool of `count` threads, at least one.
 ///
 /// # Errors
-/// If the system refuses a thread. Those that were started have ended then.
+/// If the system refuses a thread. Then the threads that were already started have ended.
 pub fn pool(count: usize, name: &str) -> Result<Pool> {
     let (mut threads, mut refusal) = (Vec::new(), None);
     let start_one = |thread: rayon::ThreadBuilder| {
@@ -78,7 +78,7 @@ pub fn pool(count: usize, name: &str) -> Result<Pool> {
     match built {
         Ok(pool) => Ok(Pool { pool: Some(pool), threads }),
         Err(error) => {
-            // Rayon has ended what was started of the pool.
+            // Rayon has told the started threads to end.
             threads.into_iter().for_each(wait_for);
             Err(refusal.unwrap_or_else(|| refused(io::Error::other(error))))
         }
@@ -86,14 +86,15 @@ pub fn pool(count: usize, name: &str) -> Result<Pool> {
 }
 
 impl Pool {
-    /// Hands the items, in their order, to whichever thread is free, and gives the results in the order of the items.
-    /// `state` makes what a thread keeps from item to item.
+    /// Gives each item, in order, to the next free thread, and returns the results in the order of the items. `state`
+    /// creates the state that a thread keeps from item to item.
     ///
-    /// The iterator itself runs in one thread at a time. An item is taken from it when a thread has time for it, so
-    /// files are read from front to back, and few items exist at once.
+    /// The iterator itself runs in one thread at a time. An item is taken from it only when a thread is free. So files are
+    /// read from front to back, and only few items exist at the same time.
     ///
     /// # Errors
-    /// That of the first item that fails, by the order of the items and not of time. No further items are taken then.
+    /// The error of the first item that fails, in the order of the items, not of time. After a failure, no further items are
+    /// taken.
     pub fn in_turn<I, S, T>(
         &self,
         items: I,
@@ -105,7 +106,7 @@ impl Pool {
         T: Send,
     {
         let failed = AtomicBool::new(false);
-        // All items before one that fails were taken before it, and are done.
+        // All items before the failing one were taken before it, so they are finished too.
         let items = items.enumerate().take_while(|_| !failed.load(Ordering::Relaxed));
         let work = |state: &mut S, (number, item)| {
             let result = work(state, item);
@@ -136,17 +137,17 @@ impl Drop for Pool {
     }
 }
 
-/// Waits until a thread of a pool has ended. Rayon passes panics of its jobs to whoever waits for them, so there are none
-/// here.
+/// Waits until a thread of a pool has ended. Rayon passes panics of its jobs to the code that waits for the jobs, so no
+/// panic arrives here.
 fn wait_for(thread: JoinHandle<()>) {
     let _ = thread.join();
 }
 
-/// As [`Pool::in_turn`], in up to `count` threads that are started for it. Where the system refuses them, or one is
-/// enough, the calling thread does everything.
+/// Like [`Pool::in_turn`], in up to `count` threads that are started for it. If the system refuses them, or one is enough,
+/// the calling thread does all the work.
 ///
 /// # Errors
-/// As [`Pool::in_turn`].
+/// Those of [`Pool::in_turn`].
 pub fn in_turn<I, S, T>(
     count: usize,
     name: &str,
@@ -168,9 +169,10 @@ where
     }
 }
 
-/// A thread that gets its stack, but not the little that the standard library and the system's take for it afterwards, ends
-/// the process before it runs. So where the address space is short, there has to be room for both, and until the thread runs
-/// nothing else is started: `start` gives it what it drops then.
+/// Starts a thread, with room for more than its stack. If a thread gets its stack, but not the small amounts that the
+/// standard library and the system library allocate for it afterwards, the whole process ends. So if the address space is
+/// short, there must be room for both, and nothing else is started until the thread runs. The thread shows that it runs by
+/// dropping the sender.
 fn with_room<T>(start: impl FnOnce(Option<Sender<()>>) -> io::Result<T>) -> Result<T> {
     if !memory::is_short(STACK) {
         return start(None).map_err(refused);
@@ -178,7 +180,7 @@ fn with_room<T>(start: impl FnOnce(Option<Sender<()>>) -> io::Result<T>) -> Resu
     let (running, runs) = mpsc::channel();
     let started = memory::with_address_space(STACK, || {
         let thread = start(Some(running))?;
-        // An error says that it was dropped.
+        // `recv` returns an error as soon as the sender was dropped.
         let _ = runs.recv();
         Ok(thread)
     });
@@ -243,7 +245,7 @@ mod tests {
             done.store(0, Ordering::Relaxed);
             let work = |(): &mut (), number: usize| {
                 done.fetch_add(1, Ordering::Relaxed);
-                // The later of two that fail is the quicker one.
+                // Of two failing items, the later one fails first.
                 if number == 7 {
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
@@ -271,7 +273,7 @@ mod tests {
             Ok(*seen)
         };
         let found = own.in_turn(0..1000, state, count).unwrap();
-        // One thread may have done everything, and rayon may have made a state that nobody used.
+        // One thread may have done all the work, and rayon may have created a state that was not used.
         let used = found.iter().filter(|seen| **seen == 1).count();
         assert!((1..=3).contains(&used), "{used}");
         assert!((used..=4).contains(&made.load(Ordering::Relaxed)));

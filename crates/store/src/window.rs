@@ -1,17 +1,17 @@
-//! A stretch of a file that is read as if it were a file of its own: a whole file, or a member that lies uncompressed in an
+//! A part of a file that is read as if it were a separate file: a whole file, or a member that is stored uncompressed in an
 //! archive.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
-/// The bytes of a file from one place to another. Reading never leaves them.
+/// A range of bytes of a file. Reading never goes beyond it.
 #[derive(Debug)]
 pub struct Window {
     file: File,
     start: u64,
     len: u64,
-    /// Where the next read begins, counted from the start of the window.
+    /// Where the next read begins, relative to the start of the window.
     position: u64,
 }
 
@@ -21,7 +21,7 @@ impl Window {
         Self::new(file, 0, len)
     }
 
-    /// The `len` bytes of `file` from `start` on. Their end is at most `u64::MAX`.
+    /// The `len` bytes of `file` from `start` on. `start + len` must not exceed `u64::MAX`.
     pub fn new(file: File, start: u64, len: u64) -> Self {
         debug_assert!(start.checked_add(len).is_some(), "the window ends somewhere");
         Self { file, start, len, position: 0 }
@@ -37,7 +37,7 @@ impl Window {
         self.len == 0
     }
 
-    /// Fills `out` with the bytes from `offset` on, whatever was read before.
+    /// Fills `out` with the bytes from `offset` on. The current position does not matter.
     ///
     /// # Errors
     /// If they cannot be read, or the window ends before them.

@@ -1,22 +1,24 @@
-//! Bytes of a file that is still being written, on their way to the disk.
+//! Flushing a file to the disk while it is still being written.
 //!
-//! A system keeps what is written in memory until it has gigabytes of it, or somebody waits for the file. Who writes a
-//! shard waits at its end; when only then the disk begins, it has nothing to do before, and who writes nothing after.
+//! The system keeps written data in memory until there are gigabytes of it, or until a program waits for the file. A
+//! program that writes a shard waits at the end of the shard. If the disk began only then, it would be idle before, and
+//! the program would be idle afterwards.
 
 use std::fs::File;
 
-/// How many bytes are written before they are sent: enough for a disk to be busy, few enough to begin early.
+/// The number of bytes that are written before they are flushed: enough to keep a disk busy, few enough to begin early.
 const STEP: u64 = 8 << 20;
 
-/// How much of a file was sent to the disk.
+/// Records how much of a file was flushed to the disk.
 #[derive(Debug, Default)]
 pub struct Writeback {
     sent: u64,
 }
 
 impl Writeback {
-    /// Says that the first `written` bytes of `file` were written: asks the system to begin bringing them to the disk, if
-    /// there are enough of them. It is a hint: nothing waits for the disk, and nothing says that bytes are there.
+    /// Call this when the first `written` bytes of `file` were written. If enough of them are new, it asks the system to
+    /// begin writing them to the disk. This is only a hint: it does not wait for the disk, and does not guarantee that
+    /// the bytes are on it.
     pub fn written(&mut self, file: &File, written: u64) {
         if written - self.sent >= STEP {
             begin(file, self.sent, written - self.sent);
@@ -30,8 +32,8 @@ fn begin(file: &File, offset: u64, len: u64) {
     use std::os::fd::AsRawFd;
 
     let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
-    // SAFETY: the descriptor is open while `file` is borrowed, and the call touches no memory of this process. Where a
-    // file system has no such call, its error is no loss: the file is brought to the disk at its end.
+    // SAFETY: the descriptor is open while `file` is borrowed, and the call touches no memory of this process. If a file
+    // system does not support the call, its error does no harm: the file is flushed to the disk at its end.
     let _ = unsafe {
         libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE)
     };

@@ -1,11 +1,13 @@
-//! A link before a server of HTTP: every request comes later, and what all answers take together is limited.
+//! A slow link in front of an HTTP server: every request arrives later, and the rate of all answers together is
+//! limited.
 //!
-//! Bytes pass unchanged, so that signed requests stay valid for whoever is asked under the address that this prints. Requests
-//! may have a body of a `Content-Length`; the next one is sent when the last was answered, as all clients do.
+//! Bytes pass unchanged, so that signed requests stay valid for a server that is reached under the address that this
+//! prints. Requests may have a body with a `Content-Length`. A client must send the next request after the last answer,
+//! as all clients do.
 //!
 //! `cargo run --release -p hsipack-testing --example link -- SERVER:PORT MILLISECONDS [BYTES_PER_SECOND]`
 //!
-//! Prints its own `ADDRESS:PORT` and ends when its input does.
+//! Prints its own `ADDRESS:PORT` and ends when its input ends.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +17,7 @@ use std::time::Duration;
 use hsipack_testing::server::{Lane, Link};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
-/// Bytes of an answer that pass the link together.
+/// Bytes of an answer that pass the link at a time.
 const PIECE: usize = 64 << 10;
 
 fn main() -> io::Result<()> {
@@ -30,14 +32,14 @@ fn main() -> io::Result<()> {
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let (server, lane) = (server.clone(), lane.clone());
-            // Clients go away when they have what they want.
+            // Clients close the connection when they have what they need.
             std::thread::spawn(move || connect(client, &server, &lane).unwrap_or_default());
         }
     });
     io::copy(&mut io::stdin(), &mut io::sink()).map(drop)
 }
 
-/// Joins a client with a connection of its own to the server, until one of them has enough.
+/// Connects a client with its own connection to the server, until either of them closes.
 fn connect(client: TcpStream, server: &str, lane: &Arc<Lane>) -> io::Result<()> {
     let server = TcpStream::connect(server)?;
     client.set_nodelay(true)?;
@@ -53,7 +55,7 @@ fn connect(client: TcpStream, server: &str, lane: &Arc<Lane>) -> io::Result<()> 
     sent
 }
 
-/// Hands on requests, each so much later.
+/// Forwards requests, each after the latency.
 fn requests(client: &TcpStream, mut server: &TcpStream, latency: Duration) -> io::Result<()> {
     let mut lines = BufReader::new(client);
     let mut head = Vec::new();
@@ -82,7 +84,7 @@ fn requests(client: &TcpStream, mut server: &TcpStream, latency: Duration) -> io
     }
 }
 
-/// Hands on answers, through a pipe of the system's: this process takes no look at them.
+/// Forwards answers through a pipe of the system, so that this process never reads them.
 fn answers(server: &TcpStream, client: &TcpStream, lane: &Lane) -> io::Result<()> {
     let (pipe, into) = pipe_with(PipeFlags::CLOEXEC)?;
     loop {

@@ -1,5 +1,5 @@
-//! A bucket that speaks as S3 does, in memory, for tests of writing: conditional puts, uploads in parts, lists, and whatever
-//! goes wrong on demand. Signatures are not looked at.
+//! An S3-compatible bucket in memory, for tests of writing: conditional puts, uploads in parts, lists, and any fault on
+//! demand. Signatures are not checked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -11,33 +11,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::http::{Head, Port};
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BucketRequest {
-    /// Which one it is of the bucket's, from 0.
+    /// Number of the request at this bucket, from 0.
     pub number: usize,
     /// `GET`, `HEAD`, `PUT`, `POST` or `DELETE`.
     pub method: String,
-    /// The object's name, without the bucket's.
+    /// The object's name, without that of the bucket.
     pub key: String,
     /// Whether it changes anything.
     pub writes: bool,
 }
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketFault {
-    /// It is done and answered.
+    /// The request is executed and answered.
     None,
-    /// It is not done, and the answer is this status.
+    /// The request is not executed, and the answer has this status.
     Status(u16),
-    /// It is done, and the connection is closed without an answer.
+    /// The request is executed, but the connection is closed without an answer.
     LostAnswer,
 }
 
 type Faults = Arc<dyn Fn(&BucketRequest) -> BucketFault + Send + Sync>;
 
-/// A bucket on a port of this machine; ends when it is dropped.
+/// A bucket on a port of this machine; it stops when it is dropped.
 pub struct Bucket {
     shared: Arc<Shared>,
     port: Port,
@@ -52,10 +52,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Stored>,
-    /// By their ids: the object's name, and parts by number.
+    /// Open uploads by id: the object's name, and parts by number.
     uploads: HashMap<String, (String, BTreeMap<usize, Vec<u8>>)>,
     requests: Vec<BucketRequest>,
-    /// For tags and ids.
+    /// Counter for tags and ids.
     counter: usize,
 }
 
@@ -88,10 +88,10 @@ impl Answer {
 }
 
 impl Bucket {
-    /// An empty bucket of that name.
+    /// An empty bucket with this name.
     ///
     /// # Panics
-    /// If this machine gives no port.
+    /// If no port is available.
     pub fn start(name: &str) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -102,7 +102,7 @@ impl Bucket {
         Self { shared, port, name: name.to_owned() }
     }
 
-    /// From now on, `faults` says what happens to each request.
+    /// Sets the function that decides the fault of each request.
     pub fn set_faults(
         &self,
         faults: impl Fn(&BucketRequest) -> BucketFault + Send + Sync + 'static,
@@ -115,7 +115,7 @@ impl Bucket {
         format!("s3://{}/{key}", self.name).into()
     }
 
-    /// What a client has to be told to find it.
+    /// The options with which a client finds it.
     pub fn options(&self) -> Vec<(String, String)> {
         let pairs = [
             ("endpoint", format!("http://{}", self.port.address)),
@@ -126,7 +126,7 @@ impl Bucket {
         pairs.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// All requests that came so far.
+    /// All requests received so far.
     pub fn requests(&self) -> Vec<BucketRequest> {
         self.shared.state().requests.clone()
     }
@@ -141,7 +141,7 @@ impl Bucket {
         self.shared.state().objects.get(key).map(|stored| stored.bytes.to_vec())
     }
 
-    /// Puts an object there.
+    /// Stores an object.
     pub fn put(&self, key: &str, bytes: Vec<u8>) {
         self.shared.state().put(key, bytes);
     }
@@ -156,7 +156,7 @@ impl Bucket {
         *self.shared.state() = State::default();
     }
 
-    /// Uploads that were begun and neither completed nor given up.
+    /// Number of uploads that were begun and neither completed nor aborted.
     pub fn open_uploads(&self) -> usize {
         self.shared.state().uploads.len()
     }
@@ -177,7 +177,7 @@ impl Shared {
                 return Ok(());
             }
             let request = self.note(&head);
-            // Not under the lock: it may make requests of its own.
+            // Not under the lock, because the function may send requests itself.
             let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
             let fault = faults(&request);
             let answer = match fault {
@@ -197,7 +197,7 @@ impl Shared {
             let len = body.len();
             write!(stream, "HTTP/1.1 {status}\r\n{headers}")?;
             if headers.contains("Content-Length") {
-                // Of a body that is not sent.
+                // The length of a body that is not sent.
                 write!(stream, "\r\n")?;
             } else {
                 write!(stream, "Content-Length: {len}\r\n\r\n")?;
@@ -318,7 +318,7 @@ impl State {
         Answer { status, headers, body: bytes[first as usize..end as usize].to_vec() }
     }
 
-    /// All at once: no test has more objects than a page has room for.
+    /// All objects at once: no test has more objects than fit on one page.
     fn list(&self, head: &Head) -> Answer {
         let prefix = head.query("prefix").unwrap_or_default();
         let delimiter = head.query("delimiter").filter(|delimiter| !delimiter.is_empty());

@@ -1,4 +1,4 @@
-//! Programs over the stand-in for CUDA's driver (`crates/fake-cuda`).
+//! Runs programs over the stand-in for the CUDA driver (`crates/fake-cuda`).
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -9,13 +9,13 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// Names the library, if it is not to be built.
+/// The variable that names the library, if it should not be built.
 const LIBRARY: &str = "HSIPACK_FAKE_CUDA";
 
-/// Runs programs that find the stand-in in place of the driver, and knows what they did wrong. Programs of one `FakeCuda`
+/// Runs programs that find the stand-in instead of the driver, and reports their faults. All programs of one `FakeCuda`
 /// share a report.
 pub struct FakeCuda {
-    /// Has the library under the driver's names, and the report.
+    /// Contains the library under the driver's names, and the report.
     folder: TempDir,
 }
 
@@ -23,10 +23,10 @@ impl FakeCuda {
     /// The exit status of a program that had faults.
     pub const FAULTS: i32 = 86;
 
-    /// Makes the library ready: the file that the variable `HSIPACK_FAKE_CUDA` names, else cargo builds it.
+    /// Prepares the library: the file that the variable `HSIPACK_FAKE_CUDA` names; otherwise cargo builds it.
     ///
     /// # Panics
-    /// If it is not there, or cannot be built.
+    /// If the library is missing or cannot be built.
     #[expect(clippy::new_without_default, reason = "it builds a library")]
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -51,26 +51,26 @@ impl FakeCuda {
         command
     }
 
-    /// A command that runs a test of the calling program, one that is `#[ignore]`d, in a process of its own.
+    /// A command that runs an `#[ignore]`d test of the calling program in its own process.
     ///
     /// # Panics
-    /// If the calling program is not known.
+    /// If the path of the calling program is unknown.
     pub fn test(&self, name: &str) -> Command {
         let mut command = self.command(env::current_exe().expect("this program"));
         command.args(["--exact", name, "--ignored", "--nocapture"]);
         command
     }
 
-    /// The faults of programs that were run, such as `[leak] exit: 1 event(s) not given back (process 123)`.
+    /// The faults of all programs so far, such as `[leak] exit: 1 event(s) not given back (process 123)`.
     pub fn faults(&self) -> Vec<String> {
         let report = self.read_report();
         report.lines().filter_map(|line| line.strip_prefix("fault ")).map(str::to_owned).collect()
     }
 
-    /// Runs a command, which must use the stand-in, succeed, and have no faults.
+    /// Runs a command. It must use the stand-in, succeed, and have no faults.
     ///
     /// # Panics
-    /// If it does not.
+    /// If the command does not meet these conditions.
     pub fn assert_clean(&self, command: &mut Command) {
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let report = self.read_report();
@@ -92,12 +92,12 @@ fn library() -> &'static Path {
     FOUND.get_or_init(|| env::var_os(LIBRARY).map_or_else(build, PathBuf::from))
 }
 
-/// Builds the library, and gives its path.
+/// Builds the library, and returns its path.
 fn build() -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--locked", "--quiet", "--package", "hsipack-fake-cuda"]);
-    // There, so that it has the settings of all other builds.
+    // Build in the workspace, so that the settings of all other builds apply.
     let cargo = cargo.arg("--message-format=json").current_dir(workspace);
     let output = cargo.output().unwrap_or_else(|error| panic!("{cargo:?}: {error}"));
     let messages = String::from_utf8_lossy(&output.stdout);

@@ -1,31 +1,31 @@
-//! What the stand-in for CUDA's driver exports for tests, in a process that runs over it.
+//! The functions that the stand-in for the CUDA driver exports for tests, for a process that runs over it.
 
 use std::ffi::{CString, c_char};
 
 use libloading::Library;
 
-/// The stand-in, in a process that [`FakeCuda`](crate::FakeCuda) has started. Streams and addresses are those of the
-/// driver. What is done here orders nothing: the program has not waited for it.
+/// The stand-in, in a process started by [`FakeCuda`](crate::FakeCuda). Streams and addresses are those of the driver.
+/// Calls made here order nothing: they do not count as waiting by the program.
 pub struct FakeDriver(Library);
 
 impl FakeDriver {
-    /// Finds the library, which the process need not have loaded yet.
+    /// Finds the library, even if the process has not loaded it yet.
     ///
     /// # Panics
-    /// If it is not there, or the driver is.
+    /// If the library is missing, or is the real driver.
     #[expect(clippy::new_without_default, reason = "it loads a library")]
     pub fn new() -> Self {
-        // SAFETY: loading the stand-in does nothing, and the driver's initialisers only set it up.
+        // SAFETY: loading the stand-in has no effect, and the driver's initialisers only set it up.
         let library = unsafe { Library::new("libcuda.so.1") }.expect("started by FakeCuda");
-        // SAFETY: it is looked for, not called.
+        // SAFETY: the symbol is only looked up, not called.
         unsafe { library.get::<fn()>(b"fake_cuda_finish") }.expect("the stand-in, not a driver");
         Self(library)
     }
 
-    /// Queues a consumer's work on a stream that reads device memory, which should hold `want` then.
+    /// Queues a consumer's work on a stream that reads device memory, which should then contain `want`.
     ///
     /// # Panics
-    /// As all functions here, if the stand-in refuses.
+    /// As for all functions here, if the stand-in returns an error.
     pub fn read(&self, stream: usize, address: u64, want: &[u8]) {
         type Read = extern "C" fn(usize, u64, *const u8, usize, *const c_char) -> u32;
         let read: Read = self.function("fake_cuda_read");
@@ -33,50 +33,50 @@ impl FakeDriver {
         check(read(stream, address, want.as_ptr(), want.len(), what));
     }
 
-    /// Queues a consumer's work on a stream that fills device memory.
+    /// Queues a consumer's work on a stream that fills device memory with `value`.
     pub fn write(&self, stream: usize, address: u64, bytes: usize, value: u8) {
         type Write = extern "C" fn(usize, u64, usize, u8) -> u32;
         let write: Write = self.function("fake_cuda_write");
         check(write(stream, address, bytes, value));
     }
 
-    /// Has a stream stand still.
+    /// Pauses a stream.
     pub fn hold(&self, stream: usize) {
         let hold: extern "C" fn(usize) -> u32 = self.function("fake_cuda_hold");
         check(hold(stream));
     }
 
-    /// Has a stream go on.
+    /// Resumes a stream.
     pub fn release(&self, stream: usize) {
         let release: extern "C" fn(usize) -> u32 = self.function("fake_cuda_release");
         check(release(stream));
     }
 
-    /// Releases all streams, and waits until all that is queued is done.
+    /// Resumes all streams, and waits until all queued work is done.
     pub fn finish(&self) {
         let finish: extern "C" fn() -> u32 = self.function("fake_cuda_finish");
         check(finish());
     }
 
-    /// Has the `nth` call of a function of the driver, counted from now and from 1, fail with the result of this number.
+    /// Makes the `nth` call of a driver function, counted from now and from 1, fail with the result of this number.
     pub fn fail(&self, function: &str, nth: u64, result: u32) {
         let fail: extern "C" fn(*const c_char, u64, u32) -> u32 = self.function("fake_cuda_fail");
         check(fail(c_text(function).as_ptr(), nth, result));
     }
 
-    /// Loses the device: every call that works with it fails from now on.
+    /// Loses the device: from now on, every call that works with it fails.
     pub fn lose(&self) {
         let lose: extern "C" fn() = self.function("fake_cuda_lose");
         lose();
     }
 
-    /// Gives a device so many bytes of memory in all.
+    /// Sets the total memory of a device in bytes.
     pub fn set_memory(&self, device: i32, bytes: usize) {
         let set: extern "C" fn(i32, usize) -> u32 = self.function("fake_cuda_set_memory");
         check(set(device, bytes));
     }
 
-    /// How often a function of the driver was called.
+    /// Number of calls of a driver function.
     pub fn calls(&self, function: &str) -> u64 {
         let calls: extern "C" fn(*const c_char) -> u64 = self.function("fake_cuda_calls");
         calls(c_text(function).as_ptr())
@@ -97,9 +97,10 @@ impl FakeDriver {
         String::from_utf8(text).expect("faults are UTF-8")
     }
 
-    /// A function of this name; `F` is its type in `crates/fake-cuda/src/control.rs`.
+    /// The function with this name; `F` must be its type in `crates/fake-cuda/src/control.rs`.
     fn function<F: Copy>(&self, name: &str) -> F {
-        // SAFETY: the functions above give it the type that it has there; the library, which is the stand-in, stays.
+        // SAFETY: the functions above pass the type that it has there; the library is the stand-in, and is never
+        // unloaded.
         unsafe { *self.0.get::<F>(name).expect("the stand-in exports it") }
     }
 }

@@ -1,4 +1,4 @@
-//! What the servers of the tests have in common: a port, connections, and requests as they come over them.
+//! The common part of the test servers: a port, connections, and parsing of requests.
 
 use std::io::{self, BufRead};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// A port of this machine with whoever answers there; ends when it is dropped.
+/// A port of this machine with a server; it is closed when it is dropped.
 pub(crate) struct Port {
     pub(crate) address: SocketAddr,
     closed: Arc<AtomicBool>,
@@ -14,8 +14,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Has each connection answered by `serve` on a thread of its own; it looks at what it is given whether the port was
-    /// closed.
+    /// Lets `serve` answer each connection in its own thread. Its second argument tells whether the port was closed.
     pub(crate) fn open(
         serve: impl Fn(&TcpStream, &AtomicBool) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -29,7 +28,7 @@ impl Port {
                     return;
                 }
                 let (own, serve) = (own.clone(), serve.clone());
-                // A client that goes away is no matter of the test's.
+                // If a client closes the connection, that is not an error.
                 std::thread::spawn(move || serve(&stream, &own).unwrap_or_default());
             }
         };
@@ -42,7 +41,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::SeqCst);
-        // Wakes whoever waits for a connection.
+        // Wakes the thread that waits for a connection.
         let _ = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -50,13 +49,13 @@ impl Drop for Port {
     }
 }
 
-/// What a request says.
+/// The head of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
     pub(crate) method: String,
     /// Decoded, without the first slash.
     pub(crate) path: String,
-    /// What follows the question mark, decoded.
+    /// The part after the question mark, decoded.
     pub(crate) query: Vec<(String, String)>,
     /// Names in lower case.
     headers: Vec<(String, String)>,
@@ -99,18 +98,18 @@ impl Head {
         self.query.iter().find(|(one, _)| one == name).map(|(_, value)| value.as_str())
     }
 
-    /// The first and the last byte asked for.
+    /// The first and the last byte requested.
     pub(crate) fn range(&self) -> Option<(u64, u64)> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         first.parse().ok().zip(last.parse().ok())
     }
 
-    /// How many bytes of the end are asked for.
+    /// Number of bytes requested from the end.
     pub(crate) fn tail(&self) -> Option<u64> {
         self.header("range")?.strip_prefix("bytes=-")?.parse().ok()
     }
 
-    /// The bytes that follow.
+    /// The body that follows the head.
     pub(crate) fn body(&self, lines: &mut impl BufRead) -> io::Result<Vec<u8>> {
         let len = self.header("content-length").and_then(|len| len.parse().ok()).unwrap_or(0);
         let mut body = vec![0; len];
@@ -119,7 +118,7 @@ impl Head {
     }
 }
 
-/// A part of a URL with its `%20` and the like as the bytes that they stand for.
+/// Decodes `%20` and the like in a part of a URL to bytes.
 fn decoded(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.bytes());
     while let Some(byte) = rest.next() {

@@ -1,8 +1,8 @@
-//! What the tests of all crates share: saying that one was skipped, and running programs over a fake CUDA driver, a web server
-//! and a bucket with faults.
+//! Shared by the tests of all crates: reporting a skipped test, and running programs over a fake CUDA driver, a web
+//! server and a bucket with faults.
 //!
-//! A Rust test either passes or fails, and what one that passes prints is not shown. So a test that cannot run here says why
-//! with [`skipped`] before it returns, and `scripts/test` lists all that did at its end.
+//! A Rust test either passes or fails, and the output of a passing test is not shown. So a test that cannot run here
+//! reports why with [`skipped`] before it returns, and at its end `scripts/test` lists all skipped tests.
 
 #![deny(missing_docs)]
 
@@ -20,10 +20,10 @@ mod fake_driver;
 mod http;
 pub mod server;
 
-/// The file that skipped tests are listed in, a line each; none if it is not set.
+/// The variable that names the file of skipped tests, one per line; if it is not set, no file is written.
 pub const LIST: &str = "HSIPACK_SKIPPED";
 
-/// Says that the test of the calling thread is skipped, or a part of it, and why.
+/// Reports that the test of the calling thread, or a part of it, is skipped, and why.
 ///
 /// # Panics
 /// If the list cannot be written to.
@@ -37,7 +37,7 @@ pub fn skipped(reason: impl Display) {
     }
 }
 
-/// Adds a line in one piece, so that those of tests beside this one stay whole.
+/// Adds a line in one write, so that lines of parallel tests do not mix.
 fn append(list: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().create(true).append(true).open(list)?.write_all(line.as_bytes())
 }

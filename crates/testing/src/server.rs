@@ -1,4 +1,4 @@
-//! A web server for tests: the files of a folder, by ranges, and whatever goes wrong with servers, on demand.
+//! A web server for tests: serves the files of a folder, by ranges, with any server fault on demand.
 
 use std::fs::File;
 use std::io::{self, BufReader, Write as _};
@@ -11,75 +11,75 @@ use std::time::{Duration, Instant};
 
 use crate::http::{Head, Port};
 
-/// Bytes of a body that pass the link together.
+/// Bytes of a body that pass the link at a time.
 const PIECE: usize = 128 << 10;
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Which one it is of the server's, from 0.
+    /// Number of the request at this server, from 0.
     pub number: usize,
     /// `GET` or `HEAD`.
     pub method: String,
-    /// The path of the file, below the folder.
+    /// The path of the file, relative to the folder.
     pub path: String,
-    /// The bytes asked for, the first and the last; `None` for all.
+    /// The first and the last byte requested; `None` for the whole file.
     pub range: Option<(u64, u64)>,
-    /// How many bytes of the end were asked for instead.
+    /// Number of bytes requested from the end instead.
     pub tail: Option<u64>,
 }
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is answered as it should be.
+    /// The request is answered normally.
     None,
-    /// The answer is this status.
+    /// The answer has this status.
     Status(u16),
     /// The connection is closed without an answer.
     Reset,
-    /// The connection is closed after so many bytes of the body.
+    /// The connection is closed after this many bytes of the body.
     CutAfter(usize),
-    /// One bit of the body's middle is turned over.
+    /// One bit in the middle of the body is flipped.
     Corrupt,
-    /// The whole file is sent, whatever range was asked for.
+    /// The whole file is sent, whatever range was requested.
     NoRange,
-    /// Bytes of the end are taken for bytes of the start, as some servers do.
+    /// Bytes requested from the end are sent from the start, as some servers do.
     WrongTail,
-    /// The answer comes so much later.
+    /// The answer is delayed by this time.
     Late(Duration),
 }
 
 type Faults = dyn Fn(&Request) -> Fault + Send + Sync;
 
-/// The way between the server and whoever asks.
+/// The link between the server and its clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Link {
-    /// From a request to the first byte of its answer.
+    /// Time from a request to the first byte of its answer.
     pub latency: Duration,
-    /// Bytes a second of all connections together, if there is a limit.
+    /// Bytes per second over all connections together; unlimited if `None`.
     pub rate: Option<u64>,
 }
 
-/// A link, and what is on it now.
+/// A link, and its current load.
 pub struct Lane {
     link: Link,
-    /// When what was sent so far has passed.
+    /// The time at which everything sent so far has passed.
     passed: Mutex<Instant>,
 }
 
 impl Lane {
-    /// A link that nobody has sent anything over.
+    /// A link with no load yet.
     pub fn new(link: Link) -> Self {
         Self { link, passed: Mutex::new(Instant::now()) }
     }
 
-    /// What it is like.
+    /// The properties of the link.
     pub const fn link(&self) -> Link {
         self.link
     }
 
-    /// Waits until so many bytes more have passed the link.
+    /// Waits until this many more bytes have passed the link.
     pub fn pass(&self, bytes: usize) {
         let Some(rate) = self.link.rate else { return };
         let now = Instant::now();
@@ -91,7 +91,7 @@ impl Lane {
     }
 }
 
-/// A server of a folder's files on a port of this machine; ends when it is dropped.
+/// A server of a folder's files on a port of this machine; it stops when it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
     port: Port,
@@ -106,15 +106,15 @@ struct Shared {
 }
 
 impl Server {
-    /// Serves the files below `folder`.
+    /// Serves the files in `folder`.
     pub fn start(folder: &Path) -> Self {
         Self::with_faults(folder, |_| Fault::None)
     }
 
-    /// Serves the files below `folder`; `faults` says what happens to each request.
+    /// Serves the files in `folder`; `faults` decides the fault of each request.
     ///
     /// # Panics
-    /// If this machine gives no port.
+    /// If no port is available.
     pub fn with_faults(
         folder: &Path,
         faults: impl Fn(&Request) -> Fault + Send + Sync + 'static,
@@ -122,10 +122,10 @@ impl Server {
         Self::with(folder, Link::default(), faults)
     }
 
-    /// Serves the files below `folder` at the end of a link.
+    /// Serves the files in `folder` over a slow link.
     ///
     /// # Panics
-    /// If this machine gives no port.
+    /// If no port is available.
     pub fn behind(folder: &Path, link: Link) -> Self {
         Self::with(folder, link, |_| Fault::None)
     }
@@ -146,12 +146,12 @@ impl Server {
         Self { shared, port: Port::open(move |stream, closed| own.serve(stream, closed)) }
     }
 
-    /// The URL of a file or folder below the server's.
+    /// The URL of a file or folder, relative to the server's folder.
     pub fn url(&self, path: &str) -> PathBuf {
         format!("http://{}/{path}", self.port.address).into()
     }
 
-    /// All requests that came so far.
+    /// All requests received so far.
     pub fn requests(&self) -> Vec<Request> {
         self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -192,7 +192,7 @@ impl Shared {
         Ok(Some(Request { number, method: head.method, path: head.path, range, tail }))
     }
 
-    /// Sends a file, or a part of it; `false` if the connection is to be closed.
+    /// Sends a file, or a part of it; returns `false` if the connection must be closed.
     fn answer(&self, mut stream: &TcpStream, request: &Request, fault: Fault) -> io::Result<bool> {
         let found = File::open(self.folder.join(&request.path));
         let Some(file) = found.ok().filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))

@@ -1,8 +1,8 @@
-//! libtorch for Rust programs: its tensors over memory that batches lie in, and its operations to augment them on GPUs.
+//! libtorch for Rust programs: tensors over the memory of batches, and operations that augment them on GPUs.
 //!
-//! [`Libtorch`] is a [`Library`](hsipack_augment::Library): on the CPU everything is computed by
-//! [`Host`](hsipack_augment::Host) and tensors share its memory, on a GPU by libtorch's own operations. It is libtorch
-//! 2.11.0, and no other. Python programs need no libtorch of this crate: there the torch of the process does it.
+//! [`Libtorch`] is a [`Library`](hsipack_augment::Library). On the CPU, [`Host`](hsipack_augment::Host) computes
+//! everything, and tensors share its memory. On a GPU, libtorch's own operations are used. The version must be libtorch
+//! 2.11.0. Python programs do not need the libtorch of this crate, because they use the torch of their process.
 //!
 //! ```
 //! use hsipack_augment::{Flip, Images, Library, Op, Pipeline, SampleKey};
@@ -22,7 +22,7 @@
 //! |---|---|
 //! | `library.rs` | tensors over arrays and arrays over tensors; devices |
 //! | `operations.rs` | the operations that augmentations need |
-//! | `shim.rs`, `shim.cpp` | what `tch` does not offer |
+//! | `shim.rs`, `shim.cpp` | functions of libtorch that `tch` does not offer |
 #![deny(missing_docs)]
 
 mod library;

@@ -12,7 +12,7 @@ use tch::Kind;
 use crate::operations::Operations;
 use crate::shim;
 
-/// A tensor of libtorch's. Clones share its memory.
+/// A libtorch tensor. Clones share its memory.
 pub struct Tensor(pub tch::Tensor);
 
 impl Clone for Tensor {
@@ -47,14 +47,14 @@ impl From<Tensor> for tch::Tensor {
     }
 }
 
-/// libtorch as the library whose tensors batches are.
+/// libtorch as the library for the tensors of batches.
 #[derive(Clone, Debug, Default)]
 pub struct Libtorch {
     host: Host,
 }
 
 impl Libtorch {
-    /// With so many threads for what is computed in the host's memory.
+    /// libtorch, with this many threads for computing in host memory.
     pub fn new(threads: usize) -> Self {
         Self { host: Host::new(threads) }
     }
@@ -92,7 +92,8 @@ impl Library for Libtorch {
     fn array(&self, tensor: &Tensor) -> Result<Array> {
         element_of(tensor)?;
         match device_of(tensor)? {
-            // SAFETY: as everywhere with tensors, who computes with one does not write to it at the same time.
+            // SAFETY: as everywhere with tensors, a program that computes with one does not write to it at the same
+            // time.
             Device::Cpu => unsafe { shim::to_dlpack(tensor)?.into_array() },
             device => Err(Error::bug(format!("a tensor on {device} as an array of the host's"))),
         }
@@ -108,10 +109,10 @@ impl Library for Libtorch {
     }
 }
 
-/// Where a tensor is.
+/// The device of a tensor.
 ///
 /// # Errors
-/// If it is on a device that nothing here computes on.
+/// If the device is not supported.
 pub fn device_of(tensor: &tch::Tensor) -> Result<Device> {
     match tensor.device() {
         tch::Device::Cpu => Ok(Device::Cpu),
@@ -121,10 +122,10 @@ pub fn device_of(tensor: &tch::Tensor) -> Result<Device> {
     }
 }
 
-/// What a tensor's elements are.
+/// The type of a tensor's elements.
 ///
 /// # Errors
-/// If nothing here computes with them.
+/// If the element type is not supported.
 pub fn element_of(tensor: &tch::Tensor) -> Result<ElementType> {
     let kind = tensor.f_kind();
     let element = kind.as_ref().ok().and_then(|kind| match kind {
@@ -147,10 +148,10 @@ pub fn element_of(tensor: &tch::Tensor) -> Result<ElementType> {
     })
 }
 
-/// The name that tch has for an element type.
+/// tch's name for an element type.
 ///
 /// # Errors
-/// If it has none: for integers of more than eight bits without a sign.
+/// If tch has no such type: unsigned integers of more than eight bits.
 pub fn kind_of(element: ElementType) -> Result<Kind> {
     Ok(match element {
         ElementType::Bool => Kind::Bool,
@@ -170,7 +171,7 @@ pub fn kind_of(element: ElementType) -> Result<Kind> {
     })
 }
 
-/// Whether libtorch can use a CUDA device. The linker drops libtorch's CUDA part as unneeded, so it is loaded here.
+/// Whether libtorch can use a CUDA device. The linker drops libtorch's CUDA part as unused, so it is loaded here.
 pub fn cuda_is_available() -> bool {
     static LOADED: OnceLock<bool> = OnceLock::new();
     let loaded = *LOADED.get_or_init(|| {
@@ -183,7 +184,7 @@ pub fn cuda_is_available() -> bool {
     loaded && tch::Cuda::is_available()
 }
 
-/// The first CUDA device, or the CPU where there is none.
+/// The first CUDA device, or the CPU if there is none.
 pub fn best_device() -> Device {
     if cuda_is_available() { Device::Cuda(0) } else { Device::Cpu }
 }

@@ -13,7 +13,7 @@ use tch::{Device, Kind, Scalar, TchError};
 use crate::library::{Tensor, element_of, kind_of};
 use crate::shim::{self, Random, run};
 
-/// libtorch's operations on one device; on a GPU they are queued on the calling thread's current stream, and so are
+/// libtorch's operations on one device. On a GPU they are queued on the calling thread's current stream, together with
 /// hsipack's kernels, which do some of the work there.
 #[derive(Clone)]
 pub struct Operations {
@@ -22,17 +22,17 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// On that device.
+    /// Operations on this device.
     pub fn on(device: Device) -> Self {
         let launcher = match device {
-            // Without them, libtorch's operations do everything.
+            // Without kernels, libtorch's operations do everything.
             Device::Cuda(number) => kernels::of_device(number).ok(),
             _ => None,
         };
         Self { device, launcher }
     }
 
-    /// With kernels that something else runs than the device's driver: for tests.
+    /// For tests: runs kernels with another launcher than the device's driver.
     #[must_use]
     pub fn with_launcher(self, launcher: Option<Arc<dyn Launcher>>) -> Self {
         Self { launcher, ..self }
@@ -64,7 +64,7 @@ fn made(work: impl FnOnce() -> Result<tch::Tensor, TchError>) -> Result<Tensor> 
     run(work).map(Tensor)
 }
 
-/// Whole numbers as such, so that integers stay integers.
+/// Passes whole numbers as integers, so that integer tensors stay integers.
 fn scalar(number: f64) -> Scalar {
     if number.fract() == 0.0 && number.abs() < 9e15 {
         Scalar::int(number as i64)
@@ -123,7 +123,8 @@ impl Tensors for Operations {
             let numbers = tch::Tensor::f_from_data_size(there, &lengths(array.shape()), kind)?;
             match self.device {
                 Device::Cpu => Ok(numbers),
-                // From page-locked memory, so that nobody waits. (`pin_memory` warns of its argument each time.)
+                // Use page-locked memory, so that the copy does not block. (`pin_memory` warns about its argument each
+                // time.)
                 device => {
                     numbers.f_internal_pin_memory(device)?.f_to_device_(device, kind, true, false)
                 }

@@ -1,7 +1,7 @@
-// What the server answers: one function a question. All addresses are relative to the page, whose
-// own address holds the token.
+// Requests to the server: one function per question. All addresses are relative to the page, whose
+// own address contains the token.
 
-/** An error to show to the user: what is wrong, and what to do. */
+/** An error to show to the user: what is wrong and what to do. */
 export class ApiError extends Error {
   /** @param {string} message @param {string | null} remedy @param {number} status 0: no answer */
   constructor(message, remedy, status) {
@@ -11,7 +11,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Whether an error only says that the request was given up. */
+/** Whether an error only means that the request was aborted. */
 export const isAborted = (error) => error?.name === 'AbortError';
 
 async function request(path, signal) {
@@ -29,33 +29,33 @@ async function request(path, signal) {
   try {
     told = JSON.parse(text) ?? {};
   } catch {
-    // Not the server's own error: its status is all that there is to say.
+    // Not an error that the server describes: only its status is known.
   }
   throw new ApiError(told.error ?? `The server answered ${answer.status}.`, told.remedy ?? null, answer.status);
 }
 
 const json = async (path, signal) => (await request(path, signal)).json();
 
-/** Numbers of a binary answer, and its shape. */
+/** The numbers of a binary answer, and their shape. */
 async function numbers(path, signal, Kind) {
   const answer = await request(path, signal);
   const shape = (answer.headers.get('X-Shape') ?? '').split(',').map(Number);
   const bytes = await answer.arrayBuffer();
   const length = shape.reduce((product, edge) => product * edge, 1);
   if (!(length * Kind.BYTES_PER_ELEMENT === bytes.byteLength)) {
-    throw new ApiError('The server sent a picture of another size than it says.', 'Load the page again.', 0);
+    throw new ApiError('The server sent a picture of the wrong size.', 'Load the page again.', 0);
   }
-  // The server sends little-endian numbers, which is what every browser's arrays are.
+  // The server sends little-endian numbers, as all browsers use.
   return { shape, data: new Kind(bytes) };
 }
 
-/** @param {Record<string, any>} options  those that are undefined or null are left out */
+/** @param {Record<string, any>} options  values that are undefined or null are skipped */
 function query(options) {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(options)) {
     if (value !== undefined && value !== null) parts.set(name, String(value));
   }
-  // Commas and colons are clear as they are.
+  // Commas and colons need no escapes.
   return parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':');
 }
 
@@ -73,7 +73,7 @@ export const ping = () => json('api/ping');
 export const thumbnail = async (id, side, signal) =>
   (await request(`api/thumbnail/${id}?side=${side}`, signal)).blob();
 
-/** Values of some bands in a region, thinned out to at most `side` pixels along its longer edge. */
+/** Values of some bands in a region, thinned out to at most `side` pixels along the longer edge. */
 export const planes = (id, bands, where, side, signal) =>
   numbers(`api/cube/${id}/planes?${query({ bands: bands.join(','), ...region(where), side })}`, signal, Float32Array);
 
@@ -90,20 +90,20 @@ export const classes = (id, name, signal) =>
 export const angles = (id, where, side, signal) =>
   numbers(`api/cube/${id}/angles?${query({ ...region(where), side })}`, signal, Float32Array);
 
-/** How far packed values are from the source's, band by band. */
+/** How far the packed values are from those of the source, band by band. */
 export const precision = (id, signal) => json(`api/cube/${id}/precision`, signal);
 
-/** The same of each pixel: of a band, with its sign; or of the whole spectrum, if `band` is undefined, as a part of it. */
+/** The deviation of each pixel: of a band, with its sign; or, if `band` is undefined, of the whole spectrum, relative to it. */
 export const deviation = (id, band, where, side, signal) =>
   numbers(`api/cube/${id}/deviation?${query({ band, ...region(where), side })}`, signal, Float32Array);
 
-/** Items of a batch that are listed at once. */
+/** How many items of a batch are listed at once. */
 export const LISTED = 64;
 
-/** @typedef {Record<string, string>} Setup  what a loader is asked for, where it is not what the viewer was started with */
+/** @typedef {Record<string, string>} Setup  the loader's options that differ from those the viewer was started with */
 /** @typedef {{setup: Setup, epoch: number, batch: number, place?: number | null}} Where  a batch, or an item of it */
 
-/** What the loader is asked for, and what it gives in an epoch. @param {Setup} setup */
+/** The loader's options, and what it delivers in an epoch. @param {Setup} setup */
 export const training = (setup, epoch, signal) => json(`api/training?${query({ ...setup, epoch })}`, signal);
 
 const item = ({ setup, epoch, batch, place }) => ({ ...setup, epoch, batch, place });
@@ -124,22 +124,22 @@ export const trainingMask = (where, what, name, side, signal) =>
 export const trainingSpectrum = (where, what, pixel, signal) =>
   json(`api/training/spectrum?${query({ ...item(where), what, row: pixel?.[0], column: pixel?.[1] })}`, signal);
 
-/** In which batches windows of a sample come. @param {Setup} setup */
+/** The batches that contain windows of a sample. @param {Setup} setup */
 export const trainingPlaces = (setup, epoch, sample, signal) =>
   json(`api/training/places?${query({ ...setup, epoch, sample })}`, signal);
 
-/** How many pixels have which class in each of two masks. */
+/** The number of pixels for each pair of classes in two masks. */
 export const confusion = (id, truth, prediction, signal) =>
   json(`api/cube/${id}/confusion?${query({ truth, prediction })}`, signal);
 
-/** Only the newest of several requests counts: a new one ends the one before, and a late answer is not given. */
+/** Keeps only the newest of several requests: a new request aborts the previous one, and late answers are dropped. */
 export class Latest {
   #controller = null;
 
   /**
    * @template T
    * @param {(signal: AbortSignal) => Promise<T>} ask
-   * @returns {Promise<T | undefined>} undefined: a newer request has taken the place of this one
+   * @returns {Promise<T | undefined>} undefined: a newer request has replaced this one
    */
   async run(ask) {
     this.stop();

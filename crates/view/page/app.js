@@ -1,4 +1,4 @@
-// Begins the page: what is open, which address shows what, errors, and keys that work everywhere.
+// Starts the page: what is open, which address shows what, errors, and keys that work everywhere.
 
 import * as api from './api.js';
 import { debounced, el } from './dom.js';
@@ -13,13 +13,13 @@ import { openTraining } from './training.js';
 const main = /** @type {HTMLElement} */ (document.getElementById('main'));
 const alert = /** @type {HTMLElement} */ (document.getElementById('alert'));
 
-/** Shows an error with its remedy, until something works again or it is closed. */
+/** Shows an error with its remedy, until something works again or the user closes it. */
 function fail(error, again) {
   if (api.isAborted(error)) return;
-  // A mistake in this page; the message is for who reports it.
+  // A bug of this page: print the error for a bug report.
   const known = error instanceof api.ApiError;
   if (!known) console.error(error);
-  const text = known ? error.message : `This page has made a mistake: ${error.message}`;
+  const text = known ? error.message : `An error in this page: ${error.message}`;
   alert.replaceChildren(el('div', { class: 'alert' },
     el('div', {}, el('p', {}, el('b', {}, text)), el('p', {}, known ? error.remedy ?? '' : 'Load the page again.')),
     el('span', { class: 'gap' }),
@@ -29,24 +29,24 @@ function fail(error, again) {
 
 function clear() { alert.replaceChildren(); }
 
-/** The state that the address shows; written a little later, as browsers allow only some writes a second. */
+/** The state that the address shows. It is written with a delay, because browsers allow only a few writes per second. */
 /** @type {import('./state.js').Overview | import('./state.js').CubeView | import('./state.js').TrainingView} */
 let state = overview();
 const write_ = debounced(() => history.replaceState(null, '', write(state)), 150);
 const save = Object.assign((next) => { state = next; write_(); }, { now: () => write_.now() });
 
-/** What the server says of all that it shows. @type {any} */
+/** What the server says about the dataset or the cubes. @type {any} */
 let about = null;
 /** What is open. @type {any} */
 let open = null;
 let asked = new AbortController();
 let overviewHash = write(overview());
-/** The sample that was visited from the overview at that address. @type {{hash: string, place: number} | null} */
+/** The sample that was last opened from the overview, and the address of that overview. @type {{hash: string, place: number} | null} */
 let visited = null;
 
 /**
- * The samples before and after one in the list that it was opened from, filtered and sorted as it was; undefined if it
- * is not near where that list was left: then those of the dataset are meant.
+ * The samples before and after one in the filtered and sorted list from which it was opened. Undefined if the sample is
+ * not near the place where the list was left; then the order of the dataset applies.
  */
 async function neighbours(id, signal) {
   const list = read(overviewHash);
@@ -55,12 +55,12 @@ async function neighbours(id, signal) {
   const { samples } = await api.samples(query(list, first, 5), signal);
   const at = samples.findIndex((one) => one.id === id);
   if (at < 0) return undefined;
-  // From here on, also for the way back.
+  // The overview returns to this sample.
   visited.place = first + at;
   return { previous: samples[at - 1]?.id ?? null, next: samples[at + 1]?.id ?? null };
 }
 
-/** Opens what the address says. */
+/** Opens the view that the address names. */
 async function route() {
   write_.stop();
   asked.abort();
@@ -88,7 +88,7 @@ async function route() {
       const opened = await openCube(state, page);
       if (signal.aborted) { opened?.stop(); return; }
       open = opened;
-      // Who came by keys goes on in the cube.
+      // Keyboard users continue in the cube.
       if (!first) main.focus({ preventScroll: true });
     }
   } catch (error) {
@@ -110,7 +110,7 @@ function keys(event) {
   event.preventDefault();
 }
 
-/** Lets the server know that somebody looks, so that it stays. */
+/** Tells the server that the page is still open, so that it keeps running. */
 function pings() {
   let failed = false;
   const ping = async () => {
@@ -140,16 +140,16 @@ async function start() {
   title.textContent = about.title;
   title.title = about.path;
   const what = about.kind === 'cubes' ? 'not packed' : 'dataset';
-  // Shapes of raw cubes are known once these were opened.
+  // The shapes of raw cubes are known only after they were opened.
   const shapes = about.stacks.length > 1 ? `${about.stacks.length} shapes` : about.stacks[0]?.name;
   /** @type {HTMLElement} */ (document.getElementById('about')).textContent =
     [what, `${count(about.samples)} ${about.samples === 1 ? 'cube' : 'cubes'}`, shapes].filter(Boolean).join(', ');
-  // What the viewer was started for, or a single cube, is what there is to see.
+  // Open what the viewer was started for, or the only cube.
   if (!location.hash && about.training) history.replaceState(null, '', '#training');
   else if (!location.hash && about.samples === 1) history.replaceState(null, '', '#cube/0');
   addEventListener('hashchange', route);
   addEventListener('keydown', keys);
-  // A link that is followed must not lose what is not written yet.
+  // Write the state before a link is followed.
   addEventListener('click', () => write_.now(), true);
   addEventListener('pagehide', () => write_.now());
   pings();

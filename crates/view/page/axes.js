@@ -1,11 +1,11 @@
-// The axis of bands that the charts of spectra share, and their tables.
+// The band axis and the tables that all charts of spectra share.
 
 import { bandName, number } from './shown.js';
 
-/** The number of a band in the file, where only some are read. */
+/** The number of a band in the file, if only some bands are read. */
 export const bandNumber = (cube, band) => cube.bands?.[band] ?? band;
 
-/** Wavelengths where all are known, else the bands' numbers. */
+/** Wavelengths if all are known, otherwise the numbers of the bands. */
 export function bandAxis(cube) {
   const { wavelength, good_bands: good, shape } = cube;
   const known = wavelength?.every((value) => value !== null);

@@ -1,4 +1,4 @@
-// A chart of lines as SVG: spectra, means of classes, histograms. What it shows is a table, too.
+// A line chart as SVG: spectra, means of classes, histograms. A table shows the same values.
 
 import { el, svg, unique } from './dom.js';
 import { number } from './shown.js';
@@ -9,23 +9,23 @@ import { extent, logTicks, ticks } from './ticks.js';
  * @property {string} name
  * @property {string} colour
  * @property {(number | null)[]} values  null: missing
- * @property {(number | null)[] | null} [spread]  the band around it reaches that far up and down
+ * @property {(number | null)[] | null} [spread]  half the height of the band around the line
  * @property {boolean} [dashed]
  */
 
 /**
  * @typedef {object} Data
- * @property {string} label  what the chart shows, for who does not see it
+ * @property {string} label  what the chart shows, for screen readers
  * @property {number[]} x
  * @property {string} xTitle
  * @property {string} yTitle
  * @property {Line[]} lines
  * @property {boolean[]} [good]  false: nothing is drawn there
  * @property {{x: number, colour: string, text: string}[]} [marks]  vertical lines
- * @property {boolean} [steps]  values reach from their x half-way to the next one
- * @property {boolean} [zero]  the axis of y begins at 0
- * @property {boolean} [log]  the axis of y is logarithmic: what is not greater than 0 is not drawn
- * @property {(at: number) => string} place  what the x of a value is called
+ * @property {boolean} [steps]  values are steps, each from its x to the next x
+ * @property {boolean} [zero]  the y axis begins at 0
+ * @property {boolean} [log]  the y axis is logarithmic; values that are not greater than 0 are not drawn
+ * @property {(at: number) => string} place  the text for the x of a value
  * @property {{head: string[], rows: () => string[][]}} table
  */
 
@@ -33,7 +33,7 @@ const HEIGHT = 230;
 const MARGIN = { top: 10, right: 12, bottom: 38, left: 58 };
 
 export class Chart {
-  /** @param {((at: number) => void) | null} [onpick]  a value was double-clicked, or Enter pressed on it */
+  /** @param {((at: number) => void) | null} [onpick]  called if a value is double-clicked, or Enter is pressed on it */
   constructor(onpick = null) {
     this.onpick = onpick;
     /** @type {Data | null} */
@@ -132,7 +132,7 @@ export class Chart {
     this.#point(this.at);
   }
 
-  /** Grey where bands are bad. */
+  /** Grey areas for bad bands. */
   #gaps({ x, shown }) {
     const { data } = this;
     const middle = (a, b) => (data.x[a] + (data.x[b] ?? data.x[a])) / 2;
@@ -182,7 +182,7 @@ export class Chart {
     return svg('g', {}, parts);
   }
 
-  /** Shows the values at one x, and says them. */
+  /** Shows the values at one x, in the chart and as text. */
   #point(at) {
     this.at = at;
     const { data } = this;
@@ -235,7 +235,7 @@ export class Chart {
   }
 }
 
-/** A small square of a colour. */
+/** A small coloured square. */
 export function swatch(colour) {
   return el('span', { class: 'swatch', 'aria-hidden': 'true', style: { backgroundColor: colour } });
 }

@@ -26,7 +26,7 @@ export function classesSection(session) {
   /** @type {{mask: import('./shown.js').Mask, classes: any[], thinned: boolean} | null} */
   let found = null;
 
-  /** The classes that are switched on. */
+  /** The classes that are shown. */
   const shown = () => (found?.classes ?? []).filter(({ id }) => !hiddenClasses(found?.mask, view.state).has(id));
   const lines = () => shown().map((one) =>
     ({ name: one.label, colour: hex(colourOf(one)), values: one.mean, spread: one.std }));
@@ -55,7 +55,7 @@ export function classesSection(session) {
 
   function show(text) {
     const drawn = text ? [] : lines();
-    const thinned = found?.thinned ? 'Of evenly spaced pixels, as the cube is large.' : '';
+    const thinned = found?.thinned ? 'Computed from evenly spaced pixels, because the cube is large.' : '';
     said.textContent = text || (drawn.length ? thinned : 'All classes are switched off in the legend of the mask.');
     chart.node.hidden = csv.hidden = list.hidden = drawn.length === 0;
     if (!drawn.length) return;

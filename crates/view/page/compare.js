@@ -1,4 +1,4 @@
-// The section "Compare masks": where a prediction agrees with a truth, and which classes it confuses.
+// The section "Compare masks": where a prediction agrees with the truth, and which classes it confuses.
 
 import * as api from './api.js';
 import { swatch } from './chart.js';
@@ -23,7 +23,7 @@ export function compareSection(session) {
   });
   if (!two) {
     body.append(el('p', { class: 'muted hint' }, `This cube has ${masks.length ? 'one mask' : 'no mask'} with classes; two are needed. ` +
-      'Masks in files come beside it with ', el('code', {}, "hsipack view … --mask 'predicted=predictions/{name}.npy'"), '.'));
+      'Add masks in files with ', el('code', {}, "hsipack view … --mask 'predicted=predictions/{name}.npy'"), '.'));
     return { node, stop() {} };
   }
   const choice = (name) => {
@@ -32,7 +32,7 @@ export function compareSection(session) {
     return select;
   };
   const [truth, prediction] = [choice('truth'), choice('prediction')];
-  const agreement = toggle('Show where they differ', 'What agrees is muted, what differs is strong', () => session.toggleMap('agreement'));
+  const agreement = toggle('Show where they differ', 'Mute pixels that agree, and colour pixels that differ', () => session.toggleMap('agreement'));
   const ignore = el('input', { type: 'checkbox', onchange: () => view.set({ ignore: ignore.checked, cell: null }) });
   const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
   const said = el('p', { class: 'hint', role: 'status' });
@@ -40,13 +40,13 @@ export function compareSection(session) {
   const byClass = el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Scores by class' });
   const field = (text, select) => el('div', { class: 'row' }, el('label', { for: select.id, class: 'label' }, text), select);
   body.append(field('Truth', truth), field('Prediction', prediction),
-    el('label', { class: 'check', title: 'Pixels whose truth is class 0 are not judged' }, ignore, 'Leave out class 0 of the truth'),
+    el('label', { class: 'check', title: 'Pixels with class 0 in the truth are not counted' }, ignore, 'Leave out class 0 of the truth'),
     said, matrix, byClass, el('div', { class: 'row' }, agreement, el('span', { class: 'gap' }), csv));
 
   /** @type {{key: string, classes: any[], counts: number[][]} | null} */
   let found = null;
 
-  /** Chooses a mask; if the other one was the same, they change places. */
+  /** Chooses a mask. If the other choice is the same mask, the two are swapped. */
   function choose(name, value) {
     const pair = /** @type {any} */ (comparedMasks(cube, view.state));
     const other = name === 'truth' ? 'prediction' : 'truth';
@@ -68,7 +68,7 @@ export function compareSection(session) {
       found = { key, ...answer };
       show();
     } catch (error) {
-      // What cannot be compared is said here; the page is as good as before.
+      // Show the error in this section; the rest of the page still works.
       say([error.message, error.remedy].filter(Boolean).join(' – '));
     }
   }
@@ -88,7 +88,7 @@ export function compareSection(session) {
     const button = el('button', { type: 'button', 'aria-pressed': String(chosen), 'data-cell': `${is.id},${called.id}`,
       title: 'Show these pixels', onclick: () => pick(chosen ? null : [is.id, called.id]) },
     el('span', { class: 'number' }, count(number)), el('span', { class: 'small number' }, all ? percent(number / all) : '–'));
-    // Darker, the more of the row.
+    // The larger the share of the row, the darker the cell.
     const share = all ? number / all : 0;
     const kind = row === column ? 'right' : number ? 'wrong' : '';
     const node = el('td', { class: kind }, button);

@@ -1,4 +1,4 @@
-// What a confusion matrix says. Pure: counts in, numbers out.
+// Scores of a confusion matrix. Pure functions: counts in, numbers out.
 
 /**
  * @typedef {object} OfClass
@@ -6,9 +6,9 @@
  * @property {string} label
  * @property {string} colour
  * @property {number} pixels  in the truth
- * @property {number | null} recall  of the pixels of the truth, how many are found; null: there are none
- * @property {number | null} precision  of the pixels that are called so, how many are right
- * @property {number | null} iou  of the pixels of either, how many are of both
+ * @property {number | null} recall  share of the class's pixels in the truth that are predicted correctly; null: there are none
+ * @property {number | null} precision  share of the pixels predicted as this class that are correct
+ * @property {number | null} iou  pixels with the class in both masks, divided by pixels with the class in either
  */
 
 const part = (some, all) => (all > 0 ? some / all : null);
@@ -17,9 +17,9 @@ const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
 /**
  * @param {{classes: {id: number, label: string, colour: string}[], counts: number[][]}} confusion
  *   counts[i][j] pixels have class i in the truth and j in the prediction
- * @param {boolean} ignore  whether pixels of class 0 in the truth are left out
+ * @param {boolean} ignore  whether to skip pixels of class 0 in the truth
  * @returns {{rows: number[], classes: OfClass[], pixels: number, accuracy: number | null, meanIou: number | null}}
- *   rows: which of the classes are rows of the matrix
+ *   rows: the classes that are rows of the matrix
  */
 export function scores({ classes, counts }, ignore) {
   const rows = classes.flatMap(({ id }, at) => (ignore && id === 0 ? [] : [at]));

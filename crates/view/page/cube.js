@@ -1,4 +1,4 @@
-// The page of one cube: puts the picture and the sections beside it together.
+// The page of one cube: the picture, and the sections beside it.
 
 import * as api from './api.js';
 import { classesSection } from './classes.js';
@@ -33,7 +33,7 @@ import { windowsSection } from './windows.js';
  */
 export async function openCube(state, page) {
   const [cube, order] = await Promise.all([api.cube(state.id, page.signal),
-    // Without the list's order there is the dataset's.
+    // If the order of the list is not known, use the order of the dataset.
     page.neighbours(state.id, page.signal).catch(() => undefined)]);
   Object.assign(cube, order);
   if (page.signal.aborted) return undefined;
@@ -101,7 +101,7 @@ class Session {
       el('span', { class: 'steps' }, step(cube.previous, '‹', 'Previous', 'p'), step(cube.next, '›', 'Next', 'n')));
   }
 
-  /** The address of another cube, looked at in the same way. */
+  /** The address of another cube, shown in the same way. */
   hashOf(id) {
     const { map } = this.view.state;
     return write({ ...this.view.state, id, at: null, cursor: null, pins: [], chosen: 0, angle: false, limit: null,
@@ -120,7 +120,7 @@ class Session {
     view.on(['pins', 'chosen', 'cursor'], () => both((one) => one.picture.draw()));
     view.on(['cursor'], () => this.readout(view.state.cursor));
     view.on(['bands', 'stretch', 'mask'], () => this.histogram.show());
-    // Links to other cubes take along how this one is looked at.
+    // Links to other cubes keep the settings of this view.
     view.on(['bands', 'stretch', 'mask', 'opacity', 'hidden', 'open', 'map', 'mapband', 'relative', 'truth', 'prediction', 'ignore', 'training', 'epoch'], () =>
       this.node.querySelector('.head')?.replaceWith(this.#head()));
     image.update();
@@ -129,7 +129,7 @@ class Session {
     this.readout(view.state.cursor);
   }
 
-  /** Shows the sample beside this one that the state names, or none. */
+  /** Shows the other sample that the state names beside this one, or none. */
   async showOther() {
     const { other } = this.view.state;
     if (other === (this.side?.cube.id ?? null)) return;
@@ -171,7 +171,7 @@ class Session {
     this.readout(this.view.state.cursor);
   }
 
-  /** Paints both pictures with one stretch as soon as both have their values. */
+  /** Paints both pictures with the same stretch as soon as the values of both have arrived. */
   share() {
     if (!this.side) { this.shared = ''; return; }
     const ready = [this.image, this.side.image].map((image) => image.ready);
@@ -182,7 +182,7 @@ class Session {
     this.side.image.paint();
   }
 
-  /** A pixel is pointed at in one of the pictures: the other one shows it, too. @param {[number, number] | null} at */
+  /** Marks the pixel under the pointer in the other picture, too. @param {[number, number] | null} at */
   point(at, from = this.picture) {
     for (const picture of [this.picture, this.side?.picture]) {
       if (!picture || picture === from) continue;
@@ -213,7 +213,7 @@ class Session {
     };
   }
 
-  /** Pins the spectrum of a region, or chooses it if it is pinned. @param {import('./api.js').Region} region */
+  /** Pins the spectrum of a region, or chooses it if it is pinned already. @param {import('./api.js').Region} region */
   pin(region) {
     const { pins } = this.view.state;
     this.corner = null;
@@ -254,10 +254,10 @@ class Session {
     else this.view.set({ map, angle: false, limit: null });
   }
 
-  /** An end of a scale means nothing on another one. */
+  /** Resets the end of the scale, which means nothing on another scale. */
   #without() { return this.view.state.map ? { limit: null } : {}; }
 
-  /** Where the bands that are shown lie in a chart of spectra. */
+  /** Marks of the shown bands for a chart of spectra. */
   bandMarks() {
     const { wavelength } = this.cube;
     const known = wavelength?.every((value) => value !== null);
@@ -266,12 +266,12 @@ class Session {
       text: `Shown: band ${band}, ${bandName(this.cube, band)}` }));
   }
 
-  /** Says what is known of a pixel. @param {[number, number] | null} at */
+  /** Shows the values, classes and position of a pixel. @param {[number, number] | null} at */
   readout(at) {
     this.pointed = at;
     const pixel = at ?? this.view.state.cursor;
     if (!pixel) {
-      this.read.replaceChildren(el('span', {}, 'Point at the picture to read it. Press ? for keys.'));
+      this.read.replaceChildren(el('span', {}, 'Point at the picture to read values. Press ? for keys.'));
       return;
     }
     const [row, column] = pixel;
@@ -301,7 +301,7 @@ class Session {
   }
 }
 
-/** The class of a pixel, or those of its bits. */
+/** The class of a pixel, or the layers whose bits are set. */
 function classText(mask, id) {
   if (!mask.layers) return classOf(mask, id).label;
   const bits = Array.from({ length: 16 }, (_, bit) => bit).filter((bit) => id & (1 << bit));

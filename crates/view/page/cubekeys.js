@@ -1,4 +1,4 @@
-// Keys of the page of a cube.
+// Keyboard shortcuts of a cube's page.
 
 import { say } from './dom.js';
 import { spanned } from './picture.js';
@@ -7,9 +7,9 @@ import { copyView, exportPng } from './toolbar.js';
 
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/** What a key does, whether it has done something. */
+/** The handler of key presses on the page of a cube. */
 export function cubeKeys(session) {
-  /** One band less or more in grey. */
+  /** Shows the previous or next band in grey. */
   function step(by) {
     const [band, ...others] = shownBands(session.cube, session.view.state);
     const next = band + by;
@@ -20,7 +20,7 @@ export function cubeKeys(session) {
     const { picture, view } = session;
     if (!view.state.cursor) picture.moveCursor(0, 0);
     session.corner = view.state.cursor;
-    say('Rectangle begun. Move the cursor to its other corner, then press Enter.');
+    say('Rectangle started. Move the cursor to its other corner, then press Enter.');
     showCorner();
   }
 
@@ -46,7 +46,7 @@ export function cubeKeys(session) {
     session.view.set({ pins: left, chosen: Math.max(0, Math.min(chosen, left.length - 1)), angle: session.view.state.angle && left.length > 0 });
   }
 
-  /** Keys of the picture alone. */
+  /** Keys that work only on the picture. */
   function onPicture(event) {
     const { picture } = session;
     const arrow = ARROWS[event.key];
@@ -60,7 +60,7 @@ export function cubeKeys(session) {
     return true;
   }
 
-  /** Keys of the whole page. */
+  /** Keys that work on the whole page. */
   function onPage(event) {
     const { picture, cube } = session;
     const go = (id) => { if (id !== null && id !== undefined) location.hash = session.hashOf(id); };

@@ -6,7 +6,7 @@ import { bandName, number, shownBands } from './shown.js';
 
 const NAMES = ['Red', 'Green', 'Blue'];
 
-/** A button that is pressed or not. */
+/** A toggle button. */
 export const toggle = (text, title, onclick) =>
   el('button', { type: 'button', 'aria-pressed': 'false', title, onclick }, text);
 
@@ -39,7 +39,7 @@ export function displaySection(session) {
     stretch.show();
   }
 
-  /** Says which values the ends of the stretch are. */
+  /** Shows the values at the ends of the stretch. */
   function showLimits() {
     if (!session.image.ready) return;
     const unit = cube.unit ? ` ${cube.unit}` : '';
@@ -51,7 +51,7 @@ export function displaySection(session) {
   return { node, showLimits };
 }
 
-/** Slider and number of one band. */
+/** The slider and the number box of one band. */
 function channel(session, at, count) {
   const { cube, view } = session;
   const name = count === 1 ? 'Grey' : NAMES[at];
@@ -64,7 +64,7 @@ function channel(session, at, count) {
     bands[at] = wanted.band;
     view.set({ bands });
   };
-  // A slider that is dragged passes bands that nobody wants to see.
+  // While a slider is dragged, do not load every band that it passes.
   const later = debounced(set, 60);
   const take = (text) => {
     const band = Math.round(Number(text));
@@ -89,7 +89,7 @@ function channel(session, at, count) {
   return { node, show };
 }
 
-/** The percentiles that become black and full colour. */
+/** Number boxes for the percentiles that become black and full colour. */
 function stretchInputs(view) {
   const input = (label, at) => {
     const box = el('input', { type: 'number', min: 0, max: 100, step: 0.5, 'aria-label': label, onchange: () => {

@@ -1,4 +1,4 @@
-// Elements from scripts. Text is set as text only, so that a name that looks like markup stays a name.
+// Makes elements. Text is only ever set as text, so a name that looks like markup stays a name.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -14,7 +14,7 @@ function dress(node, attributes) {
 }
 
 /**
- * An HTML element. `onclick` and the like are listeners; children that are not nodes become text.
+ * Makes an HTML element. `onclick` and similar attributes become listeners; children that are not nodes become text.
  * @param {string} tag
  * @param {Record<string, any>} [attributes]
  * @param {...any} children
@@ -22,13 +22,13 @@ function dress(node, attributes) {
  */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
-  // `value` of a select needs its options first.
+  // The options of a select must exist before its `value` is set.
   node.append(...children.flat().filter((child) => child !== null && child !== undefined));
   dress(node, attributes);
   return node;
 }
 
-/** An SVG element. @returns {any} */
+/** Makes an SVG element. @returns {any} */
 export function svg(tag, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, tag);
   node.append(...children.flat().filter((child) => child !== null && child !== undefined));
@@ -53,7 +53,7 @@ export function section(name, title, open, onfold, ...children) {
   return { node, body };
 }
 
-/** Says something to the user in passing, and to screen readers. @param {string} text */
+/** Shows a short message for a few seconds, also to screen readers. @param {string} text */
 export function say(text) {
   const status = /** @type {any} */ (document.getElementById('status'));
   status.textContent = text;
@@ -61,7 +61,7 @@ export function say(text) {
   status.timer = setTimeout(() => { status.textContent = ''; }, 4000);
 }
 
-/** Calls `act` once, `wait` ms after the last of several calls. `.now()` does not wait; `.stop()` forgets. */
+/** Calls `act` once, `wait` ms after the last of several calls. `.now()` makes a waiting call at once; `.stop()` cancels it. */
 export function debounced(act, wait) {
   let timer = 0;
   const later = () => {

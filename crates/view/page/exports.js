@@ -1,9 +1,9 @@
-// What leaves the page: tables as CSV, pictures as PNG, links.
+// Exports: tables as CSV, pictures as PNG, links.
 
 import { bandNumber } from './axes.js';
 import { el, say } from './dom.js';
 
-/** A cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe before it. */
+/** A cell of a CSV file. If a spreadsheet would read the text as a formula, an apostrophe is added before it. */
 export function cell(value) {
   if (value === null || value === undefined) return '';
   if (typeof value === 'number') return Number.isFinite(value) ? String(value) : '';
@@ -11,7 +11,7 @@ export function cell(value) {
   return /[",\r\n;]/.test(text) || text !== text.trim() ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Spectra as CSV: a row a band. @param {import('./chart.js').Line[]} lines */
+/** Spectra as CSV, with one row per band. @param {import('./chart.js').Line[]} lines */
 export function spectraCsv(cube, lines) {
   const head = ['band', 'wavelength_nm',
     ...lines.flatMap(({ name, spread }) => (spread ? [name, `${name} std`] : [name]))];
@@ -20,14 +20,14 @@ export function spectraCsv(cube, lines) {
   return csvText([head, ...rows]);
 }
 
-/** Rows of cells as a file of CSV. @param {(string | number | null)[][]} rows */
+/** Rows of cells as the text of a CSV file. @param {(string | number | null)[][]} rows */
 export const csvText = (rows) => rows.map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n';
 
-/** A file's name of a sample's: letters, digits and what no system minds. */
+/** A file name from the name of a sample: only letters, digits and characters that all systems accept. */
 export const fileName = (...parts) =>
   parts.join('_').normalize('NFKC').replace(/[^\p{L}\p{N}._-]+/gu, '_').replace(/^[._]+|_+(?=\.\w+$)/g, '').slice(-120);
 
-/** Has the browser keep a file. @param {Blob} blob */
+/** Downloads a file. @param {Blob} blob */
 export function save(blob, name) {
   const url = URL.createObjectURL(blob);
   const link = el('a', { href: url, download: name });
@@ -45,13 +45,13 @@ export function savePng(canvas, name) {
   canvas.toBlob((blob) => { if (blob) save(blob, name); }, 'image/png');
 }
 
-/** Copies the address of what is shown. */
+/** Copies the address of the current view. */
 export async function copyLink() {
   try {
     await navigator.clipboard.writeText(location.href);
     say('Link copied. It works while this server runs.');
   } catch {
-    // Some browsers refuse; then the user copies it.
+    // Some browsers refuse this; then the user copies the link by hand.
     prompt('Copy this link:', location.href);
   }
 }

@@ -1,4 +1,4 @@
-// The section "About this cube": facts, notes and marks. And the badges of marks.
+// The section "About this cube": facts, notes and marks; and the badges of marks.
 
 import { el, section } from './dom.js';
 import { count, number } from './shown.js';
@@ -6,19 +6,19 @@ import { crsName } from './geo.js';
 
 const MARKS = { nan: 'NaN', inf: 'Infinite', saturated: 'Saturated', outlier: 'Outlier', damaged: 'Damaged' };
 
-/** A badge with a word, and with what it means. @param {{kind: string, text: string}} mark */
+/** A badge with a word and its explanation. @param {{kind: string, text: string}} mark */
 export function badge({ kind, text }) {
   return el('span', { class: `badge ${MARKS[kind] ? kind : 'other'}`, title: text }, MARKS[kind] ?? kind,
     el('span', { class: 'hidden' }, `: ${text}`));
 }
 
-/** "400 to 1000", or one number where all are alike. */
+/** "400 to 1000", or one number if all are equal. */
 function span(values, digits) {
   const [low, high] = [Math.min(...values), Math.max(...values)].map((value) => number(value, digits));
   return low === high ? low : `${low} to ${high}`;
 }
 
-/** What the table says besides the server's fields. */
+/** Rows of the table that are computed here, in addition to the server's fields. */
 function own(cube) {
   const [rows, columns, bands] = cube.shape;
   const facts = [['Shape', `${count(rows)} rows × ${count(columns)} columns × ${count(bands)} bands`],

@@ -1,6 +1,6 @@
-// Mouse, pen and fingers on the picture: one finger moves it or draws a rectangle, two move and zoom it.
+// Mouse, pen and touch on the picture: one finger moves it or draws a rectangle, two fingers move and zoom it.
 
-/** Pixels that a pointer may move and still click. */
+/** A pointer that moves at most this many pixels still clicks. */
 const STILL = 4;
 
 /**
@@ -11,7 +11,7 @@ const STILL = 4;
  * @property {(x: number, y: number) => void} click
  * @property {(from: {x: number, y: number}, to: {x: number, y: number}, done: boolean) => void} rectangle
  * @property {(at: {x: number, y: number} | null) => void} hover
- * @property {() => void} cancel  a rectangle that was begun is not drawn after all
+ * @property {() => void} cancel  drops a rectangle that was started
  */
 
 /** @param {HTMLElement} node @param {Acts} acts */
@@ -59,7 +59,7 @@ export function gestures(node, acts) {
     start.moved ||= Math.hypot(at.x - start.x, at.y - start.y) > STILL;
     if (start.moved && start.draw) acts.rectangle(start, at, false);
     else if (start.moved) acts.pan(at.x - before.x, at.y - before.y);
-    // Until it counts as moved, its start stays, so that no part of the way is lost.
+    // Keep the start until the pointer counts as moved, so that no part of the movement is lost.
     if (start.moved || start.draw) pointers.set(event.pointerId, at);
   });
 
@@ -81,7 +81,7 @@ export function gestures(node, acts) {
   node.addEventListener('wheel', (event) => {
     event.preventDefault();
     const { x, y } = place(event);
-    // Lines and pages as pixels; a mouse wheel's click is a step of about 1.25.
+    // Convert lines and pages to pixels. One click of a mouse wheel zooms by a factor of about 1.25.
     const unit = [1, 16, 400][event.deltaMode] ?? 1;
     acts.zoom(Math.exp(-Math.max(-240, Math.min(240, event.deltaY * unit)) * (event.ctrlKey ? 0.01 : 0.0022)), x, y);
   }, { passive: false });

@@ -1,4 +1,4 @@
-// A grid of any number of samples of which only those on screen are elements.
+// A grid of any number of samples. Only the samples on screen are elements of the page.
 
 import * as api from './api.js';
 import { debounced, el } from './dom.js';
@@ -6,12 +6,12 @@ import { badge } from './facts.js';
 import { count } from './shown.js';
 import { Thumbnails } from './thumbnails.js';
 
-/** Samples asked for at once, and the most of such blocks that are kept. */
+/** The number of samples in a block, which is requested at once, and the maximum number of blocks to keep. */
 const BLOCK = 100;
 const BLOCKS = 40;
-/** Milliseconds after the last picture, when what was found while it was made is asked for. */
+/** Milliseconds after the last thumbnail until marks are requested again: making thumbnails finds new ones. */
 const LATER = 1500;
-/** Browsers lay out no higher elements: in a larger grid, a pixel of the scroll bar is more than one of the grid. */
+/** Browsers cannot lay out higher elements. In a higher grid, one pixel of the scroll bar is several pixels of the grid. */
 const HIGHEST = 15_000_000;
 const CARD = { width: 176, height: 232, gap: 10 };
 
@@ -20,10 +20,10 @@ export class Grid {
    * @param {object} of
    * @param {(offset: number, limit: number, signal: AbortSignal) => Promise<{total: number, samples: any[]}>} of.ask
    * @param {(total: number) => void} of.onTotal
-   * @param {(first: number) => void} of.onFirst  another sample is at the top
+   * @param {(first: number) => void} of.onFirst  called when another sample is at the top
    * @param {(error: any, again: () => void) => void} of.fail
    * @param {(id: number) => string} of.link
-   * @param {boolean} of.packed  whether a cube that cannot be read is a damaged one, and not one of another kind
+   * @param {boolean} of.packed  whether the cubes are packed: then a cube that cannot be read is damaged
    */
   constructor(of) {
     this.of = of;
@@ -38,7 +38,7 @@ export class Grid {
     this.active = 0;
     /** @type {Map<number, any[] | AbortController>} */
     this.blocks = new Map();
-    /** @type {Map<number, any>} cards by the samples' places */
+    /** @type {Map<number, any>} cards by the places of their samples */
     this.cards = new Map();
     this.thumbnails = new Thumbnails();
     this.list = el('ul', { class: 'cards', role: 'list', 'aria-label': 'Samples' });
@@ -53,9 +53,9 @@ export class Grid {
     this.remarks = null;
   }
 
-  /** Shows other samples, from `first` on; the focus goes to the sample at `focused`. @param {number | null} focused */
+  /** Shows other samples, starting at `first`, and moves the focus to the sample at `focused`. @param {number | null} focused */
   reset(first = 0, focused = null) {
-    // What is asked for now is not on screen yet, and would be given up.
+    // The samples requested below are not on screen yet, so settling now would abort the request.
     this.settled.stop();
     this.#forget();
     this.active = focused ?? first;
@@ -75,7 +75,7 @@ export class Grid {
 
   #layout() {
     const inner = Math.max(1, this.node.clientWidth - CARD.gap);
-    // Two beside one another on a phone, and wider ones where room is left.
+    // Show two cards side by side on a phone, and wider cards if there is space left.
     this.columns = Math.max(1, Math.floor(inner / (Math.min(CARD.width, inner / 2 - CARD.gap) + CARD.gap)));
     this.cardWidth = inner / this.columns - CARD.gap;
     this.rowHeight = Math.round(Math.min(CARD.height, this.cardWidth + 68)) + CARD.gap;
@@ -84,7 +84,7 @@ export class Grid {
     this.#show();
   }
 
-  /** Pixels of the grid a pixel of the scroll bar, beyond what fits. */
+  /** How many pixels of the grid one pixel of the scroll bar stands for. */
   get #ratio() {
     const view = this.node.clientHeight;
     return this.height > HIGHEST ? (this.height - view) / (HIGHEST - view) : 1;
@@ -105,7 +105,7 @@ export class Grid {
     }
   }
 
-  /** Makes cards of what is on screen, and takes away the others. */
+  /** Makes the cards on screen, and removes the others. */
   #show() {
     if (!this.total || !this.rowHeight) return;
     const top = this.node.scrollTop * this.#ratio;
@@ -116,7 +116,7 @@ export class Grid {
     for (const place of [...this.cards.keys()]) {
       if ((place < from || place >= to) && !(focused && place === this.active)) this.#drop(place);
     }
-    // Somebody has to be reached by the Tab key.
+    // The Tab key must reach one of the cards.
     if (!focused && (this.active < from || this.active >= to)) this.active = Math.min(this.total - 1, from + this.columns);
     let before = null;
     for (let place = to - 1; place >= from; place--) {
@@ -150,7 +150,7 @@ export class Grid {
     this.cards.delete(place);
   }
 
-  /** When scrolling pauses: asks for what is on screen and not known yet. */
+  /** When scrolling pauses, requests missing data of the samples on screen. */
   #settle() {
     const wanted = new Set([...this.cards.keys()].map((place) => Math.floor(place / BLOCK)));
     for (const [number, block] of this.blocks) {
@@ -199,7 +199,7 @@ export class Grid {
     card.link.href = this.of.link(sample.id);
     card.link.replaceChildren(card.picture,
       el('span', { class: 'name', title: sample.name }, sample.name),
-      el('span', { class: 'muted small text' }, // Of a raw cube it is known once it was opened.
+      el('span', { class: 'muted small text' }, // The shape of a raw cube is known only after it was opened.
         sample.shape?.join(' × ') ?? ''),
       el('span', { class: 'small text', title: facts.map(String).join(' · ') }, facts.map(String).join(' · ')),
       el('span', { class: 'badges' }, sample.marks.map(badge)));
@@ -214,7 +214,7 @@ export class Grid {
         this.seen();
       } else if (!api.isAborted(result)) {
         card.failed = true;
-        // The message begins with a path: it is too long for a card.
+        // The message begins with a path, so it is too long for a card.
         card.picture.replaceChildren(el('span', { class: 'small' }, 'Cannot be read'));
         card.picture.title = [result.message, result.remedy].filter(Boolean).join(' ');
         const badges = card.link.querySelector('.badges');
@@ -223,7 +223,7 @@ export class Grid {
     });
   }
 
-  /** Asks again for the samples on screen, of which marks were found when their pictures were made. */
+  /** Requests the samples on screen again, with the marks that were found when their thumbnails were made. */
   async #marks() {
     const places = [...this.cards].filter(([, { id }]) => id !== null).map(([place]) => place);
     if (!places.length) return;
@@ -235,7 +235,7 @@ export class Grid {
       if (signal.aborted) return;
       samples.forEach((sample, at) => {
         const block = this.blocks.get(Math.floor((first + at) / BLOCK));
-        // Another order or filter may be there by now.
+        // The order or the filter may have changed meanwhile.
         if (!Array.isArray(block) || block[(first + at) % BLOCK]?.id !== sample.id) return;
         block[(first + at) % BLOCK] = sample;
         const card = this.cards.get(first + at);
@@ -243,7 +243,7 @@ export class Grid {
         card.link.querySelector('.badges').replaceChildren(...sample.marks.map(badge));
       });
     } catch {
-      // These are there only as an aid: what is needed says itself when the server is gone.
+      // Marks are optional. If the server is gone, other requests report it.
     }
   }
 
@@ -256,7 +256,7 @@ export class Grid {
     this.focus(to);
   }
 
-  /** Puts the focus on a sample, and scrolls to it. */
+  /** Moves the focus to a sample, and scrolls to it. */
   focus(place) {
     this.active = Math.min(this.total - 1, Math.max(0, place));
     const top = Math.floor(this.active / this.columns) * this.rowHeight;

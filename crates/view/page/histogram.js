@@ -1,4 +1,4 @@
-// The section "Histogram": how often which values occur in the bands that are shown.
+// The section "Histogram": how often values occur in the bands that are shown.
 
 import { Chart } from './chart.js';
 import { el, section } from './dom.js';
@@ -26,7 +26,7 @@ export function histogramSection(session) {
     const key = JSON.stringify([bands, view.state.stretch]);
     if (!node.open || key === drawn || planes.some((plane) => !plane)) return;
     drawn = key;
-    // All on the same steps, from the lowest value of any band to the highest.
+    // All bands use the same steps, from the lowest to the highest value of any band.
     const ends = planes.map((plane) => histogram(plane, 1));
     const low = Math.min(...ends.map((one) => one.low));
     const high = Math.max(...ends.map((one) => one.high));
@@ -41,7 +41,7 @@ export function histogramSection(session) {
     const marks = limits.flatMap((one, at) => [one.low, one.high].map((value, end) => ({
       x: value, colour: colours[at], text: `${view.state.stretch[end]}th percentile of band ${bands[at]}`,
     })));
-    said.textContent = image.whole.full ? '' : 'Of evenly spaced pixels, as the cube is large.';
+    said.textContent = image.whole.full ? '' : 'Computed from evenly spaced pixels, because the cube is large.';
     chart.show({
       x, lines, marks, place, steps: true, zero: true, yTitle: 'Pixels', xTitle: cube.unit ? `Value (${cube.unit})` : 'Value',
       label: `Histogram of ${lines.map(({ name }) => name).join('; ')}`,

@@ -1,4 +1,4 @@
-// The pictures of a cube: what is to be fetched for what is on screen, and painted.
+// The pictures of a cube: fetches and paints what is on screen.
 
 import * as api from './api.js';
 import { Field, shownMap } from './maps.js';
@@ -8,7 +8,7 @@ import { Tile } from './tiles.js';
 
 /** @typedef {import('./api.js').Region} Region */
 
-/** Pixels along the longer edge of the picture of a whole cube, and of what is looked at closely. */
+/** Pixels along the longer edge of the picture of a whole cube, and of a close-up. */
 const WHOLE = 1024;
 const CLOSE = 2048;
 
@@ -17,10 +17,10 @@ export class CubeImage {
   #asksClose = new api.Latest();
   #asksMap = new api.Latest();
   #limits = new Map();
-  /** How often something was looked at closely. */
+  /** The number of close-ups requested so far. */
   #looks = 0;
 
-  /** @param {any} session @param {() => void} onchange  after something has been painted */
+  /** @param {any} session @param {() => void} onchange  called after something has been painted */
   constructor(session, onchange) {
     this.session = session;
     this.onchange = onchange;
@@ -30,21 +30,21 @@ export class CubeImage {
     this.whole = new Tile(session.cube.id, this.region, WHOLE);
     /** @type {Tile | null} */
     this.close = null;
-    /** @type {Tile | null} what is under way to become it */
+    /** @type {Tile | null} the tile that is loading and will become `close` */
     this.coming = null;
-    /** @type {{tile: Tile, canvas: HTMLCanvasElement}[]} what is painted, to be drawn in this order */
+    /** @type {{tile: Tile, canvas: HTMLCanvasElement}[]} painted tiles, in the order in which to draw them */
     this.painted = [];
     /** @type {{field: Field, key: string, limit: number} | null} the values of a map */
     this.found = null;
-    /** @type {import('./maps.js').Shown | null} the map that is to be shown */
+    /** @type {import('./maps.js').Shown | null} the map to show */
     this.map = null;
-    /** @type {CubeImage | null} a picture beside this one, which has the same stretch */
+    /** @type {CubeImage | null} the picture beside this one, with the same stretch */
     this.partner = null;
     this.busy = 0;
     this.failed = false;
   }
 
-  /** Fetches what is missing of the picture of the whole cube, and paints it. */
+  /** Fetches missing data of the picture of the whole cube, and paints it. */
   async update() {
     await this.#guard(async () => {
       const done = await this.#asks.run(async (signal) => {
@@ -53,13 +53,13 @@ export class CubeImage {
       });
       if (!done) return;
       this.paint();
-      // What is under way for other bands is given up.
+      // This aborts requests for other bands.
       const close = this.coming ?? this.close;
       if (close) await this.#lookAt(close);
     });
   }
 
-  /** The bands and the masks that are needed of each piece. @returns {[number[], string[]]} */
+  /** The bands and masks that each tile needs. @returns {[number[], string[]]} */
   #wanted() {
     const { cube, view } = this.session;
     const pair = this.agreement();
@@ -67,13 +67,13 @@ export class CubeImage {
     return [shownBands(cube, view.state), masks.flatMap((mask) => (mask ? [mask.name] : []))];
   }
 
-  /** The masks whose agreement is to be shown. */
+  /** The masks whose agreement to show. */
   agreement() {
     const { cube, view, beside } = this.session;
     return view.state.map === 'agreement' && !beside ? comparedMasks(cube, view.state) : null;
   }
 
-  /** Fetches the map that is to be shown, if one is. */
+  /** Fetches the map to show, if there is one. */
   async updateMap() {
     const map = this.session.beside ? null : shownMap(this.session);
     this.map = map;
@@ -86,7 +86,7 @@ export class CubeImage {
       try {
         const values = await this.#asksMap.run(map.load);
         if (!values) return;
-        // The few largest values would make all others look alike.
+        // Otherwise the few largest values would make all other values look the same.
         const sizes = values.data.map(Math.abs);
         const [most, all] = percentiles(sizes, [98, 100]);
         this.found = { field: new Field(this.session.cube.shape, values), key: map.key, limit: most || all || 0.1 };
@@ -98,7 +98,7 @@ export class CubeImage {
     });
   }
 
-  /** The values of the map, once they are there. @returns {Field | null} */
+  /** The values of the map, once they have arrived. @returns {Field | null} */
   shownField() { return this.map && this.found?.key === this.map.key ? this.found.field : null; }
 
   /** Values at the ends of the map's colours. */
@@ -107,9 +107,9 @@ export class CubeImage {
     return { low: this.map?.signed ? -high : 0, high };
   }
 
-  /** Has what is on screen at full resolution if the picture of the whole cube is too coarse for it. */
+  /** Loads the visible part at full resolution if the picture of the whole cube is too coarse. */
   async look(region, density) {
-    // More than a pixel a pixel of the cube there is not.
+    // There is no more detail than one pixel per pixel of the cube.
     const needed = Math.min(1, density);
     const coarse = this.whole.height && needed > (this.whole.height / this.whole.rows) * 1.05;
     if (!coarse) {
@@ -119,7 +119,7 @@ export class CubeImage {
       return;
     }
     const fine = (tile) => tile.full || (tile.height || tile.side) / Math.max(tile.rows, tile.height ? 0 : tile.columns) >= needed * 0.95;
-    // What is asked for already is not given up for the same again.
+    // Do not abort a request to make the same one again.
     if ([this.close, this.coming].some((tile) => tile?.covers(region) && fine(tile))) return;
     const wide = around(region, this.region);
     const longer = Math.max(wide.rows[1] - wide.rows[0], wide.columns[1] - wide.columns[0]);
@@ -131,7 +131,7 @@ export class CubeImage {
     this.coming = tile;
     const looks = ++this.#looks;
     const done = await this.#asksClose.run(async (signal) => {
-      // What is shown may change meanwhile.
+      // The shown bands and masks may change meanwhile.
       while (!tile.has(...this.#wanted())) await tile.fetch(...this.#wanted(), signal);
       return true;
     }).finally(() => { if (looks === this.#looks) this.coming = null; });
@@ -140,21 +140,21 @@ export class CubeImage {
     this.paint();
   }
 
-  /** A picture of a region with a pixel a pixel of the cube, as far as that goes. */
+  /** A picture of a region, with one pixel per pixel of the cube unless the region is too large. */
   async export(region) {
     const tile = new Tile(this.session.cube.id, region, CLOSE);
     const [bands, masks] = this.#wanted();
-    // The stretch is that of the whole cube.
+    // Use the stretch of the whole cube.
     await Promise.all([tile.fetch(bands, masks), this.whole.fetch(bands, [])]);
     return { tile, canvas: this.#canvas(tile) };
   }
 
-  /** Whether the bands that are to be shown are there. */
+  /** Whether the bands to show have arrived. */
   get ready() {
     return this.whole.has(shownBands(this.session.cube, this.session.view.state), []);
   }
 
-  /** Values that become black and full colour, for each band that is shown, once these are there: of both samples where two are. */
+  /** For each shown band that has arrived, the values that become black and full colour; from both samples if two are shown. */
   limits() {
     const { cube, view } = this.session;
     return shownBands(cube, view.state).map((band) => {
@@ -169,10 +169,10 @@ export class CubeImage {
     });
   }
 
-  /** Paints what there is, as it is to be shown now. */
+  /** Paints the data that has arrived with the current settings. */
   paint() {
     const wanted = this.#wanted();
-    // Until the new bands are there, the old picture stays.
+    // Until the new bands arrive, keep the old picture.
     if (!this.whole.has(...wanted)) return;
     const tiles = [this.whole, this.close].filter((tile) => tile?.has(...wanted));
     this.painted = tiles.map((tile) => ({ tile, canvas: this.#canvas(tile) }));
@@ -191,7 +191,7 @@ export class CubeImage {
       const valueOf = (pixel) => field.nearest(tile.row(Math.floor(pixel / tile.width)), tile.column(pixel % tile.width));
       paintMap(picture.data, valueOf, this.mapLimits(), this.map.colour);
       context.putImageData(picture, 0, 0);
-      // A mask laid over would change the colours that stand for values.
+      // Draw no mask over a map: it would change the colours of values.
       return canvas;
     }
     const planes = shownBands(cube, view.state).map((band) => tile.planes.get(band));
@@ -212,7 +212,7 @@ export class CubeImage {
     return canvas;
   }
 
-  /** What is known of a pixel: its values of the bands that are shown, its class ids, the map's value. */
+  /** The data of a pixel: values of the shown bands, class ids, and the value of the map. */
   pixel(row, column) {
     const { cube, view } = this.session;
     const bands = shownBands(cube, view.state);
@@ -249,7 +249,7 @@ export class CubeImage {
     }
   }
 
-  /** Gives up what is under way. */
+  /** Aborts all requests. */
   stop() { [this.#asks, this.#asksClose, this.#asksMap].forEach((ask) => ask.stop()); }
 }
 
@@ -261,7 +261,7 @@ function joined(planes) {
   return all;
 }
 
-/** A region and some of what lies around it, for the next pan. @param {Region} region @param {Region} all */
+/** A region with a margin around it, for the next pan. @param {Region} region @param {Region} all */
 function around({ rows, columns }, all) {
   const widen = ([start, end], [first, last]) => {
     const more = Math.ceil((end - start) / 4);

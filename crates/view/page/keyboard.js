@@ -1,4 +1,4 @@
-// The dialog that lists the keys.
+// The dialog that lists the keyboard shortcuts.
 
 import { el } from './dom.js';
 
@@ -8,12 +8,12 @@ const KEYS = [
   ['All samples', [['Arrows, Home, End, Page up, Page down', 'Move among the samples'], ['Enter', 'Open the sample'], ['/', 'Type a condition']]],
   ['A cube', [
     ['n, p', 'Next, previous cube'], ['g', 'Colour or one band as grey'], ['1 2 3', 'Presets of bands'],
-    ['[ ]', 'With one band in grey: the band before, after'],
+    ['[ ]', 'With one band in grey: previous, next band'],
     ['m', 'Show or hide the mask'], ['a', 'Angle map to the chosen spectrum'], ['s', 'Save the picture as PNG'], ['l', 'Copy the link']]],
-  ['Training', [['n, p', 'Next, previous batch'], ['Arrows', 'Move among the items of a batch'], ['Enter', 'Look at an item closely; again: close it'], ['Esc', 'Close the item; back to all samples']]],
+  ['Training', [['n, p', 'Next, previous batch'], ['Arrows', 'Move among the items of a batch'], ['Enter', 'Open an item; again: close it'], ['Esc', 'Close the item; back to all samples']]],
   ['The picture', [
     ['Arrows', 'Move the pixel cursor; with Shift by ten'], ['Enter', 'Pin the spectrum of the pixel, or the mean of the rectangle'],
-    ['r', 'Begin a rectangle at the cursor'], ['Delete', 'Remove the chosen spectrum'], ['+ −', 'Zoom'], ['0', 'Show the whole cube'],
+    ['r', 'Start a rectangle at the cursor'], ['Delete', 'Remove the chosen spectrum'], ['+ −', 'Zoom'], ['0', 'Show the whole cube'],
     ['Mouse', 'Click pins a spectrum; drag moves; Shift and drag pins a rectangle’s mean; wheel zooms']]],
   ['Charts', [['← →', 'Read values band by band'], ['Enter', 'Show the band in grey']]],
 ];
@@ -32,7 +32,7 @@ export function help() {
   if (!dialog.open) dialog.showModal();
 }
 
-/** Whether a key is typed into something that takes it itself. */
+/** Whether the key press belongs to an input field. */
 export function isTyping({ target }) {
   return target instanceof Element && target.matches('input:not([type=checkbox], [type=radio]), select, textarea');
 }

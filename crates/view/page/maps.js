@@ -1,5 +1,5 @@
-// Maps that take the picture's place: angles to a spectrum, what packing did to values, differences of two samples.
-// Each says where its values come from, and which colours stand for them.
+// Maps that replace the picture: angles to a spectrum, what packing did to values, differences of two samples.
+// Each map knows where its values come from, and which colours stand for them.
 
 import * as api from './api.js';
 import { blueRed, viridis } from './palette.js';
@@ -8,19 +8,19 @@ import { bandName, number, shownBands } from './shown.js';
 /** Pixels along the longer edge of a map. */
 const SIDE = 2048;
 
-/** Values all over a cube, thinned out if it is large. */
+/** Values of all pixels of a cube, thinned out if the cube is large. */
 export class Field {
   /** @param {number[]} cube  its shape @param {{shape: number[], data: Float32Array}} values */
   constructor([rows, columns], { shape: [height, width], data }) {
     Object.assign(this, { rows, columns, height, width, data });
   }
 
-  /** The value of a pixel, or of the nearest one that is there. */
+  /** The value of a pixel, or of the nearest pixel that has one. */
   nearest(row, column) {
     return this.data[Math.floor((row * this.height) / this.rows) * this.width + Math.floor((column * this.width) / this.columns)];
   }
 
-  /** The value of a pixel; null if that pixel is not among those that are there. @returns {number | null} */
+  /** The value of a pixel; null if the thinned-out values do not include the pixel. @returns {number | null} */
   exact(row, column) {
     const there = (at, length, shown) => Math.floor(((2 * Math.floor((at * shown) / length) + 1) * length) / (2 * shown)) === at;
     return there(row, this.rows, this.height) && there(column, this.columns, this.width) ? this.nearest(row, column) : null;
@@ -29,19 +29,19 @@ export class Field {
 
 /**
  * @typedef {object} Shown  a map
- * @property {string} key  of what is fetched
+ * @property {string} key  identifies the values to fetch
  * @property {string} title
  * @property {boolean} signed  whether values lie on both sides of 0
  * @property {(part: number) => import('./palette.js').Colour} colour
  * @property {(signal: AbortSignal) => Promise<{shape: number[], data: Float32Array}>} load
- * @property {(value: number) => string} text  what is said of a pixel
- * @property {(value: number) => string} end  what is said of an end of the scale
- * @property {string} limit  what the box for the scale's end is called
- * @property {string} unit  of what is typed into that box
- * @property {((error: any) => void) | null} fail  where an error is said; null: as one of the page
+ * @property {(value: number) => string} text  the text for the value of a pixel
+ * @property {(value: number) => string} end  the text at an end of the scale
+ * @property {string} limit  the name of the box for the end of the scale
+ * @property {string} unit  the unit of the number in that box
+ * @property {((error: any) => void) | null} fail  shows an error; null: the page shows it
  */
 
-/** The band that maps are about. */
+/** The band that maps show. */
 export function mapBand(cube, view) {
   const { mapband } = view;
   return mapband !== null && mapband < cube.shape[2] ? mapband : shownBands(cube, view)[0];
@@ -52,7 +52,7 @@ const short = (value) => number(value, 3);
 const percent = (value) => `${number(value * 100, 3)} %`;
 const sign = (value) => (value > 0 ? `+${number(value, 4)}` : number(value, 4).replace('-', '−'));
 
-/** The map that is to be shown. @returns {Shown | null} */
+/** The map to show. @returns {Shown | null} */
 export function shownMap(session) {
   const { cube, view } = session;
   const { map, angle, pins, chosen } = view.state;
@@ -67,7 +67,7 @@ export function shownMap(session) {
       text: (value) => `packed − source: ${sign(value)}${inUnit}`, fail: (error) => session.precision.fail(error) };
   }
   if (map === 'spectrum') {
-    return { key: 'spectrum', title: 'Deviation of the whole spectrum', signed: false, colour: viridis, unit: 'as a part of 1',
+    return { key: 'spectrum', title: 'Deviation of the whole spectrum', signed: false, colour: viridis, unit: 'as a fraction',
       limit: 'Largest value of the colours', end: percent, text: (value) => `deviation of the spectrum: ${percent(value)}`,
       load: (signal) => api.deviation(cube.id, undefined, where, SIDE, signal), fail: (error) => session.precision.fail(error) };
   }
@@ -84,7 +84,7 @@ export function shownMap(session) {
   const pin = angle && !map ? pins[Math.min(chosen, pins.length - 1)] : null;
   if (!pin) return null;
   return { key: JSON.stringify([pin.rows, pin.columns]), title: `Angle to ${pin.name}`, signed: false,
-    // The smaller, the brighter.
+    // Smaller angles are brighter.
     colour: (part) => viridis(1 - part), unit: 'rad', limit: 'Largest angle of the colours, in radians',
     end: (value) => (value ? `${short(value)} rad (${degrees(value)})` : '0'), text: (value) => `angle ${number(value, 4)} rad`,
     load: (signal) => api.angles(cube.id, pin, SIDE, signal), fail: null };

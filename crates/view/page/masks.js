@@ -1,14 +1,14 @@
-// The section "Masks": which mask is laid over the picture, how strongly, and which of its classes.
+// The section "Mask": which mask is drawn over the picture, its opacity, and which of its classes.
 
 import { swatch } from './chart.js';
 import { el, section, unique } from './dom.js';
 import { hex } from './palette.js';
 import { classOf, colourOf, count, hiddenClasses, shownMask } from './shown.js';
 
-/** Classes that the legend lists at most. */
+/** The maximum number of classes in the legend. */
 const LISTED = 256;
 
-/** Pixels of each class in a mask's values. @returns {Map<number, number>} */
+/** The number of pixels of each class in the values of a mask. @returns {Map<number, number>} */
 function pixelsOf(ids, layers) {
   const pixels = new Map();
   for (const id of ids) pixels.set(id, (pixels.get(id) ?? 0) + 1);
@@ -41,7 +41,7 @@ export function masksSection(session) {
     legend, el('div', { class: 'row' }, el('span', { class: 'label' }, 'Classes'), all, none));
   body.append(el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Mask'), choice), rest);
 
-  /** @type {Map<number, number | null>} classes of the legend, and their pixels */
+  /** @type {Map<number, number | null>} classes in the legend, and their numbers of pixels */
   let shown = new Map();
   let from = null;
 

@@ -1,4 +1,4 @@
-// The page of all samples: filters, sorting, and the grid of small pictures.
+// The page of all samples: filters, sorting, and the grid of thumbnails.
 
 import * as api from './api.js';
 import { debounced, el, unique } from './dom.js';
@@ -12,7 +12,7 @@ const SORTS = [['id', 'dataset order'], ['name', 'name'], ['split', 'split'], ['
  * Opens the overview.
  * @param {import('./state.js').Overview} state
  * @param {{about: any, main: HTMLElement, fail: (error: any, again?: () => void) => void,
- *   clear: () => void, save: (state: any) => void, focused: number | null}} page  focused: the sample that was visited
+ *   clear: () => void, save: (state: any) => void, focused: number | null}} page  focused: the sample that was last opened
  */
 export function openOverview(state, page) {
   const { about, main } = page;
@@ -34,7 +34,7 @@ export function openOverview(state, page) {
       page.clear();
     },
     fail: (error, again) => {
-      // A wrong condition is said beside its box.
+      // Show an error in the condition beside its box.
       if (error.status === 400 && view.state.where) {
         where.fail([error.message, error.remedy].filter(Boolean).join(' – '));
         total.textContent = '';
@@ -79,7 +79,7 @@ export function openOverview(state, page) {
   };
 }
 
-/** What is asked of the server. */
+/** The query for the server. */
 export function query({ split, group, label, where, sort, descending }, offset, limit) {
   return {
     offset, limit, sort, descending: descending ? 1 : undefined,
@@ -87,10 +87,10 @@ export function query({ split, group, label, where, sort, descending }, offset, 
   };
 }
 
-/** A list of a column's values, with how many samples have each. */
+/** A list of the values of a column, with the number of samples of each. */
 function choice(view, name, title, values) {
   const id = unique(name);
-  // A label is any JSON value, and given as JSON.
+  // A label can be any JSON value, so it is sent as JSON.
   const given = (value) => (value === null ? '' : name === 'label' ? JSON.stringify(value) : value);
   const text = (value) => (value === null ? `without ${name}` : String(value));
   const select = el('select', { id, onchange: () =>
@@ -99,7 +99,7 @@ function choice(view, name, title, values) {
   values.map(({ value, count: samples }, at) => el('option', { value: String(at) }, `${text(value)} (${count(samples)})`)));
   const show = () => {
     const at = values.findIndex(({ value }) => given(value) === view.state[name]);
-    // A link can name a value that is not among those listed.
+    // A link can name a value that is not in the list.
     select.value = view.state[name] === null ? 'all' : String(at);
   };
   view.on([name], show);

@@ -1,4 +1,4 @@
-// The section "Compare with another sample": which one is shown beside this one, and their difference.
+// The section "Compare with another sample": which sample is shown beside this one, and their difference.
 
 import * as api from './api.js';
 import { toggle } from './display.js';
@@ -6,11 +6,11 @@ import { debounced, el, section, unique } from './dom.js';
 import { mapBand } from './maps.js';
 import { bandName, count } from './shown.js';
 
-/** Samples that are looked through for a part of a name, and those that are listed. */
+/** How many samples are searched for a part of a name, and how many are listed. */
 const LOOKED_AT = 500;
 const LISTED = 8;
 
-/** A text as a word of a condition; null if no quotes are left for it. */
+/** A text in quotes for a condition; null if it contains both kinds of quotes. */
 const quoted = (text) => [`'`, '"'].filter((mark) => !text.includes(mark)).map((mark) => mark + text + mark)[0] ?? null;
 
 export function pairSection(session) {
@@ -26,10 +26,10 @@ export function pairSection(session) {
     oninput: debounced(() => search(), 250) });
   const list = el('ul', { class: 'choices', 'aria-label': 'Samples of the same shape' });
   const said = el('p', { class: 'muted hint', role: 'status' });
-  // Apart from what the search says, which may come later.
+  // Separate from the messages of the search, which may arrive later.
   const problem = el('p', { class: 'error hint', role: 'status' });
   const name = el('b', { class: 'text' });
-  const difference = toggle('Difference', 'This sample less the other one, of a band', () => session.toggleMap('difference'));
+  const difference = toggle('Difference', 'This sample minus the other one, in one band', () => session.toggleMap('difference'));
   const bandId = unique('differenceband');
   const last = cube.shape[2] - 1;
   const band = el('input', { type: 'number', id: bandId, min: 0, max: last, step: 1, onchange: () => {
@@ -38,10 +38,10 @@ export function pairSection(session) {
     show();
   } });
   const wavelength = el('span', { class: 'number muted' });
-  const end = el('button', { type: 'button', onclick: () => { choose(null); box.focus(); } }, 'End');
+  const end = el('button', { type: 'button', onclick: () => { choose(null); box.focus(); } }, 'Close');
   const chosen = el('div', { class: 'body-part' },
-    el('div', { class: 'row' }, el('span', { class: 'label' }, 'Beside it'), name, el('span', { class: 'gap' }), end),
-    el('div', { class: 'row' }, difference, el('label', { for: bandId }, 'Band of it'), band, wavelength));
+    el('div', { class: 'row' }, el('span', { class: 'label' }, 'Compared with'), name, el('span', { class: 'gap' }), end),
+    el('div', { class: 'row' }, difference, el('label', { for: bandId }, 'in band'), band, wavelength));
   body.append(chosen, el('div', { class: 'row' }, el('label', { for: id, class: 'label' }, 'Sample'), box), problem, said, list);
 
   function choose(other) {
@@ -49,19 +49,19 @@ export function pairSection(session) {
     view.set({ other, limit: null, ...(other === null && view.state.map === 'difference' ? { map: '' } : {}) });
   }
 
-  /** Samples that meet what is typed: by a part of their names, or by all of it. */
+  /** Samples that match the typed text: it is a part of their name, their whole name, or their id. */
   async function find(text, signal) {
     const { total, samples } = await api.samples({ offset: 0, limit: LOOKED_AT, sort: 'name' }, signal);
     const lower = text.toLowerCase();
     const found = samples.filter((one) => one.name.toLowerCase().includes(lower) || String(one.id) === text);
     const packed = session.page.about.kind === 'dataset';
     if (text && packed && total > LOOKED_AT && quoted(text)) {
-      // Those that were not looked through, by what they are called exactly.
+      // Find samples that were not searched, by their exact name or id.
       const number = /^\d{1,12}$/.test(text) ? ` or id == ${text}` : '';
       const more = await api.samples({ offset: 0, limit: LISTED, where: `name == ${quoted(text)}${number}` }, signal);
       found.unshift(...more.samples.filter((one) => !found.some(({ id: known }) => known === one.id)));
     }
-    // The shape of a raw cube is known once it was opened.
+    // The shape of a raw cube is known only after it was opened.
     return found.filter((one) => one.id !== cube.id && (!one.shape || String(one.shape) === String(cube.shape)));
   }
 
@@ -79,7 +79,7 @@ export function pairSection(session) {
     }
   }
 
-  /** Says why no other sample is shown. */
+  /** Shows why no other sample is shown. */
   function fail(error) {
     if (!api.isAborted(error)) problem.textContent = [error.message, error.remedy].filter(Boolean).join(' – ');
   }

@@ -1,9 +1,9 @@
-// The canvas: where the cube lies on it, zoom and pan, the pixel cursor, and the marks of pinned spectra.
+// The canvas: the position of the cube on it, zoom and pan, the pixel cursor, and the marks of pinned spectra.
 
 import { debounced, el, unique } from './dom.js';
 import { gestures } from './gestures.js';
 
-/** CSS pixels that a pixel of the cube can be at most. */
+/** The maximum size of a pixel of the cube, in CSS pixels. */
 const LARGEST = 80;
 
 export class Picture {
@@ -14,7 +14,7 @@ export class Picture {
     /** @type {import('./api.js').Region | null} */
     this.drawn = null;
     this.size = { width: 1, height: 1 };
-    /** @type {[number, number] | null} the pixel that is pointed at in a picture beside this one */
+    /** @type {[number, number] | null} the pixel under the pointer in the picture beside this one */
     this.pointed = null;
     const id = unique('picture-keys');
     this.canvas = el('canvas', {
@@ -26,7 +26,7 @@ export class Picture {
       'mean. Plus and minus zoom, 0 shows the whole cube. Question mark lists all keys.');
     this.frame = el('div', { class: 'frame' }, this.canvas, this.keys);
     const [rows, columns] = session.cube.shape;
-    // On a phone the picture is as high as it needs to be.
+    // On a phone, the picture is only as high as needed.
     this.frame.style.setProperty('--aspect', `${columns} / ${rows}`);
     this.look = debounced(() => this.#look(), 120);
     this.#listen();
@@ -57,14 +57,14 @@ export class Picture {
     this.look();
   }
 
-  /** The scale at which all of the cube is seen. */
+  /** The scale at which the whole cube is visible. */
   fitScale() {
     const [rows, columns] = this.session.cube.shape;
     const margin = 8;
     return Math.max(1e-3, Math.min(LARGEST, (this.size.width - margin) / columns, (this.size.height - margin) / rows));
   }
 
-  /** Where the centre is, and how large a pixel. */
+  /** The centre of the view, and the size of a pixel. */
   at() {
     const [rows, columns] = this.session.cube.shape;
     return this.session.view.state.at ?? { row: rows / 2, column: columns / 2, scale: this.fitScale() };
@@ -81,7 +81,7 @@ export class Picture {
 
   fit() { this.session.view.set({ at: null }); }
 
-  /** Zooms about a place on the canvas, its centre by default. */
+  /** Zooms around a place on the canvas, by default its centre. */
   zoom(factor, x = this.size.width / 2, y = this.size.height / 2) {
     const { row, column, scale } = this.at();
     const next = Math.min(LARGEST, Math.max(Math.min(this.fitScale(), 1), scale * factor));
@@ -89,7 +89,7 @@ export class Picture {
     this.#move({ row: row + dy / scale - dy / next, column: column + dx / scale - dx / next, scale: next });
   }
 
-  /** Shows a pixel of the cube as a pixel of the screen. */
+  /** Shows one pixel of the cube per pixel of the screen. */
   actualSize() { this.zoom(1 / (devicePixelRatio || 1) / this.at().scale); }
 
   pan(dx, dy) {
@@ -97,13 +97,13 @@ export class Picture {
     this.#move({ row: row - dy / scale, column: column - dx / scale, scale });
   }
 
-  /** The place on the canvas of a point of the cube. */
+  /** The place of a point of the cube on the canvas. */
   place(row, column) {
     const at = this.at();
     return { x: (column - at.column) * at.scale + this.size.width / 2, y: (row - at.row) * at.scale + this.size.height / 2 };
   }
 
-  /** The pixel at a place on the canvas; `clamp` takes the nearest one. @returns {[number, number] | null} */
+  /** The pixel at a place on the canvas; with `clamp`, the nearest pixel. @returns {[number, number] | null} */
   pixelAt(x, y, clamp = false) {
     const [rows, columns] = this.session.cube.shape;
     const at = this.at();
@@ -116,7 +116,7 @@ export class Picture {
     return row >= 0 && column >= 0 && row < rows && column < columns ? [row, column] : null;
   }
 
-  /** What of the cube is on screen. @returns {import('./api.js').Region} */
+  /** The part of the cube that is on screen. @returns {import('./api.js').Region} */
   visible() {
     const [top, left] = /** @type {[number, number]} */ (this.pixelAt(0, 0, true));
     const [bottom, right] = /** @type {[number, number]} */ (
@@ -129,7 +129,7 @@ export class Picture {
     if (this.size.width > 1) this.session.image.look(this.visible(), this.at().scale * (devicePixelRatio || 1));
   }
 
-  /** Moves the cursor, and the picture if it would leave the screen. */
+  /** Moves the cursor, and also the picture if the cursor would leave the screen. */
   moveCursor(down, right) {
     const [rows, columns] = this.session.cube.shape;
     const now = this.session.view.state.cursor ?? [Math.floor(this.at().row), Math.floor(this.at().column)];
@@ -203,12 +203,12 @@ export class Picture {
   #box({ rows, columns }) {
     const from = this.place(rows[0], columns[0]);
     const to = this.place(rows[1], columns[1]);
-    // A pixel that is smaller than its mark is marked all the same.
+    // Enlarge the mark of a very small pixel so that it stays visible.
     const grow = Math.max(0, (7 - (to.x - from.x)) / 2);
     return [from.x - grow, from.y - grow, to.x - from.x + 2 * grow, to.y - from.y + 2 * grow];
   }
 
-  /** One of many rectangles: thin, so that they can be told apart. */
+  /** Draws one of many rectangles: thin, so that they can be told apart. */
   #outline(context, region) {
     const box = this.#box(region);
     const [left, top, wide, high] = box;
@@ -259,7 +259,7 @@ export class Picture {
   }
 }
 
-/** The smallest region that holds two pixels. @returns {import('./api.js').Region} */
+/** The smallest region that contains two pixels. @returns {import('./api.js').Region} */
 export function spanned([r0, c0], [r1, c1]) {
   return { rows: [Math.min(r0, r1), Math.max(r0, r1) + 1], columns: [Math.min(c0, c1), Math.max(c0, c1) + 1] };
 }

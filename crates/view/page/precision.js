@@ -1,4 +1,4 @@
-// The section "Precision": how far packed values are from those of the source, by band, and as a map.
+// The section "Precision": how far packed values are from the values of the source, by band and as a map.
 
 import * as api from './api.js';
 import { bandAxis } from './axes.js';
@@ -12,7 +12,7 @@ import { bandName, count, number } from './shown.js';
 
 /** Bits of the mantissa of each type. */
 const MANTISSA = { float16: 10, float32: 23, float64: 52 };
-/** A greatest value that is as many times the least one is better seen on a logarithmic axis. */
+/** If the greatest value is more than this many times the least, the axis is logarithmic. */
 const WIDE = 20;
 
 /** "float16, 7 of 10 mantissa bits kept". */
@@ -33,16 +33,16 @@ export function precisionSection(session) {
   });
   if (!packed) {
     body.append(el('p', { class: 'muted hint' },
-      'This cube is not packed: it has its own values. Pack it with ', el('code', {}, 'hsipack convert'), ' to see what that does to them.'));
+      'This cube is not packed, so its values are unchanged. Pack it with ', el('code', {}, 'hsipack convert'), ' to see what packing does to them.'));
     return { node, fail() {}, stop() {} };
   }
   const chart = new Chart((band) => view.set({ mapband: band }));
   const said = el('p', { class: 'hint', role: 'status' });
   const changed = el('p', { class: 'warning', hidden: true },
-    'The source has changed since it was packed: these deviations are not those of rounding alone. Pack it again.');
+    'The source has changed since it was packed, so these deviations are not only rounding. Pack it again.');
   const retry = el('button', { type: 'button', hidden: true, onclick: () => { failed = ''; update(); session.image.updateMap(); } }, 'Try again');
-  const absolute = toggle('Absolute', 'In the values’ unit', () => view.set({ relative: false }));
-  const relative = toggle('Relative', 'As a part of the value', () => view.set({ relative: true }));
+  const absolute = toggle('Absolute', 'In the unit of the values', () => view.set({ relative: false }));
+  const relative = toggle('Relative', 'Relative to the value', () => view.set({ relative: true }));
   const kinds = el('div', { class: 'row', role: 'group', 'aria-label': 'Deviation' }, el('span', { class: 'label' }, 'Deviation'), absolute, relative);
   const id = unique('mapband');
   const last = cube.shape[2] - 1;
@@ -52,8 +52,8 @@ export function precisionSection(session) {
     show();
   } });
   const name = el('span', { class: 'number muted' });
-  const ofBand = toggle('Of the band', 'Packed less source, of each pixel', () => session.toggleMap('deviation'));
-  const ofAll = toggle('Of the spectrum', 'Length of the difference of both spectra, as a part of the source’s', () => session.toggleMap('spectrum'));
+  const ofBand = toggle('Of the band', 'Packed value minus source value of each pixel', () => session.toggleMap('deviation'));
+  const ofAll = toggle('Of the spectrum', 'Length of the difference of both spectra, relative to the source spectrum', () => session.toggleMap('spectrum'));
   const csv = el('button', { type: 'button', onclick: exportCsv }, 'Save CSV');
   const legend = el('ul', { class: 'row' });
   const rest = el('div', { class: 'body-part' }, kinds, legend, chart.node,
@@ -79,7 +79,7 @@ export function precisionSection(session) {
     }
   }
 
-  /** Says what cannot be compared, here; the rest of the page is as good as before. */
+  /** Shows in this section what cannot be compared; the rest of the page still works. */
   function fail(error) {
     failed = [error.message, error.remedy].filter(Boolean).join(' – ');
     if (['deviation', 'spectrum'].includes(view.state.map)) view.set({ map: '', limit: null });
@@ -89,7 +89,7 @@ export function precisionSection(session) {
 
   const column = (key) => found.bands.map((one) => (one.count ? one[key] : null));
 
-  /** The band that is farthest off. */
+  /** The band with the largest deviation. */
   function worst(key) {
     const values = column(key);
     return values.reduce((best, value, at) => (value !== null && (best < 0 || value > values[best]) ? at : best), -1);
@@ -105,7 +105,7 @@ export function precisionSection(session) {
     const compared = found.bands.reduce((total, one) => total + one.count, 0);
     const [at, part] = [worst('max_abs'), worst('max_rel')];
     if (at < 0) return [stored(found), ' There is no value to compare.'];
-    if (!found.bands[at].max_abs) return [stored(found), ` All ${count(compared)} values are those of the source.`];
+    if (!found.bands[at].max_abs) return [stored(found), ` All ${count(compared)} values are equal to those of the source.`];
     const where = (band) => `band ${band}, ${bandName(cube, band)}`;
     const unit = cube.unit ? ` ${cube.unit}` : '';
     return [`${stored(found)} The worst band: `, el('b', {}, where(at)), `, off by up to ${number(found.bands[at].max_abs, 3)}${unit}; `,
@@ -128,7 +128,7 @@ export function precisionSection(session) {
     legend.replaceChildren(...drawn.map((line) => el('li', { class: 'small' }, swatch(line.colour), ` ${line.name}`)));
     const positive = drawn.flatMap(({ values }) => values).filter((value) => value > 0);
     const log = positive.length > 0 && Math.max(...positive) > WIDE * Math.min(...positive);
-    const yTitle = view.state.relative ? 'Part of the value' : cube.unit ? `Deviation (${cube.unit})` : 'Deviation';
+    const yTitle = view.state.relative ? 'Relative deviation' : cube.unit ? `Deviation (${cube.unit})` : 'Deviation';
     chart.show({ ...bandAxis(cube), yTitle, log, zero: !log, lines: drawn, table, label: `Deviation by band: ${drawn.map((line) => line.name).join(', ')}`,
       marks: session.bandMarks() });
   }

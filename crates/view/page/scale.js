@@ -1,4 +1,4 @@
-// The colour scale of a map, laid over the picture; and what the colours of two masks' agreement mean.
+// The colour scale of a map, drawn over the picture; and the meaning of the colours when two masks are compared.
 
 import { swatch } from './chart.js';
 import { el } from './dom.js';
@@ -18,7 +18,7 @@ export function mapScale(session) {
   const unit = el('span', {});
   const values = el('div', {}, bar, el('div', { class: 'row small' }, low, el('span', { class: 'gap' }), high),
     el('label', { class: 'row small' }, 'up to', limit, unit),
-    session.cube.masks.length ? el('p', { class: 'muted small' }, 'The mask is not laid over this map.') : null);
+    session.cube.masks.length ? el('p', { class: 'muted small' }, 'The mask is not shown on this map.') : null);
   const classes = el('ul', { class: 'small' });
   const node = el('div', { class: 'scale' }, title, values, classes);
   const entry = (colour, text) => el('li', {}, swatch(colour), ` ${text}`);

@@ -1,24 +1,24 @@
-// What of a cube is shown, where the state leaves it open or a link says what the cube does not have.
+// What is shown of a cube if the state leaves it open, or if a link names something that the cube does not have.
 
 import { classColour, rgb } from './palette.js';
 
 /** @typedef {{id: number, label: string, colour: string}} Class */
 /** @typedef {{name: string, layers: boolean, classes: Class[]}} Mask */
 
-/** The bands that are shown: three, or one. @returns {number[]} */
+/** The shown bands: three, or one. @returns {number[]} */
 export function shownBands(cube, view) {
   const count = cube.shape[2];
   const sound = view.bands?.every((band) => band < count);
   return sound ? view.bands : cube.presets[0]?.bands ?? [0];
 }
 
-/** The mask that is laid over. @returns {Mask | null} */
+/** The mask that is drawn over the picture. @returns {Mask | null} */
 export function shownMask(cube, view) {
   if (view.mask === '') return null;
   return cube.masks.find(({ name }) => name === view.mask) ?? cube.masks[0] ?? null;
 }
 
-/** The two masks that are compared, of those that have classes; null if there are no two. @returns {{truth: Mask, prediction: Mask} | null} */
+/** The two masks to compare; null if fewer than two masks have classes. @returns {{truth: Mask, prediction: Mask} | null} */
 export function comparedMasks(cube, view) {
   const masks = cube.masks.filter(({ layers }) => !layers);
   if (masks.length < 2) return null;
@@ -28,7 +28,7 @@ export function comparedMasks(cube, view) {
   return { truth: withNames(truth, prediction), prediction: withNames(prediction, truth) };
 }
 
-/** A mask whose classes are called as in another one where it has no names of its own. @returns {Mask} */
+/** A mask in which classes without a name get the names of another mask. @returns {Mask} */
 function withNames(mask, other) {
   const known = ({ id, label }) => label !== String(id);
   const own = mask.classes.filter(known);
@@ -37,14 +37,14 @@ function withNames(mask, other) {
   return { ...mask, classes: [...own, ...more, ...rest] };
 }
 
-/** A class of a mask, also one that the dataset has no name for. @param {Mask} mask @returns {Class} */
+/** A class of a mask, even if the dataset has no name for it. @param {Mask} mask @returns {Class} */
 export const classOf = (mask, id) =>
   mask.classes.find((known) => known.id === id) ?? { id, label: String(id), colour: '' };
 
 /** @param {Class} known @returns {import('./palette.js').Colour} */
 export const colourOf = ({ id, colour }) => (/^#[0-9a-f]{6}$/i.test(colour) ? rgb(colour) : classColour(id));
 
-/** The classes that are switched off: unless the user says otherwise, what stands for no class. */
+/** The classes that are switched off. Unless the user chooses others, this is the class for "no class". */
 export function hiddenClasses(mask, view) {
   if (view.hidden) return new Set(view.hidden);
   const none = classOf(mask, 0).label;
@@ -52,7 +52,7 @@ export function hiddenClasses(mask, view) {
   return new Set(background ? [0] : []);
 }
 
-/** A number with as many digits as tell values of its size apart. */
+/** A number with this many significant digits. */
 export function number(value, digits = 5) {
   if (value === null || value === undefined || !Number.isFinite(value)) return 'missing';
   if (value === 0) return '0';
@@ -62,17 +62,17 @@ export function number(value, digits = 5) {
 
 const grouped = new Intl.NumberFormat('en');
 
-/** A count, in groups of three digits. */
+/** A count, with its digits in groups of three. */
 export const count = (value) => grouped.format(value);
 
-/** What a band is called: its number, and its wavelength or name. */
+/** The name of a band: its wavelength, its name, or its number. */
 export function bandName(cube, band) {
   const wavelength = cube.wavelength?.[band];
   if (wavelength !== null && wavelength !== undefined) return `${number(wavelength)} nm`;
   return cube.band_names?.[band] ?? `band ${band}`;
 }
 
-/** What a region is called. */
+/** The name of a region. */
 export function regionName({ rows, columns }) {
   if (rows[1] - rows[0] === 1 && columns[1] - columns[0] === 1) return `row ${rows[0]}, column ${columns[0]}`;
   return `rows ${rows[0]} to ${rows[1] - 1}, columns ${columns[0]} to ${columns[1] - 1}`;

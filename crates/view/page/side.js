@@ -1,4 +1,4 @@
-// Another sample's picture beside the one of the page. Both share one view, and so place, zoom, cursor, bands and stretch.
+// The picture of another sample beside the picture of the page. Both share a view: place, zoom, cursor, bands and stretch.
 
 import { el } from './dom.js';
 import { CubeImage } from './image.js';
@@ -9,7 +9,7 @@ export class Side {
   constructor(session, cube) {
     this.cube = cube;
     this.session = session;
-    // Maps take the place of the page's own picture only.
+    // Maps replace only the page's own picture.
     this.beside = true;
     this.view = session.view;
     this.page = session.page;

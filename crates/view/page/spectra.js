@@ -19,7 +19,7 @@ export function spectraSection(session) {
   const stop = new AbortController();
   const chart = new Chart((band) => view.set({ bands: [band] }));
   const hint = el('p', { class: 'muted hint' },
-    'Click a pixel to pin its spectrum. Drag with Shift held, or choose Rectangle, for a mean.');
+    'Click a pixel to pin its spectrum. To pin a mean, drag with Shift held, or choose Rectangle.');
   const list = el('ol', { class: 'pins' });
   const dashed = el('p', { class: 'muted small' });
   const group = unique('chosen');
@@ -105,7 +105,7 @@ export function spectraSection(session) {
     dashed.hidden = !session.side || pins.length === 0;
     csv.disabled = shown.length === 0;
     angle.checked = view.state.angle && !view.state.map;
-    // While a name is typed its box stays.
+    // While the user types a name, the focus stays in its box.
     if (!list.contains(document.activeElement) || list.children.length !== pins.length) {
       list.replaceChildren(...pins.map(entry));
     } else {

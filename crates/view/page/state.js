@@ -1,4 +1,4 @@
-// What is shown, as one object, and as the part of the address after '#': so that a link opens it again.
+// The state of the view: as one object, and as the part of the address after '#', so that a link opens the view again.
 
 /**
  * @typedef {object} Overview
@@ -9,7 +9,7 @@
  * @property {string} where
  * @property {string} sort
  * @property {boolean} descending
- * @property {number} first  the sample that is at the top
+ * @property {number} first  the sample at the top
  */
 
 /**
@@ -26,26 +26,26 @@
  * @property {number} id
  * @property {number[] | null} bands  three, or one for grey; null: the first preset
  * @property {[number, number]} stretch  percentiles that become black and full colour
- * @property {{row: number, column: number, scale: number} | null} at  the centre, and CSS pixels a pixel; null: all of it
+ * @property {{row: number, column: number, scale: number} | null} at  the centre, and CSS pixels per pixel; null: the whole cube
  * @property {[number, number] | null} cursor
  * @property {string | null} mask  null: the first mask; '': none
  * @property {number} opacity  of the mask, 0 to 1
  * @property {number[] | null} hidden  classes that are switched off; null: background
  * @property {Pin[]} pins
  * @property {number} chosen  index of the chosen spectrum
- * @property {boolean} angle  whether the map of angles to it is shown
- * @property {'' | 'deviation' | 'spectrum' | 'agreement' | 'difference'} map  what takes the picture's place, before angles
- * @property {number | null} mapband  the band of the map; null: the first one that is shown
+ * @property {boolean} angle  whether the map of angles to the chosen spectrum is shown
+ * @property {'' | 'deviation' | 'spectrum' | 'agreement' | 'difference'} map  what replaces the picture, before the map of angles
+ * @property {number | null} mapband  the band of the map; null: the first shown band
  * @property {number | null} limit  the largest value of the map's colours
- * @property {boolean} relative  whether the chart of precision shows parts of the values
- * @property {string | null} truth  masks that are compared; null: the first ones
- * @property {string | null} prediction
- * @property {boolean} ignore  whether pixels of class 0 in the truth are left out
- * @property {[number, number] | null} cell  the classes, in truth and prediction, of pixels to highlight
+ * @property {boolean} relative  whether the chart of precision shows relative deviations
+ * @property {string | null} truth  the mask to compare with; null: the first mask that is not the prediction
+ * @property {string | null} prediction  the mask to compare; null: the first mask that is not the truth
+ * @property {boolean} ignore  whether to skip pixels of class 0 in the truth
+ * @property {[number, number] | null} cell  the classes, in truth and prediction, of the pixels to highlight
  * @property {number | null} other  the sample beside this one
  * @property {string[]} open  sections that are unfolded
- * @property {string} training  what the loader is asked for whose windows are drawn, as the part of an address
- * @property {number} epoch  in which they come
+ * @property {string} training  the options of the loader whose windows are drawn, as part of an address
+ * @property {number} epoch  the epoch of these windows
  */
 
 /**
@@ -54,10 +54,10 @@
  * @property {number} epoch
  * @property {number} batch
  * @property {number} first  the item of the batch that is listed first
- * @property {number | null} place  the item that is looked at closely
- * @property {[number, number] | null} readAt  a pixel of it, as it is read
- * @property {[number, number] | null} augmentedAt  and as it is augmented
- * @property {string | null} bands  name of a preset; null: the first one
+ * @property {number | null} place  the item that is open
+ * @property {[number, number] | null} readAt  a pixel of the item as it is read
+ * @property {[number, number] | null} augmentedAt  a pixel of the item as it is augmented
+ * @property {string | null} bands  name of a preset; null: the first preset
  * @property {string | null} mask  null: the first mask; '': none
  * @property {import('./api.js').Setup} setup
  */
@@ -78,7 +78,7 @@ export const cubeView = (id) => ({
 export const trainingView = () => ({ page: 'training', epoch: 0, batch: 0, first: 0, place: null, readAt: null, augmentedAt: null,
   bands: null, mask: null, setup: {} });
 
-/** No item of a batch is looked at closely. */
+/** No item of a batch is open. */
 export const NO_ITEM = { place: null, readAt: null, augmentedAt: null };
 
 /** Whether two plain values are equal. */
@@ -87,7 +87,7 @@ const round = (value, digits) => Number(value.toFixed(digits));
 const whole = (text) => (/^\d{1,12}$/.test(text) ? Number(text) : NaN);
 const sound = (numbers) => (numbers.every(Number.isFinite) ? numbers : null);
 
-/** Numbers of a list, or null if one of them is none. */
+/** The numbers of a list, or null if one of them is not a number. */
 const list = (text, read = whole) => sound(text.split(',').map(read));
 
 function range(text) {
@@ -115,7 +115,7 @@ const index = [String, (text) => sound([whole(text)])?.[0] ?? null];
 const two = [(value) => value.join(','), (text) => { const both = list(text); return both?.length === 2 ? both : null; }];
 
 /**
- * How each part of a cube's view is written and read. What cannot be read stays as it is by default.
+ * How each part of a cube's view is written and read. A part that cannot be read keeps its default.
  * @type {Record<string, [(value: any) => string, (text: string) => any]>}
  */
 const CUBE = {
@@ -142,12 +142,12 @@ const CUBE = {
   training: name, epoch: index,
 };
 
-/** The same of training's view. What else stands there is what the loader is asked for. */
+/** The same for the view of training. All other parts of the address are options of the loader. */
 const TRAINING = { epoch: index, batch: index, first: index, place: index, readAt: two, augmentedAt: two, bands: name, mask: name };
-/** The loader may be asked for a mask, too. */
+/** The mask that is shown has another name in the address, because `mask` is an option of the loader. */
 const SPELT = { mask: 'overlay' };
 
-/** Only letters that every chat programme leaves in a link. */
+/** Uses only characters that chat programs keep in a link. */
 const text = (parts) => parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':').replaceAll('%7E', '~');
 
 /** The part of the address after '#'. @param {Overview | CubeView | TrainingView} state */
@@ -193,7 +193,7 @@ function readTraining(parts) {
   return state;
 }
 
-/** What a hash says. @returns {Overview | CubeView | TrainingView} */
+/** Reads the part of an address after '#'. @returns {Overview | CubeView | TrainingView} */
 export function read(hash) {
   const [path, ...rest] = hash.replace(/^#/, '').split('?');
   const parts = new URLSearchParams(rest.join('?'));
@@ -218,7 +218,7 @@ export function read(hash) {
 }
 
 /**
- * A state that tells who listens what changed.
+ * A state that informs its listeners about changes.
  * @template {object} T
  * @param {T} state
  */
@@ -227,7 +227,7 @@ export function store(state) {
   const listeners = [];
   return {
     state,
-    /** Calls `act` after a change of one of these. */
+    /** Calls `act` after one of these properties has changed. */
     on(names, act) { listeners.push({ names, act }); },
     /** @param {Partial<T>} patch */
     set(patch) {

@@ -1,10 +1,10 @@
-// From values to colours. Pure: arrays in, arrays out.
+// From values to colours. Pure functions: arrays in, arrays out.
 
 import { CHOSEN, NODATA, WRONG } from './palette.js';
 
 /**
- * The values at some percentiles of the finite ones, between neighbours as `numpy.percentile` does it; zeros if there
- * are none.
+ * Percentiles of the finite values, interpolated between neighbours as in `numpy.percentile`; zeros if there are no finite
+ * values.
  * @param {Float32Array} values @param {number[]} percentiles
  */
 export function percentiles(values, percentiles) {
@@ -15,14 +15,14 @@ export function percentiles(values, percentiles) {
     const below = Math.floor(at);
     const low = select(finite, below);
     if (below === at) return low;
-    // All that come after it are behind it now.
+    // All values after this place are at least as large as the one at it.
     let high = Infinity;
     for (let i = below + 1; i < finite.length; i++) if (finite[i] < high) high = finite[i];
     return low + (high - low) * (at - below);
   });
 }
 
-/** The k-th smallest value, after which no smaller one stands behind it (Hoare's selection). */
+/** The k-th smallest value. Reorders the array so that no smaller value comes after place k (Hoare's selection). */
 function select(values, k) {
   let low = 0;
   let high = values.length - 1;
@@ -49,8 +49,8 @@ function select(values, k) {
 /** @typedef {{low: number, high: number}} Limits */
 
 /**
- * Paints bands into a picture: one as grey, three as red, green and blue. A pixel in which a band is missing gets the
- * colour of missing data; a band of one value is mid-grey.
+ * Paints bands into a picture: one band as grey, three as red, green and blue. If a value of a pixel is missing, the pixel
+ * gets the colour of missing data. A band in which all values are equal is mid-grey.
  * @param {Uint8ClampedArray} out  RGBA
  * @param {Float32Array[]} planes @param {Limits[]} limits
  */
@@ -63,7 +63,7 @@ export function paintBands(out, planes, limits) {
       const from = channels[channel];
       const value = planes[from][pixel];
       if (!Number.isFinite(value)) { whole = false; break; }
-      // A clamped array rounds halves to even, which is at most one level of another rounding.
+      // A clamped array rounds halves to even, so it differs from other rounding by at most one level.
       out[at + channel] = scale[from] ? (value - limits[from].low) * scale[from] : 128;
     }
     if (!whole) out.set(NODATA, at);
@@ -87,10 +87,10 @@ export function paintMap(out, valueOf, { low, high }, colour) {
 }
 
 /**
- * Paints over a picture where two masks agree: what is right stays, muted and without colour; what is wrong is strong.
+ * Paints over a picture where two masks agree: pixels that agree become muted grey, pixels that differ get a strong colour.
  * @param {Uint16Array} truth @param {Uint16Array} prediction
- * @param {boolean} ignore  whether pixels of class 0 in the truth are left out: they become dark
- * @param {[number, number] | null} cell  pixels of these classes are highlighted, and others that are wrong are muted
+ * @param {boolean} ignore  whether to skip pixels of class 0 in the truth: they become dark
+ * @param {[number, number] | null} cell  highlights pixels of these classes, and mutes other pixels that differ
  */
 export function paintAgreement(out, truth, prediction, ignore, cell) {
   for (let pixel = 0, at = 0; pixel < truth.length; pixel++, at += 4) {
@@ -108,9 +108,9 @@ export function paintAgreement(out, truth, prediction, ignore, cell) {
 }
 
 /**
- * Lays the colours of classes over a picture.
+ * Draws the colours of classes over a picture.
  * @param {Uint16Array} ids
- * @param {boolean} layers  whether an id is a set of bits, each of them a class
+ * @param {boolean} layers  whether an id is a set of bits, one per class
  * @param {(id: number) => (import('./palette.js').Colour | null)} colourOf  null: the class is switched off
  * @param {number} opacity
  */
@@ -134,7 +134,7 @@ export function paintMask(out, ids, layers, colourOf, opacity) {
 }
 
 /**
- * Counts of values in equal steps from the lowest to the highest, or from one end to another.
+ * Counts of values in equal steps, from the lowest to the highest value, or between given ends.
  * @param {Float32Array} values @param {number} steps @param {[number, number]} [ends]
  */
 export function histogram(values, steps, ends) {

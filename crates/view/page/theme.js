@@ -1,11 +1,11 @@
-// Light or dark: as the system says until the user says otherwise.
+// Light or dark: follows the system until the user chooses.
 
 import { el } from './dom.js';
 
 const KEY = 'hsipack-view-theme';
 const system = matchMedia('(prefers-color-scheme: dark)');
 
-// Some browsers refuse storage, by an error; then the choice lasts as long as the page.
+// Some browsers refuse storage with an error; then the choice lasts as long as the page.
 function kept() {
   try { return localStorage.getItem(KEY); } catch { return null; }
 }
@@ -35,7 +35,7 @@ export function toggleTheme() {
   apply();
 }
 
-/** Applies the theme and gives the button that changes it. */
+/** Applies the theme, and returns the button that changes it. */
 export function startTheme() {
   system.addEventListener('change', apply);
   apply();

@@ -1,4 +1,4 @@
-// Small pictures: asked for when they are on screen, a few at a time, and kept for a while.
+// Thumbnails: requested when they are on screen, a few at a time, and kept for a while.
 
 import * as api from './api.js';
 
@@ -7,14 +7,14 @@ const AT_ONCE = 4;
 const KEPT = 400;
 
 export class Thumbnails {
-  /** @type {Map<number, string | Error>} addresses of pictures, the newest last */
+  /** @type {Map<number, string | Error>} addresses of thumbnails, the newest last */
   #kept = new Map();
   /** @type {Map<number, {controller: AbortController | null, done: (result: any) => void}>} */
   #wanted = new Map();
   #running = 0;
 
   /**
-   * Asks for the picture of a sample. `done` is called once with its address or an error, unless it is given up.
+   * Requests the thumbnail of a sample. Calls `done` once, with its address or an error, unless the request is cancelled.
    * @param {number} id @param {(result: any) => void} done
    */
   want(id, done) {
@@ -29,7 +29,7 @@ export class Thumbnails {
     this.#next();
   }
 
-  /** The picture is not on screen any more. */
+  /** Cancels the request: the thumbnail is no longer on screen. */
   forget(id) {
     const wanted = this.#wanted.get(id);
     this.#wanted.delete(id);
@@ -61,7 +61,7 @@ export class Thumbnails {
   }
 
   #keep(id, result) {
-    // An unreachable server may be back.
+    // Do not keep this error: the server may be reachable again later.
     if (result instanceof Error && /** @type {any} */ (result).status === 0) return;
     this.#kept.set(id, result);
     for (const [old, address] of this.#kept) {

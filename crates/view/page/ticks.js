@@ -20,7 +20,7 @@ export function ticks(low, high, count) {
   return { at, label };
 }
 
-/** Powers of ten from 10^low to 10^high, with 2 and 5 times them where there are few; places are exponents. */
+/** Powers of ten from 10^low to 10^high, and also 2 and 5 times these if there are few. Places are exponents. */
 export function logTicks(low, high) {
   const parts = high - low < 2 ? [1, 2, 5] : [1];
   const every = Math.max(1, Math.ceil((high - low) / 6));
@@ -39,7 +39,7 @@ export function logTicks(low, high) {
   return { at, label };
 }
 
-/** Ends of an axis for values: some more than they need; never empty. @param {Iterable<number>} values */
+/** The ends of an axis for values, with a margin; the range is never empty. @param {Iterable<number>} values */
 export function extent(values, margin = 0.05) {
   let low = Infinity;
   let high = -Infinity;

@@ -1,15 +1,15 @@
-// Pieces of a cube at some resolution: the whole of it, thinned out if it is large, and what is looked at closely. A
-// tile keeps the bands and masks that it has, so that only what is missing is asked for.
+// Pieces of a cube at some resolution: the whole cube, thinned out if it is large, and a close-up. A tile keeps its bands
+// and masks, so that only missing ones are requested.
 
 import * as api from './api.js';
 
 /** @typedef {import('./api.js').Region} Region */
 
-/** Bands that a tile keeps beside those that are shown. */
+/** The number of bands that a tile keeps. Shown bands always stay. */
 const KEPT = 12;
 
 export class Tile {
-  /** @param {number} id  of the cube @param {Region} where @param {number} side  at most that many pixels an edge */
+  /** @param {number} id  of the cube @param {Region} where @param {number} side  at most this many pixels per edge */
   constructor(id, where, side) {
     this.id = id;
     this.where = where;
@@ -24,7 +24,7 @@ export class Tile {
 
   get rows() { return this.where.rows[1] - this.where.rows[0]; }
   get columns() { return this.where.columns[1] - this.where.columns[0]; }
-  /** Whether every pixel of the region is there. */
+  /** Whether the tile has every pixel of the region. */
   get full() { return this.height === this.rows && this.width === this.columns; }
 
   /** @param {number[]} bands @param {string[]} masks */
@@ -32,7 +32,7 @@ export class Tile {
     return bands.every((band) => this.planes.has(band)) && masks.every((mask) => this.masks.has(mask));
   }
 
-  /** Asks for what is missing. @param {number[]} bands @param {string[]} masks @param {AbortSignal} [signal] */
+  /** Requests missing bands and masks. @param {number[]} bands @param {string[]} masks @param {AbortSignal} [signal] */
   async fetch(bands, masks, signal) {
     const missing = [...new Set(bands)].filter((band) => !this.planes.has(band));
     const unknown = [...new Set(masks)].filter((mask) => !this.masks.has(mask));
@@ -61,7 +61,7 @@ export class Tile {
   row(i) { return this.where.rows[0] + Math.floor(((2 * i + 1) * this.rows) / (2 * this.height)); }
   column(i) { return this.where.columns[0] + Math.floor(((2 * i + 1) * this.columns) / (2 * this.width)); }
 
-  /** The place in the tile's arrays of a pixel of the cube, or -1 if the tile does not hold that pixel. */
+  /** The place of a pixel of the cube in the arrays of the tile, or -1 if the tile does not hold the pixel. */
   place(row, column) {
     const i = Math.floor(((row - this.where.rows[0]) * this.height) / this.rows);
     const j = Math.floor(((column - this.where.columns[0]) * this.width) / this.columns);
@@ -69,7 +69,7 @@ export class Tile {
     return inside && this.row(i) === row && this.column(j) === column ? i * this.width + j : -1;
   }
 
-  /** Whether the tile reaches over a region. @param {Region} where */
+  /** Whether the tile covers a region. @param {Region} where */
   covers({ rows, columns }) {
     const [a, b] = [this.where.rows, this.where.columns];
     return a[0] <= rows[0] && rows[1] <= a[1] && b[0] <= columns[0] && columns[1] <= b[1];

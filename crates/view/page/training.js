@@ -1,4 +1,4 @@
-// The page of training: what a loader gives, batch by batch, before and after it is augmented.
+// The page of training: the batches of a loader, before and after augmentation.
 
 import * as api from './api.js';
 import { el, unique } from './dom.js';
@@ -9,7 +9,7 @@ import { formOf } from './trainingform.js';
 import { itemPanel } from './trainingitem.js';
 import { Looks } from './traininglooks.js';
 
-/** Nothing of a batch is chosen. */
+/** No item of a batch is chosen. */
 const NOTHING = { ...NO_ITEM, first: 0 };
 
 /**
@@ -36,9 +36,9 @@ class Session {
     this.asksSetup = new api.Latest();
     this.asksBatch = new api.Latest();
     this.asksPlace = new api.Latest();
-    /** What the loader was asked for (`asked`), and how many batches it gives. @type {any} */
+    /** The requested options of the loader (`asked`), and how many batches it delivers. @type {any} */
     this.about = null;
-    /** The batch that is shown, and what was asked to get it (`of`). @type {any} */
+    /** The shown batch, and the request for it (`of`). @type {any} */
     this.batch = null;
     this.looks = new Looks(this);
     this.form = formOf(this);
@@ -62,10 +62,10 @@ class Session {
     this.load();
   }
 
-  /** Asks how the loader is set up, and then for the batch. */
+  /** Requests the setup of the loader, and then the batch. */
   async load() {
     const { setup, epoch } = this.view.state;
-    // What comes of another setup is not what is meant any more.
+    // Requests for another setup are out of date.
     [this.asksBatch, this.asksPlace].forEach((asks) => asks.stop());
     this.said.textContent = 'Planning…';
     try {
@@ -86,28 +86,28 @@ class Session {
   #know(about) {
     const before = this.about?.setup;
     this.about = about;
-    // What somebody is writing stays, unless the loader is another one.
+    // Keep what the user is typing, unless the loader has changed.
     if (!same(about.setup, before)) this.form.show();
   }
 
-  /** A link may ask for what cannot be: then the form begins with what the viewer was started with. */
+  /** If a link asks for an impossible setup, the form starts with the setup that the viewer was started with. */
   async #knowUsual() {
     try {
       const about = await api.training({}, 0, this.page.signal);
       if (this.about === null) this.#know({ ...about, asked: { setup: {}, epoch: 0 } });
     } catch {
-      // What is wrong is said already.
+      // The error is already shown.
     }
   }
 
-  /** Asks for other things than those that are asked for, or for the same once more. @param {api.Setup} setup */
+  /** Requests another setup, or the same setup again. @param {api.Setup} setup */
   ask(setup) {
     const asks = !same(setup, this.view.state.setup);
     this.view.set({ ...NOTHING, setup, batch: 0 });
     if (!asks) this.load();
   }
 
-  /** Asks which items the batch has. What is shown stays until they are there. */
+  /** Requests the items of the batch. Until they arrive, the old ones stay. */
   async loadBatch() {
     const { setup, epoch, batch, first } = this.view.state;
     this.steps.show();
@@ -128,7 +128,7 @@ class Session {
     }
   }
 
-  /** What is wrong with the setup is said beside it. */
+  /** Shows an error; an error in the setup is shown beside the form. */
   #failed(error, again) {
     this.batch = null;
     this.said.textContent = '';
@@ -138,10 +138,10 @@ class Session {
     else this.page.fail(error, again);
   }
 
-  /** Goes to the batch that a sample comes in. @param {number} sample */
+  /** Goes to the batch that contains a sample. @param {number} sample */
   async find(sample) {
     const { setup, epoch } = this.view.state;
-    this.steps.say('Looking…');
+    this.steps.say('Searching…');
     try {
       const answer = await this.asksPlace.run((signal) => api.trainingPlaces(setup, epoch, sample, signal));
       if (!answer) return;
@@ -159,19 +159,19 @@ class Session {
     this.cards.focus(place);
   }
 
-  /** Goes to another batch or epoch. The item at the same place stays chosen, if it is among those that are listed first. */
+  /** Goes to another batch or epoch. The item at the same place stays chosen if it is on the first page of the list. */
   goToBatch(patch) {
     const { place } = this.view.state;
     this.view.set({ ...NOTHING, ...patch, place: place !== null && place < api.LISTED ? place : null });
   }
 
-  /** Whether another batch is asked for than the one that is shown. */
+  /** Whether the requested batch is not the shown one. */
   get isAsking() {
     const { setup, epoch, batch, first } = this.view.state;
     return !same(this.batch?.of, { setup, epoch, batch, first });
   }
 
-  /** Which item of the batch that is shown is meant, for the server. @param {number} place */
+  /** Names an item of the shown batch for the server. @param {number} place */
   where(place) {
     const { setup, epoch, batch } = this.batch.of;
     return { setup, epoch, batch, place };
@@ -199,7 +199,7 @@ class Session {
   }
 }
 
-/** Which epoch and batch, and where a sample comes. */
+/** The controls for the epoch, the batch, and finding a sample. */
 function stepsOf(session) {
   const { view } = session;
   const last = session.page.about.samples - 1;
@@ -249,13 +249,13 @@ function stepsOf(session) {
   return { node, show, say };
 }
 
-/** What is to be known of the epoch and the batch. */
+/** A summary of the epoch and the batch. */
 function summary(about, batch) {
   const size = (shape) => shape.join(' × ');
   const same = size(batch.before) === size(batch.after);
-  const parts = [`${count(about.items)} ${about.items === 1 ? 'item' : 'items'} an epoch, of ${count(about.samples)} ${about.samples === 1 ? 'sample' : 'samples'}.`,
+  const parts = [`${count(about.items)} ${about.items === 1 ? 'item' : 'items'} per epoch, from ${count(about.samples)} ${about.samples === 1 ? 'sample' : 'samples'}.`,
     ` This batch: ${count(batch.total)} of ${size(batch.before)}${same ? '' : `, augmented to ${size(batch.after)}`} (rows × columns × bands), as ${about.setup.dtype}.`];
-  if (about.blocks) parts.push(` Windows are shuffled among those of ${count(about.blocks[0])} of ${count(about.blocks[1])} blocks of cubes, as not all fit into this machine’s memory.`);
-  if (!about.ops) parts.push(' There are no augmentations: give some as JSON.');
+  if (about.blocks) parts.push(` Windows are shuffled among those of ${count(about.blocks[0])} of ${count(about.blocks[1])} blocks of cubes, because not all fit into the memory of this machine.`);
+  if (!about.ops) parts.push(' There are no augmentations. You can add some as JSON.');
   return parts;
 }

@@ -1,4 +1,4 @@
-// The items of a batch: a card each, with its pictures and what was drawn for it.
+// The items of a batch: one card per item, with its pictures and the augmentations applied to it.
 
 import * as api from './api.js';
 import { el } from './dom.js';
@@ -13,10 +13,10 @@ const AT_ONCE = 2;
 export const windowText = ([row, column, rows, columns]) => (rows === 1 && columns === 1 ? `row ${row}, column ${column}`
   : `rows ${row} to ${row + rows - 1}, columns ${column} to ${column + columns - 1}`);
 
-/** The augmentations that an item was given. */
+/** The augmentations that were applied to an item. */
 export const applied = (item) => item.steps.filter(({ drawn }) => drawn !== null);
 
-/** The place of the item whose card this is, or is part of. */
+/** The place of the item whose card contains this node. */
 const placeOf = (node) => Number(node.closest('[data-place]').dataset.place);
 
 export class Cards {
@@ -25,7 +25,7 @@ export class Cards {
     this.list = el('ol', { class: 'items' });
     this.more = el('div', { class: 'row', hidden: true });
     this.node = el('div', {}, this.list, this.more);
-    /** @type {Map<Element, number>} cards that are on screen and have no pictures yet, and their places */
+    /** @type {Map<Element, number>} cards on screen without pictures, and their places */
     this.wanted = new Map();
     this.running = 0;
     this.asked = new AbortController();
@@ -49,7 +49,7 @@ export class Cards {
     const items = session.batch?.items ?? [];
     const first = session.batch?.of.first ?? 0;
     const cards = items.map((item, at) => this.#card(item, first + at));
-    // Who came by keys goes on where he was, or where he went.
+    // Keyboard users continue at their card, or at the card that they chose.
     const focused = this.list.contains(document.activeElement) ? session.view.state.place ?? placeOf(document.activeElement) : null;
     this.list.replaceChildren(...cards);
     cards.forEach((card) => this.observer.observe(card));
@@ -58,7 +58,7 @@ export class Cards {
     if (focused !== null) this.focus(focused);
   }
 
-  /** The card of the item at this place gets the focus, else the first one. @param {number | null} place */
+  /** Moves the focus to the card of the item at this place; if there is none, to the first card. @param {number | null} place */
   focus(place) {
     const chosen = this.list.querySelector(`[data-place="${place}"] button`) ?? this.list.querySelector('button');
     /** @type {HTMLElement | null} */ (chosen)?.focus();
@@ -80,7 +80,7 @@ export class Cards {
     return el('li', { 'data-place': place }, button);
   }
 
-  /** Arrows go from card to card. */
+  /** Moves from card to card with the arrow keys. */
   #move(event) {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (!step || event.ctrlKey || event.altKey || event.metaKey) return;

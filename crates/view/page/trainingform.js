@@ -1,20 +1,20 @@
-// The form that says what the loader is asked for.
+// The form with the options of the loader.
 
 import { el, unique } from './dom.js';
 import { count } from './shown.js';
 
-const CROPS = [['whole', 'Whole cubes'], ['random', 'Random windows'], ['centre', 'The middle'], ['grid', 'All windows of a grid'],
+const CROPS = [['whole', 'Whole cubes'], ['random', 'Random windows'], ['centre', 'The middle of each cube'], ['grid', 'All windows of a grid'],
   ['patches', 'Patches around labelled pixels']];
 const ORDERS = [['shuffled', 'shuffled'], ['sequential', 'as in the dataset'], ['weighted', 'drawn by weight'], ['class_balanced', 'classes balanced'],
   ['groups_spread', 'groups spread'], ['groups_together', 'groups together']];
 const NORMALS = [['none', 'not at all'], ['standardize', 'standardize bands'], ['l1', 'L1 of spectra'], ['l2', 'L2 of spectra'], ['snv', 'SNV of spectra']];
 const EXAMPLE = '[{"op": "hflip", "p": 0.5},\n {"op": "gain", "range": [0.9, 1.1]}]';
 
-/** What is chosen where the loader was given what no option says; it cannot be the name of a split. */
+/** Chosen if the loader has a setting that no option of the form can express. It cannot be the name of a split. */
 const GIVEN = '\u0000given';
-const GIVEN_TEXT = 'As the loader was given';
+const GIVEN_TEXT = 'As the loader was set up';
 
-/** Characters of augmentations; the server takes no longer addresses. */
+/** Maximum number of characters of augmentations; the server accepts no longer addresses. */
 const MOST = 16384;
 
 const options = (pairs) => pairs.map(([value, text]) => el('option', { value }, text));
@@ -62,10 +62,10 @@ export function formOf(session) {
     el('fieldset', {}, el('legend', {}, 'Augmentations'), field('As JSON', boxes.augment),
       el('div', { class: 'fields' }, field('Their seed', boxes.augment_seed))),
     error, el('div', { class: 'row' }, el('button', { type: 'submit', class: 'apply' }, 'Apply'), reset));
-  const node = el('details', { class: 'section', open: matchMedia('(min-width: 48rem)').matches }, el('summary', {}, el('h2', {}, 'What the loader is asked for')),
+  const node = el('details', { class: 'section', open: matchMedia('(min-width: 48rem)').matches }, el('summary', {}, el('h2', {}, 'Options of the loader')),
     el('div', { class: 'body' }, form));
 
-  /** Shows what sizes a kind of crop has. */
+  /** Shows the size boxes that a kind of crop needs. */
   function sizes() {
     const kind = boxes.crop.value;
     const sized = !['whole', 'given'].includes(kind);
@@ -74,14 +74,14 @@ export function formOf(session) {
     fields.mask.hidden = kind !== 'patches';
   }
 
-  /** What the boxes say, as the server takes it. */
+  /** The contents of the boxes, in the form that the server expects. */
   function said() {
     const kind = boxes.crop.value;
     const of = (name) => (boxes[name].type === 'checkbox' ? (boxes[name].checked ? '1' : '0') : boxes[name].value.trim());
     const names = ['batch_size', 'order', 'seed', 'split', 'normalize', 'physical', 'augment', 'crop',
       ...(['whole', 'given'].includes(kind) ? [] : ['rows', 'columns']),
       ...(kind === 'random' ? ['per_cube'] : []), ...(kind === 'patches' ? ['mask'] : []), ...(of('augment') ? ['augment_seed'] : [])];
-    // A number that is not there is the usual one.
+    // An empty number box means the default.
     const numeric = ['batch_size', 'seed', 'rows', 'columns', 'per_cube', 'augment_seed'];
     return Object.fromEntries(names.map((name) => [name, of(name)]).filter(([name, text]) => text || !numeric.includes(name)));
   }
@@ -89,16 +89,16 @@ export function formOf(session) {
   let before = /** @type {Record<string, string>} */ ({});
   const CROP = ['crop', 'rows', 'columns', 'per_cube', 'mask'];
 
-  /** Asks for what was changed; the rest stays as it was. */
+  /** Requests the changed options; the others stay as they were. */
   function apply() {
     if (!session.about) return;
     const now = said();
     const changed = [...new Set([...Object.keys(now), ...Object.keys(before)])].filter((name) => now[name] !== before[name]);
     if (changed.includes('augment') && now.augment.length > MOST) {
-      fail(`These augmentations are longer than the ${count(MOST)} characters that an address may have. Give them to the command: hsipack view PATH --augment FILE`);
+      fail(`These augmentations are longer than the ${count(MOST)} characters that fit into an address. Give them to the command instead: hsipack view PATH --augment FILE`);
       return;
     }
-    // What was answered, not what was refused since.
+    // Start from the setup that was answered, not from one that was refused since.
     const setup = { ...session.about.asked.setup };
     const crop = changed.some((name) => CROP.includes(name));
     if (crop) for (const name of CROP) delete setup[name];
@@ -106,7 +106,7 @@ export function formOf(session) {
       if (changed.includes(name) || (crop && CROP.includes(name))) setup[name] = now[name];
     }
     for (const name of changed) if (!(name in now)) delete setup[name];
-    // Other augmentations name their own seed, or take the loader's.
+    // New augmentations have their own seed, or use that of the loader.
     if (changed.includes('augment') && !changed.includes('augment_seed')) delete setup.augment_seed;
     fail('');
     session.ask(setup);

@@ -1,4 +1,4 @@
-// What of one item of a batch is seen closely: its pictures, spectra before and after, and what was drawn for it.
+// One item of a batch in detail: its pictures, its spectra before and after augmentation, and what was drawn for it.
 
 import * as api from './api.js';
 import { bandAxis, bandTable } from './axes.js';
@@ -33,18 +33,18 @@ export function itemPanel(session) {
     el('div', { class: 'head' }, title, el('span', { class: 'gap' }), close),
     el('div', { class: 'both' }, KINDS.map(([what]) => pictures[what].node)), facts, steps.node, spectra.node);
 
-  /** What is shown: an item, where it stands, and its spectra, which stay as long as it does. @type {any} */
+  /** The shown item, its place, and its spectra, which are kept while it is shown. @type {any} */
   let shown = null;
   /** @type {import('./chart.js').Line[]} */
   let lines = [];
-  /** Of what the pictures are. */
+  /** Identifies what the pictures show. */
   let pictured = '';
 
   const titleText = () => {
     const { epoch, batch, place } = shown.where;
     return `${shown.item.name} epoch ${epoch} batch ${batch} place ${place}`;
   };
-  /** What charts ask of a cube. */
+  /** The properties of a cube that charts need. */
   const cubeOf = () => ({ shape: session.batch.before, bands: session.batch.bands, wavelength: session.batch.wavelength, good_bands: session.batch.good_bands, unit: null });
   const kinds = () => KINDS.filter(([what]) => what === 'read' || session.about.ops);
 
@@ -55,7 +55,7 @@ export function itemPanel(session) {
   }
 
   function show() {
-    // Until the batch is there that is asked for, what is shown stays as it is.
+    // Until the requested batch arrives, nothing changes.
     if (session.batch && session.isAsking) return;
     const { place } = view.state;
     const item = place === null ? null : session.batch?.items[place - session.batch.of.first] ?? null;
@@ -74,9 +74,9 @@ export function itemPanel(session) {
     showSpectra();
   }
 
-  /** Nothing of the item that was shown before is to be taken for one of this. */
+  /** Starts to show an item, and clears everything of the previous item. */
   function begin(item, where) {
-    // On a phone it lies below the items.
+    // On a phone, this panel is below the items.
     const isNew = shown === null;
     shown = { item, where, spectra: new Map() };
     title.textContent = item.name;
@@ -136,7 +136,7 @@ export function itemPanel(session) {
   return { node, show, close: leave, stop() { asks.stop(); asksSpectra.stop(); } };
 }
 
-/** A picture whose pixels can be chosen, by a click or by their numbers. */
+/** A picture in which the user can choose a pixel, by a click or by its numbers. */
 function picture(view, at, text) {
   const frame = el('div', { class: 'close-look', onclick: choose });
   const mark = el('span', { class: 'pixel-mark', hidden: true });
@@ -144,7 +144,7 @@ function picture(view, at, text) {
   const row = edge('row');
   const column = edge('column');
   function take() {
-    // Whoever types the row goes on with the column.
+    // Wait until both row and column are typed.
     if (row.value === '' || column.value === '') return;
     const values = [row, column].map((box) => Number(box.value));
     if (values.every((value, axis) => Number.isInteger(value) && value >= 0 && value < size[axis])) view.set({ [at]: values });
@@ -163,7 +163,7 @@ function picture(view, at, text) {
     view.set({ [at]: part.map((one, edge) => Math.min(size[edge] - 1, Math.floor(one * size[edge]))) });
   }
 
-  /** A picture of this size is to come. */
+  /** Prepares for a picture of this size. */
   function begin([rows, columns]) {
     size = [rows, columns];
     [row, column].forEach((box, edge) => { box.max = String(size[edge] - 1); });
@@ -171,7 +171,7 @@ function picture(view, at, text) {
     say('Loading…');
   }
 
-  /** Words in place of the picture. */
+  /** Shows a text instead of the picture. */
   function say(words) { frame.replaceChildren(el('span', { class: 'words small' }, words)); }
 
   function show(canvas) {
@@ -192,7 +192,7 @@ function picture(view, at, text) {
   return { node, begin, say, show, mark: showMark };
 }
 
-/** What of the item is known, and where it can be seen. */
+/** Facts about the item, and a link to its window on the cube. */
 function factsOf(session, item) {
   const { epoch, setup } = session.batch.of;
   const words = new URLSearchParams(setup).toString();
@@ -202,11 +202,11 @@ function factsOf(session, item) {
     el('p', {}, el('a', { href: write({ ...cube, at: lookAt(row, column, rows, columns) }) }, 'Its window on the cube'))];
 }
 
-/** Where the cube is looked at so that a window is seen with what is around it. */
+/** A view of the cube that shows a window and its surroundings. */
 const lookAt = (row, column, rows, columns) =>
   ({ row: row + rows / 2, column: column + columns / 2, scale: Math.min(24, Math.max(0.05, 200 / Math.max(rows, columns))) });
 
-/** What was drawn: a row an augmentation. */
+/** What was drawn: one row per augmentation. */
 function drawnOf(session, item) {
   const steps = item.steps;
   if (!steps.length) return [el('p', { class: 'muted' }, 'There are no augmentations.')];
@@ -216,11 +216,11 @@ function drawnOf(session, item) {
   const rows = steps.map(({ op, drawn, donor: place }) => el('tr', {}, el('th', { scope: 'row' }, op),
     el('td', {}, drawn === null ? el('span', { class: 'muted' }, 'not applied') : told(drawn, place))));
   const id = unique('drawn');
-  return [el('p', { class: 'muted small', id }, `${given} of ${steps.length} applied. The same seed, epoch and sample draw the same again.`),
+  return [el('p', { class: 'muted small', id }, `${given} of ${steps.length} applied. The same seed, epoch and sample always draw the same.`),
     el('table', { class: 'facts', 'aria-labelledby': id }, el('tbody', {}, rows))];
 }
 
-/** Longer lists are cut. */
+/** Longer lists are cut to this many numbers. */
 const NUMBERS = 12;
 
 /** "angle 12.3, scale 1, 1". */

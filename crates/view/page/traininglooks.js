@@ -1,4 +1,4 @@
-// How items of a batch are painted: which bands, which mask, with which stretch.
+// How items of a batch are painted: bands, mask and stretch.
 
 import * as api from './api.js';
 import { el, unique } from './dom.js';
@@ -21,13 +21,13 @@ export class Looks {
       this.sides);
   }
 
-  /** The bands that are shown. @returns {number[]} */
+  /** The shown bands. @returns {number[]} */
   get shownBands() {
     const { presets } = this.session.batch;
     return (presets.find(({ name }) => name === this.session.view.state.bands) ?? presets[0]).bands;
   }
 
-  /** The mask that is laid over. @returns {import('./shown.js').Mask | null} */
+  /** The mask that is drawn over the pictures. @returns {import('./shown.js').Mask | null} */
   get shownMask() {
     const { masks } = this.session.batch;
     const { mask } = this.session.view.state;
@@ -46,7 +46,7 @@ export class Looks {
 
   /**
    * The pictures of an item: as it is read and, if there are augmentations, augmented.
-   * @param {number} place @param {number} side  at most that many pixels an edge @param {AbortSignal} signal
+   * @param {number} place @param {number} side  at most this many pixels per edge @param {AbortSignal} signal
    */
   async pictures(place, side, signal) {
     const { session } = this;
@@ -54,7 +54,7 @@ export class Looks {
     const [bands, mask] = [this.shownBands, this.shownMask];
     const different = [...new Set(bands)];
     const one = async (what) => {
-      // One after the other: the server makes an item once, and who asks for it meanwhile would wait.
+      // One request after the other: the server makes an item once, and other requests for it would have to wait.
       const values = await api.trainingPlanes(where, what, different, side, signal);
       const ids = mask ? await api.trainingMask(where, what, mask.name, side, signal) : null;
       const [, height, width] = values.shape;
@@ -73,7 +73,7 @@ export class Looks {
     const pictures = { read: this.#canvas(read, usual, mask) };
     if (!session.about.ops) return pictures;
     const augmented = await one('augmented');
-    // Otherwise brighter is to look brighter.
+    // Otherwise both pictures share a stretch, so that a brighter one looks brighter.
     const own = session.batch.own_stretch ? limits(augmented) : usual;
     return { ...pictures, augmented: this.#canvas(augmented, own, mask) };
   }

@@ -1,4 +1,4 @@
-// The section "Training windows": which windows of this cube a loader gives in an epoch, drawn on the picture.
+// The section "Training windows": the windows of this cube that a loader delivers in an epoch, drawn on the picture.
 
 import * as api from './api.js';
 import { el, section, unique } from './dom.js';
@@ -6,7 +6,7 @@ import { count } from './shown.js';
 import { trainingView, write } from './state.js';
 import { windowText } from './trainingcards.js';
 
-/** Windows that are listed; all are drawn. */
+/** The number of windows to list; all windows are drawn. */
 const LISTED = 100;
 const COLOUR = '#ffd400';
 
@@ -20,7 +20,7 @@ export function windowsSection(session) {
     if (packed) update();
   });
   if (!packed) {
-    body.append(el('p', { class: 'muted hint' }, 'Loaders read packed datasets.'));
+    body.append(el('p', { class: 'muted hint' }, 'This cube is not packed, and loaders read packed datasets.'));
     return { node, regions: () => [], stop() {} };
   }
   const id = unique('epoch');
@@ -36,12 +36,12 @@ export function windowsSection(session) {
 
   /** @type {any[]} */
   let places = [];
-  /** Where they are drawn. @type {any[]} */
+  /** The regions to draw. @type {any[]} */
   let regions = [];
-  /** What was asked for last. */
+  /** Identifies the last request. */
   let found = '';
 
-  /** What the loader is asked for. */
+  /** The options of the loader. */
   const setup = () => Object.fromEntries(new URLSearchParams(view.state.training));
   const link = (place) => write({ ...trainingView(), setup: setup(), epoch: view.state.epoch,
     ...(place ? { batch: place.batch, place: place.place, first: place.place - (place.place % api.LISTED) } : {}) });
@@ -52,7 +52,7 @@ export function windowsSection(session) {
     open.href = link(null);
     const key = JSON.stringify([wanted, training]);
     if (!node.open || key === found) { session.picture.draw(); return; }
-    // Asked for once only.
+    // Request each combination only once.
     found = key;
     said.textContent = 'Planning…';
     try {
@@ -79,7 +79,7 @@ export function windowsSection(session) {
   update();
   return {
     node,
-    /** What is drawn on the picture. */
+    /** The regions to draw on the picture. */
     regions: () => (node.open ? regions : []),
     stop: () => asks.stop(),
   };

@@ -1,4 +1,4 @@
-//! What is told of all that is looked at.
+//! Information about all that the viewer shows.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::subject::Subject;
 
-/// Different splits, groups and labels that are told.
+/// Maximum number of different splits, groups and labels in an answer.
 const KEYS: usize = 1000;
 
-/// What is told of `subject`.
+/// The information about `subject`.
 pub fn of(subject: &Subject) -> Value {
     let mut about = json!({
         "kind": if subject.dataset().is_some() { "dataset" } else { "cubes" },
@@ -22,7 +22,7 @@ pub fn of(subject: &Subject) -> Value {
         "path": subject.path(),
         "version": env!("CARGO_PKG_VERSION"),
         "samples": subject.len(),
-        // Whether the viewer was started to look at a loader.
+        // Whether the viewer was started to show a loader.
         "training": subject.is_for_training(),
         "stacks": [], "splits": [], "groups": [], "labels": [], "columns": [],
     });
@@ -46,7 +46,7 @@ fn stack(stack: &Stack) -> Value {
     })
 }
 
-/// The different keys and how many samples have them, the most frequent first; those that have none among them.
+/// The different keys and how many samples have each, the most frequent first. Samples without a key are counted, too.
 fn counts<K: Serialize>(keys: &Keys<K>) -> Value {
     let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     keys.numbers().for_each(|number| *counts.entry(number).or_default() += 1);

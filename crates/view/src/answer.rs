@@ -1,21 +1,21 @@
-//! Answers, and how errors become some.
+//! Answers, and how errors become answers.
 
 use hsipack_format::{Error, ErrorKind};
 use serde::Serialize;
 use serde_json::json;
 
-/// What is sent back.
+/// An answer to a request.
 #[derive(Debug)]
 pub struct Answer {
-    /// Status of HTTP.
+    /// The HTTP status.
     pub status: u16,
-    /// What the body is.
+    /// The type of the body.
     pub content_type: &'static str,
     /// The body.
     pub body: Vec<u8>,
-    /// Lengths of the axes of numbers.
+    /// For numbers, the lengths of their axes.
     pub shape: Option<String>,
-    /// Whether the browser may keep it: what it says stays true as long as its address does.
+    /// Whether the browser may keep the answer, because it stays valid as long as its address does.
     pub stays: bool,
 }
 
@@ -24,7 +24,7 @@ impl Answer {
         Self { status: 200, content_type, body, shape: None, stays: false }
     }
 
-    /// JSON. Numbers that are none are `null` in it.
+    /// JSON. NaN and infinite numbers become `null`.
     pub fn json(value: &impl Serialize) -> Self {
         let body = serde_json::to_vec(value).expect("answers have string keys");
         Self::new("application/json", body)
@@ -47,19 +47,19 @@ impl Answer {
         Self::new(content_type, body.to_vec())
     }
 
-    /// That a question is none.
+    /// A refusal, with what is wrong and what to do.
     pub fn refusal(status: u16, what: &str, remedy: Option<&str>) -> Self {
         let body = json!({ "error": what, "remedy": remedy });
         Self { status, ..Self::json(&body) }
     }
 
-    /// That there is nothing at this address.
+    /// The answer if there is nothing at this address.
     pub fn missing() -> Self {
         Self::refusal(404, "there is nothing at this address", None)
     }
 }
 
-/// Numbers as bytes; `to` is those of one.
+/// Numbers as bytes; `to` converts one number.
 pub fn bytes<T: Copy, const N: usize>(values: &[T], to: fn(T) -> [u8; N]) -> Vec<u8> {
     values.iter().flat_map(|value| to(*value)).collect()
 }

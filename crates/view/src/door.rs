@@ -1,31 +1,31 @@
-//! Who is let in.
+//! Decides which requests are accepted.
 //!
-//! The server listens on this machine only; but every page that a browser shows can send requests there. So an address has
-//! to begin with a token that only the user's browser was told; and requests have to name this server as their host, since a
-//! name of somebody else's can be made to lead here, and as their origin, where they have one.
+//! The server listens only on this machine, but every page in a browser can send requests to it. Therefore an address must
+//! begin with a token that only the user's browser knows. Requests must also name this server as their host, because
+//! somebody else's host name can be made to lead here, and as their origin, if they have one.
 
 use std::fmt::Write;
 
 use hsipack_format::{Error, Result};
 
-/// What opens the door.
+/// The token and the host names that a request must have.
 #[derive(Clone, Debug)]
 pub struct Door {
     token: String,
     hosts: [String; 2],
 }
 
-/// Why somebody is not let in.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// The address begins with no token, or another one.
+    /// The address begins with no token, or with a wrong one.
     Token,
     /// The request is for another host, or from another page.
     Stranger,
 }
 
 impl Door {
-    /// A door with a new token, of a server at `port` of this machine.
+    /// A door with a new token, for a server at `port` of this machine.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -47,10 +47,10 @@ impl Door {
         format!("http://{}/{}/", self.hosts[0], self.token)
     }
 
-    /// The part of `path` behind the token; `host` and `origin` are what the request says.
+    /// The part of `path` after the token. `host` and `origin` are those of the request.
     ///
     /// # Errors
-    /// If it is not let in.
+    /// If the request is refused.
     pub fn enter<'p>(
         &self,
         path: &'p str,
@@ -63,7 +63,7 @@ impl Door {
             return Err(Refused::Stranger);
         }
         let (token, rest) = path.trim_start_matches('/').split_once('/').ok_or(Refused::Token)?;
-        // How long it takes must not tell how much of it is right.
+        // The time that this takes must not reveal how much of the token is right.
         let differences =
             token.bytes().zip(self.token.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
         if differences != 0 || token.len() != self.token.len() {

@@ -1,4 +1,4 @@
-//! What is told of one cube.
+//! Information about one cube.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::cube::masks::Mask;
 use crate::marks::Mark;
 use crate::subject::{Of, Opened, Subject};
 
-/// What is told of a cube.
+/// The information about a cube.
 #[derive(Debug, Serialize)]
 pub struct Facts {
     id: usize,
@@ -36,7 +36,7 @@ pub struct Facts {
     next: Option<usize>,
 }
 
-/// Bands that are red, green and blue.
+/// Bands to show as red, green and blue.
 #[derive(Debug, Serialize)]
 pub struct Preset {
     name: &'static str,
@@ -45,7 +45,7 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// As previews have it.
+    /// The preset as previews define it.
     pub fn of(preview::Preset { name, bands, caption }: preview::Preset) -> Self {
         Self { name, bands, caption }
     }
@@ -70,10 +70,10 @@ pub struct Class {
 }
 
 impl Facts {
-    /// Those of a cube of `subject`; `marks` are what is conspicuous about it.
+    /// The facts about a cube of `subject`; `marks` are what is conspicuous about it.
     ///
     /// # Errors
-    /// If a mask of the dataset cannot be read. One in files that cannot is left out, and told.
+    /// If a mask of the dataset cannot be read. A mask in files that cannot be read is skipped, and a note says so.
     pub fn of(opened: &Opened, marks: Vec<Mark>, subject: &Subject) -> Result<Self> {
         let Opened { id, cube, of } = opened;
         let count = subject.len();
@@ -147,7 +147,7 @@ impl Facts {
     }
 }
 
-/// Files that are listed of a cube.
+/// Maximum number of files to list for a cube.
 const FILES: usize = 20;
 
 /// All that is known of a sample, as names and texts.
@@ -181,7 +181,7 @@ impl Listed {
             Meaning::Ids { names: Some(names) } | Meaning::Layers { names } => {
                 (0..names.len()).collect()
             }
-            // Those of this sample, where nobody says which there are.
+            // If nothing names the classes, list those that occur in this sample.
             Meaning::Ids { names: None } => present(mask, shape)?,
         };
         let class = |id: usize| class(&meaning, u16::try_from(id).unwrap_or(u16::MAX));
@@ -193,10 +193,10 @@ impl Listed {
     }
 }
 
-/// Classes that are listed of a mask.
+/// Maximum number of classes to list for a mask.
 const CLASSES: usize = 1000;
 
-/// The labels that a sample has, of at most so many rows and columns.
+/// The labels that occur in a sample, among at most `SIDE` rows and columns.
 fn present(mask: &Mask, shape: CubeShape) -> Result<Vec<usize>> {
     const SIDE: usize = 1024;
     let shown = Sampling::new(shape.rows, shape.columns, SIDE);
@@ -207,14 +207,14 @@ fn present(mask: &Mask, shape: CubeShape) -> Result<Vec<usize>> {
     Ok((0..seen.len()).filter(|id| seen[*id]).collect())
 }
 
-/// What class or layer `id` of a mask is called, and its colour.
+/// The name and the colour of class or layer `id` of a mask.
 pub fn class(meaning: &Meaning, id: u16) -> Class {
     let [red, green, blue] = meaning.colour(id);
     let colour = format!("#{red:02x}{green:02x}{blue:02x}");
     Class { id, label: meaning.label(id), colour }
 }
 
-/// Pixels, means and deviations of the spectra of a class.
+/// The number of pixels, and the mean and the standard deviation of the spectra of a class.
 pub fn curve_of_class(spectrum: &Spectrum) -> Map<String, Value> {
     let curve = spectrum.curve();
     let all = [
@@ -225,7 +225,7 @@ pub fn curve_of_class(spectrum: &Spectrum) -> Map<String, Value> {
     all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// The same of a window; a pixel alone has no deviation.
+/// The same for a window. A single pixel has no standard deviation.
 pub fn curve(spectrum: &Spectrum) -> Map<String, Value> {
     let mut all = curve_of_class(spectrum);
     if spectrum.pixels() == 1 {

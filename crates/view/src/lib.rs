@@ -1,23 +1,24 @@
-//! Looking at hyperspectral cubes and packed datasets in a browser: a page, and the server on this machine that answers it.
+//! A viewer for hyperspectral cubes and packed datasets in the browser: a page, and the server on this machine that answers
+//! its requests.
 //!
 //! | file | job |
 //! |---|---|
-//! | `server.rs` | the server: when it begins, what it lets in, when it ends |
-//! | `workers.rs` | the threads that read cubes, so that answers never wait for a disk in the server's own |
-//! | `door.rs` | who is let in: the token, this machine's name, the page's own origin |
+//! | `server.rs` | the server: when it starts, which requests it accepts, when it ends |
+//! | `workers.rs` | the threads that read cubes, so that the server's own thread never waits for a disk |
+//! | `door.rs` | checks of requests: the token, the name of this machine, the page's own origin |
 //! | `routes.rs` | which address is which question |
-//! | `query.rs` | what stands behind the `?` |
+//! | `query.rs` | the part of an address after the `?` |
 //! | `answer.rs` | answers: JSON, pictures, numbers, errors |
-//! | `page.rs` | the files of the page, which lie in `page/` and are part of the program |
-//! | `subject.rs` | what is looked at: a dataset, or cubes in files |
-//! | `about.rs` | what is told of all of it |
+//! | `page.rs` | the files of the page, which are in `page/` and are part of the program |
+//! | `subject.rs` | what the viewer shows: a dataset, or cubes in files |
+//! | `about.rs` | information about all that the viewer shows |
 //! | `listing.rs` | which samples are listed, in which order |
 //! | `marks.rs` | what is conspicuous about a sample |
-//! | `facts.rs` | what is told of one cube |
-//! | `training/` | batches of a loader, before and after they are augmented |
+//! | `facts.rs` | information about one cube |
+//! | `training/` | batches of a loader, before and after augmentation |
 //! | `cube/` | values of one cube: bands, spectra, angles, masks, thumbnails |
 //!
-//! Answers are pure: the same question gets the same answer as long as the dataset is the same. Nothing is written.
+//! The same question gets the same answer as long as the dataset does not change. Nothing is written.
 #![deny(missing_docs)]
 
 mod about;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::query::Query;
 use crate::subject::{Subject, What};
 
-/// The last list: who scrolls through it asks for its next part.
+/// The last list. It is kept because a user who scrolls requests its next part.
 #[derive(Debug, Default)]
 pub struct Listing(Mutex<Option<(String, Arc<Vec<usize>>)>>);
 
@@ -18,7 +18,7 @@ impl Listing {
     /// The ids of the cubes that `query` chooses, in its order.
     ///
     /// # Errors
-    /// If its condition is none, or a line of a sample cannot be read.
+    /// If the condition is wrong, or the line of a sample cannot be read.
     pub fn of(&self, subject: &Subject, query: &Query) -> Result<Arc<Vec<usize>>> {
         let names = ["split", "group", "label", "where", "sort", "descending"];
         let asked = format!("{:?}", names.map(|name| query.get(name)));
@@ -60,7 +60,7 @@ fn chosen(samples: &Samples, query: &Query) -> Result<Vec<usize>> {
     }
 }
 
-/// Keeps the samples whose key is one that `is_wanted`; with `none`, those that have none.
+/// Keeps the samples whose key fulfils `is_wanted`; with `none`, the samples without a key.
 fn keep<K>(ids: &mut Vec<usize>, keys: &Keys<K>, is_wanted: impl Fn(&K) -> bool, none: bool) {
     let number = keys.different().iter().position(is_wanted);
     let number = number.and_then(|number| u32::try_from(number).ok());
@@ -70,7 +70,7 @@ fn keep<K>(ids: &mut Vec<usize>, keys: &Keys<K>, is_wanted: impl Fn(&K) -> bool,
     });
 }
 
-/// Sorts by a column; those of equal values stay in order of their ids, those without one come last.
+/// Sorts by a column. Samples with equal values stay in the order of their ids; samples without a value come last.
 fn sort(subject: &Subject, ids: &mut [usize], column: &str) -> Result<()> {
     let samples = match subject.what() {
         What::Dataset(dataset) => dataset.samples(),
@@ -93,7 +93,7 @@ fn sort(subject: &Subject, ids: &mut [usize], column: &str) -> Result<()> {
 }
 
 fn by_key<K>(ids: &mut [usize], keys: &Keys<K>, order: impl Fn(&K, &K) -> Ordering) {
-    // Keys are few, samples many.
+    // Sort the keys, which are few, rather than compare them for the many samples.
     let different = keys.different();
     let mut places: Vec<usize> = (0..different.len()).collect();
     places.sort_by(|a, b| order(&different[*a], &different[*b]));
@@ -122,7 +122,7 @@ fn by_column(samples: &Samples, ids: &mut [usize], column: &str) -> Result<()> {
     Ok(())
 }
 
-/// Numbers, then texts, then everything else, then nothing.
+/// Numbers come first, then texts, then everything else, then missing values.
 fn order(a: &Value, b: &Value) -> Ordering {
     let rank = |value: &Value| match value {
         Value::Number(_) => 0,

@@ -1,6 +1,7 @@
 //! What is conspicuous about a sample: missing values, saturation, spectra unlike those of its class, damage.
 //!
-//! The dataset counts missing values itself; the rest is found when a sample is looked at, so that nothing is read for it.
+//! The dataset itself counts missing values. Everything else is found when a sample is shown, so nothing is read only for
+//! the marks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -13,16 +14,16 @@ use crate::cube::thumbnail::Clipped;
 /// Something conspicuous.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Mark {
-    /// Which.
+    /// The kind of mark.
     pub kind: &'static str,
-    /// What it is in words.
+    /// The mark in words.
     pub text: String,
 }
 
 /// The class that a sample's spectrum is compared with: its stack, and the number of its label.
 pub type Class = (usize, Option<u32>);
 
-/// What was found of the samples that were looked at.
+/// What was found in the samples that were shown.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<Found>);
 
@@ -31,7 +32,7 @@ struct Found {
     damaged: HashMap<usize, String>,
     clipped: HashMap<usize, Clipped>,
     classes: BTreeMap<Class, Members>,
-    /// Values of all spectra.
+    /// Number of values of all spectra.
     values: usize,
 }
 
@@ -39,7 +40,7 @@ struct Found {
 #[derive(Debug, Default)]
 struct Members {
     spectra: HashMap<usize, Vec<f32>>,
-    /// What is usual among them, until another one comes.
+    /// What is usual among them; `None` after another spectrum was added.
     usual: Option<Usual>,
 }
 
@@ -53,18 +54,18 @@ struct Usual {
     spread: f64,
 }
 
-/// Values of mean spectra that are kept: 32 MB. Samples that are looked at later are not compared.
+/// Maximum number of values of mean spectra to keep: 32 MB. Samples that are shown later are not compared.
 const MOST: usize = 8_000_000;
-/// So many samples of a class have to be seen before one of them can be unlike the others.
+/// A class must have this many shown samples before one of them can be an outlier.
 const FEWEST: usize = 8;
-/// Beyond the median distance from the class's mean by so many median deviations from it: five standard deviations and
-/// more, were distances normal.
+/// An outlier's distance from the mean of its class exceeds the median distance by this many median deviations. If distances
+/// were normally distributed, that would be more than five standard deviations.
 const FAR: f64 = 8.0;
-/// A share of pixels at the greatest value that is no chance.
+/// From this share of pixels at the greatest value on, a sample counts as saturated: such a share is not chance.
 const SATURATED: f32 = 0.01;
 
 impl Seen {
-    /// Notes that sample `id` could not be read, if that is its own fault.
+    /// Notes that sample `id` could not be read, if the sample itself is the cause.
     pub fn fail(&self, id: usize, error: &Error) {
         if matches!(error.kind(), ErrorKind::Damaged | ErrorKind::Malformed) {
             self.found().damaged.insert(id, error.what().to_owned());
@@ -117,7 +118,7 @@ impl Seen {
         }
         if let Some(times) = found.classes.get_mut(&class).and_then(|class| class.outlying(id)) {
             let text = format!(
-                "its mean spectrum is {times:.1} times as far from the mean of its class as is usual there"
+                "its mean spectrum is {times:.1} times as far from the mean of its class as usual"
             );
             marks.push(Mark { kind: "outlier", text });
         }
@@ -130,7 +131,7 @@ impl Seen {
 }
 
 impl Members {
-    /// How many times as far as usual the spectrum of `id` is from the mean of all, if that is far.
+    /// The distance of the spectrum of `id` from the mean of all, divided by the usual distance; `None` if it is not far.
     fn outlying(&mut self, id: usize) -> Option<f64> {
         let own = self.spectra.get(&id)?;
         if self.spectra.len() < FEWEST {
@@ -138,7 +139,7 @@ impl Members {
         }
         let usual = self.usual.get_or_insert_with(|| Usual::of(&self.spectra, own.len()));
         let own = usual.distance_of(own);
-        // Where all are alike but for rounding, nothing is far.
+        // If all spectra are equal except for rounding, none is far.
         let is_far = own > usual.distance + FAR * usual.spread
             && own > 1.5 * usual.distance
             && usual.distance > 0.0;
@@ -162,7 +163,7 @@ impl Usual {
         usual
     }
 
-    /// How far a spectrum is from the mean. Bands in which some sample has no value tell nothing.
+    /// The distance of a spectrum from the mean. Bands in which some sample has no value are skipped.
     fn distance_of(&self, spectrum: &[f32]) -> f64 {
         let differences = spectrum.iter().zip(&self.mean);
         let differences = differences.map(|(value, mean)| f64::from(*value) - mean);
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(outliers, [7]);
         let text = &seen.of(7, class, None)[0].text;
         assert!(text.contains("times as far from the mean of its class"), "{text}");
-        // Of another class there are too few.
+        // The other class has too few samples.
         seen.note(30, (0, None), vec![9.0; 3], NONE);
         assert_eq!(seen.of(30, (0, None), None), []);
     }

@@ -1,4 +1,4 @@
-//! The files of the page. They are part of the program: whoever installed it needs nothing else.
+//! The files of the page. They are part of the program, so nothing else needs to be installed.
 
 use crate::answer::Answer;
 
@@ -64,7 +64,7 @@ files! {
     "windows.js": SCRIPT,
 }
 
-/// The file `name`, the page itself where it is empty.
+/// The file `name`; if the name is empty, the page itself.
 pub fn file(name: &str) -> Option<Answer> {
     let name = if name.is_empty() { "index.html" } else { name };
     let (_, content_type, body) = FILES.iter().find(|(known, ..)| *known == name)?;

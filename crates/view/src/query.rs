@@ -1,10 +1,10 @@
-//! What stands behind the `?` of an address.
+//! The part of an address after the `?`.
 
 use std::ops::Range;
 
 use hsipack_format::{CubeShape, Error, Result};
 
-/// Names and values, in their order.
+/// Names and values, in the order of the address.
 #[derive(Debug)]
 pub struct Query(Vec<(String, String)>);
 
@@ -18,7 +18,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// All of the image.
+    /// The whole image.
     pub fn whole(shape: CubeShape) -> Self {
         Self { rows: 0..shape.rows, columns: 0..shape.columns }
     }
@@ -30,7 +30,7 @@ impl Window {
 }
 
 impl Query {
-    /// Reads the text behind the `?`.
+    /// Reads the text after the `?`.
     pub fn parse(text: &str) -> Self {
         Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
@@ -40,10 +40,10 @@ impl Query {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// A number, which is at most `most`.
+    /// A number that is at most `most`.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the value is not such a number.
     pub fn number(&self, name: &str, default: usize, most: usize) -> Result<usize> {
         let Some(text) = self.get(name) else { return Ok(default) };
         match text.parse() {
@@ -52,10 +52,10 @@ impl Query {
         }
     }
 
-    /// The part of the image that `rows` and `columns` name; all of it where they do not.
+    /// The part of the image that `rows` and `columns` name. An axis that is not named is taken as a whole.
     ///
     /// # Errors
-    /// If they are no ranges within the image.
+    /// If they are not ranges within the image.
     pub fn window(&self, shape: CubeShape) -> Result<Window> {
         Ok(Window {
             rows: self.range("rows", shape.rows)?,
@@ -72,10 +72,10 @@ impl Query {
         parsed.ok_or_else(|| wrong(name, text, &format!("START:END within 0:{length}")))
     }
 
-    /// Numbers of bands, up to `most` of them.
+    /// Up to `most` numbers of bands.
     ///
     /// # Errors
-    /// If they are none, or the cube does not have them.
+    /// If they are not numbers, or the cube does not have these bands.
     pub fn bands(&self, bands: usize, most: usize) -> Result<Vec<usize>> {
         let text = self.get("bands").unwrap_or_default();
         let parsed: Option<Vec<usize>> = text.split(',').map(|band| band.parse().ok()).collect();
@@ -88,7 +88,7 @@ impl Query {
     }
 }
 
-/// The error of a value that is something else.
+/// The error for a value that is not what is wanted.
 fn wrong(name: &str, text: &str, wanted: &str) -> Error {
     Error::conflict(format!("{name}={text} is not {wanted}"))
 }

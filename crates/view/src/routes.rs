@@ -1,4 +1,4 @@
-//! Which address is which question, and what is answered.
+//! Which address is which question, and the answers.
 
 use std::sync::Arc;
 
@@ -24,12 +24,12 @@ use crate::query::{Query, Window};
 use crate::subject::{Of, Opened, Subject, What};
 use crate::training;
 
-/// Samples that are listed at once, and most of them.
+/// The default and the maximum number of samples in a list.
 const LISTED: (usize, usize) = (60, 500);
-/// Classes whose spectra are told.
+/// Maximum number of classes in an answer about classes.
 const CLASSES: usize = 64;
 
-/// What is answered about one subject.
+/// Answers questions about one subject.
 #[derive(Debug)]
 pub struct Routes {
     subject: Subject,
@@ -39,7 +39,7 @@ pub struct Routes {
     training: training::Answers,
 }
 
-/// What is answered without reading anything: files of the page, and that the server is there.
+/// Answers that need no reading: files of the page, and the sign that the server is running.
 pub fn at_once(path: &str) -> Option<Answer> {
     match path {
         "api/ping" => Some(Answer::json(&json!({}))),
@@ -60,7 +60,7 @@ impl Routes {
         }
     }
 
-    /// The answer to the question at `path`, with `query` behind the `?`.
+    /// The answer to the question at `path`, with `query` after the `?`.
     pub fn answer(&self, path: &str, query: &str) -> Answer {
         let query = Query::parse(query);
         let decoded: Vec<_> =
@@ -88,10 +88,10 @@ impl Routes {
         answer.unwrap_or_else(Answer::from)
     }
 
-    /// What `answer` says of the cube that `id` numbers.
+    /// Calls `answer` with the cube of number `id`.
     fn of(&self, id: &str, answer: impl FnOnce(&Opened) -> Result<Answer>) -> Result<Answer> {
         let Ok(id) = id.parse() else { return Ok(Answer::missing()) };
-        // What lies in an archive is read elsewhere, which nobody knows.
+        // A file of an archive is read from a temporary place that the user does not know.
         let answer = self.subject.with(id, answer).map_err(mirror::error_with_urls);
         if id >= self.subject.len() {
             return Ok(Answer { status: 404, ..answer.unwrap_or_else(Answer::from) });
@@ -125,7 +125,7 @@ impl Routes {
                     "marks": self.seen.of(id, class, Some(&sample)),
                 }))
             }
-            // Its shape is known when it is opened.
+            // The shape is not known before the cube is opened.
             What::Cubes(cubes) => Ok(json!({
                 "id": id, "name": cubes.inputs[id].default_name(), "split": null, "group": null,
                 "label": null, "shape": null, "marks": self.seen.of(id, class, None),
@@ -133,7 +133,7 @@ impl Routes {
         }
     }
 
-    /// What the spectrum of a sample is compared with.
+    /// The class with which the spectrum of a sample is compared.
     fn class(&self, id: usize) -> Class {
         match self.subject.samples() {
             Some(samples) => (samples.stack(id), samples.labels().number(id)),
@@ -160,7 +160,7 @@ impl Routes {
         Ok(Answer::json(&Facts::of(opened, marks, &self.subject)?))
     }
 
-    /// The cube, decoded; nothing where reading what is wanted is cheaper.
+    /// The decoded cube, or nothing if it is cheaper to read only the wanted bands.
     fn held(&self, opened: &Opened, deadline: Deadline) -> Result<Option<Arc<Held>>> {
         if opened.cube.has_cheap_bands() {
             return Ok(None);
@@ -180,7 +180,7 @@ impl Routes {
 
     fn spectrum(&self, opened: &Opened, query: &Query) -> Result<Answer> {
         let window = query.window(opened.cube.shape)?;
-        // Some pixels are read faster than a cube is decoded.
+        // Reading a few pixels is faster than decoding a cube.
         let held = self.held.if_held(opened.id);
         let spectrum = spectra::of_window(&opened.cube, held.as_deref(), &window, Deadline::new())?;
         Ok(Answer::json(&facts::curve(&spectrum)))
@@ -265,7 +265,7 @@ impl Routes {
                 let root = self.subject.source_root();
                 deviation::of_sample(dataset, sample, root, of, &|| deadline.check())
             }
-            _ => Err(Error::conflict("the cube is not packed: it has its own values")),
+            _ => Err(Error::conflict("the cube is not packed: it has no source to compare with")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The server: when it begins, what it lets in, when it ends.
+//! The server: when it starts, which requests it accepts, when it ends.
 
 use std::future::IntoFuture;
 use std::net::{Ipv4Addr, TcpListener};
@@ -24,14 +24,16 @@ use crate::workers::Workers;
 /// How a server is started.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The port of this machine; 0 for any that is free.
+    /// The port of this machine; 0 for any free port.
     pub port: u16,
-    /// How long it goes on after the page was last heard of; for ever if `None`. Before a page is opened it waits.
+    /// How long the server continues after the last request of the page; forever if `None`. It does not end before a page
+    /// was opened.
     pub linger: Option<Duration>,
 }
 
 impl Options {
-    /// Pages ask every ten seconds, but a browser lets those in the background ask once a minute only.
+    /// The default for `linger`. Pages send a request every ten seconds, but browsers limit pages in the background to one
+    /// per minute.
     pub const LINGER: Duration = Duration::from_secs(180);
 }
 
@@ -44,13 +46,13 @@ impl Default for Options {
 /// Why a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Somebody asked it to.
+    /// It was told to stop.
     Stopped,
     /// The page was closed.
     Closed,
 }
 
-/// A running server. It ends when this is dropped.
+/// A running server. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct View {
     url: String,
@@ -58,11 +60,11 @@ pub struct View {
     thread: Option<JoinHandle<Result<End>>>,
 }
 
-/// What the server and those who wait for it know.
+/// State that the server shares with those who wait for it.
 #[derive(Debug)]
 struct Shared {
     stop: Notify,
-    /// When the page was last heard of, in milliseconds since the beginning, and 1; 0 if it never was.
+    /// When the last request of the page came, in milliseconds since the start, plus 1; 0 if there was none.
     heard: AtomicU64,
     began: Instant,
 }
@@ -120,7 +122,7 @@ impl View {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Ends it; answers under way are given, but not waited for longer than a moment.
+    /// Ends the server. Answers that are under way are still sent if they are ready within a moment.
     pub fn stop(&self) {
         self.shared.stop.notify_one();
     }
@@ -128,7 +130,7 @@ impl View {
     /// Waits until it has ended.
     ///
     /// # Errors
-    /// If the server could not begin.
+    /// If the server could not start.
     pub fn wait(mut self) -> Result<End> {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(end)) => end,
@@ -153,19 +155,19 @@ impl Shared {
         self.heard.store(u64::try_from(now).unwrap_or(u64::MAX - 1) + 1, Ordering::Relaxed);
     }
 
-    /// How long the page was not heard of; `None` if it never was.
+    /// The time since the last request of the page; `None` if there was none.
     fn silence(&self) -> Option<Duration> {
         let heard = self.heard.load(Ordering::Relaxed).checked_sub(1)?;
         Some(self.began.elapsed().saturating_sub(Duration::from_millis(heard)))
     }
 
-    /// Waits until somebody stops it, or the page is gone.
+    /// Waits until the server is told to stop, or the page is gone.
     async fn ended(&self, linger: Option<Duration>) -> End {
         loop {
             let look_again = linger.map_or(Duration::from_secs(60), |linger| {
                 (linger / 10).clamp(Duration::from_millis(20), Duration::from_secs(5))
             });
-            // Who stopped it before this waits is not forgotten.
+            // A stop from before this wait began is not lost.
             if tokio::time::timeout(look_again, self.stop.notified()).await.is_ok() {
                 return End::Stopped;
             }
@@ -176,7 +178,7 @@ impl Shared {
     }
 }
 
-/// How long answers under way are waited for.
+/// How long to wait for answers that are under way.
 const GRACE: Duration = Duration::from_millis(500);
 
 fn serve(listener: TcpListener, answering: Answering, linger: Option<Duration>) -> Result<End> {
@@ -202,7 +204,7 @@ fn serve(listener: TcpListener, answering: Answering, linger: Option<Duration>) 
 }
 
 async fn answer(State(answering): State<Answering>, request: Request) -> Response<Body> {
-    // Bodies are not read: nothing can be sent here.
+    // Do not read request bodies: nothing can be sent to this server.
     let (request, _) = request.into_parts();
     let answer = answer_to(&answering, &request).await;
     into_response(answer, request.method == Method::HEAD)
@@ -212,7 +214,7 @@ async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
     let said = |name| request.headers.get(name).map(HeaderValue::to_str);
     let (Ok(host), Ok(origin)) = (said(header::HOST).transpose(), said(header::ORIGIN).transpose())
     else {
-        return Answer::refusal(400, "a header that is no text", None);
+        return Answer::refusal(400, "a header is not text", None);
     };
     let path = match answering.door.enter(request.uri.path(), host, origin) {
         Ok(path) => path,
@@ -221,7 +223,7 @@ async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
             return Answer::refusal(403, "the address lacks its token", Some(remedy));
         }
         Err(Refused::Stranger) => {
-            return Answer::refusal(403, "only the page that hsipack view shows is answered", None);
+            return Answer::refusal(403, "only the page of hsipack view may send requests", None);
         }
     };
     if !matches!(request.method, Method::GET | Method::HEAD) {
@@ -236,7 +238,7 @@ async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
     answering.workers.answer(move || routes.answer(&path, &query)).await
 }
 
-/// What pages may load and who may show them: nothing from elsewhere, notebooks of this machine.
+/// What pages may load (nothing from elsewhere), and who may embed them (notebooks on this machine).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'self' http://localhost:* http://127.0.0.1:* https://localhost:* vscode-webview:";
@@ -252,7 +254,7 @@ fn into_response(answer: Answer, head: bool) -> Response<Body> {
     set(header::CONTENT_TYPE, content_type);
     set(header::CONTENT_SECURITY_POLICY, POLICY);
     set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    // The address has the token.
+    // The address contains the token.
     set(header::REFERRER_POLICY, "no-referrer");
     set(
         header::CACHE_CONTROL,

@@ -1,4 +1,4 @@
-//! What is looked at: a dataset, or cubes in files.
+//! What the viewer shows: a dataset, or cubes in files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use hsipack_store::{Dataset, Stack, mirror};
 
 use crate::training::Training;
 
-/// What is looked at.
+/// What the viewer shows.
 pub struct Subject {
     path: String,
     title: String,
@@ -24,7 +24,7 @@ pub struct Subject {
     source_root: Option<PathBuf>,
     training: Training,
     for_training: bool,
-    /// What is taken out of archives stays until it is dropped.
+    /// Files from archives are kept until this is dropped.
     _files: mirror::Session,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum What {
     Cubes(Box<Cubes>),
 }
 
-/// Cubes in files, of which those that were opened last stay open.
+/// Cubes in files. The cubes that were opened last stay open.
 pub(crate) struct Cubes {
     /// The files.
     pub inputs: Vec<Input>,
@@ -43,7 +43,7 @@ pub(crate) struct Cubes {
     values: ValueOptions,
 }
 
-/// Cubes in files that stay open.
+/// How many cubes in files stay open.
 const OPEN: usize = 4;
 
 impl std::fmt::Debug for Subject {
@@ -54,10 +54,10 @@ impl std::fmt::Debug for Subject {
 
 impl Subject {
     /// Opens what `path` names: the folder or URL of a dataset, a cube as `file` or `file::variable`, or a folder or glob of
-    /// cubes. `axes` is the user's word on the order of an array's axes.
+    /// cubes. `axes` is the order of an array's axes, if the user gives it.
     ///
     /// # Errors
-    /// If it is nothing of these, or cannot be opened.
+    /// If it is none of these, or cannot be opened.
     pub fn open(path: &str, axes: Option<&str>) -> Result<Self> {
         let files = mirror::session();
         let title = title(path);
@@ -68,7 +68,7 @@ impl Subject {
             Ok(Target::Dataset(dataset)) => What::Dataset(dataset),
             Ok(Target::Cube(input, source)) => cubes(vec![input], vec![(0, source.into())]),
             Err(error) if is_url(Path::new(path)) => return Err(error),
-            // Several cubes, of which each is opened when it is looked at; else what was wrong with the one.
+            // If there are several cubes, each is opened when it is shown. Otherwise report what is wrong with the one.
             Err(error) => {
                 match (input::expand(&[path.to_owned()], &[]), Path::new(path).is_dir()) {
                     (Ok(inputs), is_folder) if inputs.len() > 1 || is_folder => {
@@ -92,11 +92,11 @@ impl Subject {
         })
     }
 
-    /// The same with masks in files beside those of the dataset: labels of other people, predictions. Patterns are those of
-    /// `convert`; they are seen from the cube, or from the source of a sample.
+    /// Adds masks in files to those of the dataset, such as predictions or labels of other people. Patterns are those of
+    /// `convert`, relative to the cube, or to the source of a sample.
     ///
     /// # Errors
-    /// If two of them, or one and one of the dataset, have the same name.
+    /// If two of these masks have the same name, or one has the name of a mask of the dataset.
     pub fn with_masks(mut self, masks: &[MaskOption]) -> Result<Self> {
         self.masks = mask_groups(masks)?;
         let stacks = self.dataset().map_or(&[][..], Dataset::stacks);
@@ -112,15 +112,15 @@ impl Subject {
         Ok(self)
     }
 
-    /// The same where sources of samples are looked for in `folder`, too.
+    /// Also looks for sources of samples in `folder`.
     pub fn with_source_root(self, folder: Option<PathBuf>) -> Self {
         Self { source_root: folder, ..self }
     }
 
-    /// The same where what this loader of training gives can be looked at; the page may ask for other ones.
+    /// Also shows the batches of this loader. The page can request other loaders.
     ///
     /// # Errors
-    /// If its augmentations are something else, or the subject is no dataset.
+    /// If the augmentations are not valid, or the subject is not a dataset.
     pub fn with_training(self, training: Training) -> Result<Self> {
         training.pipeline()?;
         if self.dataset().is_none() {
@@ -131,27 +131,27 @@ impl Subject {
         Ok(Self { training, for_training: true, ..self })
     }
 
-    /// Whether somebody asked for its loader.
+    /// Whether the viewer was started to show a loader.
     pub(crate) fn is_for_training(&self) -> bool {
         self.for_training
     }
 
-    /// The loader of training.
+    /// The loader that the viewer was started with.
     pub(crate) fn training(&self) -> &Training {
         &self.training
     }
 
-    /// Masks in files.
+    /// The masks in files.
     pub(crate) fn masks(&self) -> &[MaskGroup] {
         &self.masks
     }
 
-    /// Where sources of samples are looked for, too.
+    /// An additional folder in which to look for sources of samples.
     pub(crate) fn source_root(&self) -> Option<&Path> {
         self.source_root.as_deref()
     }
 
-    /// As the user gave it.
+    /// The path as the user gave it.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -165,7 +165,7 @@ impl Subject {
         &self.what
     }
 
-    /// The dataset, if it is one.
+    /// The dataset, if the subject is one.
     pub(crate) fn dataset(&self) -> Option<&Dataset> {
         match &self.what {
             What::Dataset(dataset) => Some(dataset),
@@ -194,7 +194,7 @@ impl Subject {
     /// Calls `look` with cube `id`, opened.
     ///
     /// # Errors
-    /// If there is none, or it cannot be opened; those of `look`.
+    /// If there is no such cube, or it cannot be opened, and the errors of `look`.
     pub(crate) fn with<T>(&self, id: usize, look: impl FnOnce(&Opened) -> Result<T>) -> Result<T> {
         if id >= self.len() {
             return Err(Error::conflict(format!(
@@ -219,7 +219,7 @@ impl Subject {
     }
 }
 
-/// A cube that is looked at.
+/// A cube that is shown.
 pub(crate) struct Opened<'a> {
     /// Its number.
     pub id: usize,
@@ -231,7 +231,7 @@ pub(crate) struct Opened<'a> {
 
 /// Where a cube comes from.
 pub(crate) enum Of<'a> {
-    /// A dataset; there is no stack only if it is damaged.
+    /// A dataset. The stack is missing only if the dataset is damaged.
     Sample { sample: &'a Sample, stack: Option<&'a Stack> },
     /// A file.
     File { input: &'a Input, source: &'a dyn Source },

@@ -1,4 +1,4 @@
-//! Threads that read cubes: few, so that many questions at once take no more memory than some.
+//! Threads that read cubes. They are few, so that many questions at once do not need more memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 
 use crate::answer::Answer;
 
-/// Threads: one may read a large cube while others answer small questions.
+/// Number of threads: one can read a large cube while others answer small questions.
 const THREADS: usize = 3;
-/// Questions that may wait; those beyond are told to come again.
+/// Number of questions that can wait. Further questions are refused, and can be tried again.
 const WAITING: usize = 256;
 
 struct Job {
@@ -20,15 +20,15 @@ struct Job {
     answer: oneshot::Sender<Answer>,
 }
 
-/// The threads; they end when this is dropped.
+/// The threads. They end when this value is dropped.
 #[derive(Clone)]
 pub struct Workers(SyncSender<Job>);
 
 impl Workers {
-    /// Starts them.
+    /// Starts the threads.
     ///
     /// # Errors
-    /// If the system refuses them.
+    /// If the system refuses threads.
     pub fn start() -> Result<Self> {
         let (sender, receiver) = sync_channel(WAITING);
         let receiver = Arc::new(Mutex::new(receiver));
@@ -39,13 +39,13 @@ impl Workers {
         Ok(Self(sender))
     }
 
-    /// What `work` answers; nobody waits in a thread for it.
+    /// The answer of `work`. No thread is blocked while it is awaited.
     pub async fn answer(&self, work: impl FnOnce() -> Answer + Send + 'static) -> Answer {
         let (answer, answered) = oneshot::channel();
         if self.0.try_send(Job { work: Box::new(work), answer }).is_err() {
             return Answer::refusal(
                 503,
-                "too much is asked at once",
+                "too many requests at once",
                 Some("try again in a moment"),
             );
         }
@@ -57,7 +57,7 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { work, answer }) = job else { return };
-        // Whoever asked may have gone on to something else.
+        // Skip the work if the request was aborted meanwhile.
         if answer.is_closed() {
             continue;
         }

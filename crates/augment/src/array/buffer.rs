@@ -1,7 +1,7 @@
-//! Memory of the host's for arrays that are made here, kept for the next batch.
+//! Host memory for arrays that are made here; it is kept for the next batch.
 //!
-//! The memory of large results goes back to the system when they are dropped, so that every batch would pay for its page
-//! faults anew: about as long as copying it. A pool keeps what its buffers leave and gives it out again.
+//! If large results were freed when they are dropped, every batch would pay for their page faults again, which takes
+//! about as long as copying them. So a pool keeps the memory of dropped buffers and reuses it.
 
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 
@@ -11,24 +11,24 @@ use hsipack_store::memory;
 
 use super::{Array, Device, ElementType, Memory};
 
-/// Buffers of a size that are kept at most: one that is used, one that is still held, one that is made.
+/// Maximum number of kept buffers of one size: one in use, one still held, one being made.
 const KEPT: usize = 3;
-/// Buffers of all sizes that are kept at most: images and masks, of another stack, too.
+/// Maximum number of kept buffers of all sizes: images and masks, perhaps of another stack as well.
 const KEPT_IN_ALL: usize = 4 * KEPT;
-/// Bytes from which on page faults matter, and pages had better be huge.
+/// Size in bytes from which page faults matter and huge pages are requested.
 const LARGE: usize = 8 << 20;
 
-/// What memory is made of, so that it is aligned for every element type and for vector instructions.
+/// Unit of allocation, so that memory is aligned for every element type and for vector instructions.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
 // SAFETY: plain bytes, all of which may be 0.
 unsafe impl Zeroable for Line {}
-// SAFETY: plain bytes without padding, of which every pattern is one.
+// SAFETY: plain bytes without padding; every bit pattern is valid.
 unsafe impl Pod for Line {}
 
-/// Memory of the host's, to be filled and then shared by arrays.
+/// Host memory that is filled first and then shared by arrays.
 #[derive(Debug)]
 pub struct Buffer {
     lines: Vec<Line>,
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Line {
 }
 
 impl Buffer {
-    /// So many bytes, all 0.
+    /// Zeroed memory of this size.
     ///
     /// # Errors
     /// If the system refuses the memory.
@@ -65,31 +65,31 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Its bytes.
+    /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         &bytemuck::cast_slice(&self.lines)[..self.bytes]
     }
 
-    /// Its bytes, to be written.
+    /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
     }
 
-    /// To be shared by arrays; nobody writes to it from now on.
+    /// Shares the memory with arrays. From then on, nobody may write to it.
     pub fn shared(self) -> Arc<dyn Memory> {
         Arc::new(self)
     }
 
-    /// An array over all of it.
+    /// An array over the whole memory.
     ///
     /// # Errors
-    /// If it is too short.
+    /// If the memory is too short.
     pub fn array(self, shape: &[usize], element: ElementType) -> Result<Array> {
         Array::new(self.shared(), 0, shape, element)
     }
 }
 
-// SAFETY: the vector's memory stays where it is, and once shared nobody has it mutably.
+// SAFETY: the vector's memory does not move, and once it is shared, there is no mutable access to it.
 unsafe impl Memory for Buffer {
     fn device(&self) -> Device {
         Device::Cpu
@@ -112,7 +112,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Asks for huge pages, whose faults are fewer.
+/// Requests huge pages, which cause fewer page faults.
 fn huge(lines: &[Line]) {
     const PAGE: usize = 4096;
     let range = lines.as_ptr_range();
@@ -124,12 +124,13 @@ fn huge(lines: &[Line]) {
     }
 }
 
-/// Memory that buffers left, oldest first.
+/// Memory of dropped buffers, oldest first.
 #[derive(Debug, Default)]
 pub struct Pool(Mutex<Vec<Vec<Line>>>);
 
 impl Pool {
-    /// So many bytes, whatever they are, whose memory comes back here when the last array over them is gone.
+    /// A buffer of this size with undefined contents. Its memory returns to this pool when the last array over it is
+    /// dropped.
     ///
     /// # Errors
     /// If the system refuses the memory.
@@ -148,7 +149,7 @@ impl Pool {
     }
 
     fn keep(&self, lines: Vec<Line>) {
-        // What goes is dropped outside the lock.
+        // Drop the memory outside the lock.
         let gone = self.with(|kept| {
             let alike = kept.iter().filter(|one| one.len() == lines.len()).count();
             if lines.is_empty() || alike >= KEPT {
@@ -160,7 +161,7 @@ impl Pool {
         drop(gone);
     }
 
-    /// Nobody waits for the lock: a process that was forked finds it in whatever state it was.
+    /// Never waits for the lock: in a forked process it may stay locked forever.
     fn with<T>(&self, work: impl FnOnce(&mut Vec<Vec<Line>>) -> Option<T>) -> Option<T> {
         match self.0.try_lock() {
             Ok(mut kept) => work(&mut kept),
@@ -190,7 +191,7 @@ mod tests {
         drop(view);
         let again = [pool.buffer(1000).unwrap(), pool.buffer(1000).unwrap()];
         assert!(again.iter().any(|buffer| start(buffer) == place));
-        // The pool's end leaves buffers alone.
+        // Dropping the pool does not affect the buffers.
         drop(pool);
         assert_eq!(again[0].bytes().len(), 1000);
     }

@@ -1,6 +1,6 @@
-//! Arrays handed to other libraries, and taken from them, in the form of DLPack: memory is shared, not copied.
+//! Exports arrays to other libraries and imports theirs with DLPack: memory is shared, not copied.
 //!
-//! This is the protocol's first version (`DLManagedTensor`), which every library takes:
+//! This is the first version of the protocol (`DLManagedTensor`), which every library accepts:
 //! <https://dmlc.github.io/dlpack/latest/c_api.html>.
 
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use super::{Array, Device, ElementType, Memory, Reach, contiguous};
 
 const CPU: i32 = 1;
 const CUDA: i32 = 2;
-/// Memory of the host's that is page-locked for CUDA: as good as any other.
+/// Host memory that is page-locked for CUDA; used like any other host memory.
 const CUDA_HOST: i32 = 3;
 
 #[repr(C)]
@@ -38,7 +38,7 @@ struct DlTensor {
     axes: i32,
     dtype: DlType,
     shape: *mut i64,
-    /// Elements; null for elements that follow one another.
+    /// In elements; null if the elements are contiguous.
     strides: *mut i64,
     byte_offset: u64,
 }
@@ -51,7 +51,7 @@ struct Managed {
     deleter: Option<unsafe extern "C" fn(*mut Managed)>,
 }
 
-/// What an array that is handed out needs to live.
+/// Everything that an exported array needs while it is in use.
 struct Context {
     managed: Managed,
     shape: Vec<i64>,
@@ -59,17 +59,17 @@ struct Context {
     _array: Array,
 }
 
-/// An array as DLPack's `DLManagedTensor`, owned. Dropped, it gives its share of the memory back.
+/// An owned DLPack `DLManagedTensor`. When it is dropped, it releases its share of the memory.
 #[derive(Debug)]
 pub struct DlPack(NonNull<Managed>);
 
-// SAFETY: whoever makes one promises that its deleter may be called in any thread, and its fields are plain.
+// SAFETY: whoever creates one promises that its deleter may be called in any thread, and its fields are plain data.
 unsafe impl Send for DlPack {}
-// SAFETY: shared, it is only looked at.
+// SAFETY: through a shared reference, it is only read.
 unsafe impl Sync for DlPack {}
 
 impl DlPack {
-    /// Shares the memory of an array. Whoever uses it on a device has to have [lent](Memory::lend) it a stream before.
+    /// Shares the memory of an array. Before using it on a device, [lend](Memory::lend) the memory to a stream.
     pub fn of(array: &Array) -> Self {
         unsafe extern "C" fn delete(managed: *mut Managed) {
             // SAFETY: `of` made the context with `Box::into_raw`, and DLPack calls this once.
@@ -102,7 +102,7 @@ impl DlPack {
         context.managed.tensor.shape = context.shape.as_mut_ptr();
         context.managed.tensor.strides = context.strides.as_mut_ptr();
         let context = Box::into_raw(context);
-        // SAFETY: the box was not null, is ours alone, and stays where it is.
+        // SAFETY: the box is not null, it is ours alone, and it does not move.
         let managed = unsafe {
             (*context).managed.context = context.cast();
             NonNull::new_unchecked(&raw mut (*context).managed)
@@ -110,34 +110,34 @@ impl DlPack {
         Self(managed)
     }
 
-    /// A pointer to the `DLManagedTensor`, for whoever takes it and calls its `deleter` in the end.
+    /// A pointer to the `DLManagedTensor`, for code that takes ownership and finally calls its `deleter`.
     pub fn into_raw(self) -> NonNull<c_void> {
         let managed = self.0.cast();
         std::mem::forget(self);
         managed
     }
 
-    /// Takes a `DLManagedTensor` over.
+    /// Takes ownership of a `DLManagedTensor`.
     ///
     /// # Safety
-    /// It must be a valid one that nobody else will free; its `deleter` must be safe to call in any thread.
+    /// It must be valid, nobody else may free it, and its `deleter` must be safe to call in any thread.
     pub unsafe fn from_raw(managed: NonNull<c_void>) -> Self {
         Self(managed.cast())
     }
 
     fn tensor(&self) -> &DlTensor {
-        // SAFETY: a managed tensor of ours, which nobody writes to.
+        // SAFETY: we own the managed tensor, and nobody writes to it.
         unsafe { &self.0.as_ref().tensor }
     }
 
-    /// The array; it shares the memory of whoever exported it. Memory of a device is used as it is found: whoever
-    /// exported it has ordered it behind the stream that is meant.
+    /// The array; it shares the memory of the exporter. Memory of a device is used as it is: the exporter has already
+    /// ordered its work before that of the intended stream.
     ///
     /// # Errors
-    /// If it is on a device, or of a type, that is not computed with.
+    /// If the device or the element type is not supported.
     ///
     /// # Safety
-    /// Nobody may write to the memory as long as the array, or one that shares its memory, lives.
+    /// Nobody may write to the memory while the array, or another one that shares its memory, is alive.
     pub unsafe fn into_array(self) -> Result<Array> {
         let tensor = self.tensor();
         let device = match tensor.device.kind {
@@ -161,7 +161,7 @@ impl DlPack {
             if axes == 0 || first.is_null() {
                 return Vec::new();
             }
-            // SAFETY: DLPack's arrays have as many numbers as there are axes.
+            // SAFETY: in DLPack, these arrays have one number per axis.
             unsafe { std::slice::from_raw_parts(first, axes) }.to_vec()
         };
         let shape = numbers(tensor.shape);
@@ -173,7 +173,7 @@ impl DlPack {
         } else {
             numbers(tensor.strides).into_iter().map(|stride| stride as isize).collect()
         };
-        // What lies before the first element belongs to it, too, where strides are negative.
+        // If strides are negative, the memory before the first element also belongs to the array.
         let (size, reach) = (element.size(), Reach::of(&shape, &strides));
         let before = reach.before.saturating_mul(size);
         let behind = reach.behind.saturating_mul(size);
@@ -190,7 +190,7 @@ impl DlPack {
 
 impl Drop for DlPack {
     fn drop(&mut self) {
-        // SAFETY: a managed tensor that is ours, whose deleter is called once.
+        // SAFETY: we own the managed tensor, and its deleter is called once.
         unsafe {
             if let Some(delete) = self.0.as_ref().deleter {
                 delete(self.0.as_ptr());
@@ -207,7 +207,7 @@ struct Foreign {
     bytes: usize,
 }
 
-// SAFETY: it is only looked at, and its owner may be dropped in any thread.
+// SAFETY: it is only read, and its owner may be dropped in any thread.
 unsafe impl Send for Foreign {}
 // SAFETY: as above.
 unsafe impl Sync for Foreign {}
@@ -239,7 +239,7 @@ fn type_of(element: ElementType) -> DlType {
     DlType { code, bits: 8 * element.size() as u8, lanes: 1 }
 }
 
-/// DLPack's numbers of a device: its kind (1 the CPU, 2 CUDA) and its number.
+/// DLPack's identification of a device: its type (1 for the CPU, 2 for CUDA) and its number.
 pub fn device_numbers(device: Device) -> (i32, i32) {
     match device {
         Device::Cpu => (CPU, 0),
@@ -259,7 +259,7 @@ mod tests {
                 Buffer::zeroed(24 * element.size()).unwrap().array(&[2, 3, 4], element).unwrap();
             let turned = array.permuted(&[0, 2, 1]);
             let raw = DlPack::of(&turned).into_raw();
-            // SAFETY: the pointer is of the line above, and nobody writes to the memory.
+            // SAFETY: the pointer is from the line above, and nobody writes to the memory.
             let back = unsafe { DlPack::from_raw(raw).into_array().unwrap() };
             assert_eq!((back.shape(), back.strides()), (turned.shape(), turned.strides()));
             assert_eq!((back.address(), back.element()), (array.address(), element));

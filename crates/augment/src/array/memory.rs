@@ -1,4 +1,4 @@
-//! What arrays lie over.
+//! The memory behind arrays.
 
 use std::ffi::c_void;
 
@@ -6,40 +6,41 @@ use hsipack_format::Result;
 
 use super::Device;
 
-/// Memory that arrays lie over.
+/// Memory behind arrays.
 ///
 /// # Safety
-/// The `bytes()` bytes at `start()` must be readable (by the host for [`Device::Cpu`], else by that device) and stay
-/// where they are as long as the value lives, wherever that moves; and nobody may write to them in that time, unless
-/// whoever has them written promises that nobody looks ([`Images::overwriting`](crate::Images::overwriting)).
+/// The `bytes()` bytes at `start()` must be readable (by the host for [`Device::Cpu`], otherwise by that device) and
+/// must not move as long as the value lives, even if the value itself is moved. Nobody may write to them in that time,
+/// unless whoever causes the write promises that nobody reads them
+/// ([`Images::overwriting`](crate::Images::overwriting)).
 pub unsafe trait Memory: Send + Sync {
-    /// Where it is.
+    /// The device on which it is.
     fn device(&self) -> Device;
 
-    /// Its first byte.
+    /// The address of its first byte.
     fn start(&self) -> *mut u8;
 
-    /// Its length.
+    /// Its length in bytes.
     fn bytes(&self) -> usize;
 
-    /// Says that work which is queued on `stream` from now on uses the memory: what is queued there waits until the
-    /// memory's contents have come, and the memory is used for nothing else before what is queued there, by the time
-    /// that it is let go of, is done. Memory of the host's has nothing to wait for.
+    /// Announces that work queued on `stream` from now on uses the memory. That work then waits until the contents of
+    /// the memory have arrived. When the memory is released, it is not reused before the work queued on the stream by
+    /// then is done. Host memory needs no waiting.
     ///
     /// # Errors
-    /// If the device cannot be told.
+    /// If the device reports an error.
     fn lend(&self, stream: Stream) -> Result<()> {
         let _ = stream;
         Ok(())
     }
 }
 
-/// A stream of a CUDA device, as the driver names it.
+/// A stream of a CUDA device, identified by the driver's handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stream(usize);
 
 impl Stream {
-    /// The default stream of a device, which waits for others and has them wait (`CU_STREAM_LEGACY`).
+    /// The default stream of a device. It waits for other streams, and they wait for it (`CU_STREAM_LEGACY`).
     pub const LEGACY: Self = Self(1);
     /// The calling thread's default stream (`CU_STREAM_PER_THREAD`).
     pub const PER_THREAD: Self = Self(2);
@@ -49,8 +50,8 @@ impl Stream {
         if handle.is_null() { Self::LEGACY } else { Self(handle as usize) }
     }
 
-    /// The stream that a consumer names in `__dlpack__(stream=…)`: no number means the default stream, and -1 that
-    /// nobody has to wait.
+    /// The stream that a consumer names in `__dlpack__(stream=…)`: no number means the default stream, and -1 means
+    /// that no synchronisation is needed.
     pub fn of_dlpack(number: Option<i64>) -> Option<Self> {
         match number {
             None | Some(0 | 1) => Some(Self::LEGACY),

@@ -1,11 +1,11 @@
-//! Arrays that belong to no library: a shape over memory, wherever that is and whoever made it.
+//! Arrays independent of any library: a shape over memory, on any device and from any source.
 //!
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | element types, devices, arrays |
-//! | `memory.rs` | what arrays lie over, and who has to be told of its use |
-//! | `buffer.rs` | memory of the host's, and keeping it for the next batch |
-//! | `dlpack.rs` | arrays handed to other libraries, and taken from them |
+//! | `memory.rs` | the memory behind arrays, and how its use is announced |
+//! | `buffer.rs` | host memory, and reusing it for the next batch |
+//! | `dlpack.rs` | exporting arrays to other libraries, and importing theirs |
 
 pub mod buffer;
 pub mod dlpack;
@@ -21,13 +21,13 @@ pub use buffer::{Buffer, Pool};
 pub use dlpack::DlPack;
 pub use memory::{Memory, Stream};
 
-/// Where an array's memory is.
+/// The device on which an array's memory is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Device {
-    /// In the host's memory.
+    /// Host memory.
     #[default]
     Cpu,
-    /// On the CUDA device of that number.
+    /// The CUDA device with this number.
     Cuda(usize),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// What an array's elements are. Booleans are one byte, 0 or 1.
+/// The type of an array's elements. A boolean is one byte, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it all
 pub enum ElementType {
@@ -60,7 +60,7 @@ pub enum ElementType {
 }
 
 impl ElementType {
-    /// Bytes an element takes.
+    /// Size of an element in bytes.
     pub const fn size(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
@@ -70,13 +70,13 @@ impl ElementType {
         }
     }
 
-    /// Whether values may have a fraction, NaN or infinity.
+    /// Whether this is a floating-point type, so that values may have a fraction, NaN or infinity.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
     }
 
-    /// The least and the greatest whole number up to which all whole numbers are values; `None` for 64 bits without a
-    /// sign, whose greatest is no `i64`.
+    /// The range of whole numbers in which every whole number is a value of this type; `None` for unsigned 64-bit
+    /// integers, whose maximum does not fit into `i64`.
     pub const fn whole_numbers(self) -> Option<(i64, i64)> {
         Some(match self {
             Self::Bool => (0, 1),
@@ -95,7 +95,7 @@ impl ElementType {
         })
     }
 
-    /// Whether a label is a value of this type.
+    /// Whether this type can hold a label.
     pub fn holds(self, label: i64) -> bool {
         match self.whole_numbers() {
             Some((least, greatest)) => (least..=greatest).contains(&label),
@@ -103,7 +103,7 @@ impl ElementType {
         }
     }
 
-    /// The type whose elements have the same bits and a sign: what libraries without unsigned types see.
+    /// The signed type of the same size: the type that libraries without unsigned types use for the same bits.
     pub const fn signed(self) -> Self {
         match self {
             Self::U16 => Self::I16,
@@ -114,7 +114,7 @@ impl ElementType {
     }
 }
 
-// The names that NumPy and torch use.
+// The names in NumPy and torch.
 option_names!(ElementType, "dtype", {
     Bool => "bool",
     U8 => "uint8",
@@ -150,23 +150,23 @@ impl From<DType> for ElementType {
     }
 }
 
-/// A shape over memory. Clones share the memory, which lives as long as one of them does.
+/// A shape over memory. Clones share the memory, which lives until the last of them is dropped.
 #[derive(Clone)]
 pub struct Array {
     memory: Arc<dyn Memory>,
-    /// Bytes from the memory's start to the first element.
+    /// Offset of the first element from the start of the memory, in bytes.
     start: usize,
     shape: Vec<usize>,
-    /// Elements from one index to the next, for every axis.
+    /// Strides in elements, one per axis.
     strides: Vec<isize>,
     element: ElementType,
 }
 
 impl Array {
-    /// Elements that follow one another without gaps, the last axis fastest, from byte `start` of the memory on.
+    /// An array of contiguous elements, last axis fastest, from byte `start` of the memory on.
     ///
     /// # Errors
-    /// If the memory is too short for them, or they would not be aligned.
+    /// If the memory is too short, or the elements would not be aligned.
     pub fn new(
         memory: Arc<dyn Memory>,
         start: usize,
@@ -177,7 +177,7 @@ impl Array {
         Self::with_strides(memory, start, shape, &strides, element)
     }
 
-    /// As [`new`](Self::new), with elements anywhere: `strides` are elements from one index to the next.
+    /// As [`new`](Self::new), with arbitrary `strides` in elements.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -206,7 +206,7 @@ impl Array {
         Ok(array)
     }
 
-    /// First byte and the byte behind the last one, from the memory's start.
+    /// Offsets of the first byte and of the byte after the last one, from the start of the memory.
     fn span(&self) -> Option<(isize, isize)> {
         let size = self.element.size() as isize;
         let start = isize::try_from(self.start).ok()?;
@@ -228,27 +228,27 @@ impl Array {
         &self.shape
     }
 
-    /// Elements from one index to the next, for every axis.
+    /// Strides in elements, one per axis.
     pub fn strides(&self) -> &[isize] {
         &self.strides
     }
 
-    /// What the elements are.
+    /// Type of the elements.
     pub fn element(&self) -> ElementType {
         self.element
     }
 
-    /// Where the memory is.
+    /// The device on which the memory is.
     pub fn device(&self) -> Device {
         self.memory.device()
     }
 
-    /// What it lies over.
+    /// The memory behind the array.
     pub fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
     }
 
-    /// Address of the first element; on a device, the device's.
+    /// Address of the first element; for memory of a device, an address on the device.
     pub fn address(&self) -> *mut u8 {
         self.memory.start().wrapping_add(self.start)
     }
@@ -258,12 +258,12 @@ impl Array {
         self.shape.iter().product()
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
 
-    /// Whether elements follow one another without gaps, the last axis fastest.
+    /// Whether the elements are contiguous, with the last axis fastest.
     pub fn is_contiguous(&self) -> bool {
         let wanted = contiguous(&self.shape);
         let strides = self.strides.iter().zip(&wanted).zip(&self.shape);
@@ -271,10 +271,10 @@ impl Array {
             || strides.into_iter().all(|((stride, want), len)| *len == 1 || stride == want)
     }
 
-    /// The same elements with the axes in another order: axis `i` is the present `axes[i]`.
+    /// The same elements with the axes in another order: axis `i` of the result is axis `axes[i]`.
     ///
     /// # Panics
-    /// If `axes` does not name every axis once.
+    /// If `axes` does not contain every axis once.
     pub fn permuted(&self, axes: &[usize]) -> Self {
         let mut named = axes.to_vec();
         named.sort_unstable();
@@ -288,7 +288,7 @@ impl Array {
     /// The same elements in another shape.
     ///
     /// # Errors
-    /// If it has another number of elements, or there are gaps between the present ones.
+    /// If the number of elements differs, or the array is not contiguous.
     pub fn reshaped(&self, shape: &[usize]) -> Result<Self> {
         if !self.is_contiguous() || shape.iter().product::<usize>() != self.len() {
             return Err(Error::bug(format!("an array {:?} seen as {shape:?}", self.shape)));
@@ -298,7 +298,7 @@ impl Array {
         Ok(array)
     }
 
-    /// A window of one axis: `len` indices from `first` on.
+    /// A range of one axis: `len` indices from `first` on.
     ///
     /// # Panics
     /// If the axis is shorter.
@@ -313,7 +313,7 @@ impl Array {
         array
     }
 
-    /// The same bits as elements of another type of that size.
+    /// The same bits as elements of another type of the same size.
     ///
     /// # Panics
     /// If the sizes differ.
@@ -322,7 +322,7 @@ impl Array {
         Self { element, ..self.clone() }
     }
 
-    /// The bytes of an array in the host's memory whose elements follow one another; `None` for others.
+    /// The bytes of a contiguous array in host memory; `None` for other arrays.
     pub fn bytes(&self) -> Option<&[u8]> {
         if self.device() != Device::Cpu || !self.is_contiguous() {
             return None;
@@ -331,12 +331,12 @@ impl Array {
         if len == 0 {
             return Some(&[]);
         }
-        // SAFETY: the constructor has seen that the elements lie in the memory, which is the host's and stays as it
-        // is as long as an array lies over it (`Memory`).
+        // SAFETY: the constructor checked that the elements lie in the memory. This is host memory, and it does not
+        // change as long as an array over it lives (`Memory`).
         Some(unsafe { std::slice::from_raw_parts(self.address(), len) })
     }
 
-    /// The elements of an array of one type in the host's memory, one after the other; `None` for others.
+    /// The elements of a contiguous array of this type in host memory; `None` for other arrays.
     pub fn elements<T: bytemuck::AnyBitPattern>(&self) -> Option<&[T]> {
         bytemuck::try_cast_slice(self.bytes()?).ok()
     }
@@ -353,17 +353,17 @@ impl fmt::Debug for Array {
     }
 }
 
-/// Elements that an array spans before its first one, and from that on; none if it has none.
+/// How many elements an array spans before its first element, and from it on; both are 0 if it has no elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Before the first element: where strides are negative.
+    /// Before the first element, if strides are negative.
     pub before: usize,
     /// From the first element on.
     pub behind: usize,
 }
 
 impl Reach {
-    /// That of a shape and its strides, in elements; lengths beyond the memory there can be end at the greatest number.
+    /// The reach for a shape and its strides in elements; values too large for `usize` are limited to its maximum.
     pub fn of(shape: &[usize], strides: &[isize]) -> Self {
         if shape.contains(&0) {
             return Self { before: 0, behind: 0 };
@@ -377,7 +377,7 @@ impl Reach {
     }
 }
 
-/// The strides of elements that follow one another, the last axis fastest.
+/// The strides of contiguous elements, last axis fastest.
 pub fn contiguous(shape: &[usize]) -> Vec<isize> {
     let mut strides = vec![1isize; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(second.elements::<i32>().unwrap()[..2], [12, 13]);
         assert_eq!(second.reshaped(&[12]).unwrap().shape(), [12]);
         assert!(turned.reshaped(&[24]).is_err());
-        // An axis of one element has no stride to speak of.
+        // The stride of an axis with one element does not matter.
         assert!(counted(&[3, 1, 4]).permuted(&[1, 0, 2]).is_contiguous());
     }
 

@@ -1,10 +1,10 @@
-//! Arrays of numbers that are given one by one.
+//! Arrays from lists of numbers.
 
 use hsipack_format::Result;
 
 use super::{Array, Buffer, ElementType};
 
-/// The bytes of one element: of a number for floating-point types, of a whole number for others, cut to their width.
+/// The bytes of one element: `number` for floating-point types, otherwise `whole`, truncated to the element's width.
 pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> Vec<u8> {
     match element {
         ElementType::Bool => vec![u8::from(whole != 0)],
@@ -20,7 +20,7 @@ pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> Vec<u8>
 }
 
 impl Array {
-    /// These numbers in the host's memory, one after the other, as that type.
+    /// A contiguous array of these numbers in host memory, with the given element type.
     ///
     /// # Errors
     /// If the shape has more elements, or there is no memory.
@@ -30,7 +30,7 @@ impl Array {
         Buffer::of(&bytes)?.array(shape, element)
     }
 
-    /// As [`of_numbers`](Self::of_numbers), of whole numbers.
+    /// As [`of_numbers`](Self::of_numbers), for whole numbers.
     ///
     /// # Errors
     /// As [`of_numbers`](Self::of_numbers).

@@ -1,26 +1,27 @@
-//! Arithmetic on runs of values. float16 and bfloat16 are computed in float32 and rounded once, float64 in float64.
+//! Arithmetic on runs of values. float16 and bfloat16 are computed in float32, float64 in float64; each result is
+//! rounded once.
 
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use hsipack_format::spectrum::Real;
 
-/// A type that is computed in.
+/// A type in which values are computed.
 pub(super) trait Wide: Pod + Send + Sync + Real {
     fn of(value: f64) -> Self;
     fn to_f64(self) -> f64;
     fn mul_add(self, factor: Self, summand: Self) -> Self;
 }
 
-/// A type of values.
+/// A type in which values are stored.
 pub(super) trait Element: Pod + Send + Sync {
-    /// What it is computed in.
+    /// The type in which it is computed.
     type Wide: Wide;
 
-    /// The number stored.
+    /// Converts a stored value to a number.
     fn load(self) -> Self::Wide;
 
-    /// The number that is stored.
+    /// Converts a number to a stored value.
     fn store(value: Self::Wide) -> Self;
 
     /// Loads a run of numbers.
@@ -57,7 +58,7 @@ pub(super) trait Element: Pod + Send + Sync {
         }
     }
 
-    /// values = (values - shift)·factor + summand, but for factors of 0 the summand alone, whatever the value.
+    /// values = (values - shift)·factor + summand. If a factor is 0, the result is the summand, whatever the value.
     fn affine(
         values: &mut [Self],
         shift: &[Self::Wide],
@@ -75,7 +76,7 @@ fn affine<W: Wide>(value: W, shift: W, factor: W, summand: W) -> W {
     if factor == W::ZERO { summand } else { (value - shift).mul_add(factor, summand) }
 }
 
-/// Stores numbers as another type, rounding once where the widths allow it.
+/// Stores numbers as another type, with a single rounding if the widths allow it.
 pub(super) fn cast<W: Wide, T: Element>(out: &mut [T], values: &[W]) {
     if let Ok(values) = bytemuck::try_cast_slice::<W, T::Wide>(values)
         && size_of::<W>() == size_of::<T::Wide>()
@@ -187,7 +188,7 @@ impl Element for f16 {
     }
 }
 
-/// Eight float16 values at a time; each function gives how many it has done.
+/// Eight float16 values at a time; each function returns the number of values it processed.
 #[cfg(all(
     target_arch = "x86_64",
     target_feature = "f16c",
@@ -208,13 +209,13 @@ mod wide {
     /// Eight values from `place` on.
     fn load(row: &[f16], place: usize) -> __m256 {
         let lanes = &row[place..place + LANES];
-        // SAFETY: the slice holds the 16 bytes; the processor has F16C, which this module is compiled for.
+        // SAFETY: the slice holds the 16 bytes; the processor has F16C, because this module is compiled only with it.
         unsafe { _mm256_cvtph_ps(_mm_loadu_si128(lanes.as_ptr().cast())) }
     }
 
     fn put(row: &mut [f16], place: usize, values: __m256) {
         let lanes = &mut row[place..place + LANES];
-        // SAFETY: as above, and the slice is ours to write to.
+        // SAFETY: as above, and we may write to the slice.
         unsafe {
             let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values);
             _mm_storeu_si128(lanes.as_mut_ptr().cast(), rounded);
@@ -229,7 +230,7 @@ mod wide {
 
     fn put_f32(row: &mut [f32], place: usize, values: __m256) {
         let lanes = &mut row[place..place + LANES];
-        // SAFETY: the slice holds the 32 bytes and is ours to write to.
+        // SAFETY: the slice holds the 32 bytes, and we may write to it.
         unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), values) }
     }
 

@@ -1,17 +1,17 @@
-//! Loops of our own over the host's memory: each pass reads and writes every value once, computes in float32 (float64 for
+//! Our own loops over host memory. Each pass reads and writes every value once, computes in float32 (float64 for
 //! float64) and rounds once.
 //!
 //! | file | part |
 //! |---|---|
-//! | `mod.rs` | passes by element type; which memory they write to |
+//! | `mod.rs` | passes for each element type; which memory they write to |
 //! | `workers.rs` | threads that share a loop |
 //! | `element.rs` | arithmetic on runs of values |
 //! | `warp.rs` | moving pixels |
 //! | `rows.rs` | blur, mixing |
 //! | `spectra.rs` | bands and spectra |
-//! | `pieces.rs` | rectangles, and pixels of a label |
+//! | `pieces.rs` | rectangles, and pixels with a label |
 //! | `random.rs` | noise |
-//! | `prepare.rs` | from what is stored to images and masks |
+//! | `prepare.rs` | from stored data to images and masks |
 
 mod element;
 mod pieces;
@@ -43,10 +43,10 @@ use rows::Around;
 use spectra::PIXELS;
 use workers::Workers;
 
-/// Augments arrays in the host's memory.
+/// Augments arrays in host memory.
 ///
-/// Results are the same bit for bit however many threads there are, and whatever else is in the batch. Their memory is
-/// used again when they are dropped. Clones share threads and memory.
+/// Results are the same bit for bit, whatever the number of threads and the other samples in the batch. The memory of
+/// dropped results is reused. Clones share threads and memory.
 #[derive(Clone, Debug)]
 pub struct Host {
     workers: Arc<Workers>,
@@ -60,23 +60,23 @@ impl Default for Host {
 }
 
 impl Host {
-    /// With so many threads, which are started when they are first needed.
+    /// A host with this many threads, which start when they are first needed.
     pub fn new(threads: usize) -> Self {
         Self { workers: Arc::new(Workers::new(threads)), pool: Arc::default() }
     }
 
-    /// Threads that share a loop.
+    /// Number of threads that share a loop.
     pub fn threads(&self) -> usize {
         self.workers.count()
     }
 
-    /// New memory for an array of so many elements, whatever lies there.
+    /// New memory for an array of this many elements, with undefined contents.
     fn room(&self, elements: usize, element: ElementType) -> Result<crate::array::Buffer> {
         self.pool.buffer(elements.saturating_mul(element.size()))
     }
 }
 
-/// Calls with `$type` as the Rust type of floating-point elements.
+/// Evaluates the expression with `$type` as the Rust type of the floating-point elements.
 macro_rules! floats {
     ($element:expr, $type:ident => $work:expr) => {
         match $element {
@@ -106,7 +106,7 @@ impl Held<Array> {
         self.array.bytes().expect("held arrays have no gaps and are the host's")
     }
 
-    /// Elements of a sample.
+    /// Number of elements in a sample.
     fn sample(&self) -> usize {
         self.shape[1..].iter().product()
     }
@@ -115,19 +115,19 @@ impl Held<Array> {
         self.shape[3].max(1)
     }
 
-    /// Bytes of a pixel.
+    /// Number of bytes in a pixel.
     fn pixel(&self) -> usize {
         self.shape[3] * self.element.size()
     }
 
-    /// Has this array in place of the one of before.
+    /// Replaces the array.
     fn replace(&mut self, buffer: crate::array::Buffer, shape: [usize; 4]) -> Result<()> {
         self.array = buffer.array(&shape, self.element)?;
         (self.shape, self.ours) = (shape, true);
         Ok(())
     }
 
-    /// The bytes, to be written: of the array itself where it is ours, else of a copy that takes its place.
+    /// The bytes, for writing: of the array itself if it may be changed, otherwise of a copy that replaces it.
     fn bytes_mut(&mut self, host: &Host) -> Result<&mut [u8]> {
         if !self.ours {
             let from = self.bytes();
@@ -138,14 +138,14 @@ impl Held<Array> {
             self.replace(copy, self.shape)?;
         }
         let len = self.bytes().len();
-        // SAFETY: the elements lie there, without gaps. The memory was made here and no clone of the array was kept
-        // (`Work::kept` makes it somebody else's), or given to be overwritten (`Images::overwriting`, whose caller
-        // promises that nobody else looks at it).
+        // SAFETY: the elements lie there, contiguously. The memory was either made here, and no clone of the array was
+        // kept (`Work::kept` clears `ours`), or given to be overwritten (`Images::overwriting`, whose caller promises
+        // that nobody else reads it).
         Ok(unsafe { std::slice::from_raw_parts_mut(self.array.address(), len) })
     }
 
-    /// Has `work` done in place for the pieces of every sample that it is to be done to, each so many elements but for the
-    /// last: `work(sample, number, piece)`. Where the array is not ours, it is copied on the way.
+    /// Runs `work(sample, number, piece)` in place on the pieces of every sample that `which` selects. Each piece has
+    /// `piece` elements, except the last one of a sample. If the array may not be changed, it is copied on the way.
     fn each<T: Element>(
         &mut self,
         host: &Host,
@@ -167,7 +167,7 @@ impl Held<Array> {
         let from: &[T] = cast_slice(self.bytes());
         let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
         host.workers.each_of(into, sample_len, piece, |sample, number, out| {
-            // Copied first, it is still in the cache when it is worked on.
+            // Copy first: the piece is then still in the cache when it is processed.
             out.copy_from_slice(&from[sample * sample_len + number * piece..][..out.len()]);
             if which(sample) {
                 work(sample, number, out);
@@ -177,7 +177,7 @@ impl Held<Array> {
     }
 }
 
-/// The numbers (2, rows, columns) that an elastic field is smoothed from, in [-1, 1): along x, along y.
+/// The noise (2, rows, columns) from which an elastic field is smoothed, in [-1, 1): along x, along y.
 #[doc(hidden)]
 pub fn elastic_noise(seed: u64, [rows, columns]: [usize; 2]) -> Vec<f32> {
     let mut noise = vec![0.0; 2 * rows * columns];
@@ -345,7 +345,7 @@ impl Engine for Host {
     ) -> Result<()> {
         let (pixel, sample_bytes) = (held.pixel(), held.sample() * held.element.size());
         let bytes = held.bytes_mut(self)?;
-        // All of them first, as they were before.
+        // Collect all pixels first, before any is overwritten.
         let mut taken = Vec::new();
         for (pixels, donor) in chosen.iter().zip(donors) {
             let Some(donor) = donor else { continue };
@@ -405,7 +405,7 @@ impl Engine for Host {
         labels: Option<(&Held<Array>, &[i64])>,
     ) -> Result<()> {
         let bands = held.bands();
-        // Which pixels of every sample are mapped, if not all.
+        // The pixels of every sample that are mapped; `None` for all.
         let mut wanted: Vec<Option<Vec<bool>>> = vec![None; maps.len()];
         if let Some((mask, labels)) = labels {
             for (sample, wanted) in
@@ -457,7 +457,7 @@ impl Engine for Host {
 
     fn ramp(&self, held: &mut Held<Array>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
         let ([_, rows, columns, bands], line) = (held.shape, held.shape[2] * held.shape[3]);
-        // The outermost pixels' centres lie at -1 and 1; a single one in the middle.
+        // The centres of the outermost pixels are at -1 and 1; a single pixel is at 0.
         let at = |place: usize, size: usize| {
             if size > 1 { 2.0 * place as f64 / (size as f64 - 1.0) - 1.0 } else { 0.0 }
         };
@@ -554,13 +554,13 @@ fn layer(held: &Held<Array>, sample: usize) -> Layer<'_> {
     }
 }
 
-/// The elements of an array with gaps, or in another order, one after the other.
+/// Copies the elements of an array with gaps, or in another order, into contiguous memory.
 fn gather(workers: &Workers, from: &Array, into: &mut [u8]) {
     let (size, shape, strides) = (from.element().size(), from.shape(), from.strides());
     let Some(((inner, outer), (step, steps))) = shape.split_last().zip(strides.split_last()) else {
         return;
     };
-    // A run along the last axis at a time. Addresses are numbers here, so that threads can share them.
+    // Copy one run along the last axis at a time. Addresses are plain numbers here, so that threads can share them.
     let start = from.address() as usize;
     workers.each(into, (inner * size).max(1), |run, out| {
         let (mut rest, mut offset) = (run, 0isize);
@@ -571,8 +571,8 @@ fn gather(workers: &Workers, from: &Array, into: &mut [u8]) {
         for (place, out) in out.chunks_exact_mut(size).enumerate() {
             let at = offset + place as isize * step;
             let address = start.wrapping_add_signed(at * size as isize);
-            // SAFETY: an element of the array, which its constructor has seen to lie in its memory; that is the host's,
-            // as `look` has seen.
+            // SAFETY: this is an element of the array. The array's constructor checked that it lies in the memory, and
+            // `look` checked that this is host memory.
             out.copy_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, size) });
         }
     });

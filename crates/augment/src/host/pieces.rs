@@ -1,11 +1,11 @@
-//! Rectangles, and pixels of a label: copies of whole elements, whatever their type.
+//! Rectangles, and pixels with a label: copies of whole elements of any type.
 
 use hsipack_format::{Error, Result};
 
 use crate::array::ElementType;
 use crate::pass::{Cut, Rectangle, Transplanting};
 
-/// Where the rows of a rectangle of one sample lie in the bytes of (samples, rows, columns, pixels of so many bytes).
+/// The byte ranges of a rectangle's rows in one sample, for bytes of (samples, rows, columns, pixels of this size).
 pub(super) fn lines(
     rectangle: Rectangle,
     sample: usize,
@@ -19,7 +19,7 @@ pub(super) fn lines(
     })
 }
 
-/// Copies rectangles, of the bytes as they were before.
+/// Copies rectangles, with the contents of the bytes before the call.
 pub(super) fn paste(bytes: &mut [u8], shape: [usize; 4], pixel: usize, cuts: &[Cut]) -> Result<()> {
     let area = |cut: &Cut| cut.from.width * cut.from.height * pixel;
     let mut taken: Vec<u8> =
@@ -39,7 +39,7 @@ pub(super) fn paste(bytes: &mut [u8], shape: [usize; 4], pixel: usize, cuts: &[C
     Ok(())
 }
 
-/// Labels as whole numbers; those of 64 bits without a sign as if they had one.
+/// Labels as whole numbers. Unsigned 64-bit labels are read as signed.
 pub(super) fn labels(bytes: &[u8], element: ElementType, out: &mut Vec<i64>) -> Result<()> {
     macro_rules! of {
         ($type:ty) => {{
@@ -67,11 +67,11 @@ pub(super) fn labels(bytes: &[u8], element: ElementType, out: &mut Vec<i64>) -> 
     Ok(())
 }
 
-/// Labels of one sample's first layer, one a pixel.
+/// Labels of one sample's first layer, one per pixel.
 pub(super) struct Layer<'a> {
     pub bytes: &'a [u8],
     pub element: ElementType,
-    /// Layers of a pixel.
+    /// Number of layers per pixel.
     pub layers: usize,
 }
 
@@ -88,7 +88,7 @@ impl Layer<'_> {
     }
 }
 
-/// The pixels that `sample` takes of its donor: those with the label that was picked.
+/// The pixels that `sample` takes from its donor: those with the picked label.
 pub(super) fn chosen(
     what: &Transplanting,
     sample: usize,
@@ -104,7 +104,7 @@ pub(super) fn chosen(
         return Ok(pixels(&|_, one| one == label));
     }
     let valid = valid.map(Layer::first).transpose()?;
-    // Which labels there are: 65536 at most, whatever the element type.
+    // The labels that occur, out of at most 65536, whatever the element type.
     let most = match theirs.element {
         ElementType::Bool => 2,
         ElementType::U8 | ElementType::I8 => 256,
@@ -123,7 +123,7 @@ pub(super) fn chosen(
     }
     let mut labels = there.iter().enumerate().filter(|(_, there)| **there).map(|(label, _)| label);
     let number = labels.clone().count();
-    // A pick next to 1 may be 1 in float32.
+    // A pick just below 1 may round to 1 in float32.
     let wanted = ((what.picks[sample] * number as f32) as usize).min(number.saturating_sub(1));
     let Some(label) = labels.nth(wanted) else { return Ok(Vec::new()) };
     Ok(pixels(&|pixel, one| one == label as i64 && counts(pixel, one)))

@@ -1,4 +1,4 @@
-//! From what is stored to images and masks.
+//! From stored data to images and masks.
 
 use hsipack_format::Result;
 use hsipack_format::spectrum::{self, Real};
@@ -10,7 +10,8 @@ use super::workers::Workers;
 use crate::array::ElementType;
 use crate::prepare::{ImageRecipe, LabelRecipe, Normalized};
 
-/// Fills an image (samples, rows, columns, bands), `pixels` a sample, from what is stored likewise.
+/// Fills an image (samples, rows, columns, bands), with `pixels` pixels per sample, from stored data of the same
+/// layout.
 pub(super) fn image<T: Element, U: Element>(
     workers: &Workers,
     from: &[T],
@@ -28,7 +29,7 @@ pub(super) fn image<T: Element, U: Element>(
     });
 }
 
-/// What is done to some spectra of one sample before they are cast.
+/// All steps for some spectra of one sample before they are cast.
 fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &ImageRecipe) {
     if let Some([scale, offset]) = recipe.physical_of(sample) {
         let (scale, offset) = (W::of(scale), W::of(offset));
@@ -56,10 +57,10 @@ fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &Ima
     }
 }
 
-/// Pixels whose labels a thread takes at once.
+/// Number of pixels whose labels a thread processes at a time.
 const LABELS: usize = 1 << 12;
 
-/// Fills a mask, `into` elements of what the recipe says for every pixel, from what is stored, one element a pixel.
+/// Fills the mask `into` from stored data with one element per pixel; the recipe says which elements each pixel gets.
 pub(super) fn mask(
     workers: &Workers,
     from: &[u8],
@@ -69,7 +70,7 @@ pub(super) fn mask(
     let (from_size, layers) = (recipe.stored.size(), recipe.layers);
     let to = if layers > 0 { ElementType::Bool } else { recipe.element };
     let to_size = to.size() * layers.max(1);
-    // Looked at once for all: what is no label is found before threads begin.
+    // Check this once in advance: an unsupported type is found before threads start.
     labels(&[], recipe.stored, &mut Vec::new())?;
     workers.each(into, LABELS * to_size, |number, out| {
         let pixels = out.len() / to_size;

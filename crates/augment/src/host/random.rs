@@ -1,17 +1,18 @@
 //! Random numbers for every value of an image: fast, and the same on every processor.
 //!
-//! Numbers are made of SplitMix64's stream from a seed, uniform ones by their upper bits, normal ones in pairs by Box and
-//! Muller's formula. Its logarithm, sine and cosine are polynomials (as in Cephes, good to 1e-7), which are computed
-//! for several pairs at once.
+//! The numbers come from SplitMix64's stream for a seed: uniform ones from its upper bits, normal ones in pairs by the
+//! formula of Box and Muller. Logarithm, sine and cosine are polynomials (as in Cephes, accurate to 1e-7), computed for
+//! several pairs at once.
 
 use hsipack_format::random::{Random, fold};
 
-/// Values that one stream makes; longer runs are cut into pieces with seeds of their own, for threads to share.
+/// Number of values from one stream. Longer runs are cut into pieces with their own seeds, so that threads can share
+/// them.
 pub(super) const PIECE: usize = 1 << 16;
-/// Pairs made at once.
+/// Number of pairs computed at once.
 const BLOCK: usize = 64;
 
-/// Standard normal numbers for piece `number` of what `seed` makes.
+/// Standard normal numbers for piece `number` of the noise with this `seed`.
 pub(super) fn normal(seed: u64, number: usize, out: &mut [f32]) {
     let mut random = Random::from_key(fold([seed, number as u64]));
     for block in out.chunks_mut(2 * BLOCK) {
@@ -42,7 +43,7 @@ pub(super) fn uniform(seed: u64, out: &mut [f32]) {
     }
 }
 
-/// The natural logarithm of a normal number above 0.
+/// The natural logarithm of a normal (not subnormal) number above 0.
 fn ln(x: f32) -> f32 {
     // x = m·2^e with m from √½ to √2.
     let bits = x.to_bits();
@@ -70,7 +71,7 @@ fn ln(x: f32) -> f32 {
     0.693_359_4f32.mul_add(e, m + y)
 }
 
-/// Sine and cosine of so many turns, from 0 to 1.
+/// Sine and cosine of an angle in turns, from 0 to 1.
 fn sine_and_cosine(turns: f32) -> (f32, f32) {
     let quarters = turns * 4.0;
     let whole = quarters.round_ties_even();
@@ -123,12 +124,12 @@ mod tests {
             moment(3),
             moment(4)
         );
-        // Kolmogorov and Smirnov's distance from the distribution at some places.
+        // The Kolmogorov-Smirnov distance from the distribution, at some points.
         for (place, share) in [(-2.0, 0.022_750), (-1.0, 0.158_655), (0.0, 0.5), (1.5, 0.933_193)] {
             let below = values.iter().filter(|value| **value < place).count() as f64 / 400_001.0;
             assert!((below - share).abs() < 0.003, "{below} below {place}");
         }
-        // Neighbours, and the two of a pair, have nothing to do with each other.
+        // Neighbouring numbers, and the two numbers of a pair, are uncorrelated.
         for apart in [1, BLOCK, 2 * BLOCK] {
             let pairs = values.iter().zip(&values[apart..]);
             let product: f64 = pairs.map(|(a, b)| f64::from(a * b)).sum();

@@ -6,10 +6,10 @@ use super::element::{Element, Wide};
 use super::workers::Workers;
 use crate::ops::mirrored;
 
-/// What lies around a frame that is blurred.
+/// The values outside a frame that is blurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Around {
-    /// The frame, mirrored about its outermost pixels' centres.
+    /// The frame, mirrored at the centres of its outermost pixels.
     Mirrored,
     /// Zeros.
     Zeros,
@@ -29,7 +29,7 @@ pub(super) fn blur<T: Element>(
     let line = columns * values;
     let (high, wide) = (down.len() / 2, across.len() / 2);
     workers.each(into, line, |row, out| {
-        // A row blurred along columns, with what lies beside its ends.
+        // A row, blurred along the columns, with the values beyond its ends.
         let mut tall = vec![T::Wide::ZERO; line + 2 * wide * values];
         let middle = wide * values;
         for (tap, weight) in down.iter().enumerate() {
@@ -61,7 +61,7 @@ pub(super) fn blur<T: Element>(
     });
 }
 
-/// Values that a thread mixes at once.
+/// Number of values that a thread mixes at a time.
 const MIXED: usize = 1 << 14;
 
 /// out = own·(1 - share) + other·share.

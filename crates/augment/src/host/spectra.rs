@@ -1,4 +1,4 @@
-//! Loops over the spectra of pixels. Each takes a piece of one sample, whole pixels, in place.
+//! Loops over the spectra of pixels. Each processes a piece of one sample, made of whole pixels, in place.
 
 use hsipack_format::SpectralNorm;
 use hsipack_format::spectrum::{self, Real};
@@ -6,15 +6,15 @@ use hsipack_format::spectrum::{self, Real};
 use super::element::{Element, Wide};
 use crate::pass::{ByBand, Linear};
 
-/// Pixels that a thread takes at once.
+/// Number of pixels that a thread processes at a time.
 pub(super) const PIXELS: usize = 256;
 
-/// Numbers in the type that is computed in.
+/// Numbers in the type used for computing.
 pub(super) fn wide<W: Wide>(numbers: &[f64]) -> Vec<W> {
     numbers.iter().map(|number| W::of(*number)).collect()
 }
 
-/// Products and sums by band, in the type that is computed in.
+/// Factors and summands of the bands, in the type used for computing.
 pub(super) struct Bands<W> {
     shift: Vec<W>,
     factor: Vec<W>,
@@ -41,13 +41,13 @@ pub(super) fn normalize<T: Element>(piece: &mut [T], bands: usize, norm: Spectra
     T::store_all(piece, &values);
 }
 
-/// A linear map of spectra, in the type that is computed in.
+/// A linear map of spectra, in the type used for computing.
 pub(super) struct Map<W> {
     bands: usize,
     numbers: Vec<W>,
-    /// For every band that goes in, the first that it contributes to, and the one behind the last.
+    /// For every input band, the range of output bands to which it contributes: the first, and the one after the last.
     reach: Vec<(usize, usize)>,
-    /// What is added then; as many numbers as bands.
+    /// Added after the map; one number per band.
     offset: Vec<W>,
 }
 
@@ -63,7 +63,7 @@ impl<W: Wide> Map<W> {
         Self { bands, numbers: wide(&linear.map), reach: reach.collect(), offset }
     }
 
-    /// Maps those pixels of a piece that `takes` says.
+    /// Maps the pixels of a piece for which `takes` is true.
     pub(super) fn apply<T: Element<Wide = W>>(
         &self,
         piece: &mut [T],
@@ -72,7 +72,7 @@ impl<W: Wide> Map<W> {
         let bands = self.bands;
         let mut values = vec![W::ZERO; piece.len()];
         T::load_all(piece, &mut values);
-        // Several pixels at a time, so that a row of the map is read once for all of them.
+        // Several pixels at a time, so that each row of the map is read once for all of them.
         const TOGETHER: usize = 16;
         let mut sums = vec![W::ZERO; TOGETHER * bands];
         for (number, group) in values.chunks(TOGETHER * bands).enumerate() {

@@ -1,4 +1,4 @@
-//! Loops against plain computations in float64, one value at a time.
+//! Compares the loops with plain computations in float64, one value at a time.
 
 use half::{bf16, f16};
 use hsipack_format::{SpectralNorm, spectrum};
@@ -12,7 +12,7 @@ const SHAPE: [usize; 4] = [3, 7, 9, 5];
 const FLOATS: [ElementType; 4] =
     [ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64];
 
-/// Numbers as an array of some type, one after the other.
+/// A contiguous array of numbers with some element type.
 fn array(values: &[f64], shape: &[usize], element: ElementType) -> Array {
     let bytes = values.iter().flat_map(|value| numbers::bytes_of(*value, *value as i64, element));
     let bytes: Vec<u8> = bytes.collect();
@@ -44,7 +44,7 @@ fn some(count: usize, seed: usize) -> Vec<f64> {
     (0..count).map(|place| ((place * 7919 + seed * 104_729) % 509) as f64 / 256.0 - 0.5).collect()
 }
 
-/// How far results of that type may be from what float64 gives.
+/// The largest allowed difference from the float64 result for this type.
 fn tolerance(element: ElementType) -> f64 {
     match element {
         ElementType::F16 => 2e-3,
@@ -63,7 +63,7 @@ fn near(have: &[f64], want: &[f64], tolerance: f64, what: &str) {
     }
 }
 
-/// Image and mask (labels 0, 1, 2, …, 6) as stored, seen from outside.
+/// Images and a mask (labels 0, 1, 2, …, 6) as stored, in the outer order of axes.
 fn batch(element: ElementType) -> Images<Array> {
     let [samples, rows, columns, _] = SHAPE;
     let image = array(&some(SHAPE.iter().product(), 1), &SHAPE, element).permuted(&[0, 3, 1, 2]);
@@ -85,7 +85,7 @@ fn augmented(ops: Value, images: &Images<Array>) -> (Augmented<Array>, crate::Pa
     pipeline(ops).augment(&Host::new(2), images, 0, &keys()).unwrap()
 }
 
-/// Inner order: (samples, rows, columns, bands).
+/// In the inner order: (samples, rows, columns, bands).
 fn inner(image: &Array) -> Vec<f64> {
     numbers(&image.permuted(&[0, 2, 3, 1]))
 }
@@ -244,7 +244,7 @@ fn pixels_of_labels_are_taken_from_the_batch_as_it_was() {
     assert_eq!(numbers(&done.array), want);
     assert_eq!(numbers(&image.array), before, "what was given was written to");
 
-    // A mask of nothing but 0 in one sample brings that sample back.
+    // If a sample's mask contains only 0, that sample is restored.
     let mut empty = mask.clone();
     host.blank(
         &mut empty,
@@ -321,7 +321,7 @@ fn memory_that_was_given_is_written_to_only_if_it_may_be() {
     let (done, _) = augmented(ops.clone(), &images);
     assert_eq!(inner(&images.image), before);
     assert_ne!(done.image.address(), images.image.address());
-    // SAFETY: this test alone has the memory, which is a buffer's.
+    // SAFETY: only this test has access to the memory, which is that of a buffer.
     let ours = unsafe { images.clone().overwriting() };
     let (again, _) = augmented(ops, &ours);
     assert_eq!(inner(&again.image), inner(&done.image));

@@ -1,4 +1,4 @@
-//! Bringing pixels to their places.
+//! Moving pixels.
 
 use super::element::{Element, Wide};
 use super::workers::Workers;
@@ -6,23 +6,23 @@ use crate::matrix::{Matrix, Whole};
 use crate::moves::{Job, Move};
 use crate::ops::{Outside, Padding, Source};
 
-/// What of a job the threads share.
+/// The part of a job that all threads share.
 #[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
     job: &'a Job<'a>,
     outside: Option<Outside>,
-    /// Displacements (2, rows, columns) in pixels, x first, of samples that have them.
+    /// Displacements (2, rows, columns) in pixels, x first, for samples that have them.
     fields: &'a [Option<Vec<f32>>],
     rows: usize,
     columns: usize,
     to_rows: usize,
     to_columns: usize,
-    /// Elements of a pixel.
+    /// Number of elements in a pixel.
     values: usize,
 }
 
 impl<'a> Plan<'a> {
-    /// For an array (samples, rows, columns, values).
+    /// The plan for an array (samples, rows, columns, values).
     pub(super) fn new(
         job: &'a Job<'a>,
         [_, rows, columns, values]: [usize; 4],
@@ -33,7 +33,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Moves an image, interpolating.
+/// Moves an image with interpolation.
 pub(super) fn moved<T: Element>(workers: &Workers, plan: Plan<'_>, from: &[T], into: &mut [T]) {
     let zeros = plan.outside.is_some_and(|outside| outside.padding == Padding::Zeros);
     let base = if zeros { plan.job.fill } else { 0.0 };
@@ -44,7 +44,7 @@ pub(super) fn moved<T: Element>(workers: &Workers, plan: Plan<'_>, from: &[T], i
     });
 }
 
-/// Moves whole elements of whatever type: bytes.
+/// Moves whole elements of any type, as bytes.
 pub(super) fn moved_whole(
     workers: &Workers,
     plan: Plan<'_>,
@@ -55,7 +55,7 @@ pub(super) fn moved_whole(
     let plan = Plan { values: plan.values * fill.len(), ..plan };
     each_row(workers, plan, from, into, |from, places, row, line| {
         for (column, out) in line.chunks_exact_mut(plan.values).enumerate() {
-            // Half to even, as libtorch's sampling does.
+            // Round half to even, as libtorch's sampling does.
             let [x, y] = places.at(row, column).map(f64::round_ties_even);
             if x >= 0.0 && y >= 0.0 && x < plan.columns as f64 && y < plan.rows as f64 {
                 let start = (y as usize * plan.columns + x as usize) * plan.values;
@@ -67,7 +67,7 @@ pub(super) fn moved_whole(
     });
 }
 
-/// Fills every row of every sample of the result; `sample` does those that are sampled.
+/// Fills every row of every sample of the result; `sample` fills the rows of samples that are resampled.
 fn each_row<T: Copy + Send + Sync>(
     workers: &Workers,
     plan: Plan<'_>,
@@ -90,7 +90,7 @@ fn each_row<T: Copy + Send + Sync>(
     });
 }
 
-/// A row of pixels that only change places.
+/// Copies a row of pixels that only change places.
 fn put<T: Copy>(from: &[T], plan: Plan<'_>, whole: &Whole, row: usize, out: &mut [T]) {
     let Plan { columns, values, .. } = plan;
     let at = |column: usize| {
@@ -107,12 +107,12 @@ fn put<T: Copy>(from: &[T], plan: Plan<'_>, whole: &Whole, row: usize, out: &mut
     }
 }
 
-/// Where the pixels of a result come from.
+/// The source positions of a result's pixels.
 struct Places<'a> {
     map: &'a Matrix,
     affine: bool,
     plan: Plan<'a>,
-    /// Least and greatest x, least and greatest y.
+    /// Minimum and maximum x, minimum and maximum y.
     bounds: [f64; 4],
     field: Option<&'a [f32]>,
 }
@@ -148,12 +148,12 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A place along one axis of `size` pixels, brought inside if padding does that.
+/// A position along an axis of `size` pixels, moved inside if the padding requires it.
 fn place(outside: Outside, p: f64, size: usize, least: f64, most: f64) -> f64 {
     match outside.padding {
         Padding::Zeros => p,
         Padding::Border => p.max(least).min(most),
-        // However often it is mirrored.
+        // A single pixel is mirrored onto itself.
         Padding::Reflection if size == 1 => 0.0,
         Padding::Reflection => reflected(p, size, outside.align_corners),
     }
@@ -172,7 +172,7 @@ fn reflected(p: f64, size: usize, align_corners: bool) -> f64 {
     inside.max(0.0).min(last)
 }
 
-/// A pixel between four others.
+/// Interpolates a pixel between four others.
 fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T], base: f64) {
     let Plan { rows, columns, values, .. } = plan;
     let (left, top) = (x.floor(), y.floor());
@@ -183,7 +183,7 @@ fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T]
         (1.0 - part_x) * part_y,
         part_x * part_y,
     ];
-    // Far outside, and what is no number, saturates or becomes 0 with weights that are never used.
+    // Positions far outside saturate, and NaN becomes 0; neither has weights that are used.
     let (left, top) = (left as i64, top as i64);
     let pixel = |x: usize, y: usize| &from[(y * columns + x) * values..][..values];
     let whole = x.is_finite() && y.is_finite();
@@ -193,8 +193,8 @@ fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T]
         T::blend(out, taps, weights, 0.0);
         return;
     }
-    // Taps outside have no weight; any pixel stands for them that has values to be multiplied by 0 … the nearest
-    // one inside, so that a NaN elsewhere does not come in.
+    // Taps outside have weight 0, but their values are still multiplied. The nearest pixel inside replaces them, so
+    // that no NaN from elsewhere gets in.
     let mut taps: [&[T]; 4] = [&[]; 4];
     let mut parts = [0.0; 4];
     let mut inside = None;

@@ -7,17 +7,18 @@ use hsipack_store::threads;
 use rayon::iter::{IndexedParallelIterator, ParallelIterator};
 use rayon::slice::ParallelSliceMut;
 
-/// Threads for loops over large arrays. They are started by the first loop that needs them.
+/// Threads for loops over large arrays. The first loop that needs them starts them.
 #[derive(Debug)]
 pub(super) struct Workers {
     count: usize,
-    /// Not in a process that was forked, which has none of its parent's threads; `None` where the system refuses them.
+    /// Unusable in a forked process, which does not have its parent's threads; `None` if the system cannot start
+    /// threads.
     pool: OnceLock<OfProcess<Option<threads::Pool>>>,
-    /// For a process that was forked.
+    /// The workers of a forked process.
     child: OnceLock<Arc<Workers>>,
 }
 
-/// Elements below which one thread is faster than asking others.
+/// With fewer elements than this, one thread is faster than several.
 const FEW: usize = 1 << 14;
 
 impl Workers {
@@ -29,7 +30,7 @@ impl Workers {
         self.count
     }
 
-    /// Does something whose parallel loops run in these threads, with those that there are.
+    /// Runs `work` with its parallel loops in these threads; `None` if there are no threads.
     fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Option<T> {
         let pool =
             self.pool.get_or_init(|| OfProcess::new(threads::pool(self.count, "augment").ok()));
@@ -39,7 +40,7 @@ impl Workers {
         }
     }
 
-    /// Has `work` done for every piece of `out`, each so long but for the last: `work(number, piece)`.
+    /// Runs `work(number, piece)` for every piece of `out`. All pieces have the same length, except the last one.
     pub(super) fn each<T: Send>(
         &self,
         out: &mut [T],
@@ -63,8 +64,8 @@ impl Workers {
         }
     }
 
-    /// Has `work` done for the pieces of every sample: `work(sample, number, piece)`, pieces of a sample each so long but
-    /// for its last one.
+    /// Runs `work(sample, number, piece)` for the pieces of every sample. All pieces of a sample have the same length,
+    /// except its last one.
     pub(super) fn each_of<T: Send>(
         &self,
         out: &mut [T],

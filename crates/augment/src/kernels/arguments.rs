@@ -1,25 +1,25 @@
-//! What kernels are given, as `kernels.cu` has it in memory.
+//! Arguments of kernels, with the memory layout of `kernels.cu`.
 
-/// Pixels of a block of a [`Warp`].
+/// Pixels per block of a [`Warp`].
 pub const PIXELS: usize = 64;
-/// Threads of a block.
+/// Threads per block.
 pub const THREADS: usize = 256;
-/// Most samples of a [`Warp`]: arguments may have 4 KiB.
+/// Maximum number of samples of a [`Warp`]: arguments may take 4 KiB.
 pub const SAMPLES: usize = 48;
 /// Bytes of the widest vector.
 pub const WIDEST: usize = 16;
 
-/// Where the pixels of one sample come from.
+/// The source of one sample's pixels.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Sample {
-    /// A map of the result's pixels to the frame's, row by row.
+    /// A map from the result's pixels to the frame's, row by row.
     pub map: [f32; 9],
-    /// Least and greatest column, least and greatest row that padding by the outermost pixels stays in.
+    /// Minimum and maximum column, minimum and maximum row, to which border padding clamps.
     pub bounds: [f32; 4],
-    /// Its place in the batch.
+    /// Index of the sample in the batch.
     pub place: i32,
-    /// The place of its displacements among all; -1 for none.
+    /// Index of its displacements; -1 if it has none.
     pub field: i32,
 }
 
@@ -27,9 +27,9 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
 pub struct Warp {
-    /// What lies outside the frame, as the bytes of a vector.
+    /// The value outside the frame, as the bytes of a vector.
     pub fill_vector: [u8; WIDEST],
-    /// The same as a number.
+    /// The value outside the frame, as a number.
     pub fill: f32,
     /// Rows of the frame.
     pub rows: i32,
@@ -39,34 +39,34 @@ pub struct Warp {
     pub to_rows: i32,
     /// Columns of the result.
     pub to_columns: i32,
-    /// Vectors of a pixel.
+    /// Vectors per pixel.
     pub vectors: i32,
     /// One of [`Warp::ZEROS`], [`Warp::BORDER`], [`Warp::REFLECTION`].
     pub padding: i32,
-    /// Whether mirrors stand at the outermost pixels' centres, not their edges.
+    /// Whether frames are mirrored at the centres of the outermost pixels instead of their edges.
     pub align_corners: i32,
     /// Whether all maps are affine.
     pub affine: i32,
-    /// The samples, as many as the grid's second axis has.
+    /// The samples; the grid's second axis has one entry for each.
     pub samples: [Sample; SAMPLES],
 }
 
 impl Warp {
-    /// What is outside is `fill`.
+    /// Outside, values are `fill`.
     pub const ZEROS: i32 = 0;
-    /// What is outside is the outermost pixel.
+    /// Outside, values are those of the outermost pixels.
     pub const BORDER: i32 = 1;
     /// The frame is mirrored.
     pub const REFLECTION: i32 = 2;
 }
 
-/// Products and sums by band.
+/// Factors and summands of the bands.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Values {
-    /// Vectors of a pixel.
+    /// Vectors per pixel.
     pub vectors: i32,
-    /// Vectors of a sample.
+    /// Vectors per sample.
     pub all: i64,
 }
 
@@ -78,13 +78,13 @@ pub struct Blur {
     pub rows: i32,
     /// Columns of the frame.
     pub columns: i32,
-    /// Vectors of a pixel.
+    /// Vectors per pixel.
     pub vectors: i32,
-    /// 0 for neighbours below one another, 1 for those side by side.
+    /// 0 for vertical neighbours, 1 for horizontal ones.
     pub axis: i32,
-    /// Neighbours.
+    /// Number of neighbours.
     pub taps: i32,
-    /// 1 for zeros around the frame, 0 for mirrors.
+    /// 1 for zeros around the frame, 0 for mirroring.
     pub zeros: i32,
 }
 

@@ -1,4 +1,4 @@
-//! CUDA's driver, running kernels in a device's primary context, which torch and others work in, too.
+//! Runs kernels with the CUDA driver, in the device's primary context, which torch and other libraries use as well.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_int, c_uint, c_void};
@@ -12,14 +12,14 @@ use super::arguments::THREADS;
 use super::launcher::Launcher;
 use crate::array::Stream;
 
-/// The kernels as a driver takes them, which ends with NUL.
+/// The kernels as the driver reads them, with a final NUL.
 const PTX: &str = concat!(include_str!("kernels.ptx"), "\0");
-/// The least CUDA that a driver must offer to understand them.
+/// The oldest CUDA version of a driver that understands them.
 const LEAST_CUDA: c_int = 12000;
-/// Says 0 where kernels are not wanted.
+/// The environment variable that turns kernels off if it is 0.
 const SWITCH: &str = "HSIPACK_KERNELS";
 
-/// The kernels, loaded on one device. They stay until the process ends, as the context that they lie in.
+/// The kernels, loaded on one device. Like their context, they stay until the process ends.
 struct Loaded {
     context: CUcontext,
     module: CUmodule,
@@ -34,11 +34,12 @@ unsafe impl Sync for Loaded {}
 type ByDevice = HashMap<usize, Result<Arc<Loaded>, String>>;
 static LOADED: Mutex<Option<ByDevice>> = Mutex::new(None);
 
-/// The kernels on CUDA device `number`. The first call for a device has the driver compile them, unless it remembers
-/// them from an earlier process.
+/// The kernels on CUDA device `number`. The first call for a device lets the driver compile them, unless the driver
+/// cached them in an earlier process.
 ///
 /// # Errors
-/// If the driver does not take them, or `HSIPACK_KERNELS=0` says that they are not wanted; the same for each call.
+/// If the driver cannot load them, or `HSIPACK_KERNELS=0` turns them off. Every call for a device returns the same
+/// result.
 pub fn of_device(number: usize) -> Result<Arc<dyn Launcher>> {
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     let loaded = loaded.get_or_insert_default().entry(number);
@@ -55,19 +56,19 @@ fn load(number: usize, switch: Option<&str>) -> Result<Loaded, String> {
     if switch == Some("0") {
         return Err(format!("{SWITCH} is 0"));
     }
-    // SAFETY: loads and unloads the driver's library, whose initialisers do nothing but set it up.
+    // SAFETY: loads and unloads the driver's library, whose initialisers only set it up.
     if !unsafe { sys::is_culib_present() } {
         return Err("there is no NVIDIA driver".to_owned());
     }
     let mut version = 0;
-    // SAFETY: the version is written where it may be.
+    // SAFETY: the version is written to valid memory.
     told(unsafe { sys::cuDriverGetVersion(&mut version) })?;
     if version < LEAST_CUDA {
         return Err(format!("the driver is of CUDA {}.{}", version / 1000, version % 1000 / 10));
     }
     let (mut device, mut context, mut module) = (0, ptr::null_mut(), ptr::null_mut());
     let number = c_int::try_from(number).map_err(|_| "there is no such device".to_owned())?;
-    // SAFETY: results are written where they may be; the device is what the driver says.
+    // SAFETY: results are written to valid memory; the device comes from the driver.
     unsafe {
         told(sys::cuInit(0))?;
         told(sys::cuDeviceGet(&mut device, number))?;
@@ -77,7 +78,7 @@ fn load(number: usize, switch: Option<&str>) -> Result<Loaded, String> {
     let loaded =
         within(context, || unsafe { sys::cuModuleLoadData(&mut module, PTX.as_ptr().cast()) });
     if let Err(why) = loaded {
-        // SAFETY: retained above, given back once.
+        // SAFETY: retained above, released once.
         unsafe { sys::cuDevicePrimaryCtxRelease_v2(device) };
         return Err(why);
     }
@@ -92,7 +93,7 @@ impl Loaded {
         }
         let name = CString::new(kernel).map_err(|error| error.to_string())?;
         let mut function = ptr::null_mut();
-        // SAFETY: the module is loaded in that context, and the name ends with NUL.
+        // SAFETY: the module is loaded in this context, and the name ends with NUL.
         within(self.context, || unsafe {
             sys::cuModuleGetFunction(&mut function, self.module, name.as_ptr())
         })?;
@@ -111,7 +112,7 @@ impl Launcher for Loaded {
     ) -> Result<()> {
         let queued = self.function(kernel).and_then(|function| {
             let stream = stream.handle().cast();
-            // SAFETY: the function is one of this context; its arguments are the caller's promise.
+            // SAFETY: the function belongs to this context; the caller is responsible for its arguments.
             within(self.context, || unsafe {
                 sys::cuLaunchKernel(
                     function,
@@ -132,13 +133,13 @@ impl Launcher for Loaded {
     }
 }
 
-/// Does what it is given with a context current, and gives the thread back the one it had.
+/// Runs `call` with this context current, and then restores the thread's previous context.
 fn within(context: CUcontext, call: impl FnOnce() -> CUresult) -> Result<(), String> {
     // SAFETY: the context is retained.
     told(unsafe { sys::cuCtxPushCurrent_v2(context) })?;
     let result = call();
     let mut popped = ptr::null_mut();
-    // SAFETY: pops what was pushed.
+    // SAFETY: pops the context that was pushed above.
     let back = unsafe { sys::cuCtxPopCurrent_v2(&mut popped) };
     told(result)?;
     told(back)

@@ -1,4 +1,4 @@
-//! Whoever runs kernels.
+//! The interface for running kernels.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -8,16 +8,16 @@ use hsipack_format::Result;
 
 use crate::array::Stream;
 
-/// Runs kernels: CUDA's driver; in tests, loops over what the same source is as C++.
+/// Runs kernels: the CUDA driver, or in tests loops over the same source compiled as C++.
 pub trait Launcher: Send + Sync {
-    /// Queues a kernel of `kernels.cu` on a stream, for a grid of so many blocks along its two axes.
+    /// Queues a kernel of `kernels.cu` on a stream, for a grid with this many blocks along its two axes.
     ///
     /// # Errors
     /// If there is no such kernel, or it cannot be queued.
     ///
     /// # Safety
-    /// `arguments` point to what the kernel takes, and what these say is in memory has to be there until the stream is
-    /// through with it.
+    /// `arguments` must point to the arguments of the kernel, and the memory that they refer to must stay valid until
+    /// the stream has finished the kernel.
     unsafe fn launch(
         &self,
         kernel: &str,
@@ -27,17 +27,17 @@ pub trait Launcher: Send + Sync {
     ) -> Result<()>;
 }
 
-/// Kernels for tensors of a library.
+/// Kernels for the tensors of a library.
 #[derive(Clone)]
 pub struct Kernels {
-    /// Who runs them.
+    /// Runs the kernels.
     pub launcher: Arc<dyn Launcher>,
-    /// The stream that the library's operations are queued on.
+    /// The stream on which the library's operations are queued.
     pub stream: Stream,
 }
 
 impl Kernels {
-    /// Queues one. `arguments` is what comes first; then there are three addresses on the device, the third of
+    /// Queues a kernel. `arguments` is its first argument; the others are three addresses on the device, the third of
     /// which may be 0.
     ///
     /// # Safety
@@ -56,7 +56,7 @@ impl Kernels {
             (&raw mut into).cast(),
             (&raw mut numbers).cast(),
         ];
-        // SAFETY: arguments lie here until the call returns; the rest is the caller's promise.
+        // SAFETY: the arguments are valid until the call returns; the caller is responsible for the rest.
         unsafe { self.launcher.launch(kernel, grid, &mut all, self.stream) }
     }
 }

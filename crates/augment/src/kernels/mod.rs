@@ -1,17 +1,17 @@
-//! Kernels for NVIDIA GPUs, which do in one pass over memory what takes a library's operations many: moving pixels,
-//! products and sums by band, blurring.
+//! Kernels for NVIDIA GPUs. In one pass over memory, they do work for which a library needs many operations: moving
+//! pixels, applying factors and summands to bands, blurring.
 //!
-//! They are compiled to PTX once (`scripts/make_kernels`), and by the driver for its GPU. Where a driver does not take
-//! them, or `HSIPACK_KERNELS=0` says so, the library's operations do the work; both give the same up to rounding.
+//! `scripts/make_kernels` compiles them to PTX, and the driver compiles this for its GPU. If a driver cannot load them,
+//! or if `HSIPACK_KERNELS=0` is set, the library's operations do the work; the results are equal up to rounding.
 //!
 //! | file | part |
 //! |---|---|
-//! | `kernels.cu`, `kernels.ptx` | the kernels, as source and as what a driver takes |
-//! | `arguments.rs` | what kernels are given, as they have it in memory |
-//! | `launcher.rs` | whoever runs kernels |
-//! | `cuda.rs` | the driver, running them |
+//! | `kernels.cu`, `kernels.ptx` | the kernels, as source and as PTX for the driver |
+//! | `arguments.rs` | arguments of kernels, with their memory layout |
+//! | `launcher.rs` | the interface for running kernels |
+//! | `cuda.rs` | runs them with the driver |
 //!
-//! `tensors/kernels.rs` decides which of them does what.
+//! `tensors/kernels.rs` decides which kernel is used for what.
 
 pub mod arguments;
 mod cuda;

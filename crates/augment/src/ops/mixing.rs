@@ -1,4 +1,4 @@
-//! Augmentations that take pixels of other samples of the batch, or move pieces of one.
+//! Augmentations that take pixels from other samples of the batch, or rearrange parts of one sample.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,14 +9,14 @@ use crate::pass::{Blank, Cut, Pass, Rectangle, Transplanting, applied, check_don
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result, option_names};
 
-/// Which sample of the batch gives.
+/// Which sample of the batch is the donor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// The one before, as Kornia's RandomTransplantation has it; the first one's is the last.
+    /// The previous one, as in Kornia's RandomTransplantation; for the first sample it is the last one.
     #[default]
     Prev,
-    /// The one after, as HTC has it.
+    /// The next one, as in HTC.
     Next,
 }
 
@@ -26,60 +26,61 @@ option_names!(Direction, "direction", { Prev => "prev", Next => "next" });
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
-    /// Each with probability p.
+    /// Each sample with probability p.
     #[default]
     Bernoulli,
-    /// The first p·B acceptors in the donors' order, as HTC has it. This depends on the places in the batch.
+    /// The samples whose donors are the first p·B of the batch, as in HTC. This depends on positions in the batch.
     Fixed,
 }
 
 option_names!(Count, "count", { Bernoulli => "bernoulli", Fixed => "fixed" });
 
-/// Copies all pixels of one label from another sample: the organ, the plant, the object.
+/// Copies all pixels of one label from another sample: an organ, a plant, an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Transplant {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// The mask that has the labels; the first one where none is named.
+    /// The mask with the labels; the first mask if none is named.
     pub mask: Option<String>,
     /// Labels that are never copied.
     pub excluded_labels: Vec<i64>,
-    /// A mask that is not 0 where labels count; all do where none is named.
+    /// A mask that is not 0 where labels count; if none is named, all labels count.
     pub valid: Option<String>,
-    /// Who gives.
+    /// Which sample is the donor.
     pub direction: Direction,
-    /// How many take.
+    /// How many samples are changed.
     pub count: Count,
 }
 
-/// Copies a rectangle of another sample, masks too.
+/// Copies a rectangle from another sample, in masks as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CutMix {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// The part that is kept has the distribution Beta(beta, beta).
+    /// The share that is kept has the distribution Beta(beta, beta).
     pub beta: f64,
 }
 
-/// Mixes the image with another sample's. Masks stay; mix one-hot labels by the returned partners and shares.
+/// Mixes the image with that of another sample. Masks stay unchanged; mix one-hot labels with the returned partners and
+/// shares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MixUp {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// The other one's share.
+    /// The share of the other sample.
     pub lambda: Range,
 }
 
-/// Cuts the frame into cells and puts them in another order, masks too.
+/// Cuts the frame into cells and shuffles them, in masks as well.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Jigsaw {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Cells along rows and columns; they divide the frame.
+    /// Number of cells along rows and columns; they must divide the frame.
     pub grid: [usize; 2],
 }
 
@@ -89,14 +90,13 @@ pub struct Jigsaw {
 pub struct HideAndSeek {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Sizes (rows, columns) of patches, of which one is drawn for every sample. Patches that reach beyond the
-    /// frame are cut off.
+    /// Patch sizes (rows, columns); one is drawn for every sample. Patches that extend beyond the frame are cut off.
     pub patches: Vec<[usize; 2]>,
-    /// Patches that are drawn, as a share of all.
+    /// Share of the patches that are drawn.
     pub proportion: f64,
-    /// Draw with replacement as HTC does, so that fewer patches are hidden.
+    /// Draw with replacement, as in HTC, so that fewer patches are hidden.
     pub with_replacement: bool,
-    /// What hidden pixels become, in all bands.
+    /// Value of hidden pixels, in all bands.
     pub fill: f64,
 }
 
@@ -108,7 +108,7 @@ impl Default for Transplant {
 }
 
 impl Transplant {
-    /// Who gives to the sample at `place`.
+    /// The donor of the sample at `place`.
     fn donor(&self, place: usize, samples: usize) -> usize {
         match self.direction {
             Direction::Prev => (place + samples - 1) % samples,
@@ -316,7 +316,7 @@ impl Single for Jigsaw {
                 return Err(drawn.misfit(op.name()));
             }
             for (to, from) in order.iter().enumerate() {
-                // As Kornia counts: cells that are filled by columns, those that are taken by rows.
+                // As in Kornia: target cells are counted column by column, source cells row by row.
                 let to = cell(to % down, to / down)?;
                 let from = cell(from / across, from % across)?;
                 cuts.push(Cut { sample, to, donor: sample, from });

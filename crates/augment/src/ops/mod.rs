@@ -1,13 +1,13 @@
-//! The augmentations: what each is called, takes, draws and does.
+//! The augmentations: the name, options, random numbers and effect of each.
 //!
-//! An augmentation is a struct of options that implements [`Augmentation`] and what its [`Action`] asks for, and a line
-//! in the list `ops!` below.
+//! An augmentation is a struct of options that implements [`Augmentation`] and the trait that its [`Action`] requires.
+//! It also has a line in the list `ops!` below.
 //!
 //! | file | augmentations |
 //! |---|---|
-//! | `geometric/` | those that move pixels |
-//! | `mixing.rs` | those that take pixels of other samples, or move pieces |
-//! | `values.rs` | those that change values |
+//! | `geometric/` | augmentations that move pixels |
+//! | `mixing.rs` | augmentations that take pixels from other samples, or rearrange parts |
+//! | `values.rs` | augmentations that change values |
 
 pub(crate) mod geometric;
 pub(crate) mod mixing;
@@ -50,7 +50,7 @@ impl std::fmt::Display for Frame {
 }
 
 impl Frame {
-    /// (x, y) of the middle.
+    /// (x, y) of the centre.
     fn centre(self) -> [f64; 2] {
         [(self.columns as f64 - 1.0) / 2.0, (self.rows as f64 - 1.0) / 2.0]
     }
@@ -59,7 +59,8 @@ impl Frame {
         Self { rows, columns, ..self }
     }
 
-    /// The map of pixels to -1 … 1: the outermost pixels' centres with `align_corners`, else their edges.
+    /// The map of pixels to -1 … 1: these are the centres of the outermost pixels with `align_corners`, otherwise their
+    /// edges.
     fn normalised(self, align_corners: bool) -> Matrix {
         let axis = |size: usize| {
             let size = size as f64;
@@ -70,90 +71,90 @@ impl Frame {
     }
 }
 
-/// What an augmentation does. It is implemented beside its options; augmentations that share theirs look at `op` for
-/// which one it is.
+/// The effect of an augmentation, implemented next to its options. Augmentations that share a struct of options look at
+/// `op` to tell which one is meant.
 pub(crate) trait Augmentation {
     /// Share of the samples it is applied to.
     fn p(&self) -> f64 {
         1.0
     }
 
-    /// Checks that the options mean something and fit the frame.
+    /// Checks that the options are valid and fit the frame.
     fn check(&self, frame: Frame) -> Result<()> {
         let _ = frame;
         Ok(())
     }
 
-    /// Draws for one sample.
+    /// Draws parameters for one sample.
     fn draw(&self, place: Place, random: &mut Random) -> Result<Drawn> {
         let _ = (place, random);
         Ok(Drawn::Plain)
     }
 
-    /// Whether it is applied to a sample, where chance would have it so or not.
+    /// Whether it is applied to a sample. `by_chance` is the result of the random draw.
     fn applies(&self, by_chance: bool, place: Place) -> bool {
         let _ = place;
         by_chance
     }
 
-    /// Whether it says who was mixed with whom, for labels to be mixed alike.
+    /// Whether it reports which samples were mixed, so that labels can be mixed in the same way.
     fn mixes_images(&self) -> bool {
         false
     }
 
-    /// Whether a sample may be given pixels of others of its batch.
+    /// Whether a sample may get pixels from other samples of its batch.
     fn takes_from_others(&self) -> bool {
         self.mixes_images()
     }
 
-    /// Names of the masks it needs, as far as it names them.
+    /// Names of the masks it needs, as far as they are named.
     fn masks(&self) -> [Option<&str>; 2] {
         [None, None]
     }
 
-    /// Whether it needs a mask, the first one if it names none.
+    /// Whether it needs a mask; if none is named, the first one.
     fn needs_mask(&self) -> bool {
         false
     }
 
-    /// What it does to a batch.
+    /// Its effect on a batch.
     fn action(&self, op: &Op) -> Action<'_>;
 }
 
-/// What an augmentation does to a batch.
+/// The effect of an augmentation on a batch.
 pub(crate) enum Action<'a> {
     /// Moves pixels.
     Moves(&'a dyn Geometric),
-    /// Multiplies and adds by band.
+    /// Applies a factor and a summand to each band.
     Bands(&'a dyn Bands),
     /// Maps spectra linearly.
     Spectra(&'a dyn Spectra),
-    /// Something that is done by itself.
+    /// An operation that cannot be merged with others.
     Single(&'a dyn Single),
 }
 
-/// Multiplies and adds by band, and is done together with others that do.
+/// Applies a factor and a summand to each band. Consecutive augmentations of this kind are merged.
 pub(crate) trait Bands {
-    /// Adds what it does to a sample.
+    /// Adds its effect on a sample to `by`.
     fn then(&self, op: &Op, drawn: &Drawn, by: &mut ByBand) -> Result<()>;
 }
 
-/// Maps spectra linearly, and is done together with others that do.
+/// Maps spectra linearly. Consecutive augmentations of this kind are merged.
 pub(crate) trait Spectra {
-    /// The weight with which bands go into one that comes out. Bands beyond the last ones stand for those.
+    /// The input bands of an output band, with their weights. Bands beyond the ends stand for the outermost bands.
     fn weights(&self, value: f64, band: usize, bands: usize) -> Vec<(f64, f64)>;
 }
 
-/// Is done by itself.
+/// An operation that cannot be merged with others.
 pub(crate) trait Single {
-    /// What is done to all samples of a batch.
+    /// The pass over all samples of a batch.
     fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass>;
 }
 
-/// Makes [`Op`] of the list of augmentations: what each does, its options, and its name in JSON.
+/// Defines [`Op`] from the list of augmentations: the effect of each, its options, and its name in JSON.
 macro_rules! ops {
     ($($(#[$doc:meta])* $variant:ident($options:ident) $name:literal,)+) => {
-        /// An augmentation. In JSON an object whose `op` names it, with the fields of its options.
+        /// An augmentation. In JSON, an object with the name as `op` and the fields of its options.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "op")]
         pub enum Op {
@@ -178,29 +179,29 @@ macro_rules! ops {
 }
 
 ops! {
-    /// Mirrors left and right.
+    /// Flips left-right.
     Hflip(Flip) "hflip",
-    /// Mirrors top and bottom.
+    /// Flips top-bottom.
     Vflip(Flip) "vflip",
-    /// Turns by quarters.
+    /// Turns by multiples of 90°.
     Rot90(Rot90) "rot90",
-    /// Shears, turns, scales and moves.
+    /// Shears, rotates, scales and shifts.
     Affine(Affine) "affine",
-    /// Turns.
+    /// Rotates.
     Rotate(Rotate) "rotate",
     /// Moves the corners.
     Perspective(Perspective) "perspective",
-    /// Moves every pixel by a smooth random field.
+    /// Displaces every pixel by a smooth random field.
     Elastic(Elastic) "elastic",
-    /// Cuts out a window anywhere.
+    /// Crops a window at a random position.
     RandomCrop(RandomCrop) "random_crop",
-    /// Cuts out the middle.
+    /// Crops the middle.
     CenterCrop(CenterCrop) "center_crop",
-    /// Cuts out a window of random size and resizes it.
+    /// Crops a window of random size and resizes it.
     ResizedCrop(ResizedCrop) "resized_crop",
     /// Resizes.
     Resize(Resize) "resize",
-    /// Puts pixels below and to the right.
+    /// Adds pixels below and to the right.
     PadTo(PadTo) "pad_to",
     /// Erases a rectangle.
     Erase(Erase) "erase",
@@ -210,7 +211,7 @@ ops! {
     CutmixRect(CutMix) "cutmix_rect",
     /// Mixes with another sample.
     Mixup(MixUp) "mixup",
-    /// Puts cells in another order.
+    /// Shuffles cells of the image.
     Jigsaw(Jigsaw) "jigsaw",
     /// Hides patches.
     HideAndSeek(HideAndSeek) "hide_and_seek",
@@ -232,108 +233,108 @@ ops! {
     SpectralSmooth(SpectralSmooth) "spectral_smooth",
     /// Maps spectra linearly.
     Projection(Projection) "projection",
-    /// Lights from a side.
+    /// Lights the image from one side.
     IlluminationRamp(IlluminationRamp) "illumination_ramp",
     /// Blurs every band.
     GaussianBlur(GaussianBlur) "gaussian_blur",
-    /// Spectra with a sum of absolute values of 1.
+    /// Normalises spectra to a sum of absolute values of 1.
     L1Normalize(Normalize) "l1_normalize",
-    /// Spectra of length 1.
+    /// Normalises spectra to length 1.
     L2Normalize(Normalize) "l2_normalize",
-    /// Spectra with mean 0 and standard deviation 1.
+    /// Normalises spectra to mean 0 and standard deviation 1.
     Snv(Normalize) "snv",
     /// Standardises bands.
     Standardize(Standardize) "standardize",
-    /// Gives samples back that lost all their valid pixels.
+    /// Restores samples that lost all their valid pixels.
     ValidGuard(ValidGuard) "valid_guard",
 }
 
-/// What was drawn for one sample and one augmentation.
+/// The parameters drawn for one sample and one augmentation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "drawn", rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // the names say it; units are those of the augmentations' options
 pub enum Drawn {
-    /// Applied; there is nothing to draw.
+    /// It is applied, and has no parameters.
     Plain,
     /// Quarter turns, counter-clockwise.
     Turns { turns: u8 },
-    /// Degrees, factors of x and y, pixels along x and y, degrees.
+    /// Angle in degrees, scale factors of x and y, shift along x and y in pixels, shear in degrees.
     Affine { angle: f64, scale: [f64; 2], translation: [f64; 2], shear: [f64; 2] },
-    /// Degrees.
+    /// Angle in degrees.
     Rotate { angle: f64 },
     /// Corners (x, y) before and after: top left, top right, bottom right, bottom left.
     Perspective { from: [[f64; 2]; 4], to: [[f64; 2]; 4] },
-    /// What a field or noise is made from.
+    /// Seed of a field or of noise.
     Seed { seed: u64 },
-    /// The window's first column and row, its size.
+    /// First column and row of the window, and its size.
     Window { x: usize, y: usize, width: usize, height: usize },
-    /// The rectangle, and a random spectrum if one was asked for.
+    /// The rectangle, and a random spectrum if one was requested.
     Erase { x: usize, y: usize, width: usize, height: usize, spectrum: Option<Vec<f64>> },
-    /// The donor's place in the batch; which of its labels (0 … 1 over those it may give), or the label itself.
+    /// Index of the donor in the batch; which of its labels (0 … 1 over those that may be copied), or the label itself.
     Transplant { donor: usize, pick: f64, label: Option<i64> },
-    /// The donor's place in the batch, the rectangle, and its share of the frame's area.
+    /// Index of the donor in the batch, the rectangle, and its share of the frame's area.
     CutMix { donor: usize, x: usize, y: usize, width: usize, height: usize, lambda: f64 },
-    /// The donor's place in the batch and its share.
+    /// Index of the donor in the batch, and its share.
     MixUp { donor: usize, lambda: f64 },
-    /// For every cell, counted column by column, the cell that comes there, counted row by row.
+    /// For every target cell, counted column by column, the source cell, counted row by row.
     Jigsaw { order: Vec<usize> },
-    /// Size of the patches (rows, columns), and which are hidden, counted row by row.
+    /// Size of the patches (rows, columns), and the hidden ones, counted row by row.
     Patches { size: [usize; 2], hidden: Vec<usize> },
     /// A factor, summand, width or shift.
     Number { value: f64 },
     /// One number for each band.
     Numbers { values: Vec<f64> },
-    /// Bands, counted from 0.
+    /// Band indices, counted from 0.
     Bands { bands: Vec<usize> },
     /// Strength, and direction in radians from the x axis towards the y axis.
     Ramp { strength: f64, direction: f64 },
 }
 
 impl Drawn {
-    /// A seed that stays a whole number where JSON's readers take numbers for float64.
+    /// A seed small enough to stay exact in JSON readers that store numbers as float64.
     pub(crate) fn seed(random: &mut Random) -> Self {
         Self::Seed { seed: random.bits() >> 11 }
     }
 
-    /// The error of parameters that belong to something else.
+    /// The error if parameters belong to another augmentation.
     pub(crate) fn misfit(&self, op: &str) -> Error {
         Error::conflict(format!("parameters {self:?} do not fit {op}"))
             .with_remedy("replay parameters with the pipeline and the frame that drew them")
     }
 }
 
-/// What one augmentation needs to know to draw for one sample.
+/// The information that an augmentation needs to draw parameters for the samples of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw<'a> {
     /// Seed and epoch.
     pub key: [u64; 2],
-    /// Number of the augmentation in its list.
+    /// Index of the augmentation in its list.
     pub op: usize,
-    /// Sample and repeat of every place in the batch.
+    /// Sample and repeat at every position of the batch.
     pub samples: &'a [SampleKey],
-    /// The frame that the augmentation is given.
+    /// The frame before the augmentation.
     pub frame: Frame,
 }
 
-/// What a sample's parameters are drawn from, beside seed and epoch.
+/// The key from which a sample's parameters are drawn, in addition to seed and epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SampleKey {
     /// The sample's id.
     pub sample: usize,
-    /// Which of the sample's items in the epoch it is.
+    /// Number of the item among the sample's items in the epoch.
     pub repeat: u64,
 }
 
-/// Where a sample is in its batch.
+/// The position of a sample in its batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// Its place.
+    /// Index in the batch.
     pub place: usize,
-    /// Samples of the batch.
+    /// Number of samples in the batch.
     pub samples: usize,
-    /// Who gives to it, where samples are mixed.
+    /// Index of its donor, if samples are mixed.
     pub donor: usize,
-    /// The frame that the augmentation is given.
+    /// The frame before the augmentation.
     pub frame: Frame,
 }
 
@@ -343,12 +344,12 @@ impl Op {
         self.options().p()
     }
 
-    /// What it does to a batch.
+    /// Its effect on a batch.
     pub(crate) fn action(&self) -> Action<'_> {
         self.options().action(self)
     }
 
-    /// What it does to pixels' places, if that is what it does.
+    /// Its geometric operation, if it has one.
     pub(crate) fn geometric(&self) -> Option<&dyn Geometric> {
         match self.action() {
             Action::Moves(geometric) => Some(geometric),
@@ -356,30 +357,30 @@ impl Op {
         }
     }
 
-    /// Whether it says who was mixed with whom, for labels to be mixed alike.
+    /// Whether it reports which samples were mixed, so that labels can be mixed in the same way.
     pub(crate) fn mixes_images(&self) -> bool {
         self.options().mixes_images()
     }
 
-    /// Whether a sample may be given pixels of others of its batch.
+    /// Whether a sample may get pixels from other samples of its batch.
     pub(crate) fn takes_from_others(&self) -> bool {
         self.options().takes_from_others()
     }
 
-    /// Names of the masks it needs, as far as it names them.
+    /// Names of the masks it needs, as far as they are named.
     pub(crate) fn masks(&self) -> impl Iterator<Item = &str> {
         self.options().masks().into_iter().flatten()
     }
 
-    /// Whether it needs a mask, the first one if it names none.
+    /// Whether it needs a mask; if none is named, the first one.
     pub(crate) fn needs_mask(&self) -> bool {
         self.options().needs_mask()
     }
 
-    /// The frame that comes out.
+    /// The frame after the augmentation.
     ///
     /// # Errors
-    /// If the options mean nothing, or do not fit the frame.
+    /// If the options are not valid, or do not fit the frame.
     pub fn frame(&self, frame: Frame) -> Result<Frame> {
         if !(0.0..=1.0).contains(&self.p()) {
             return Err(Error::conflict(format!("{} with p = {}", self.name(), self.p()))
@@ -389,14 +390,14 @@ impl Op {
         self.geometric().map_or(Ok(frame), |op| op.frame(frame))
     }
 
-    /// Draws for all samples of a batch; `None` where it is not applied.
+    /// Draws parameters for all samples of a batch; `None` for samples it is not applied to.
     pub(crate) fn draw(&self, draw: Draw<'_>) -> Result<Vec<Option<Drawn>>> {
         let (options, samples) = (self.options(), draw.samples.len());
         let donors = if self.mixes_images() { draw.donors() } else { vec![0; samples] };
         (0..samples)
             .map(|place| {
                 let mut random = draw.random(place);
-                // The gate first, so that it does not depend on what is drawn beside it.
+                // Draw this number first, so that it does not depend on the parameters that are drawn.
                 let by_chance = random.unit() < self.p();
                 let place = Place { place, samples, donor: donors[place], frame: draw.frame };
                 let on = options.applies(by_chance, place);
@@ -413,7 +414,7 @@ impl Draw<'_> {
         Random::keyed(Stream::Augment, [seed, epoch, sample as u64, repeat, self.op as u64])
     }
 
-    /// For every place the one that gives to it: a permutation that depends on who is in the batch.
+    /// The donor for every position: a permutation that depends on the samples in the batch.
     fn donors(&self) -> Vec<usize> {
         let [seed, epoch] = self.key;
         let batch = fold(self.samples.iter().flat_map(|key| [key.sample as u64, key.repeat]));

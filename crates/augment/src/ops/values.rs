@@ -1,4 +1,4 @@
-//! Augmentations that change values and leave pixels where they are.
+//! Augmentations that change values but do not move pixels.
 
 use std::f64::consts::TAU;
 
@@ -10,13 +10,13 @@ use crate::pass::{Blank, ByBand, Linear, Pass, Rectangle, applied, each, which};
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result, SpectralNorm};
 
-/// A number for all bands, or one for each. In JSON, which has no NaN, `null` stands for it among those of bands.
+/// A number for all bands, or one per band. JSON has no NaN, so `null` stands for it in a list of bands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PerBand {
-    /// The same for all bands.
+    /// The same number for all bands.
     Same(f64),
-    /// One for each band.
+    /// One number per band.
     Each(#[serde(deserialize_with = "numbers_or_nan")] Vec<f64>),
 }
 
@@ -40,7 +40,7 @@ impl PerBand {
     }
 }
 
-/// What erased pixels become.
+/// The value of erased pixels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fill {
@@ -57,15 +57,15 @@ pub enum Fill {
 pub struct Erase {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Part of the frame's area.
+    /// Area of the rectangle, as a share of the frame's area.
     pub scale: Range,
-    /// Height to width.
+    /// Aspect ratio of the rectangle, height to width.
     pub ratio: Range,
-    /// What erased pixels become: a number, a spectrum (of a cloth, say) or `random_l1`.
+    /// Value of erased pixels: a number, a spectrum (for example of a cloth) or `random_l1`.
     pub value: Fill,
 }
 
-/// Multiplies (`gain`) or adds (`offset`) one number for all pixels and bands; Kornia's RandomContrast and
+/// Multiplies by (`gain`) or adds (`offset`) one number for all pixels and bands, like Kornia's RandomContrast and
 /// RandomBrightness without clipping. Kornia's brightness f adds f - 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,7 +73,7 @@ pub struct Scalar {
     /// Share of the samples it is applied to.
     #[serde(default = "one")]
     pub p: f64,
-    /// The factor, or what is added.
+    /// The factor or the summand.
     pub range: Range,
 }
 
@@ -89,21 +89,22 @@ pub struct GaussianNoise {
     pub std: f64,
 }
 
-/// Replaces whole bands.
+/// Replaces whole bands with other values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BandDropout {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Least and greatest number of bands.
+    /// Minimum and maximum number of bands.
     pub bands: [usize; 2],
-    /// Bands that lie side by side.
+    /// Whether the bands are adjacent.
     pub contiguous: bool,
-    /// What they become: a number, or one for each band (the dataset's means, say).
+    /// Value of the replaced bands: a number, or one per band (for example the dataset's means).
     pub fill: PerBand,
 }
 
-/// Multiplies (`band_jitter`, by 1 + ε) or shifts (`band_offset`, by ε) every band, ε normal and smooth along the bands.
+/// Multiplies every band by 1 + ε (`band_jitter`) or adds ε (`band_offset`). ε is normally distributed and smooth along
+/// the bands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BandNoise {
@@ -111,21 +112,21 @@ pub struct BandNoise {
     pub p: f64,
     /// Standard deviation of ε.
     pub sigma: f64,
-    /// Bands over which ε is alike: the width of the Gaussian that smooths it; 0 for independent bands.
+    /// Number of bands over which ε is similar: the width of the Gaussian that smooths it; 0 for independent bands.
     pub correlation: f64,
 }
 
-/// Shifts spectra along the bands by a part of a band, as a badly calibrated sensor does.
+/// Shifts spectra by a fraction of a band, like a badly calibrated sensor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpectralShift {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Most bands by which it shifts.
+    /// Largest shift in bands.
     pub max_bands: f64,
 }
 
-/// Smooths spectra with a Gaussian, as a sensor of lower resolution does.
+/// Smooths spectra with a Gaussian, like a sensor of lower resolution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpectralSmooth {
@@ -142,20 +143,20 @@ pub struct Projection {
     /// Share of the samples it is applied to.
     #[serde(default = "half")]
     pub p: f64,
-    /// Rows are bands of x, columns those of y.
+    /// Rows are bands of x, columns are bands of y.
     pub matrix: Vec<Vec<f64>>,
-    /// What is added.
+    /// Added after the product.
     #[serde(default = "zero")]
     pub offset: PerBand,
-    /// Only pixels with these labels; all where none are given.
+    /// Maps only pixels with these labels; all pixels if none are given.
     #[serde(default)]
     pub labels: Option<Vec<i64>>,
-    /// The mask that has the labels; the first one where none is named.
+    /// The mask with the labels; the first mask if none is named.
     #[serde(default)]
     pub mask: Option<String>,
 }
 
-/// Lights the scene from a side: x·(1 + strength·(u·cos φ + v·sin φ)), u and v from -1 to 1 across the frame.
+/// Lights the image from one side: x·(1 + strength·(u·cos φ + v·sin φ)), with u and v from -1 to 1 across the frame.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IlluminationRamp {
@@ -171,14 +172,14 @@ pub struct IlluminationRamp {
 pub struct GaussianBlur {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Size of the kernel in rows and columns, odd.
+    /// Size of the kernel in rows and columns; must be odd.
     pub kernel: [usize; 2],
     /// Width of the Gaussian in pixels.
     pub sigma: Range,
 }
 
-/// Normalises every pixel's spectrum, by the rule of [`hsipack_format::spectrum`]: to a sum of absolute values of 1
-/// (`l1_normalize`), to a length of 1 (`l2_normalize`), or to mean 0 and standard deviation 1 (`snv`).
+/// Normalises the spectrum of every pixel by the rules of [`hsipack_format::spectrum`]: to a sum of absolute values of
+/// 1 (`l1_normalize`), to length 1 (`l2_normalize`), or to mean 0 and standard deviation 1 (`snv`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Normalize {
@@ -186,8 +187,8 @@ pub struct Normalize {
     pub p: f64,
 }
 
-/// Standardises bands: (x - mean)/std. A band whose mean or standard deviation is NaN, since it had no values when they
-/// were taken, stays as it is.
+/// Standardises bands: (x - mean)/std. If the mean or standard deviation of a band is NaN, because the band had no
+/// values when they were computed, the band stays as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standardize {
@@ -200,7 +201,7 @@ pub struct Standardize {
     pub std: PerBand,
 }
 
-/// Gives a sample back as it came, images and masks, if nothing of a mask is left.
+/// Restores a sample, images and masks, if a mask has no valid pixels left.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ValidGuard {
@@ -228,7 +229,7 @@ impl Augmentation for Erase {
     fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let area = self.scale.draw(random) * (frame.rows * frame.columns) as f64;
         let Range { low, high } = self.ratio;
-        // As Kornia does: as often below 1 as above, if the range has both.
+        // As in Kornia: if the range includes both, ratios below 1 and above 1 are equally likely.
         let ratio = if low < 1.0 && high > 1.0 {
             let (below, above) =
                 (Range::new(low, 1.0).draw(random), Range::new(1.0, high).draw(random));
@@ -413,7 +414,7 @@ impl Augmentation for BandNoise {
     }
 
     fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
-        // Normal numbers, smooth along the bands, each with standard deviation sigma.
+        // Normal numbers that are smooth along the bands, each with standard deviation sigma.
         let reach = (4.0 * self.correlation).ceil() as usize;
         let white: Vec<f64> = (0..frame.bands + 2 * reach).map(|_| normal(random)).collect();
         let weights = gaussian(self.correlation, reach);
@@ -446,7 +447,7 @@ impl Bands for BandNoise {
     }
 }
 
-/// Weights of a Gaussian at -reach … reach that add up to 1.
+/// Weights of a Gaussian at -reach … reach, with a sum of 1.
 pub(crate) fn gaussian(sigma: f64, reach: usize) -> Vec<f64> {
     let at = |place: usize| {
         let distance = place as f64 - reach as f64;
@@ -461,7 +462,7 @@ pub(crate) fn gaussian(sigma: f64, reach: usize) -> Vec<f64> {
     weights.into_iter().map(|weight| weight / sum).collect()
 }
 
-/// The pixel at `place` - `reach`, mirrored about the outermost ones of `size`.
+/// The pixel at `place` - `reach`, mirrored at the outermost of `size` pixels.
 pub(crate) fn mirrored(place: usize, reach: usize, size: usize) -> usize {
     let last = size as i64 - 1;
     let place = (place as i64 - reach as i64).abs();

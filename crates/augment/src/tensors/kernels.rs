@@ -1,5 +1,6 @@
-//! What kernels of our own do instead of a library's operations, where there are any: moving pixels, smoothing fields of
-//! displacements, products and sums by band, blurring. Each function says whether it did it; float64 is left to the operations.
+//! Our own kernels, which replace a library's operations where they are available: moving pixels, smoothing fields of
+//! displacements, applying factors and summands to bands, blurring. Each function returns whether it did the work.
+//! float64 is left to the operations.
 
 use hsipack_format::Result;
 
@@ -12,7 +13,7 @@ use crate::moves::{Job, Move};
 use crate::ops::{Field, Padding, gaussian};
 use crate::pass::ByBand;
 
-/// What a kernel that computes is named after, for element types that it computes with.
+/// The name of an element type in kernels that compute, for the types that they support.
 fn named(element: ElementType) -> Option<&'static str> {
     match element {
         ElementType::F16 => Some("f16"),
@@ -22,13 +23,13 @@ fn named(element: ElementType) -> Option<&'static str> {
     }
 }
 
-/// Bytes of the widest vectors that pixels of so many bytes at these addresses can be read in.
+/// The widest vectors, in bytes, in which pixels of this size at these addresses can be read.
 fn vector(pixel: usize, addresses: &[usize], most: usize) -> usize {
     let all = addresses.iter().fold(pixel | most, |all, address| all | address);
     1 << all.trailing_zeros()
 }
 
-/// Blocks for so much, if a grid may have as many.
+/// The number of blocks for `all` elements with `of` per block, if a grid may have as many.
 fn blocks(all: usize, of: usize) -> Option<u32> {
     let blocks = all.div_ceil(of);
     u32::try_from(blocks).ok().filter(|blocks| (1..1 << 31).contains(blocks))
@@ -65,7 +66,7 @@ impl<T: Tensors> Through<T> {
         Ok(addresses)
     }
 
-    /// Does what a job says.
+    /// Moves pixels as the job says.
     pub(super) fn moved_by_kernels(
         &self,
         held: &mut Held<T::Tensor>,
@@ -94,7 +95,7 @@ impl<T: Tensors> Through<T> {
         let [from, into] = self.addresses([&held.array, &out])?;
         let displaced = fields.as_ref().map_or(Ok(0), |fields| self.0.address(fields))?;
         let frame = [0.0, f64::from(columns) - 1.0, 0.0, f64::from(rows) - 1.0];
-        // Some are found between pixels, the others are pixels.
+        // Samples that are interpolated, and samples whose pixels are copied.
         let (mut between, mut pixel) = (Vec::new(), Vec::new());
         let mut affine = true;
         for (place, step) in job.moves.iter().enumerate() {
@@ -140,9 +141,10 @@ impl<T: Tensors> Through<T> {
             for some in samples.chunks(SAMPLES) {
                 warp.samples[..some.len()].copy_from_slice(some);
                 let grid = [blocks, some.len() as u32];
-                // SAFETY: `from` and `into` have the shapes that the arguments say, without gaps, and are read and written in
-                // vectors that fit their addresses; fields have a plane pair for each sample of the batch. The library keeps
-                // memory until its stream is through, which this is queued on.
+                // SAFETY: `from` and `into` have the shapes given in the arguments and are contiguous. They are read
+                // and written in vectors that fit their addresses. `fields` has a pair of planes for each sample of the
+                // batch. The library keeps the memory until its stream has finished, and this kernel is queued on that
+                // stream.
                 unsafe { kernels.launch(&kernel, grid, &warp, [from, into, displaced])? };
             }
         }
@@ -150,7 +152,7 @@ impl<T: Tensors> Through<T> {
         Ok(true)
     }
 
-    /// Products and sums by band.
+    /// Applies a factor and a summand to each band.
     pub(super) fn scaled_by_kernels(
         &self,
         held: &mut Held<T::Tensor>,
@@ -185,7 +187,7 @@ impl<T: Tensors> Through<T> {
         };
         let arguments = Values { vectors, all: all as i64 };
         let kernel = format!("by_band_{name}_{}", bytes / size);
-        // SAFETY: as for moving; each value is read before it is written, by the thread that writes it.
+        // SAFETY: as for moving; each value is read before it is written, by the same thread.
         unsafe {
             kernels.launch(&kernel, [blocks, samples as u32], &arguments, [from, into, by])?;
         }
@@ -193,7 +195,7 @@ impl<T: Tensors> Through<T> {
         Ok(true)
     }
 
-    /// Blurs in place, one sample after another: between the axes there is float32, as large as two batches of float16.
+    /// Blurs in place, one sample after another. The intermediate result is float32: as large as two float16 samples.
     pub(super) fn blurred_by_kernels(
         &self,
         held: &mut Held<T::Tensor>,
@@ -215,7 +217,7 @@ impl<T: Tensors> Through<T> {
         let [image, between, numbers] = self.addresses([&held.array, &between, &numbers])?;
         let size = element.size();
         let sample_bytes = rows * columns * bands * size;
-        // The same number of values on both sides, none of them wider than it may be.
+        // The same number of values per vector on both sides, with no vector wider than allowed.
         let count = (vector(bands * size, &[image, sample_bytes], 4 * size) / size)
             .min(vector(bands * 4, &[between], WIDEST) / 4);
         let vectors = bands / count;
@@ -236,7 +238,7 @@ impl<T: Tensors> Through<T> {
                     0 => (format!("blur_{name}_f32_{count}"), place, between),
                     _ => (format!("blur_f32_{name}_{count}"), between, place),
                 };
-                // SAFETY: as for moving; what is read is not what is written.
+                // SAFETY: as for moving; the memory that is read is not the memory that is written.
                 unsafe { kernels.launch(&kernel, [blocks, 1], &blur, [from, into, number])? };
                 number += weights.len() * size_of::<f32>();
             }
@@ -265,21 +267,21 @@ impl<T: Tensors> Through<T> {
         let weights = [0, 1].map(|axis| gaussian(field.sigma[axis], field.kernel[axis] / 2));
         let addresses = self.addresses([&noise, &between, &smooth])?;
         for (axis, weights) in weights.iter().enumerate() {
-            // Each plane has weights of its own, which are the same.
+            // The kernel expects weights for each plane; here they are all the same.
             let (all, taps) = (weights.repeat(planes), weights.len());
             let all = self.numbers(&all, &[planes, taps], ElementType::F32)?;
             let (axis, taps) = (axis as i32, taps as i32);
             let blur = Blur { rows, columns, vectors: 1, axis, taps, zeros: 1 };
             let at = axis as usize;
             let places = [addresses[at], addresses[at + 1], self.0.address(&all)?];
-            // SAFETY: as for moving; what is read is not what is written.
+            // SAFETY: as for moving; the memory that is read is not the memory that is written.
             unsafe { kernels.launch("blur_f32_f32_1", [blocks, planes as u32], &blur, places)? };
         }
         Ok(Some(smooth))
     }
 }
 
-/// A number as an element, again and again.
+/// A number as an element, repeated to fill the widest vector.
 fn repeated(number: f64, element: ElementType) -> Result<[u8; WIDEST]> {
     let one = match element.is_float() {
         true => Array::of_numbers(&[number], &[1], element)?,

@@ -1,4 +1,4 @@
-//! What depends on labels, as tensor operations.
+//! Operations that depend on labels, as tensor operations.
 
 use hsipack_format::Result;
 
@@ -8,7 +8,7 @@ use crate::engine::Held;
 use crate::pass::Transplanting;
 
 impl<T: Tensors> Through<T> {
-    /// Of several layers the first: (samples, rows, columns, 1).
+    /// The first layer: (samples, rows, columns, 1).
     pub(super) fn first_layer(&self, labels: &Held<T::Tensor>) -> Result<T::Tensor> {
         self.0.narrow(&labels.array, 3, 0, 1)
     }
@@ -31,7 +31,8 @@ impl<T: Tensors> Through<T> {
             t.reshape(&theirs, &[samples, rows * columns])
         };
         let label = t.to(&theirs(labels)?, ElementType::I64)?;
-        // Which labels there are: 65536 at most, whatever the element type. Nothing here depends on their number.
+        // The labels that occur, out of at most 65536, whatever the element type. No shape here depends on their
+        // number.
         let most: i64 = match labels.element {
             ElementType::Bool => 2,
             ElementType::U8 | ElementType::I8 => 256,
@@ -50,7 +51,7 @@ impl<T: Tensors> Through<T> {
             let other = t.with(Binary::Ne, &label, *excluded as f64)?;
             counts = t.binary(Binary::LogicalAnd, &counts, &other)?;
         }
-        // What does not count is gathered in a place behind the last label.
+        // Pixels that do not count are collected at an index after the last label.
         let spare = self.integers(&[most], &[1], ElementType::I64)?;
         let index = t.r#where(&counts, &label, &spare)?;
         let places = most as usize;
@@ -60,11 +61,11 @@ impl<T: Tensors> Through<T> {
         let picks: Vec<f64> = what.picks.iter().map(|pick| f64::from(*pick)).collect();
         let picks = self.numbers(&picks, &[samples, 1], ElementType::F32)?;
         let wanted = t.unary(Unary::Floor, &t.binary(Binary::Mul, &picks, &number)?)?;
-        // A pick next to 1 may be 1 in float32.
+        // A pick just below 1 may round to 1 in float32.
         let wanted = t.binary(Binary::Minimum, &t.with(Binary::Add, &wanted, 1.0)?, &number)?;
         let reached = t.binary(Binary::Ge, &t.cumsum(&there, 1)?, &wanted)?;
         let picked = t.argmax(&t.to(&reached, ElementType::I8)?, 1)?;
-        // What was given by hand counts wherever it is.
+        // All pixels of a label that was given by hand count.
         let by_hand = what.given.iter().map(|label| label.unwrap_or(0)).collect();
         let by_hand = each(by_hand, ElementType::I64)?;
         let is_given = yes(what.given.iter().map(Option::is_some).collect())?;
@@ -102,7 +103,7 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    /// Which samples have no pixel left in the first layer: (samples, 1, 1, 1).
+    /// The samples that have no pixel left in the first layer: (samples, 1, 1, 1).
     pub(super) fn without_labels(&self, labels: &Held<T::Tensor>) -> Result<T::Tensor> {
         let [samples, rows, columns, _] = labels.shape;
         let there = self.0.with(Binary::Ne, &self.first_layer(labels)?, 0.0)?;

@@ -1,15 +1,15 @@
-//! Augmentations by the tensor operations of a library: libtorch's, or those of a Python process's torch.
+//! Augmentations with the tensor operations of a library: libtorch's, or those of the torch of a Python process.
 //!
 //! | file | part |
 //! |---|---|
-//! | `mod.rs` | the operations that a library has to have |
-//! | `through.rs` | the engine, and which samples it computes at once |
+//! | `mod.rs` | the operations that a library must have |
+//! | `through.rs` | the engine, and how many samples it computes at once |
 //! | `warp.rs` | moving pixels |
 //! | `pieces.rs` | rectangles, and mixing |
-//! | `labels.rs` | what depends on labels: transplanting, guarding |
+//! | `labels.rs` | operations that depend on labels: transplanting, guarding |
 //! | `values.rs` | bands, spectra, noise, light, blur |
-//! | `kernels.rs` | what kernels of our own do instead, where there are any |
-//! | `prepare.rs` | from what is stored to images and masks; normalising |
+//! | `kernels.rs` | our own kernels, which replace some operations where they are available |
+//! | `prepare.rs` | from stored data to images and masks; normalising |
 
 mod kernels;
 mod labels;
@@ -26,11 +26,11 @@ use hsipack_format::Result;
 use crate::array::{Array, ElementType};
 use crate::kernels::Kernels;
 
-/// Tensors of a library on one device, and the operations that augmentations need of it. They are torch's, and mean
-/// what torch's of that name mean: broadcasting, promotion of types, views that share memory. No operation may wait for
-/// the device, and none may be recorded for gradients.
+/// Tensors of a library on one device, and the operations that augmentations need. Names and meanings are those of
+/// torch: broadcasting, type promotion, views that share memory. No operation may wait for the device, and none may be
+/// recorded for gradients.
 ///
-/// Axes are counted from 0. Numbers that go along are `f64`; a whole number does not change the type of integers.
+/// Axes are counted from 0. Numbers are passed as `f64`; a whole number does not change the type of integer tensors.
 pub trait Tensors {
     /// A tensor. Clones are the same tensor, and share its memory.
     type Tensor: Clone;
@@ -39,33 +39,33 @@ pub trait Tensors {
     fn shape(&self, tensor: &Self::Tensor) -> Result<Vec<usize>>;
     /// Element type.
     fn element(&self, tensor: &Self::Tensor) -> Result<ElementType>;
-    /// Whether the elements follow one another without gaps.
+    /// Whether the elements are contiguous.
     fn is_contiguous(&self, tensor: &Self::Tensor) -> Result<bool>;
 
-    /// Kernels of our own for the device; `None` where there are none, and all is done by the operations here.
+    /// Our own kernels for the device; `None` if there are none, so that the operations here do everything.
     fn kernels(&self) -> Result<Option<Kernels>> {
         Ok(None)
     }
-    /// Where the first element lies, on the device; asked for kernels only.
+    /// Address of the first element on the device; only kernels need it.
     fn address(&self, tensor: &Self::Tensor) -> Result<usize>;
 
-    /// A tensor on the device, whose values are whatever lies there.
+    /// A tensor on the device with undefined values.
     fn empty(&self, shape: &[usize], element: ElementType) -> Result<Self::Tensor>;
-    /// A tensor on the device, every value of which is that number.
+    /// A tensor on the device, filled with a number.
     fn full(&self, shape: &[usize], number: f64, element: ElementType) -> Result<Self::Tensor>;
     /// 0, 1, … up to `len` - 1.
     fn arange(&self, len: usize, element: ElementType) -> Result<Self::Tensor>;
-    /// A copy on the device of an array in the host's memory, which has no gaps.
+    /// A copy on the device of a contiguous array in host memory.
     fn upload(&self, array: &Array) -> Result<Self::Tensor>;
-    /// Standard normal numbers (float32) that depend on the seed, the shape and the device alone. The library's own
-    /// generators stay as they are.
+    /// Standard normal numbers (float32) that depend only on the seed, the shape and the device. The library's own
+    /// generators are not affected.
     fn normal(&self, shape: &[usize], seed: u64) -> Result<Self::Tensor>;
-    /// The same, uniform in [-1, 1).
+    /// The same, but uniform in [-1, 1).
     fn uniform(&self, shape: &[usize], seed: u64) -> Result<Self::Tensor>;
 
     /// `permute`.
     fn permute(&self, tensor: &Self::Tensor, axes: &[usize]) -> Result<Self::Tensor>;
-    /// `reshape`: a view where there can be one, else a copy.
+    /// `reshape`: a view if possible, otherwise a copy.
     fn reshape(&self, tensor: &Self::Tensor, shape: &[usize]) -> Result<Self::Tensor>;
     /// `narrow`: a view of `len` indices of an axis from `first` on.
     fn narrow(
@@ -81,7 +81,7 @@ pub trait Tensors {
     fn contiguous(&self, tensor: &Self::Tensor) -> Result<Self::Tensor>;
     /// `stack`, along a new axis.
     fn stack(&self, tensors: &[Self::Tensor], axis: usize) -> Result<Self::Tensor>;
-    /// `to` another element type; the tensor itself if it has that type.
+    /// `to` another element type; returns the tensor itself if it already has that type.
     fn to(&self, tensor: &Self::Tensor, element: ElementType) -> Result<Self::Tensor>;
 
     /// An operation on one tensor.
@@ -90,14 +90,14 @@ pub trait Tensors {
     fn binary(&self, op: Binary, one: &Self::Tensor, other: &Self::Tensor) -> Result<Self::Tensor>;
     /// An operation on a tensor and a number.
     fn with(&self, op: Binary, tensor: &Self::Tensor, number: f64) -> Result<Self::Tensor>;
-    /// `where`: `one` where the condition holds, else `other`.
+    /// `where`: `one` if the condition is true, otherwise `other`.
     fn r#where(
         &self,
         condition: &Self::Tensor,
         one: &Self::Tensor,
         other: &Self::Tensor,
     ) -> Result<Self::Tensor>;
-    /// `nan_to_num` with what takes the place of NaN, of infinity and of its negative.
+    /// `nan_to_num`, with replacements for NaN, infinity and negative infinity.
     fn nan_to_num(
         &self,
         tensor: &Self::Tensor,
@@ -106,13 +106,13 @@ pub trait Tensors {
         negative: f64,
     ) -> Result<Self::Tensor>;
 
-    /// `sum` over an axis, which stays with length 1.
+    /// `sum` over an axis, which is kept with length 1.
     fn sum(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
-    /// `amax` over an axis, which stays with length 1.
+    /// `amax` over an axis, which is kept with length 1.
     fn amax(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
-    /// `any` over an axis, which stays with length 1.
+    /// `any` over an axis, which is kept with length 1.
     fn any(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
-    /// `argmax` over an axis, which stays with length 1: the first of the greatest.
+    /// `argmax` over an axis, which is kept with length 1; if there are several maxima, the first one.
     fn argmax(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
     /// `cumsum` along an axis.
     fn cumsum(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
@@ -127,8 +127,8 @@ pub trait Tensors {
         index: &Self::Tensor,
         number: f64,
     ) -> Result<Self::Tensor>;
-    /// `embedding_bag` with mode `sum`: rows of `table` (rows, values) with these indices (int64) and weights (the table's
-    /// type), each (bags, rows of a bag); gives (bags, values).
+    /// `embedding_bag` with mode `sum`: selects rows of `table` (rows, values) with these indices (int64) and weights
+    /// (the table's type), both (bags, rows per bag), and returns (bags, values).
     fn embedding_bag(
         &self,
         table: &Self::Tensor,
@@ -147,8 +147,8 @@ pub trait Tensors {
         index: &Self::Tensor,
         from: &Self::Tensor,
     ) -> Result<()>;
-    /// An operation of arithmetic on two tensors with `out=into`: it is computed in the wider type of the two, and
-    /// rounded once to that of `into`, which may be one of them.
+    /// An arithmetic operation on two tensors with `out=into`: computed in the wider type of the two, and rounded once
+    /// to the type of `into`, which may be one of them.
     fn binary_out(
         &self,
         op: Binary,
@@ -167,7 +167,7 @@ pub enum Unary {
     Isnan,
     LogicalNot,
     Neg,
-    /// Half to even.
+    /// Rounds half to even.
     Round,
     Sqrt,
     Square,

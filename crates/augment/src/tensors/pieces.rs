@@ -8,7 +8,7 @@ use crate::engine::Held;
 use crate::pass::{Blank, Cut, Rectangle};
 
 impl<T: Tensors> Through<T> {
-    /// A view of a rectangle of one sample: (1, rows, columns, values).
+    /// A view of a rectangle in one sample: (1, rows, columns, values).
     fn rectangle(
         &self,
         array: &T::Tensor,

@@ -1,4 +1,4 @@
-//! From what is stored to images and masks, and normalising, as tensor operations.
+//! From stored data to images and masks, and normalising, as tensor operations.
 
 use hsipack_format::{Error, Result, SpectralNorm};
 
@@ -8,15 +8,15 @@ use crate::array::ElementType;
 use crate::engine::Held;
 use crate::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
 
-/// The bands' axis.
+/// The axis of bands.
 const BANDS: usize = 3;
 
 impl<T: Tensors> Through<T> {
-    /// Normalises spectra (samples, rows, columns, bands) by the rule of [`hsipack_format::spectrum`], but for one
-    /// thing: SNV of values that lie further apart than their type reaches gives NaN instead of 0.
+    /// Normalises spectra (samples, rows, columns, bands) by the rules of [`hsipack_format::spectrum`], with one
+    /// exception: SNV gives NaN instead of 0 if the difference of two values exceeds the range of their type.
     pub(super) fn normalized(&self, values: &T::Tensor, norm: SpectralNorm) -> Result<T::Tensor> {
         let t = &self.0;
-        // NaN also where a value is infinite: they take no part, and are NaN at the end.
+        // Infinite values become NaN as well: they are ignored, and they are NaN in the result.
         let known = t.nan_to_num(values, f64::NAN, f64::NAN, f64::NAN)?;
         let sum = |parts: &T::Tensor| t.sum(&self.nan_as(parts, 0.0)?, BANDS);
         let (known, divisor) = match norm {
@@ -31,7 +31,8 @@ impl<T: Tensors> Through<T> {
             SpectralNorm::Snv => {
                 let there = t.unary(Unary::LogicalNot, &t.unary(Unary::Isnan, &known)?)?;
                 let count = t.sum(&there, BANDS)?;
-                // One of its values first: a spectrum of equal values then has no spread, however its sum is rounded.
+                // Subtract one of the values first, so that a spectrum of equal values has no spread, however its sum
+                // is rounded.
                 let greatest = t.amax(&self.nan_as(&known, f64::NEG_INFINITY)?, BANDS)?;
                 let centred = t.binary(Binary::Sub, &known, &greatest)?;
                 let mean = t.binary(Binary::Div, &sum(&centred)?, &count)?;
@@ -42,7 +43,7 @@ impl<T: Tensors> Through<T> {
                 (centred, t.unary(Unary::Sqrt, &variance)?)
             }
         };
-        // What has nothing to divide by becomes 0, divided by infinity.
+        // If the divisor is not above 0, divide by infinity, so that the result is 0.
         let infinity = t.full(&[1], f64::INFINITY, ElementType::F32)?;
         let divisor = t.r#where(&t.with(Binary::Gt, &divisor, 0.0)?, &divisor, &infinity)?;
         t.binary(Binary::Div, &known, &divisor)
@@ -75,7 +76,7 @@ impl<T: Tensors> Through<T> {
         outer(&image)
     }
 
-    /// What is done to some samples before they are cast.
+    /// All steps for some samples before they are cast.
     fn computed(
         &self,
         mut values: T::Tensor,
@@ -117,7 +118,7 @@ impl<T: Tensors> Through<T> {
             }
             Normalized::Spectra(norm) => values = self.normalized(&values, *norm)?,
         }
-        // Last, so that what takes the place of NaN is in no sum.
+        // Last, so that the replacement for NaN is not part of any sum.
         match recipe.nan {
             Some(nan) => self.nan_as(&values, nan),
             None => Ok(values),
@@ -127,7 +128,7 @@ impl<T: Tensors> Through<T> {
     pub(super) fn unpacked(&self, stored: &T::Tensor, recipe: &LabelRecipe) -> Result<T::Tensor> {
         let t = &self.0;
         if recipe.layers > 0 {
-            // The highest bit is the sign of what libraries without unsigned types see.
+            // The highest bit is the sign in libraries without unsigned types.
             let bits: Vec<i64> =
                 (0..recipe.layers).map(|bit| 1i64.checked_shl(bit as u32).unwrap_or(0)).collect();
             let bits = self.integers(&bits, &[bits.len()], recipe.stored.signed())?;

@@ -1,4 +1,4 @@
-//! The engine, and which samples it computes at once.
+//! The engine, and how many samples it computes at once.
 
 use hsipack_format::{Error, Result, SpectralNorm};
 
@@ -9,21 +9,21 @@ use crate::moves::{Job, Move};
 use crate::pass::{Blank, ByBand, Cut, Linear, Transplanting};
 use crate::prepare::{ImageRecipe, LabelRecipe};
 
-/// An [`Engine`] that does everything by the tensor operations of a library.
+/// An [`Engine`] that uses the tensor operations of a library for everything.
 #[derive(Clone, Debug)]
 pub struct Through<T: Tensors>(pub T);
 
-/// Elements that are computed at once: what lies between float16 images and their results is float32, and would take
-/// several times the memory of a batch. A sample that is larger is computed by itself.
+/// Maximum number of elements that are computed at once. Intermediate results of float16 images are float32, and for a
+/// whole batch they would take several times its memory. A larger sample is computed alone.
 const AT_ONCE: usize = 1 << 25;
 
-/// The element type that values are computed in.
+/// The element type in which values are computed.
 pub(super) fn wide(element: ElementType) -> ElementType {
     if element == ElementType::F64 { element } else { ElementType::F32 }
 }
 
 impl<T: Tensors> Through<T> {
-    /// Numbers on the device, as that type.
+    /// Uploads numbers to the device, with this element type.
     pub(super) fn numbers(
         &self,
         numbers: &[f64],
@@ -33,7 +33,7 @@ impl<T: Tensors> Through<T> {
         self.0.upload(&Array::of_numbers(numbers, shape, element)?)
     }
 
-    /// Whole numbers on the device, as that type.
+    /// Uploads whole numbers to the device, with this element type.
     pub(super) fn integers(
         &self,
         numbers: &[i64],
@@ -43,18 +43,18 @@ impl<T: Tensors> Through<T> {
         self.0.upload(&Array::of_integers(numbers, shape, element)?)
     }
 
-    /// Indices on the device.
+    /// Uploads indices to the device.
     pub(super) fn indices(&self, indices: impl IntoIterator<Item = usize>) -> Result<T::Tensor> {
         let indices: Vec<i64> = indices.into_iter().map(|index| index as i64).collect();
         self.integers(&indices, &[indices.len()], ElementType::I64)
     }
 
-    /// One sample, whose axis stays with length 1.
+    /// One sample; the axis of samples is kept with length 1.
     pub(super) fn sample(&self, tensor: &T::Tensor, sample: usize) -> Result<T::Tensor> {
         self.0.narrow(tensor, 0, sample, 1)
     }
 
-    /// A copy in memory of its own.
+    /// A copy in its own memory.
     pub(super) fn copied(
         &self,
         tensor: &T::Tensor,
@@ -66,7 +66,7 @@ impl<T: Tensors> Through<T> {
         Ok(copy)
     }
 
-    /// Makes sure that an array may be written to.
+    /// Makes sure that an array may be written to, by copying it if necessary.
     pub(super) fn own(&self, held: &mut Held<T::Tensor>) -> Result<()> {
         if !held.ours {
             self.replace_by_copy(held)?;
@@ -74,14 +74,14 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    /// Has a copy in the place of an array, which is given back as it was.
+    /// Replaces an array by a copy, and returns the original.
     pub(super) fn replace_by_copy(&self, held: &mut Held<T::Tensor>) -> Result<T::Tensor> {
         let copy = self.copied(&held.array, &held.shape, held.element)?;
         held.ours = true;
         Ok(std::mem::replace(&mut held.array, copy))
     }
 
-    /// Some samples of a tensor: a view where they follow one another, else a copy.
+    /// Some samples of a tensor: a view if they are consecutive, otherwise a copy.
     pub(super) fn part(&self, tensor: &T::Tensor, samples: &[usize]) -> Result<T::Tensor> {
         match follow_one_another(samples) {
             true => self.0.narrow(tensor, 0, samples[0], samples.len()),
@@ -89,7 +89,7 @@ impl<T: Tensors> Through<T> {
         }
     }
 
-    /// Has `work` change some samples of a tensor in place, as a tensor of their own.
+    /// Lets `work` change some samples of a tensor in place, passed as one tensor.
     pub(super) fn change(
         &self,
         tensor: &T::Tensor,
@@ -105,9 +105,9 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    /// Has `work` done to the samples for which there is something, several at a time: `work(part, what)` gets them as
-    /// (samples, rows, columns, values), to be changed in place, and what there is for them. Computing takes as much
-    /// memory as `values` values a pixel.
+    /// Runs `work(part, what)` on the samples that have an entry in `what`, several at a time. `part` contains these
+    /// samples as (samples, rows, columns, values), to be changed in place; the second argument has their entries. The
+    /// computation needs memory for `values` values per pixel.
     pub(super) fn each_part<W>(
         &self,
         held: &mut Held<T::Tensor>,
@@ -128,7 +128,7 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    /// Samples that are computed at once if each takes as much memory as `values` values a pixel.
+    /// Number of samples to compute at once, if each needs memory for `values` values per pixel.
     pub(super) fn at_once(&self, held: &Held<T::Tensor>, values: usize) -> usize {
         let [_, rows, columns, _] = held.shape;
         (AT_ONCE / (rows * columns * values).max(1)).max(1)

@@ -1,4 +1,4 @@
-//! Values and spectra, as tensor operations. Parts are (samples, rows, columns, bands), and changed in place.
+//! Values and spectra, as tensor operations. Parts are (samples, rows, columns, bands), and are changed in place.
 
 use hsipack_format::Result;
 
@@ -10,7 +10,7 @@ use crate::ops::mirrored;
 use crate::pass::{ByBand, Linear};
 
 impl<T: Tensors> Through<T> {
-    /// Products and sums by band.
+    /// Applies a factor and a summand to each band.
     pub(super) fn scaled(
         &self,
         part: &T::Tensor,
@@ -25,7 +25,7 @@ impl<T: Tensors> Through<T> {
         };
         let (shift, factor, summand) =
             (all(|by| &by.shift), all(|by| &by.factor), all(|by| &by.summand));
-        // Only what does something; the last one rounds.
+        // Skip steps that change nothing; the last step rounds.
         let steps =
             [(Binary::Sub, &shift, 0.0), (Binary::Mul, &factor, 1.0), (Binary::Add, &summand, 0.0)];
         let steps: Vec<_> = steps
@@ -41,7 +41,7 @@ impl<T: Tensors> Through<T> {
                 t.binary_out(*op, part, &values, &numbers)?;
             }
         }
-        // Replaced bands are what they are, also where NaN · 0 would be NaN.
+        // Replaced bands get their new value, even where NaN · 0 would be NaN.
         if factor.contains(&0.0) {
             let replaced: Vec<i64> =
                 factor.iter().map(|factor| i64::from(*factor == 0.0)).collect();
@@ -52,7 +52,7 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    /// Linear maps of spectra. A value that is not finite makes those bands NaN that it goes into, and no others.
+    /// Applies linear maps to spectra. A value that is not finite makes only those bands NaN to which it contributes.
     pub(super) fn mapped(
         &self,
         held: &mut Held<T::Tensor>,
@@ -121,11 +121,11 @@ impl<T: Tensors> Through<T> {
         })
     }
 
-    /// Multiplied by 1 + x·across + y·down.
+    /// Multiplies by 1 + x·across + y·down.
     pub(super) fn lit(&self, held: &mut Held<T::Tensor>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
         let t = &self.0;
         let ([_, rows, columns, bands], element) = (held.shape, held.element);
-        // The outermost pixels' centres lie at -1 and 1; a single one in the middle.
+        // The centres of the outermost pixels are at -1 and 1; a single pixel is at 0.
         let along = |size: usize| -> Vec<f64> {
             let span = (size as f64 - 1.0).max(1.0);
             let at = |place: usize| (2.0 * place as f64 - (size as f64 - 1.0)) / span;
@@ -153,7 +153,7 @@ impl<T: Tensors> Through<T> {
         let t = &self.0;
         let ([_, rows, columns, bands], element) = (held.shape, held.element);
         let taps = weights.iter().flatten().flatten().map(Vec::len).max().unwrap_or(1);
-        // Besides spectra there are indices of 64 bits and weights.
+        // In addition to spectra, 64-bit indices and weights need memory.
         self.each_part(held, weights, bands.max(3 * taps), |part, weights| {
             let count = weights.len();
             let mut values =
@@ -161,7 +161,7 @@ impl<T: Tensors> Through<T> {
             for axis in [0, 1] {
                 let taps = weights[0][axis].len();
                 let (size, step) = if axis == 0 { (rows, columns) } else { (columns, 1) };
-                // Which pixels go into each one, and with which weights: (samples, rows, columns, taps).
+                // The pixels that contribute to each pixel, with their weights: (samples, rows, columns, taps).
                 let along: Vec<i64> = (0..size)
                     .flat_map(|place| {
                         (0..taps).map(move |tap| mirrored(place + tap, taps / 2, size))
@@ -197,7 +197,7 @@ impl<T: Tensors> Through<T> {
     }
 }
 
-/// For every band that goes in, 1 for those that it goes into: from the first that has a part of it to the last.
+/// For every input band, 1 for the output bands from the first to the last to which it contributes.
 fn reach(map: &[f64], bands: usize) -> Vec<f64> {
     let rows = map.chunks_exact(bands).flat_map(|row| {
         let first = row.iter().position(|number| *number != 0.0).unwrap_or(bands);

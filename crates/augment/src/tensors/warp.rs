@@ -1,8 +1,8 @@
-//! Moving pixels as tensor operations: four rows of a table of pixels, weighted and added, for every pixel that comes out.
+//! Moving pixels with tensor operations: every output pixel is a weighted sum of four rows in a table of pixels.
 //!
-//! `embedding_bag` does this in one pass over pixels' spectra, which lie together; positions are float32 whatever
-//! the image's type. torch's own `grid_sampler` reads bands in planes, and wants positions of the image's type:
-//! in float16 they are a quarter of a pixel off at 640 columns.
+//! `embedding_bag` does this in one pass over the pixels' spectra, which are contiguous. Positions are float32,
+//! whatever the image's type. torch's own `grid_sampler` reads each band as a plane, and requires positions of the
+//! image's type: in float16 they are off by a quarter of a pixel at 640 columns.
 
 use hsipack_format::{Error, Result};
 
@@ -13,10 +13,10 @@ use crate::matrix::Whole;
 use crate::moves::{Job, Move};
 use crate::ops::{Field, Padding, Source, gaussian};
 
-/// Numbers that a sampled sample needs on the device: its map, and its bounds.
+/// How many numbers a resampled sample needs on the device: its map and its bounds.
 const NUMBERS: usize = 13;
 
-/// The sampled samples of a job: their places in the batch, and where their pixels come from.
+/// The resampled samples of a job: their indices in the batch, and the sources of their pixels.
 type Sampled<'a> = (Vec<usize>, Vec<&'a Source>);
 
 fn sampled(moves: &[Move]) -> Sampled<'_> {
@@ -28,7 +28,7 @@ fn sampled(moves: &[Move]) -> Sampled<'_> {
 }
 
 impl<T: Tensors> Through<T> {
-    /// Smooth fields of displacements for those samples that have one: (samples, 2, rows, columns) in pixels, x first.
+    /// Smooth fields of displacements for the samples that have one: (samples, 2, rows, columns) in pixels, x first.
     pub(super) fn smooth_fields(
         &self,
         moves: &[Move],
@@ -42,7 +42,7 @@ impl<T: Tensors> Through<T> {
             })
             .collect();
         let Some(first) = fields.iter().flatten().next().copied() else { return Ok(None) };
-        // Fields of one pass are of one augmentation: they differ in their seeds alone.
+        // All fields of one pass belong to one augmentation, so only their seeds differ.
         if fields
             .iter()
             .flatten()
@@ -59,7 +59,7 @@ impl<T: Tensors> Through<T> {
         let smooth = match self.smoothed_by_kernels(&noise, first)? {
             Some(smooth) => smooth,
             None => {
-                // Smoothing along an axis with zeros around is a product with a matrix.
+                // Smoothing along an axis with zeros around is a matrix product.
                 let down = smoothing(first.sigma[0], first.kernel[0], rows);
                 let down = self.numbers(&down, &[rows, rows], ElementType::F32)?;
                 let across = smoothing(first.sigma[1], first.kernel[1], columns);
@@ -71,7 +71,7 @@ impl<T: Tensors> Through<T> {
         Ok(Some(self.0.binary(Binary::Mul, &smooth, &pixels)?))
     }
 
-    /// Does what a job says.
+    /// Moves pixels as the job says.
     pub(super) fn moved(
         &self,
         held: &mut Held<T::Tensor>,
@@ -108,10 +108,10 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    /// One sample (1, rows, columns, values) with the pixels in their new places.
+    /// One sample (1, rows, columns, values) with its pixels in their new places.
     fn placed(&self, from: &T::Tensor, whole: &Whole, to: [usize; 2]) -> Result<T::Tensor> {
         let Whole { x, y } = whole;
-        // Which axis of the frame the result's x runs along, and in which direction.
+        // The axis of the frame along which the result's x runs, and its direction.
         let (turned, sign_x, sign_y) = (x[0] == 0, x[0] + y[0], x[1] + y[1]);
         let first = |map: &[i64; 3]| {
             let ends = [0, to[1] as i64 - 1]
@@ -130,7 +130,7 @@ impl<T: Tensors> Through<T> {
         if axes.is_empty() { Ok(window) } else { self.0.flip(&window, &axes) }
     }
 
-    /// The sampled ones: (sampled, rows, columns, values).
+    /// The resampled samples: (sampled, rows, columns, values).
     fn warped(
         &self,
         held: &Held<T::Tensor>,
@@ -143,7 +143,7 @@ impl<T: Tensors> Through<T> {
         let (right, bottom) = (columns as f64 - 1.0, rows as f64 - 1.0);
         let fields = fields.map(|fields| self.part(fields, places)).transpose()?;
         let [x, y] = self.positions(job, sources, [rows, columns], fields.as_ref())?;
-        // First pixel of every sample in the table of all pixels.
+        // Index of every sample's first pixel in the table of all pixels.
         let first: Vec<i64> =
             places.iter().map(|sample| (sample * rows * columns) as i64).collect();
         let first = self.integers(&first, &[places.len(), 1, 1], ElementType::I64)?;
@@ -169,7 +169,7 @@ impl<T: Tensors> Through<T> {
         let filled = job.outside().is_some_and(|outside| outside.padding == Padding::Zeros);
         let fill = || self.numbers(&[job.fill], &[1], held.element);
         if job.nearest() {
-            // Half to even, as torch's own sampling does.
+            // Round half to even, as torch's own sampling does.
             let (x, y) = (t.unary(Unary::Round, &x)?, t.unary(Unary::Round, &y)?);
             let taken = t.index_select(&table, &t.reshape(&index(&x, &y)?, &[pixels])?)?;
             let taken = t.reshape(&taken, &shape)?;
@@ -204,7 +204,7 @@ impl<T: Tensors> Through<T> {
             let missing = t.with(Binary::Mul, &self.one_minus(&weight)?, job.fill)?;
             t.binary(Binary::Add, &out, &t.to(&missing, held.element)?)?
         };
-        // Far outside, where the nearest pixel inside may be NaN.
+        // Positions completely outside, where the nearest pixel inside may be NaN.
         let beyond = t.with(Binary::Eq, &weight, 0.0)?;
         t.reshape(&t.r#where(&beyond, &fill()?, &out)?, &shape)
     }
@@ -213,7 +213,7 @@ impl<T: Tensors> Through<T> {
         self.0.with(Binary::Add, &self.0.unary(Unary::Neg, part)?, 1.0)
     }
 
-    /// Where the pixels that come out lie in the frame: x and y, each (sampled, rows, columns), float32.
+    /// The source positions of the output pixels: x and y, each (sampled, rows, columns), float32.
     fn positions(
         &self,
         job: &Job<'_>,
@@ -228,7 +228,7 @@ impl<T: Tensors> Through<T> {
             let whole = [0.0, columns as f64 - 1.0, 0.0, rows as f64 - 1.0];
             numbers.extend(source.bounds.unwrap_or(whole));
         }
-        // One copy to the device for everything that was drawn.
+        // One copy to the device for all drawn parameters.
         let numbers = self.numbers(&numbers, &[sources.len(), NUMBERS, 1], ElementType::F32)?;
         let number = |index: usize| t.narrow(&numbers, 1, index, 1);
         let [to_rows, to_columns] = job.to;
@@ -252,7 +252,8 @@ impl<T: Tensors> Through<T> {
             let scale = row(6)?;
             at = [t.binary(Binary::Div, &at[0], &scale)?, t.binary(Binary::Div, &at[1], &scale)?];
         }
-        // A perspective's horizon lies far outside, and every place has to be an index.
+        // Near the horizon of a perspective, positions are infinite or NaN, but every position must become a valid
+        // index.
         for p in &mut at {
             *p = t.nan_to_num(p, -1e6, 1e6, -1e6)?;
         }
@@ -264,7 +265,7 @@ impl<T: Tensors> Through<T> {
                     let above = t.binary(Binary::Maximum, p, &number(least)?)?;
                     *p = t.binary(Binary::Minimum, &above, &number(least + 1)?)?;
                 }
-                // However often it is mirrored.
+                // A single pixel is mirrored onto itself.
                 Padding::Reflection if size == 1 => *p = t.with(Binary::Mul, p, 0.0)?,
                 Padding::Reflection => *p = self.reflected(p, size, outside.align_corners)?,
             }
@@ -272,7 +273,7 @@ impl<T: Tensors> Through<T> {
         Ok(at)
     }
 
-    /// Places mirrored into a frame of `size` pixels.
+    /// Positions mirrored into a frame of `size` pixels.
     fn reflected(&self, p: &T::Tensor, size: usize, align_corners: bool) -> Result<T::Tensor> {
         let t = &self.0;
         let size = size as f64;
@@ -287,7 +288,7 @@ impl<T: Tensors> Through<T> {
     }
 }
 
-/// The matrix (size, size) that smooths along an axis with a Gaussian, zeros around.
+/// The matrix (size, size) that smooths along an axis with a Gaussian, with zeros around.
 fn smoothing(sigma: f64, kernel: usize, size: usize) -> Vec<f64> {
     let reach = kernel / 2;
     let weights = gaussian(sigma, reach);

@@ -18,27 +18,27 @@ use hsipack_format::Result;
 use crate::parse;
 use crate::training::NetworkArg;
 
-/// Measure what each strategy against a starving accelerator brings, side by side on your cubes.
+/// Measure what each strategy against a starving accelerator gains, side by side on your cubes.
 ///
 /// original: float32 files, read and augmented by CPU workers. +blosc: compressed. +fp16: half the bytes.
-/// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader. Each keeps what the ones before it
-/// brought. Every case runs in a process of its own, and they take turns. The device is the CPU, or a GPU through
-/// the torch of the Python package (--device cuda).
+/// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader. Each strategy includes those before it. Every
+/// case runs in a process of its own, and the cases take turns. The device is the CPU, or a GPU with the Python
+/// package and torch (--device cuda).
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A packed dataset, or cubes as `hsipack convert` takes them [default: cubes are drawn]
+    /// A packed dataset, or cubes as `hsipack convert` takes them [default: generated cubes]
     path: Option<String>,
 
-    /// Cubes: how many are drawn (12 if not said), or the most that are taken of PATH [default: all of PATH]
+    /// Number of cubes to generate (12 by default), or maximum number of cubes to take from PATH [default: all of PATH]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Cubes")]
     cubes: Option<u32>,
 
-    /// Size of the cubes that are drawn
+    /// Size of the generated cubes
     #[arg(long, value_name = "ROWSxCOLUMNSxBANDS", value_parser = parse::cube, default_value = "480x640x100", conflicts_with = "path", help_heading = "Cubes")]
     shape: [u32; 3],
 
-    /// Make the files of all strategies below this folder [default: here]
+    /// Folder below which to make the files of all strategies [default: the working directory]
     #[arg(
         long,
         value_name = "DIR",
@@ -48,7 +48,7 @@ pub struct Args {
     )]
     work_dir: PathBuf,
 
-    /// Leave the files there; the same command uses those of drawn cubes again
+    /// Keep the files; the same command uses the files of generated cubes again
     #[arg(long, help_heading = "Cubes")]
     keep: bool,
 
@@ -56,54 +56,56 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Cases")]
     strategies: Vec<String>,
 
-    /// Read at most so many bytes a second, all workers together, such as 1000MB/s; or unlimited. Repeatable
+    /// Read at most this many bytes per second, for all workers together, such as 1000MB/s, or unlimited (repeatable)
     /// [default: unlimited]
     #[arg(long, value_name = "BYTES/s", value_parser = limit, help_heading = "Cases")]
     rate_limit: Vec<Limit>,
 
-    /// Wait so long before every read of a file, such as 2ms, as from a network disk [default: not at all]
+    /// Wait this long before every read of a file, such as 2ms, as on a network disk [default: no wait]
     #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Cases")]
     latency: Option<Duration>,
 
-    /// How often every case is measured
+    /// How often to measure every case
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Cases")]
     repeats: u32,
 
-    /// Epochs that are measured each time
+    /// Number of epochs to measure each time
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Cases")]
     epochs: u32,
 
-    /// Epochs before them, each time; more where the device augments or trains a network, until three times as many
-    /// batches came as there is room for
+    /// Number of epochs to run before the measured ones, each time
+    ///
+    /// If the device augments or trains a network, more epochs are run, until there were three times as many batches as
+    /// there is room for.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Cases")]
     warmup_epochs: u32,
 
-    /// Have the system forget the files after every epoch, to measure reading from the disk
+    /// Drop the files from the system's file cache after every epoch, to measure reading from the disk
     #[arg(long, help_heading = "Cases")]
     drop_cache: bool,
 
-    /// Cubes in a batch
+    /// Number of cubes in a batch
     #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Training")]
     batch_size: u32,
 
-    /// Workers of strategies 0 to 3, decoding threads of the last [default: one a core]
+    /// Number of workers in strategies 0 to 3, and of decoding threads in the last [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
     workers: Option<u16>,
 
-    /// The device trains this long on each batch: a wait that takes no processor [default: 50ms]
+    /// Time that the device trains on each batch: a wait that uses no processor [default: 50ms]
     #[arg(long, value_name = "TIME", value_parser = parse::duration, conflicts_with = "network", help_heading = "Training")]
     step_time: Option<Duration>,
 
-    /// Train a network on each batch instead: a small one, a convolution over the spectra and a linear layer
+    /// Train a network on each batch instead; small has a convolution over the spectra and a linear layer
     #[arg(long, value_enum, help_heading = "Training")]
     network: Option<NetworkArg>,
 
-    /// The device: cpu (auto is the same), or cuda or cuda:1, which needs the Python package with torch
+    /// Device to train on: cpu (auto is the same), or cuda or cuda:1, which need the Python package with torch
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Training")]
     device: String,
 
-    /// Augment as FILE says: a list as for `preview --augment` [default: the published chain, an affine map
-    /// and flips]
+    /// Augment as FILE says: a JSON list, as for `preview --augment` [default: the published augmentations, an
+    /// affine map and flips]
     #[arg(long, value_name = "FILE", conflicts_with = "no_augment", help_heading = "Training")]
     augment: Option<PathBuf>,
 
@@ -111,7 +113,7 @@ pub struct Args {
     #[arg(long, help_heading = "Training")]
     no_augment: bool,
 
-    /// Seed of order and augmentations
+    /// Seed of the order and of augmentations
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Training")]
     seed: u64,
 
@@ -119,15 +121,15 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Write the report as a page with charts; an earlier one of that name is replaced
+    /// Write the report as an HTML page with charts; an earlier page of that name is replaced
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Measure what is asked for on stdin: what this command runs for each case
+    /// Measure what stdin asks for; this command runs itself with this option for each case
     #[arg(long, hide = true)]
     measure: bool,
 
-    /// Measure in Python whatever the device, for tests
+    /// Measure in Python on any device, for tests
     #[arg(long, hide = true)]
     in_python: bool,
 }
@@ -160,8 +162,8 @@ fn limit(text: &str) -> std::result::Result<Limit, String> {
 /// Runs the command.
 ///
 /// # Errors
-/// If the cubes or the augmentations cannot be read, there is not enough room on the disk or memory, a case fails,
-/// or it was stopped.
+/// If the cubes or the augmentations cannot be read, there is not enough space on the disk or in memory, a case fails,
+/// or the command was stopped.
 pub fn run(args: Args) -> Result<ExitCode> {
     side_by_side::run(&args)
 }

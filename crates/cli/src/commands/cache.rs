@@ -10,24 +10,24 @@ use serde::Serialize;
 
 use crate::output;
 
-/// Show, check or clear a cache on the local disk, in which --local-cache keeps what was fetched from servers.
+/// Show, check or clear a local cache, the folder in which --local-cache keeps data fetched from servers.
 ///
-/// Nothing in it is needed: whatever is deleted is fetched again.
+/// Everything in it can be deleted: data that is needed is fetched again.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The folder that was given as --local-cache
     folder: PathBuf,
 
-    /// Compare every block with its checksum; those that differ are deleted, and the exit status is 1
+    /// Compare every block with its checksum. If blocks are damaged, delete them and exit with status 1
     #[arg(long)]
     check: bool,
 
-    /// Delete what is kept of datasets that no process reads now
+    /// Delete the data of datasets that no process is reading
     #[arg(long)]
     clear: bool,
 
-    /// Delete all of it. Who reads a dataset now fetches again
+    /// Delete everything. Processes that are reading a dataset fetch its data again
     #[arg(long, conflicts_with = "clear")]
     clear_all: bool,
 
@@ -74,7 +74,7 @@ struct Dataset {
 /// Runs the command.
 ///
 /// # Errors
-/// If the folder is no cache, or cannot be read or changed.
+/// If the folder is not a cache, or cannot be read or changed.
 pub fn run(args: Args) -> Result<ExitCode> {
     let cache = CacheFolder::open(&args.folder)?;
     let checked = args.check.then(|| cache.check()).transpose()?;
@@ -139,7 +139,7 @@ impl Report {
         for dataset in &self.datasets {
             say!(
                 "  {}  {} in {}, {}",
-                dataset.url.as_deref().unwrap_or("(of an unknown place)"),
+                dataset.url.as_deref().unwrap_or("(unknown address)"),
                 output::bytes(dataset.bytes),
                 output::count(dataset.blocks as usize, "block"),
                 match dataset.in_use {

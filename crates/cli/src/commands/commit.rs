@@ -9,10 +9,10 @@ use hsipack_pack::convert::parts;
 use super::convert;
 use crate::output;
 
-/// Make what workers wrote a dataset: the last step of a conversion in parts.
+/// Turn the shards that workers wrote into a dataset: the last step of a conversion in parts.
 ///
-/// Every planned shard must have its receipt; if not, the missing ones are named and nothing is changed. The dataset
-/// appears whole. Doing it again does nothing.
+/// Every planned shard must have its receipt. If receipts are missing, they are listed and nothing changes. The dataset
+/// appears as a whole. Running the command again does nothing.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

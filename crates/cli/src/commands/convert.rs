@@ -21,28 +21,29 @@ use hsipack_pack::convert::{
 use crate::task::Task;
 use crate::{output, parse, typed};
 
-/// Pack cubes into a new dataset, or add them to one.
+/// Pack cubes into a new dataset, or add them to an existing one.
 ///
 /// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita and HTC files, folders and archives
-/// (.zip, .tar, .tar.gz, .tgz) of them, or a CSV with a `path` column. A variable inside a container is named
-/// file::variable, a file in an archive archive.zip/folder/file.
+/// (.zip, .tar, .tar.gz, .tgz) of such files, or a CSV with a `path` column. Name a variable inside a container
+/// as file::variable, and a file in an archive as archive.zip/folder/file.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Files, folders and archives (searched for cubes), globs in quotes, file::variable, CSV lists, or URLs of these; hidden files are left out of folders and globs
+    /// Files, folders and archives (searched for cubes), globs in quotes, file::variable, CSV lists, or URLs of these.
+    /// Hidden files in folders and globs are skipped
     #[arg(required = true, value_name = "INPUT")]
     inputs: Vec<String>,
 
-    /// The dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where nothing lies yet
+    /// Dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where nothing is stored yet
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
 
-    /// Take options from a TOML file, such as `hsipack tune --apply` writes: their names without the
-    /// dashes, as in codec = "zstd". What the command line says wins
+    /// Read options from a TOML file, such as `hsipack tune --apply` writes. Keys are option names without the
+    /// dashes, as in codec = "zstd". Options on the command line override the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Go on with an interrupted conversion or append (same command plus --resume)
+    /// Continue an interrupted conversion or append (run the same command plus --resume)
     #[arg(long, conflicts_with = "dry_run")]
     resume: bool,
 
@@ -50,12 +51,12 @@ pub struct Args {
     #[arg(long)]
     append: bool,
 
-    /// Say what would be done and how big the result gets, and write nothing
+    /// Show what would be packed and the estimated size, and write nothing
     #[arg(long)]
     dry_run: bool,
 
-    /// Only plan, for several processes or machines: write to FILE (a path or URL) what is to be done. Then run `hsipack
-    /// work FILE --part I/N` anywhere, and `hsipack commit FILE`
+    /// Only write a plan to FILE (a path or URL), for several processes or machines. Then run `hsipack work FILE
+    /// --part I/N` anywhere, and `hsipack commit FILE` at the end
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     plan: Option<PathBuf>,
 
@@ -63,56 +64,62 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Leave out files below input folders that match a glob on the path or name (repeatable)
+    /// Skip files below input folders whose path or name matches this glob (repeatable)
     #[arg(long, value_name = "GLOB", help_heading = "Inputs")]
     exclude: Vec<String>,
 
-    /// Leave out inputs that cannot be opened, and list them, instead of stopping
+    /// Skip inputs that cannot be opened, and list them, instead of stopping
     #[arg(long, help_heading = "Inputs")]
     skip_errors: bool,
 
-    /// Order of the axes of arrays in their own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
-    /// to leave out, such as 11yxb
-    /// [default: what the file says, else yxb]
+    /// Order of the axes of arrays, such as byx [default: what the file says, otherwise yxb]
+    ///
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
+    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
     #[arg(long, value_name = "ORDER", help_heading = "Inputs")]
     axes: Option<String>,
 
-    /// CSV with a `name` column; the others (label, group, split, any) go to samples.jsonl as numbers,
-    /// booleans (True, False) or text; empty cells are null
+    /// CSV with a `name` column. The other columns (label, group, split, any) go to samples.jsonl as numbers,
+    /// booleans (True, False) or text; empty cells become null
     #[arg(long, value_name = "CSV", help_heading = "Samples")]
     table: Option<PathBuf>,
 
-    /// Regular expression on each path whose named groups become columns, such as
+    /// Regular expression for the path of each cube. Its named groups become columns, as in
     /// '(?P<group>patient\d+)/(?P<label>\w+)_'
     #[arg(long, value_name = "REGEX", help_heading = "Samples")]
     path_columns: Option<String>,
 
-    /// Mask of each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
-    /// '{dir}/{stem}_mask.png' or '{path}::gt' (PNG, NumPy, MATLAB, ENVI, TIFF, HDF5). A relative path
-    /// is tried here and beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask.
-    /// The word `product` makes layers of the quality files of EnMAP, DESIS, PRISMA, … (quality=product).
-    /// Repeatable [default NAME: mask]
+    /// Pack a mask with each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
+    /// '{dir}/{stem}_mask.png' or '{path}::gt' (repeatable) [default NAME: mask]
+    ///
+    /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files. A relative path is tried from the working directory and
+    /// beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask. The word `product` makes layers of
+    /// the quality files of EnMAP, DESIS, PRISMA, … (quality=product).
     #[arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", value_parser = parse::mask, help_heading = "Samples")]
     mask: Vec<MaskOption>,
 
-    /// Class id for cubes that have no mask file (0 to 65535) [default: a missing mask is an error]
+    /// Class id, 0 to 65535, for cubes that have no mask file [default: a missing mask is an error]
     #[arg(long, value_name = "ID", requires = "mask", help_heading = "Samples")]
     mask_fill: Option<u16>,
 
-    /// Give classes of a mask other ids: CLASS is a class id of the mask file, a name that the file has for it, or * for
-    /// all others; with several masks NAME.CLASS=ID. Such as tumour=3,7=3,*=255 (repeatable)
+    /// Give classes of a mask new ids, such as tumour=3,7=3,*=255 (repeatable)
     /// [default: classes that are not named keep their ids]
+    ///
+    /// CLASS is a class id of the mask file, the name of a class in the file, or * for all other classes. With several
+    /// masks, write NAME.CLASS=ID.
     #[arg(long, value_name = "CLASS=ID", value_delimiter = ',', value_parser = parse::new_class, requires = "mask", help_heading = "Samples")]
     classes: Vec<parse::NewClassArg>,
 
-    /// White reference: a cube of the same sensor, averaged over its rows; or for each cube the one that a
-    /// pattern gives, with {dir}, {stem} and {path} of the cube, such as {dir}/white/{stem}.hdr; or `auto` for the one
-    /// beside it, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs (value - dark) / (white - dark), each file
-    /// in its own scale, times the ratio of integration times where they differ. --dry-run lists the pairs
+    /// White reference: a cube of the same sensor, averaged over its rows
+    ///
+    /// Give a file for all cubes; or a pattern with {dir}, {stem} and {path} of each cube, such as {dir}/white/{stem}.hdr;
+    /// or `auto` for the reference beside each cube, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs
+    /// (value - dark) / (white - dark), each file in its own scale, times the ratio of integration times if they differ.
+    /// --dry-run lists the references of each cube.
     #[arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values")]
     white: Option<Reference>,
 
-    /// Dark reference, like --white (DARKREF_NAME, darkReference)
+    /// Dark reference, given like --white (auto takes DARKREF_NAME or darkReference)
     #[arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values")]
     dark: Option<Reference>,
 
@@ -126,26 +133,28 @@ pub struct Args {
     )]
     white_reflectance: f64,
 
-    /// Bands to keep, numbered from 0, in this order: 0,5,10-20 [default: all]
+    /// Bands to keep, counted from 0, in this order, such as 0,5,10-20 [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse::bands, conflicts_with = "wavelengths", help_heading = "Values")]
     bands: Option<BandSelection>,
 
-    /// Bands to keep by centre in nm, ends included: 450-700,1500-1800 [default: all]
+    /// Bands to keep, by centre wavelength in nm, both ends included, such as 450-700,1500-1800 [default: all]
     #[arg(long, value_name = "RANGES", value_parser = parse::wavelengths, help_heading = "Values")]
     wavelengths: Option<BandSelection>,
 
-    /// Drop the bands that the file's bad-band list marks
+    /// Drop the bands that the file's bad-band list marks as bad
     #[arg(long, help_heading = "Values")]
     drop_bad_bands: bool,
 
-    /// Normalise each spectrum: by the sum of magnitudes, by the Euclidean norm, or to mean 0 and
-    /// standard deviation 1 over n - 1 (SNV). Missing and infinite values take no part and are missing
-    /// afterwards; spectra of zeros, for SNV of equal values, become zeros
+    /// Normalise each spectrum
+    ///
+    /// l1 divides by the sum of magnitudes, l2 by the Euclidean norm. snv gives mean 0 and standard deviation 1 (over
+    /// n - 1). Missing and infinite values are not counted, and are missing afterwards. A spectrum of zeros becomes
+    /// zeros; with snv, so does a spectrum of equal values.
     #[arg(long, value_name = "NAME", value_parser = parse::one_of(&Normalize::ALL), default_value_t = Normalize::None, help_heading = "Values")]
     normalize: Normalize,
 
-    /// What becomes of missing values (the file's ignore value, and NaN), after normalising: NaN, this
-    /// value, or an error
+    /// How to pack missing values (the file's ignore value, and NaN), after normalising: as nan, as this
+    /// VALUE, or not at all (error)
     #[arg(
         long,
         value_name = "nan|VALUE|error",
@@ -155,17 +164,18 @@ pub struct Args {
     )]
     nodata: Nodata,
 
-    /// The stored number that marks missing values, whatever the file says
+    /// Stored number that marks missing values; overrides the file
     #[arg(long, value_name = "VALUE", allow_negative_numbers = true, help_heading = "Values")]
     ignore_value: Option<f64>,
 
-    /// Pack numbers as they are stored: apply no scale factor or offset that the file gives
+    /// Pack numbers as they are stored: do not apply the scale factor and offset of the file
     #[arg(long, help_heading = "Values")]
     raw_values: bool,
 
-    /// Divide values by this before the cast; recorded as scale_factor, so that readers undo it.
-    /// auto takes a power of two for each cube shape, 1 unless values exceed 65504 or stay below 1/16,
-    /// and reads every cube twice
+    /// Divide values by this factor before the cast. It is recorded as scale_factor, so that readers undo it
+    ///
+    /// auto takes a power of two for each cube shape, which is 1 unless values exceed 65504 or stay below 1/16. It reads
+    /// every cube twice.
     #[arg(long, value_name = "none|auto|FACTOR", default_value = "none", help_heading = "Values")]
     scale: Scale,
 
@@ -173,13 +183,14 @@ pub struct Args {
     #[arg(long, value_name = "TYPE", value_parser = parse::one_of(&[DType::F16, DType::F32]), default_value_t = DType::F16, help_heading = "Values")]
     dtype: DType,
 
-    /// Round values to N mantissa bits, of 10 of float16 or 23 of float32; the others are zero and cost
-    /// next to nothing once compressed. auto keeps as many as hold 99 % of the real information of a
-    /// sample of the cubes; `hsipack tune` shows what it gains and costs
+    /// Round values to N mantissa bits; float16 has 10, float32 has 23
+    ///
+    /// The other bits become zero, and take almost no space once compressed. auto keeps as many bits as hold 99 % of the
+    /// real information in a sample of the cubes. `hsipack tune` shows the gain and the cost.
     #[arg(long, value_name = "all|auto|N", default_value_t = KeepBits::All, help_heading = "Values")]
     keep_bits: KeepBits,
 
-    /// Wavelengths of cubes of one shape may differ by this much, in nm
+    /// Maximum difference of the wavelengths of cubes of one shape, in nm
     #[arg(long, value_name = "NM", default_value_t = 0.01, help_heading = "Values")]
     wavelength_tolerance: f64,
 
@@ -188,28 +199,28 @@ pub struct Args {
     #[arg(long, value_name = "NAME", value_parser = parse::one_of(&Compressor::ALL), default_value_t = Compressor::Lz4Hc, help_heading = "Layout")]
     codec: Compressor,
 
-    /// Compression level, 0 (store) to 9
+    /// Compression level, 0 (no compression) to 9
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Layout")]
     level: u8,
 
-    /// Filter before compression
+    /// Shuffle filter before compression
     #[arg(long, value_name = "NAME", value_parser = parse::one_of(&Shuffle::ALL), default_value_t = Shuffle::Byte, help_heading = "Layout")]
     shuffle: Shuffle,
 
-    /// Chunk shape in pixels: ROWS (full width) or ROWSxCOLUMNS for crops of large scenes
-    /// [default: whole rows near 2 MiB]
+    /// Chunk shape in pixels: ROWS (full width), or ROWSxCOLUMNS for crops of large scenes
+    /// [default: whole rows of about 2 MiB]
     #[arg(long, value_name = "ROWS[xCOLUMNS]", value_parser = parse::chunk, help_heading = "Layout")]
     chunk: Option<ChunkShape>,
 
-    /// Uncompressed size of a shard file to aim for; at least one cube
+    /// Target size of a shard file, uncompressed; a shard holds at least one cube
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, default_value = "512MiB", help_heading = "Layout")]
     shard_size: usize,
 
-    /// Threads [default: one a core]
+    /// Number of threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Resources")]
     jobs: Option<u16>,
 
-    /// Memory for reading, all threads together; transposing large scenes is faster with more
+    /// Memory for reading, for all threads together; more memory makes transposing large scenes faster
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, default_value = "256MiB", help_heading = "Resources")]
     memory: usize,
 }
@@ -280,7 +291,7 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// Whatever the conversion ends with.
+/// The errors of the conversion.
 pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
     let args = match &args.config {
         Some(file) => config::merge(file, command)?,
@@ -307,14 +318,14 @@ pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what the plan found, and how much there is to do.
+/// Reports what the plan found, and how much there is to do.
 fn begin(task: &Task, plan: &Plan) {
     task.set_total(plan.samples.iter().map(PlannedSample::value_bytes).sum());
     tell(task, "left out", &plan.skipped);
     tell(task, "note", &plan.notes);
 }
 
-/// Lines of one sort shown before the rest is only counted.
+/// Lines of one kind to print; the rest is only counted.
 const SHOWN: usize = 20;
 
 fn tell(task: &Task, what: &str, lines: &[String]) {
@@ -346,7 +357,7 @@ fn print_planned(planned: &Planned) {
     );
 }
 
-/// Says what a conversion came to.
+/// Prints the report of a conversion.
 pub fn print(report: &Report) {
     if report.already_complete {
         report.notes.iter().for_each(|note| say!("{note}"));

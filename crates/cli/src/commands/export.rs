@@ -8,20 +8,20 @@ use hsipack_pack::export::{self, ExportOptions, Exported};
 
 use crate::output;
 
-/// Take one sample out of a dataset, into a file that other tools open.
+/// Export one sample of a dataset to a file that other tools can open.
 ///
-/// The ending of FILE gives the format: .npy (float16, bit for bit, rows x columns x bands), .hdr or
-/// .img (ENVI header and data, float32), .tif (float32, bands side by side), .zarr (a folder that xarray
-/// opens: float16, wavelengths, coordinates). Values are the stored ones, which float32 holds exactly; a
-/// scale factor travels as ENVI's `reflectance scale factor` (its reciprocal), GDAL's SCALE or CF's
-/// scale_factor, and .npy needs it applied by hand.
+/// The extension of FILE decides the format: .npy (float16, bit for bit, rows x columns x bands), .hdr or
+/// .img (ENVI header and data, float32), .tif (float32, the bands of a pixel side by side), .zarr (a folder
+/// that xarray opens: float16, wavelengths, coordinates). Values are exported as stored; float32 holds them
+/// exactly. A scale factor is written as ENVI's `reflectance scale factor` (its reciprocal), GDAL's SCALE or
+/// CF's scale_factor. A .npy file cannot hold it, so you have to apply it yourself.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// A packed dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// The sample: its id, counted from 0, or its name
+    /// Sample to export: its id, counted from 0, or its name
     #[arg(long, value_name = "N|NAME")]
     sample: String,
 
@@ -54,7 +54,7 @@ Examples:
 /// Runs the command.
 ///
 /// # Errors
-/// As [`export::export`].
+/// The errors of [`export::export`].
 pub fn run(args: Args) -> Result<ExitCode> {
     let exported = export::export(&ExportOptions {
         dataset: args.dataset,

@@ -1,4 +1,4 @@
-//! `hsipack info`; `info/` has what it counts.
+//! `hsipack info`; `info/` counts the pixels of classes.
 
 mod pixels;
 
@@ -17,12 +17,11 @@ use serde::Serialize;
 
 use crate::output;
 
-/// Say what a cube or a packed dataset holds.
+/// Show what a cube or a packed dataset holds.
 ///
 /// PATH is a cube in any input format (file, or file::variable inside a container), an archive of one cube or
-/// archive.zip/folder/file, or a packed dataset.
-/// Of a container with several cubes, the variables to choose from are listed. Values are physical:
-/// missing ones left out, the file's scaling applied.
+/// archive.zip/folder/file, or a packed dataset. If a container holds several cubes, the variables to choose from
+/// are listed. Values are physical: missing values are skipped, and the file's scaling is applied.
 #[derive(clap::Args)]
 #[command(after_long_help = KEYS)]
 pub struct Args {
@@ -33,18 +32,19 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Do not read the values of a cube (no range, no NaN count); datasets are never read
+    /// Do not read the values of a cube, so there is no range and no NaN count; values of datasets are never read
     /// [default: every value is read]
     #[arg(long)]
     quick: bool,
 
-    /// Count the pixels of every class of a dataset's masks, in all cubes and in those of each split; reads all masks
+    /// Count the pixels of every class of a dataset's masks, in all cubes and in each split. Reads all masks
     #[arg(long, conflicts_with = "quick")]
     classes: bool,
 
-    /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
-    /// to leave out, such as 11yxb
-    /// [default: what the file says, else yxb]
+    /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
+    ///
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
+    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,
 }
@@ -97,7 +97,7 @@ fn describe(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A dataset, and its classes' pixels if they were counted.
+/// A dataset, and the pixels of its classes if they were counted.
 #[derive(Serialize)]
 struct Described {
     #[serde(flatten)]
@@ -106,7 +106,7 @@ struct Described {
     class_pixels: Option<pixels::ByMask>,
 }
 
-/// One line: a name in a column of its own, and what there is to say.
+/// Prints one line: a name in a column of its own, and a text.
 fn line(name: &str, text: impl AsRef<str>) {
     say!("  {name:<15}{}", text.as_ref());
 }
@@ -156,7 +156,7 @@ fn print_cube(report: &CubeReport) {
     report.notes.iter().for_each(|note| line("note", note));
 }
 
-/// `value * 0.0001 - 0.5`; what changes nothing is left out.
+/// `value * 0.0001 - 0.5`; terms that change nothing are skipped.
 fn scaling_text(scaling: &ScalingReport) -> String {
     let mut text = "value".to_owned();
     for (sign, factor, none) in
@@ -192,7 +192,7 @@ fn wavelengths(known: Option<&Wavelengths>) -> String {
 /// A reference system and the size of pixels in it.
 fn place(crs: Option<&str>, [width, height]: [f64; 2], unit: Option<Unit>) -> String {
     let unit = unit.map_or("", Unit::symbol);
-    // Of WKT its name says enough.
+    // For WKT, the name is enough.
     let name = |crs: &str| match crs.split('"').nth(1) {
         Some(name) => format!("\"{name}\" (WKT)"),
         None => crs.to_owned(),
@@ -202,7 +202,7 @@ fn place(crs: Option<&str>, [width, height]: [f64; 2], unit: Option<Unit>) -> St
     format!("{crs}, pixels of {width} x {height} {unit}").trim_end().to_owned()
 }
 
-/// From where to where the image reaches along the axes of the reference system.
+/// The extent of the image along the axes of the reference system.
 fn footprint(geo: &Geo, rows: usize, columns: usize) -> String {
     let (right, bottom) = (columns as f64, rows as f64);
     let corners = [(0.0, 0.0), (right, 0.0), (0.0, bottom), (right, bottom)]
@@ -220,13 +220,13 @@ fn footprint(geo: &Geo, rows: usize, columns: usize) -> String {
     }
 }
 
-/// So many decimals, without trailing zeros.
+/// A number with this many decimals, without trailing zeros.
 fn rounded(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Up to five significant digits, without trailing zeros.
+/// A number with up to five significant digits, without trailing zeros.
 fn output_number(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude != 0.0 && !(1e-4..1e7).contains(&magnitude) {
@@ -260,7 +260,7 @@ fn missing(report: &CubeReport) -> &'static str {
     }
 }
 
-/// What was found; `missing` says what is called so.
+/// The range and the counts of values. `missing` says which values are missing.
 fn values(all: &Values, missing: &str) -> String {
     let range = match (all.min, all.max) {
         (Some(min), Some(max)) => format!("{} to {}", output_number(min), output_number(max)),

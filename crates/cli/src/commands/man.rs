@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use hsipack_format::{Error, Result};
 
-/// Write man pages, hsipack.1 and one a command, into a folder.
+/// Write man pages into a folder: hsipack.1, and one per command.
 ///
 /// To read one without installing: hsipack man /tmp && man /tmp/hsipack-convert.1
 #[derive(clap::Args)]

@@ -1,4 +1,4 @@
-//! The commands, one a file: arguments as typed, and how they become library options.
+//! The commands, one per file: their arguments, and how these become options of the libraries.
 
 pub mod bench;
 pub mod cache;

@@ -12,17 +12,17 @@ use crate::output;
 
 /// Draw a cube, or a packed dataset, as a PNG picture.
 ///
-/// A cube: in colour (from the bands nearest 640, 550 and 460 nm, else in false colour), with its mask
-/// laid over, and the mean spectra of the classes, or of all pixels. A dataset: a contact sheet of up
-/// to 12 samples and the spectra of the dataset. Values are physical; at most 1024 rows and columns of
-/// a cube are looked at, evenly spread.
+/// A cube is drawn in colour (from the bands nearest 640, 550 and 460 nm, otherwise in false colour), with
+/// its mask on top, and with the mean spectra of the classes, or of all pixels. A dataset is drawn as a
+/// contact sheet of up to 12 samples, with the spectra of the dataset. Values are physical. At most 1024
+/// rows and columns of a cube are read, evenly spread.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// A cube, file::variable, an archive of one cube, or a packed dataset (a folder, or its URL)
     path: String,
 
-    /// The picture to write (.png); an earlier preview of that name is replaced
+    /// Picture to write (.png); an earlier preview of that name is replaced
     #[arg(short, long, value_name = "PNG")]
     output: PathBuf,
 
@@ -31,19 +31,21 @@ pub struct Args {
     #[arg(long, value_name = "N|NAME")]
     sample: Option<String>,
 
-    /// The mask: its name in a dataset; for a cube a file, or file::variable (PNG, NumPy, MATLAB, ENVI,
-    /// TIFF, HDF5) [default: a sample's first mask; none on contact sheets and for cubes]
+    /// Mask to draw: its name in a dataset; for a cube a file, or file::variable (PNG, NumPy, MATLAB, ENVI,
+    /// TIFF, HDF5) [default: the first mask of a sample; none on contact sheets and for cubes]
     #[arg(long, value_name = "NAME|FILE")]
     mask: Option<String>,
 
-    /// Draw samples of a dataset beside what these augmentations make of them in the first epochs: a JSON list
-    /// such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`, `fuse`
+    /// Draw samples of a dataset, and beside them the same samples augmented, as in the first epochs
+    ///
+    /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or an object with `ops`, `seed`, `fuse`.
     #[arg(long, value_name = "FILE", conflicts_with = "axes")]
     augment: Option<PathBuf>,
 
-    /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
-    /// to leave out, such as 11yxb
-    /// [default: what the file says, else yxb]
+    /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
+    ///
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
+    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,
 
@@ -67,7 +69,7 @@ Examples:
 /// Runs the command.
 ///
 /// # Errors
-/// As [`preview::preview`].
+/// The errors of [`preview::preview`].
 pub fn run(args: Args) -> Result<ExitCode> {
     let json = args.json;
     let previewed = match &args.augment {

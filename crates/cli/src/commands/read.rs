@@ -3,10 +3,10 @@
 //! | file | part |
 //! |---|---|
 //! | `read.rs` | arguments, and how they become options of the loader |
-//! | `stream.rs` | the consumer: takes batches, epoch after epoch, until it is to stop |
+//! | `stream.rs` | the consumer: takes batches, epoch after epoch, until it should stop |
 //! | `figures.rs` | rates and shares between two looks at the loader |
 //! | `report.rs` | the closing report |
-//! | `advice.rs` | what could make it faster |
+//! | `advice.rs` | options that could make reading faster |
 //! | `view.rs` | the live view |
 
 mod advice;
@@ -41,11 +41,11 @@ use figures::Look;
 use report::Report;
 use stream::{End, Stream};
 
-/// Stream a dataset as a training run would, and say how fast, and what limits it.
+/// Stream a dataset as a training run would, and report the speed and what limits it.
 ///
-/// Decoding threads fill a ring of batches; the command takes them one by one and throws them away, or
-/// keeps each for --step-time, as if it trained. On a terminal a live view shows the rates, how full
-/// the ring is and what the threads do.
+/// Decoding threads fill a ring of batches. The command takes the batches one by one and discards each at
+/// once, or after --step-time, as if it trained. In a terminal, a live view shows the rates, how full the
+/// ring is, and what the threads do.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("windows").args(["patch", "grid"]))]
@@ -53,28 +53,28 @@ pub struct Args {
     /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// Cubes, or crops, in a batch
+    /// Number of cubes, or crops, in a batch
     #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: u32,
 
-    /// Epochs in all; with --state, those before count
+    /// Number of epochs; with --state, epochs of earlier runs count, too
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
 
-    /// Stop after so many batches [default: at the end of the last epoch]
+    /// Stop after N batches [default: at the end of the last epoch]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_batches: Option<u64>,
 
-    /// Pretend to train this long on each batch, such as 50ms [default: take the next one at once]
+    /// Wait this long on each batch, as a training step would, such as 50ms [default: take the next batch at once]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     step_time: Option<Duration>,
 
-    /// Go on from the state in FILE, if it is there, and leave the state there at the end, on Ctrl-C and
+    /// Continue from the state in FILE, if it exists, and save the state there at the end, on Ctrl-C and
     /// on errors. The state is the same on every rank
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
 
-    /// Write what every thread did when to FILE, for https://ui.perfetto.dev or chrome://tracing
+    /// Write a trace of all threads to FILE, for https://ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
@@ -82,40 +82,45 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Add the items of every epoch to the report, in order, with CRC-32 sums of their bytes as they were
-    /// delivered. Costs time: do not measure with it
+    /// Add the items of every epoch to the report, in order, with CRC-32 checksums of their delivered bytes.
+    /// This takes time: do not measure with it
     #[arg(long, requires = "json")]
     checksum: bool,
 
-    /// Order of an epoch. weighted draws by the column `weight` of the table, class-balanced draws every label
-    /// equally often, groups-spread keeps the cubes of a group apart, groups-together in a row
+    /// Order of the items in an epoch
+    ///
+    /// weighted draws items by the column `weight` of the table. class-balanced draws every label equally often.
+    /// groups-spread keeps the cubes of a group apart, groups-together keeps them next to each other.
     #[arg(long, value_name = "NAME", value_parser = parse::one_of_or(&Order::ALL, &[("balanced", Order::ClassBalanced)]), default_value_t = Order::Shuffled, help_heading = "Samples")]
     order: Order,
 
-    /// Seed of order and crops
+    /// Seed of the order and of random crops
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Samples")]
     seed: u64,
 
-    /// Only cubes of these splits: train or train,val (repeatable) [default: all cubes]
+    /// Read only cubes of these splits, such as train or train,val (repeatable) [default: all cubes]
     #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Samples")]
     split: Vec<String>,
 
-    /// Only cubes that fulfil a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10":
-    /// ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, brackets [default: all cubes]
+    /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10"
+    /// [default: all cubes]
+    ///
+    /// A condition may have ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, and brackets.
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition, help_heading = "Samples")]
     condition: Option<Condition>,
 
-    /// Cubes, or crops, of an epoch, all ranks together [default: each once]
+    /// Number of cubes, or crops, in an epoch, for all ranks together [default: each once]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Samples")]
     epoch_length: Option<u32>,
 
-    /// What becomes of a last batch that is not full: pad fills it up on every rank, with padding; drop leaves
-    /// it out; short divides what is left over the ranks, with padding only where fewer cubes are left than
-    /// there are ranks. All ranks get equally many batches
+    /// What to do with a last batch that is not full
+    ///
+    /// pad fills it up with padding on every rank. drop skips it. short divides the remaining cubes among the ranks, and
+    /// adds padding only if fewer cubes remain than there are ranks. All ranks get the same number of batches.
     #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&LastBatch::ALL), default_value_t = LastBatch::Short, help_heading = "Samples")]
     last: LastBatch,
 
-    /// Number of this process among those that train together, from 0
+    /// Number of this process among the processes that train together, counted from 0
     #[arg(
         long,
         value_name = "N",
@@ -125,20 +130,21 @@ pub struct Args {
     )]
     rank: usize,
 
-    /// Processes that train together; each reads its share
+    /// Number of processes that train together; each reads its share
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Samples")]
     world_size: usize,
 
-    /// Random crops of so many pixels [default: whole cubes]
+    /// Read random crops of this size in pixels [default: whole cubes]
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["centre_crop", "grid", "patch"], help_heading = "Contents")]
     crop: Option<[u32; 2]>,
 
-    /// Random crops of each cube in an epoch [default: 1]
+    /// Number of random crops from each cube in an epoch [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "crop", help_heading = "Contents")]
     crops_per_cube: Option<u32>,
 
-    /// Share of pixels, 0 to 1, that random crops should have a label in: non-zero in any of the masks that
-    /// are read. Up to 32 crops are tried [default: 0]
+    /// Share of labelled pixels that random crops should have, 0 to 1 [default: 0]
+    ///
+    /// A pixel is labelled if any of the masks that are read is not zero there. Up to 32 crops are tried.
     #[arg(
         long,
         value_name = "SHARE",
@@ -148,16 +154,18 @@ pub struct Args {
     )]
     min_labelled: Option<f64>,
 
-    /// The middle of each cube
+    /// Read a crop of this size in pixels from the middle of each cube
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, visible_alias = "center-crop", conflicts_with_all = ["grid", "patch"], help_heading = "Contents")]
     centre_crop: Option<[u32; 2]>,
 
-    /// All crops of a grid over each cube, the last ones moved back to end with the cube. With --pad cubes may be smaller
-    /// than the crops [default: such cubes are refused]
+    /// Read all crops of a grid over each cube, with this size in pixels
+    ///
+    /// The last crops are moved back so that they end at the edge of the cube. Cubes may be smaller than the crops only
+    /// with --pad; otherwise such cubes are refused.
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with = "patch", help_heading = "Contents")]
     grid: Option<[u32; 2]>,
 
-    /// Pixels from one crop of the grid to the next; less than its size makes them overlap
+    /// Distance in pixels from one crop of the grid to the next; if it is less than the size, crops overlap
     /// [default: the size]
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, requires = "grid", help_heading = "Contents")]
     grid_step: Option<[u32; 2]>,
@@ -165,8 +173,9 @@ pub struct Args {
     #[command(flatten, next_help_heading = "Contents")]
     patches: PatchArgs,
 
-    /// Read this mask (repeatable) [default: all that every cube has]. With --patch: the one that has the labels, which
-    /// is not delivered
+    /// Read this mask (repeatable) [default: all masks that every cube has]
+    ///
+    /// With --patch: the mask with the labels, which is not delivered.
     #[arg(long, value_name = "NAME", conflicts_with = "no_masks", help_heading = "Contents")]
     mask: Vec<String>,
 
@@ -174,60 +183,65 @@ pub struct Args {
     #[arg(long, conflicts_with = "patch", help_heading = "Contents")]
     no_masks: bool,
 
-    /// Bands to read, numbered from 0, in this order: 0,5,10-20 [default: all]
+    /// Bands to read, counted from 0, in this order, such as 0,5,10-20 [default: all]
     #[arg(long, value_name = "LIST", value_parser = parse::bands, help_heading = "Contents")]
     bands: Option<BandSelection>,
 
-    /// Decoding threads [default: one a core]
+    /// Number of decoding threads [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Resources")]
     threads: Option<u16>,
 
-    /// Batches that the ring has room for: in use, ready and being decoded
+    /// Number of batches that the ring has room for: in use, ready, and being decoded
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..), help_heading = "Resources")]
     slots: u16,
 
-    /// Memory of the ring: locked (never swapped out, where the system allows it) or plain
+    /// Memory of the ring: locked (never swapped out, if the system allows it) or plain
     #[arg(long, value_enum, default_value_t = MemoryArg::Locked, help_heading = "Resources")]
     memory: MemoryArg,
 
-    /// Do not ask for huge pages [default: the ring is on huge pages where the system has them]
+    /// Do not ask for huge pages [default: the ring uses huge pages if the system has them]
     #[arg(long, help_heading = "Resources")]
     no_huge_pages: bool,
 
-    /// Keep chunks in memory from the first epoch on: as stored (saves reading) or decoded (saves decoding,
-    /// too). auto keeps all decoded if they fit into half of the memory that is free; else those of a shuffle window
-    /// (--shuffle-window), where there is one; else all as stored if these fit; else none. The report says what, and why
+    /// Keep chunks in memory from the first epoch on: compressed (saves reading) or decoded (also saves decoding)
+    ///
+    /// auto keeps all chunks decoded if they fit into half of the free memory. Otherwise it keeps the decoded chunks of a
+    /// shuffle window (--shuffle-window), if there is one; otherwise all chunks compressed, if they fit; otherwise none.
+    /// The report says what was chosen, and why.
     #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&CacheKind::ALL), default_value_t = CacheKind::Auto, help_heading = "Resources")]
     cache: CacheKind,
 
-    /// Memory for the cache; of compressed and decoded, what does not fit is read again every epoch
+    /// Memory for the cache. With --cache compressed or decoded, chunks that do not fit are read again every epoch
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, help_heading = "Resources")]
     cache_size: Option<usize>,
 
-    /// Shuffle windows (--crop, --patch, --grid) among all of the epoch, or among those of some cubes, or parts of cubes,
-    /// at a time, which take so many bytes decoded: then each chunk is decoded about once an epoch
+    /// Shuffle windows (--crop, --patch, --grid) within the whole epoch, or within this many decoded bytes at a time
     ///
-    /// auto shuffles among all where their chunks fit into the cache. Else it takes --cache-size, or a quarter of the
-    /// machine's memory rounded down to a power of two; with several processes all of the epoch, since each would
-    /// have to take the same. The order depends on the size: give it to have the same order on other machines.
+    /// With a number of bytes, the windows of some cubes, or parts of cubes, are shuffled at a time: as many as take this
+    /// many bytes decoded. Then each chunk is decoded about once per epoch.
+    ///
+    /// auto shuffles among all windows of the epoch if their chunks fit into the cache. Otherwise it takes --cache-size, or
+    /// a quarter of the machine's memory rounded down to a power of two. With several processes it takes the whole epoch,
+    /// because all processes would have to use the same size. The order depends on the size: give the size to get the
+    /// same order on other machines.
     #[arg(long, value_name = "auto|all|BYTES", value_parser = parse::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources")]
     shuffle_window: ShuffleWindow,
 
-    /// How files are read: mmap for local disks, pread for network disks, direct (past the system's cache)
-    /// for data far beyond memory
+    /// How to read files: mmap for local disks, pread for network disks, direct (bypasses the system's file
+    /// cache) for data much larger than memory
     #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading")]
     store: StoreKind,
 
     #[command(flatten, next_help_heading = "Reading")]
     link: LinkArgs,
 
-    /// Keep what is fetched from a server in this folder, a cache on the local disk, for the next epochs, other processes and
-    /// later runs. `hsipack cache DIR` shows it
+    /// Keep data fetched from a server in this folder on the local disk, for the next epochs, other processes and later
+    /// runs. `hsipack cache DIR` shows what it holds
     #[arg(long, value_name = "DIR", help_heading = "Reading")]
     local_cache: Option<PathBuf>,
 
-    /// Most bytes in that folder, of all datasets. Where not all fit, those stay that are needed next
-    /// [default: half of what is free on its disk]
+    /// Maximum size of that folder, for all datasets together. If not all data fits, the data needed next stays
+    /// [default: half of the free space on its disk]
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, requires = "local_cache", help_heading = "Reading")]
     local_cache_size: Option<usize>,
 
@@ -235,15 +249,15 @@ pub struct Args {
     #[arg(long, help_heading = "Reading")]
     drop_cache: bool,
 
-    /// When checksums are compared: whenever a chunk is decoded, the first time, or never
+    /// When to compare checksums: always when a chunk is decoded, once (the first time), or never
     ///
-    /// With `once`, what changes on the disk after its first check (a failing disk, a file overwritten in place) is
-    /// delivered as it is. `always` finds it, in every epoch, but for chunks that are kept in memory (--cache). With
-    /// `never`, damage may pass for data.
+    /// With `once`, changes on the disk after the first check (a failing disk, a file overwritten in place) are not
+    /// noticed, and the changed data is delivered. `always` finds them in every epoch, except in chunks that are kept in
+    /// memory (--cache). With `never`, damaged data may be delivered.
     #[arg(long, value_name = "WHEN", value_parser = parse::one_of(&Verify::ALL), default_value_t = Verify::Once, help_heading = "Reading")]
     verify: Verify,
 
-    /// Leave out cubes with damaged chunks, and count them [default: a damaged chunk is an error]
+    /// Skip cubes with damaged chunks, and count them [default: a damaged chunk is an error]
     #[arg(long, help_heading = "Reading")]
     skip_damaged: bool,
 }
@@ -272,8 +286,8 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
   figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
            cached_chunks cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy
            consumer_waiting consumer_waiting_s mean_ready limit
-           requests fetched_bytes (of a server, for chunks; null of files)
-           (of all epochs together they stand at the top level)
+           requests fetched_bytes (from a server, for chunks; null for files)
+           (those of all epochs together are at the top level)
   items[] (--checksum): sample repeat padding row column rows columns label image masks{NAME}";
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -356,7 +370,7 @@ impl Args {
         }
     }
 
-    /// The state to go on from, if there is one.
+    /// The state to continue from, if there is one.
     fn saved_state(&self) -> Result<Option<State>> {
         let Some(path) = self.state.as_ref().filter(|path| path.exists()) else { return Ok(None) };
         let text = std::fs::read_to_string(path)
@@ -364,7 +378,7 @@ impl Args {
         State::from_json(&text).map(Some).map_err(|error| about_state(error, path))
     }
 
-    /// A cache has to have a size.
+    /// Checks that a compressed or decoded cache has a size.
     fn check_cache(&self, dataset: &Dataset) -> Result<()> {
         let sized = matches!(self.cache, CacheKind::None | CacheKind::Auto);
         if sized || self.cache_size.is_some() {
@@ -382,7 +396,7 @@ impl Args {
         )))
     }
 
-    /// Writes the recording, if there is one.
+    /// Writes the trace, if one was recorded.
     fn write_trace(&self, loader: &Loader) -> Result<()> {
         let (Some(path), Some(trace)) = (&self.trace, &loader.options().trace) else {
             return Ok(());
@@ -407,7 +421,7 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// If the options contradict each other or the dataset, it is damaged, or the command was stopped.
+/// If the options contradict each other or the dataset, the dataset is damaged, or the command was stopped.
 pub fn run(args: Args) -> Result<ExitCode> {
     let progress = Arc::new(Progress::default());
     task::stop_on_ctrl_c(&progress);
@@ -432,7 +446,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &loader.state().to_json()));
     let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
     let traced = args.write_trace(&loader);
-    // The process ends; a thread that sleeps to keep to a slow rate need not be waited for.
+    // The process ends. Do not wait for threads that sleep to keep to a slow rate.
     std::mem::forget(loader);
     if let End::Failed(error) = end {
         return Err(error);
@@ -446,7 +460,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// An error about the state in a file: without it, training starts anew.
+/// Adds to an error about a state file that training starts anew without the file.
 fn about_state(error: Error, path: &Path) -> Error {
     error.at(path).or_remedy(format!("delete {} to start anew", path.display()))
 }

@@ -11,21 +11,21 @@ use super::validate::print_problems;
 use crate::output;
 use crate::task::Task;
 
-/// Make damaged chunks of a dataset again from their sources.
+/// Rebuild damaged chunks of a dataset from their sources.
 ///
-/// Only the cubes with a damaged chunk are read again; sources must be the files of the conversion,
-/// unchanged. Exit status: 0 nothing is damaged (any more), 1 something still is.
+/// Only cubes with a damaged chunk are read again. Their sources must be the files of the conversion,
+/// unchanged. Exit status: 0 if nothing is damaged (any more), 1 if something still is.
 #[derive(clap::Args)]
 pub struct Args {
     /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// Where to look for sources with a relative path [default: the working directory, then the folder
-    /// that the dataset is in]
+    /// Also look for sources with a relative path in this folder. The working directory is searched before it, and the
+    /// folder that contains the dataset after it
     #[arg(long, value_name = "DIR")]
     source_root: Option<PathBuf>,
 
-    /// Threads for the validation before and after [default: one a core]
+    /// Number of threads for the validation before and after the repair [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 

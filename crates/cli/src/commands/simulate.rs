@@ -23,55 +23,60 @@ use hsipack_measure::simulate::{
 use crate::{files, output, parse};
 use spelling::Spread;
 
-/// Simulate loaders, a queue and a model over time: how many batches come, who waits for whom, what would help.
+/// Simulate loaders, a queue and a model over time: how many batches are done, what waits, and what would help.
 ///
-/// Each loader loads one batch at a time and puts it into a queue; while the queue is full it holds the batch and
-/// waits. The model takes a batch, is busy for a step, and takes the next. Give times, or --from statistics that were
-/// measured.
+/// Each loader loads one batch at a time and puts it into a queue. While the queue is full, the loader holds its batch and
+/// waits. The model takes a batch, is busy for a step, and takes the next batch. Give the times, or a file of measured
+/// statistics (--from).
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// Batches that are loaded at the same time, each by one loader
+    /// Number of loaders; each loads one batch at a time
     #[arg(short, long, value_name = "N", required_unless_present = "from")]
     loaders: Option<usize>,
 
-    /// Mean time that a loader takes for a batch, such as 2s
+    /// Mean time that a loader needs for a batch, such as 2s
     #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "from")]
     load_time: Option<Duration>,
 
-    /// Standard deviation of load times: a share of their mean, such as 30%, or a time. They are log-normal: never
-    /// negative, with a tail of slow batches [default: 5%]
+    /// Standard deviation of load times: a share of their mean, such as 30%, or a time [default: 5%]
+    ///
+    /// Load times are log-normal: never negative, with a tail of slow batches.
     #[arg(long, value_name = "SPREAD", value_parser = spelling::spread)]
     load_spread: Option<Spread>,
 
-    /// Mean time that the model takes for a batch, such as 100ms
+    /// Mean time that the model needs for a batch, such as 100ms
     #[arg(long, value_name = "TIME", value_parser = parse::duration, required_unless_present = "from")]
     step_time: Option<Duration>,
 
-    /// Standard deviation of step times, as --load-spread [default: 0%]
+    /// Standard deviation of step times, given like --load-spread [default: 0%]
     #[arg(long, value_name = "SPREAD", value_parser = spelling::spread)]
     step_spread: Option<Spread>,
 
-    /// Finished batches that the queue has room for, beside one in each loader's hands. A DataLoader with
-    /// prefetch_factor F has (F - 1) times its workers [default: 0, a loader holds its batch until the model takes it]
+    /// Number of finished batches that the queue has room for, besides the one that each loader holds
+    /// [default: 0, a loader holds its batch until the model takes it]
+    ///
+    /// A DataLoader with prefetch_factor F has room for (F - 1) times its workers.
     #[arg(long, value_name = "N")]
     queue: Option<usize>,
 
-    /// Give batches in order, as PyTorch's DataLoader does: loader i loads batches i, i + N, i + 2N and so on, and a
-    /// slow batch holds up those after it [default: first come, first served; with --from, in order]
+    /// Deliver batches in order, as PyTorch's DataLoader does
+    /// [default: first come, first served; with --from, in order]
+    ///
+    /// Of N loaders, loader i loads batches i, i + N, i + 2N and so on, and a slow batch delays the batches after it.
     #[arg(long)]
     in_order: bool,
 
     /// Take loaders, queue and times from the statistics in FILE, which `hsipack read --json`, `bench --json`,
-    /// `diagnose --json` or Python's Loader.stats() wrote. Options given beside it count more
+    /// `diagnose --json` or Python's Loader.stats() wrote. Options on the command line override them
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 
-    /// Of a benchmark's strategies, the one to take from FILE
+    /// Strategy to take from FILE, if it is the report of a benchmark
     #[arg(long, value_name = "NAME", requires = "from")]
     strategy: Option<String>,
 
-    /// Simulate this change, too, and compare (repeatable), such as workers=8,load=0.5x. Keys are workers, load,
+    /// Also simulate this change, and compare, such as workers=8,load=0.5x (repeatable). Keys are workers, load,
     /// step, queue and order; see --help
     #[arg(long, value_name = "CHANGES", value_parser = spelling::what_if)]
     what_if: Vec<WhatIf>,
@@ -80,11 +85,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "30s", conflicts_with = "batches")]
     duration: Duration,
 
-    /// Simulate until the model has done so many batches instead
+    /// Simulate until the model has done N batches, instead of a time
     #[arg(long, value_name = "N")]
     batches: Option<u64>,
 
-    /// Seed of the random times. Runs of the same seed meet the same slow batches, also those of --what-if
+    /// Seed of the random times. Runs with the same seed have the same slow batches, also those of --what-if
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
@@ -92,11 +97,11 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Write a page that plays the run, with timelines and all figures
+    /// Write an HTML page that plays the run, with timelines and all figures
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write the timeline of the run, without changes, as a picture
+    /// Write the timeline of the run, without changes, as an SVG picture
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -109,17 +114,17 @@ Examples:
   hsipack simulate --from run.json --what-if workers=8 --what-if load=0.5x,queue=4 --html run.html
 
 Keys of --what-if, joined by commas:
-  workers=N    so many loaders, with as many places in the queue for each as before. Statistics of
-               hsipack's own loader have one loader, whose threads share each batch: there, load times
-               change by threads/N instead, as if decoding were all. `loaders` is another word for it
-  load=0.5x    half the load time; load=300ms, this mean, the spread in proportion
-  step=…       likewise the step time
+  workers=N    N loaders, each with as many places in the queue as before. Statistics of hsipack's
+               own loader have one loader, whose threads share each batch: then load times change by
+               threads/N instead, as if all of the time were decoding. `loaders` means the same
+  load=0.5x    half the load time; load=300ms sets the mean, and the spread changes in proportion
+  step=…       the same for the step time
   queue=N      places in the queue
   order=WORD   first-come or in-order
 
-From statistics: `loaders` batches are loaded at a time, each in a time drawn from the percentiles of
-`load_s`; the model steps for a time drawn from those of `step_s`; of S `slots` one is in use, so the
-queue has S - 1 - loaders places. See docs/simulating.md.
+With --from, `loaders` batches are loaded at a time. Each load time is drawn from the percentiles of
+`load_s`, each step time from those of `step_s`. Of S `slots` one is in use, so the queue has
+S - 1 - loaders places. See docs/simulating.md.
 
 Keys of --json (times in seconds, rates in batches/s, shares from 0 to 1):
   batches duration_s batches_per_s loaded stepping queued held consumer_idle queue_mean queue_min
@@ -148,7 +153,7 @@ impl Args {
             load,
             step,
             queue: self.queue.or(measured.map(|measured| measured.queue)).unwrap_or(0),
-            // All loaders whose statistics there are give batches in order.
+            // All loaders that have statistics deliver batches in order.
             order: if self.in_order || measured.is_some() {
                 Order::InOrder
             } else {
@@ -159,7 +164,7 @@ impl Args {
                 Some(batches) => End::Batches(batches),
                 None => End::Seconds(self.duration.as_secs_f64()),
             },
-            // Other times or loaders are not those of the threads any more.
+            // With several loaders, the measured threads no longer apply.
             threads: measured
                 .and_then(|measured| measured.threads)
                 .filter(|_| self.loaders.is_none_or(|loaders| loaders == 1)),
@@ -172,7 +177,7 @@ impl Args {
         let meta =
             std::fs::metadata(path).map_err(|error| Error::io(path, "cannot read", error))?;
         if !meta.is_file() || meta.len() > LARGEST_FILE {
-            return Err(Error::conflict("is no file of statistics: no regular file, or too large")
+            return Err(Error::conflict("not a statistics file: not a regular file, or too large")
                 .at(path)
                 .with_remedy("give a file that `hsipack read --json` wrote"));
         }
@@ -196,14 +201,14 @@ impl Args {
             }
             (None, Some(times)) => Ok(times.clone()),
             (None, None) => {
-                let error = Error::conflict("its statistics have no step times")
+                let error = Error::conflict("the statistics have no step times")
                     .with_remedy(format!("give {option}"));
                 Err(self.from.iter().fold(error, |error, path| error.at(path)))
             }
         }
     }
 
-    /// The base, and each change of it.
+    /// The base run, and one run per change.
     fn scenarios(&self) -> Result<Vec<Scenario>> {
         let base = self.model()?;
         let mut scenarios = vec![Scenario { name: "base".to_owned(), run: simulate(&base)? }];
@@ -218,13 +223,13 @@ impl Args {
     }
 }
 
-/// Statistics are some kilobytes; benchmarks of all strategies some megabytes.
+/// Statistics have a few kilobytes, benchmarks of all strategies a few megabytes.
 const LARGEST_FILE: u64 = 64 << 20;
 
 /// Runs the command.
 ///
 /// # Errors
-/// If the options are no model, the statistics cannot be read, or a file cannot be written.
+/// If the options make no valid model, the statistics cannot be read, or a file cannot be written.
 pub fn run(args: Args) -> Result<ExitCode> {
     let scenarios = args.scenarios()?;
     if let Some(path) = &args.html {

@@ -12,49 +12,53 @@ use serde::Serialize;
 use crate::task::Task;
 use crate::{output, parse};
 
-/// Take the mean or median spectrum of every class of a mask in every cube, into a table.
+/// Write a table with the mean or median spectrum of every class of a mask in every cube.
 ///
-/// One row a cube and region: what samples.jsonl says of the cube (sample, name, stack, split, group, label, source and
-/// the columns of your table), the region (its class id and, where the mask names its classes, its name), its
-/// pixels, and for every band the spectrum, the standard deviation and the number of pixels without a finite value,
-/// which are left out. Values are physical. Of a mask of boolean layers every layer is a region.
+/// The table has one row per cube and region. It holds the cube's data from samples.jsonl (sample, name, stack, split,
+/// group, label, source and the columns of your table), the region (its class id and, if the mask names its classes, its
+/// name), its number of pixels, and for every band the spectrum, the standard deviation and the number of pixels without
+/// a finite value, which are skipped. Values are physical. In a mask of boolean layers, every layer is a region.
 #[derive(clap::Args)]
 #[command(after_long_help = FILES)]
 pub struct Args {
     /// A packed dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// The mask whose classes, or layers, are the regions
+    /// Mask whose classes, or layers, are the regions
     #[arg(long, value_name = "NAME")]
     mask: String,
 
-    /// What a region's spectrum is, band by band: its mean, or its median, which is exact and keeps the region's values
-    /// of a cube in memory (8 bytes each; where they are more than 256 MiB, bands are done one part after the other)
+    /// Statistic of each band over the pixels of a region: mean or median
+    ///
+    /// The median is exact, and keeps the values of the region in a cube in memory, 8 bytes each. If they take more than
+    /// 256 MiB, the bands are done in parts, one after the other.
     #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&Statistic::ALL), default_value_t = Statistic::Mean)]
     statistic: Statistic,
 
-    /// The file to write: .parquet or .csv
+    /// File to write: .parquet or .csv
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Only cubes of these splits: train or train,val (repeatable) [default: all cubes]
+    /// Read only cubes of these splits, such as train or train,val (repeatable) [default: all cubes]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     split: Vec<String>,
 
-    /// Only cubes that fulfil a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10":
-    /// ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, brackets [default: all cubes]
+    /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10"
+    /// [default: all cubes]
+    ///
+    /// A condition may have ==, !=, <, <=, >, >=, in ('a', 'b'), and, or, not, and brackets.
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition)]
     condition: Option<Condition>,
 
-    /// Leave regions of fewer pixels out
+    /// Skip regions with fewer pixels
     #[arg(long, value_name = "N", default_value_t = 1)]
     min_pixels: u64,
 
-    /// Leave these classes, or layers by number, out: 255 or 4,7-9 [default: none but class 0]
+    /// Skip these classes, or layers by number, such as 255 or 4,7-9 [default: none except class 0]
     #[arg(long, value_name = "LIST", value_parser = parse::classes)]
     ignore: Option<parse::ClassList>,
 
-    /// Take class 0 as a region, too [default: its pixels are unlabelled]
+    /// Treat class 0 as a region, too [default: its pixels are unlabelled]
     #[arg(long)]
     background: bool,
 
@@ -62,21 +66,21 @@ pub struct Args {
     #[arg(long)]
     force: bool,
 
-    /// Threads, each with a cube of its own [default: one a core]
+    /// Number of threads; each has a cube of its own [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 
-    /// Print what was written as one JSON object on stdout: file, mask, statistic, rows, samples (looked at), regions
-    /// (how many rows each class id has)
+    /// Print what was written as one JSON object on stdout: file, mask, statistic, rows, samples (how many were read),
+    /// regions (how many rows each class id has)
     #[arg(long)]
     json: bool,
 }
 
 const FILES: &str = "\
-Bands in .parquet are lists: wavelength (nm, null where unknown), spectrum, std, missing. In pandas,
+In .parquet, bands are lists: wavelength (nm, null if unknown), spectrum, std, missing. In pandas,
 np.stack(table.spectrum) is an array (rows, bands), and table.explode([\"wavelength\", \"spectrum\", \"std\"])
-has a row a band. In .csv they are columns: LABEL, std_LABEL and missing_LABEL, where LABEL is the
-wavelength in nm (450.5), or band_0, band_1, … where wavelengths are unknown or come twice.
+has a row per band. In .csv, bands are columns: LABEL, std_LABEL and missing_LABEL, where LABEL is
+the wavelength in nm (450.5), or band_0, band_1, … if wavelengths are unknown or occur twice.
 
 Examples:
   hsipack spectra tissue.hsipack --mask organs -o organs.parquet
@@ -96,9 +100,9 @@ struct Written {
 /// Runs the command.
 ///
 /// # Errors
-/// As [`spectra::spectra`], and if the file cannot be written.
+/// The errors of [`spectra::spectra`], and an error if the file cannot be written.
 pub fn run(args: Args) -> Result<ExitCode> {
-    // Before any cube is read.
+    // Check the output before any cube is read.
     let output = Output::new(&args.output, args.force)?;
     let defaults = SpectraOptions::new(args.dataset, args.mask);
     let options = SpectraOptions {

@@ -11,33 +11,37 @@ use crate::{output, parse, typed};
 
 /// Divide the labelled pixels of a mask into training, validation and test.
 ///
-/// Each split becomes a mask of the dataset, named after the mask and the split (gt_train, gt_test), with the class ids
-/// of its pixels and 0 elsewhere: `hsipack read --patch 9x9 --mask gt_train` and LabelledPatches(9, mask="gt_train") read
-/// its patches. The dataset's other files stay as they are, and the masks appear all at once.
+/// Each split becomes a mask of the dataset, named after the mask and the split (gt_train, gt_test). It has the class ids
+/// of its pixels, and 0 elsewhere. `hsipack read --patch 9x9 --mask gt_train` and LabelledPatches(9, mask="gt_train") read
+/// its patches. The other files of the dataset do not change, and all masks appear at once.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// A packed dataset
     dataset: PathBuf,
 
-    /// The mask whose pixels are divided: class ids, 0 for unlabelled pixels
+    /// Mask whose pixels are divided: class ids, and 0 for unlabelled pixels
     #[arg(long, value_name = "NAME")]
     mask: String,
 
     /// What stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
-    /// (pixels of one class that touch, also at corners). Blocks and regions go, in a drawn order and the rarest class
-    /// first, to the split that lacks most of the class; then single ones move as long as the shares of all classes get
-    /// nearer, a class that is missing in a split counting most
+    /// (pixels of one class that touch, also at corners)
+    ///
+    /// Blocks and regions are taken in random order, the rarest class first. Each goes to the split that lacks most of the
+    /// class. Then single blocks or regions move, as long as that brings the shares of all classes closer to the requested
+    /// ones; a class that is missing in a split counts most.
     #[arg(long, value_name = "WHAT", value_parser = ["pixels", "blocks", "regions"])]
     by: String,
 
-    /// Each split and its share of the pixels of every class; one may get the rest. The first is for training. Pixels
-    /// that no share is of are in no split
+    /// Name of each split, and its share of the pixels of every class
+    ///
+    /// One split may get the rest, as in train=0.1,test=rest. The first split is for training. Pixels beyond all shares are
+    /// in no split.
     #[arg(long, value_name = "NAME=SHARE,…")]
     shares: Shares,
 
-    /// Pixels of each class in the first split, in place of its share: all of a class that has fewer. Blocks and regions
-    /// come as near to it as they can
+    /// Number of pixels of each class in the first split, instead of its share; all pixels if a class has fewer. Blocks and
+    /// regions come as close to it as they can
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     per_class: Option<u64>,
 
@@ -45,32 +49,34 @@ pub struct Args {
     #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..))]
     block: Option<u32>,
 
-    /// Class ids that count as unlabelled, too: 255 or 7,9-12
+    /// Class ids that also count as unlabelled, such as 255 or 7,9-12
     #[arg(long, value_name = "LIST", value_parser = parse::classes)]
     ignore: Option<parse::ClassList>,
 
-    /// Take pixels out of the first split (into none) that have a pixel of another split within N rows and columns; auto:
-    /// so near that patches of --patch around the two share a pixel [default: none]
+    /// Remove pixels from the first split that have a pixel of another split within N rows and columns [default: none]
+    ///
+    /// Removed pixels are in no split. auto removes a pixel if its patch (--patch) and the patch of a pixel of another
+    /// split share a pixel.
     #[arg(long, value_name = "auto|N")]
     buffer: Option<Buffer>,
 
-    /// The patches that training will read: the report says how many pixels of the other splits they see
+    /// Size of the patches that training will read. The report says how many pixels of the other splits they see
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, default_value = "9x9")]
     patch: [u32; 2],
 
-    /// Decides what is drawn; the same seed gives the same splits
+    /// Seed of everything that is drawn; the same seed gives the same splits
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// What the masks' names begin with, in place of the mask's name
+    /// Beginning of the names of the new masks [default: the name of the mask]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
-    /// Replace masks of these names that were added before [default: they are an error]
+    /// Replace masks of the same names that were added before [default: such masks are an error]
     #[arg(long)]
     force: bool,
 
-    /// Say what would come of it, and write nothing
+    /// Show what the splits would be, and write nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -103,7 +109,7 @@ impl Args {
             ("regions", _) => By::Regions,
             _ => By::Pixels,
         };
-        // No mask has ids above 65535.
+        // Masks have no ids above 65535.
         let ignore = self.ignore.map_or(Vec::new(), |list| list.0);
         let ignore = ignore.into_iter().filter_map(|id| u16::try_from(id).ok()).collect();
         Ok(SplitOptions {
@@ -127,7 +133,7 @@ impl Args {
 /// Runs the command.
 ///
 /// # Errors
-/// As [`split::split`], and if options contradict each other.
+/// The errors of [`split::split`], and an error if options contradict each other.
 pub fn run(args: Args) -> Result<ExitCode> {
     let json = args.json;
     let options = args.options()?;
@@ -185,7 +191,7 @@ fn print(report: &Report) {
 /// A heading, and a number for each class.
 type Column = (String, Vec<u64>);
 
-/// A line a class, and one for all: names on the left, numbers on the right.
+/// A line per class, and one for all classes: names on the left, numbers on the right.
 fn table(report: &Report) -> Vec<String> {
     let column = |head: &str, of: &dyn Fn(&ClassReport) -> u64| -> Column {
         (head.to_owned(), report.classes.iter().map(of).collect())
@@ -228,7 +234,7 @@ fn aligned(lines: &[Vec<String>]) -> Vec<String> {
     lines.iter().map(line).collect()
 }
 
-/// `12.3 %`; what is not quite nothing or all does not look as if it were.
+/// `12.3 %`. Only a share of exactly none or all is shown as 0 % or 100 %.
 fn percent(share: f64) -> String {
     match share * 100.0 {
         none if none <= 0.0 => "0 %".to_owned(),

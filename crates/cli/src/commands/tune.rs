@@ -16,8 +16,8 @@ use crate::{files, output, parse, task};
 /// Measure which codec, chunk size and number of mantissa bits suit these cubes on this machine.
 ///
 /// PATH is a packed dataset, or cubes as `convert` takes them. A sample of them is encoded and decoded with every
-/// candidate, in rounds, by the code that `convert` and `read` use. Says what limits training with which disk, and
-/// what each mantissa bit holds. Nothing is written but what --html and --apply name.
+/// candidate, in rounds, by the code that `convert` and `read` use. The report says what limits training with which
+/// disk, and how much information each mantissa bit holds. Only the files given with --html and --apply are written.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
@@ -25,11 +25,11 @@ pub struct Args {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
 
-    /// Leave out files below input folders that match a glob on the path or name (repeatable)
+    /// Skip files below input folders whose path or name matches this glob (repeatable)
     #[arg(long, value_name = "GLOB")]
     exclude: Vec<String>,
 
-    /// Fewer candidates and rounds: about 10 s instead of a minute
+    /// Try fewer candidates in fewer rounds: about 10 s instead of a minute
     #[arg(long)]
     quick: bool,
 
@@ -37,38 +37,38 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Write a page with charts, which needs no network
+    /// Write an HTML page with charts, which needs no network
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Write what to choose as a file for `convert --config`. Dropping bits stands there as a comment
+    /// Write the recommended options to a file for `convert --config`. Dropping bits is only a comment in that file
     #[arg(long, value_name = "FILE")]
     apply: Option<PathBuf>,
 
-    /// Bytes of the disk that training reads from, stored, a second, such as 1000MB/s
-    /// [default: unlimited, 1000, 500 and 100 MB/s beside each other]
+    /// Rate of the disk that training reads from, in stored bytes per second, such as 1000MB/s
+    /// [default: unlimited, 1000, 500 and 100 MB/s, side by side]
     #[arg(long, value_name = "BYTES/s", value_parser = parse::rate, help_heading = "Training")]
     disk_rate: Option<u64>,
 
-    /// How long the model trains on a batch, such as 50ms [default: no time]
+    /// Time that the model trains on a batch, such as 50ms [default: no time]
     #[arg(long, value_name = "TIME", value_parser = parse::duration, help_heading = "Training")]
     step_time: Option<Duration>,
 
-    /// Cubes in a batch
+    /// Number of cubes in a batch
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Training")]
     batch_size: u32,
 
-    /// Training takes crops or patches of so many pixels: what they cost by how cubes are cut into chunks, and what
-    /// loaders do about it
+    /// Size in pixels of the crops or patches that training reads. Shows what they cost with different chunk shapes, and
+    /// what loaders do about it
     #[arg(long, value_name = "RxC", value_parser = parse::pixels, help_heading = "Training")]
     patch: Option<[u32; 2]>,
 
-    /// Cores that decode in training; more than this machine has are reckoned in proportion
-    /// [default: all of this machine]
+    /// Number of cores that decode in training; results for more cores than this machine has are extrapolated
+    /// in proportion [default: all cores of this machine]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
     cores: Option<u16>,
 
-    /// Uncompressed bytes of cubes to try everything on. Takes about 20 times as much memory
+    /// Uncompressed size of the cubes to try everything on. Needs about 20 times as much memory
     /// [default: 48MB, with --quick 16MB]
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, help_heading = "Measuring")]
     sample: Option<usize>,
@@ -81,8 +81,8 @@ Examples:
   hsipack tune scenes/ --patch 9x9
   hsipack tune scans/ --apply tuned.toml && hsipack convert scans/ -o scans.hsipack --config tuned.toml
 
-Keys of --json (sizes in bytes, rates{threads,gb_per_s,least,greatest} in 10^9 uncompressed bytes a
-second: median, least and greatest of the rounds; candidates and cases are counted from 0):
+Keys of --json (sizes in bytes, rates{threads,gb_per_s,least,greatest} in 10^9 uncompressed bytes
+per second: median, least and greatest of the rounds; candidates and cases are counted from 0):
   paths quick cores machine_cores threads rounds batch_size disk_rate step_time default_chunk_bytes
   sample{cubes,bytes,all_cubes,all_bytes,shapes,from_dataset} copy[]{rate} notes seconds
   candidates[]: name codec level shuffle chunk_bytes keep_bits bytes ratio write{rate} decode[]{rate} front
@@ -169,7 +169,7 @@ fn chunk(one: &Measured) -> String {
     if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
 }
 
-/// The front, the fastest first, and memcpy as the measure of what is possible.
+/// Prints the front, the fastest first, and memcpy as the upper limit.
 fn print_codecs(report: &Report) {
     say!(
         "\n  {:<18}{:>8}{:>8}{:>12}   decode GB/s with {} threads (least-greatest)",

@@ -9,7 +9,7 @@ use hsipack_pack::validate::{self, Problem, Report, ValidateOptions};
 use crate::task::Task;
 use crate::{failure, output};
 
-/// Prove a packed dataset intact: structure, checksums, decoding, recorded counts, sources.
+/// Check that a packed dataset is intact: structure, checksums, decoding, recorded counts, sources.
 ///
 /// Exit status: 0 intact, 1 damaged, 2 could not be checked.
 #[derive(clap::Args)]
@@ -20,20 +20,20 @@ pub struct Args {
     /// The dataset
     dataset: PathBuf,
 
-    /// Only metadata and shard indexes; reads no chunk
+    /// Check only metadata and shard indexes, without reading chunks
     #[arg(long, conflicts_with = "source")]
     quick: bool,
 
-    /// Compare every value with its source: within half an fp16 step after the recorded scaling
+    /// Compare every value with its source: they must agree within half an fp16 step after the recorded scaling
     #[arg(long)]
     source: bool,
 
-    /// Where to look for sources with a relative path [default: the working directory, then the folder
-    /// that the dataset is in]
+    /// Also look for sources with a relative path in this folder. The working directory is searched before it, and the
+    /// folder that contains the dataset after it
     #[arg(long, value_name = "DIR", requires = "source")]
     source_root: Option<PathBuf>,
 
-    /// Threads [default: one a core]
+    /// Number of threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 
@@ -42,7 +42,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Exit code where nothing could be proven.
+/// Exit code if the dataset, or a part of it, could not be checked.
 const NOT_CHECKED: u8 = 2;
 
 /// Runs the command.
@@ -80,7 +80,7 @@ fn not_checked(error: Error) -> Result<ExitCode> {
     Ok(ExitCode::from(NOT_CHECKED))
 }
 
-/// Problems shown before the rest is only counted.
+/// Problems to print; the rest is only counted.
 const SHOWN: usize = 20;
 
 fn print(report: &Report) {
@@ -122,7 +122,7 @@ fn print(report: &Report) {
     }
 }
 
-/// Prints problems, one a line: file, place, what is wrong.
+/// Prints problems, one per line: file, place, what is wrong.
 pub fn print_problems(problems: &[Problem]) {
     for problem in problems.iter().take(SHOWN) {
         let sample =

@@ -17,50 +17,55 @@ use crate::{output, parse, task};
 
 /// Look at a dataset, or at cubes in files, in a browser: pictures, spectra, masks.
 ///
-/// Starts a server that only this machine reaches, prints its address, and opens it in the browser. The address has a
-/// token: whoever does not know it is refused. Nothing is written. The server ends with Ctrl-C, or three minutes after the
-/// page was closed.
+/// Starts a server that only this machine can reach, prints its address, and opens it in the browser. The address contains
+/// a token; requests without it are refused. Nothing is written. The server ends when you press Ctrl-C, or three minutes
+/// after the page was closed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A packed dataset (a folder, or its URL); a cube in any input format (file, or file::variable inside a
-    /// container); a folder, a glob in quotes or an archive of cubes
+    /// container); or a folder, a glob in quotes or an archive of cubes
     path: String,
 
-    /// The port of this machine to listen on; 0 is any that is free
+    /// Port of this machine to listen on; 0 takes any free port
     #[arg(long, value_name = "N", default_value_t = 0)]
     port: u16,
 
-    /// Print the address, but open no browser
+    /// Print the address, but do not open a browser
     #[arg(long)]
     no_browser: bool,
 
-    /// Go on when the page was closed, until Ctrl-C
+    /// Keep the server running after the page is closed, until Ctrl-C
     #[arg(long)]
     keep: bool,
 
-    /// Show these masks, too, such as predictions: as of `convert`, with {dir}, {stem}, {name} and {path} of the cube, or of
-    /// the source of a sample; NAME=product is the quality layers of a sensor's product
+    /// Also show masks in files, such as predictions (repeatable)
+    ///
+    /// PATTERN is a path as in `convert --mask`, with {dir}, {stem}, {name} and {path} of the cube, or of the source of a
+    /// sample. NAME=product shows the quality layers of a sensor's product.
     #[arg(long, value_name = "NAME=PATTERN", value_parser = parse::mask)]
     mask: Vec<MaskOption>,
 
-    /// Where to look for the sources of samples, to show what packing did to their values
-    /// [default: where they were, and beside the dataset]
+    /// Also look for the sources of samples in this folder, to show what packing did to their values. They are always
+    /// looked for where they were, and beside the dataset
     #[arg(long, value_name = "DIR")]
     source_root: Option<PathBuf>,
 
-    /// Begin with what training is given: batches of the dataset before and after these augmentations, a JSON list
-    /// such as [{"op": "hflip", "p": 0.5}], or what `to_json()` of Python's augmentations writes. The page says which batches
+    /// Start with the page of training: batches of the dataset before and after these augmentations
+    ///
+    /// FILE holds a JSON list such as [{"op": "hflip", "p": 0.5}], or the output of `to_json()` of Python's augmentations.
+    /// Choose the batches on the page.
     #[arg(long, value_name = "FILE")]
     augment: Option<PathBuf>,
 
-    /// Order of the axes of an array in its own tool's index order: y, x and b each once, such as byx, and 1 for axes of length 1
-    /// to leave out, such as 11yxb
-    /// [default: what the file says, else yxb]
+    /// Order of the axes of an array, such as byx [default: what the file says, otherwise yxb]
+    ///
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
+    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
     #[arg(long, value_name = "ORDER")]
     axes: Option<String>,
 
-    /// Print one JSON object on stdout when the server is there: url, samples
+    /// Print one JSON object on stdout once the server is running: url, samples
     #[arg(long)]
     json: bool,
 }
@@ -86,7 +91,7 @@ struct Started<'a> {
 /// Runs the command, until the server has ended.
 ///
 /// # Errors
-/// If the path is nothing to look at, or the port is taken.
+/// If the path holds nothing to view, or the port is taken.
 pub fn run(args: Args) -> Result<ExitCode> {
     let subject = Subject::open(&args.path, args.axes.as_deref())?
         .with_masks(&args.mask)?

@@ -13,28 +13,28 @@ use crate::{output, parse};
 
 /// Pack a part of the cubes that `hsipack convert --plan` planned.
 ///
-/// Any number of workers may run at once, on any machines that see the plan, the cubes and the output. Each writes whole
-/// shards, with a receipt for each; shards that have one are left alone, so running it again goes on where it was. Without
-/// --part it does all that is left, such as parts of workers that died.
+/// Any number of workers can run at once, on any machines that can access the plan, the cubes and the output. Each worker
+/// writes whole shards, with a receipt for each. Shards with a receipt are skipped, so running the command again continues
+/// where it stopped. Without --part it packs all remaining shards, such as those of workers that died.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// The file that `hsipack convert --plan` wrote, or its URL
     plan: PathBuf,
 
-    /// Which of N parts, counted from 1 [default: all that is left]
+    /// Pack part I of N, counted from 1 [default: all remaining shards]
     #[arg(long, value_name = "I/N")]
     part: Option<Part>,
 
-    /// Do no work, but show how far all workers are until every shard has its receipt
+    /// Pack nothing; show the progress of all workers until every shard has its receipt
     #[arg(long, conflicts_with_all = ["part", "jobs", "memory"])]
     watch: bool,
 
-    /// Threads [default: one a core]
+    /// Number of threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 
-    /// Memory for reading, all threads together; transposing large scenes is faster with more
+    /// Memory for reading, for all threads together; more memory makes transposing large scenes faster
     #[arg(long, value_name = "BYTES", value_parser = parse::bytes, default_value = "256MiB")]
     memory: usize,
 
@@ -55,7 +55,7 @@ Keys of --json: output part shards written left bytes seconds already_complete; 
 /// Runs the command.
 ///
 /// # Errors
-/// If the plan is damaged or not begun, or a shard cannot be written.
+/// If the plan is damaged, its conversion was not begun, or a shard cannot be written.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.watch {
         return watch(&args.plan, args.json);
@@ -93,7 +93,7 @@ fn print(report: &WorkReport) {
     }
 }
 
-/// How often workers are looked after.
+/// How often to check the progress of workers.
 const LOOK: Duration = Duration::from_secs(1);
 
 fn watch(plan: &Path, json: bool) -> Result<ExitCode> {

@@ -826,7 +826,7 @@ def test_options_that_do_not_fit_name_the_remedy(
         (["--patch", "9", "--mask", "a", "--crop", "9"], "cannot be used with"),
         (["--shuffle-window", "some"], "give auto, all, or a number of bytes"),
         (["--patch", "9", "--mask", "a", "--pad", "mirror"], "give reflect, edge or a number"),
-        (["--patch", "9", "--mask", "a", "--classes", "x"], "is no class id"),
+        (["--patch", "9", "--mask", "a", "--classes", "x"], "is not a class id"),
         (["--step-time", "50"], "50ms"),
         (["--crop", "0x5"], "64x64"),
         (["--checksum"], "--json"),

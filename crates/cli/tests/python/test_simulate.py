@@ -236,7 +236,7 @@ def test_wrong_usage_is_told(hsipack: Hsipack) -> None:
     usage(hsipack, *model(), "--load-spread", "lots")
     usage(hsipack, *model(), "--duration", "1s", "--batches", 3)
     usage(hsipack, *model(), "--strategy", "x")
-    assert "none of workers" in usage(hsipack, *model(), "--what-if", "speed=2")
+    assert "not one of workers" in usage(hsipack, *model(), "--what-if", "speed=2")
 
 
 # ------------------------------------------------------------------------------------------- files

@@ -1,4 +1,4 @@
-//! The driver by `cudarc`'s bindings.
+//! The driver, called through the bindings of `cudarc`.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -6,11 +6,11 @@ use std::ptr;
 use cudarc::driver::sys::{self, CUcontext, CUdeviceptr, CUevent, CUstream};
 use hsipack_testing::FakeDriver;
 
-/// A call of the driver, and its result.
+/// Calls a driver function, and returns its result.
 macro_rules! cu {
     ($function:ident($($argument:expr),* $(,)?)) => {
-        // SAFETY: the stand-in takes any handle and any device address, and says what is wrong with it; values are
-        // written where they may be, and host memory lives until copies are done, or the test is about that.
+        // SAFETY: the stand-in accepts any handle and any device address, and says what is wrong with it. Values are
+        // written to valid memory, and host memory lives until copies are done, unless the test is about that.
         unsafe { ::cudarc::driver::sys::$function($($argument),*) }
     };
 }
@@ -28,7 +28,7 @@ macro_rules! ok {
 }
 pub(crate) use ok;
 
-/// Device `number`, its context retained and current in this thread.
+/// Device `number`, with its context retained and current in this thread.
 pub struct Context {
     pub number: c_int,
     pub context: CUcontext,
@@ -61,7 +61,7 @@ pub fn event() -> CUevent {
     event
 }
 
-/// An event behind all that is queued on a stream.
+/// An event recorded after everything queued on a stream.
 pub fn recorded(stream: CUstream) -> CUevent {
     let event = event();
     ok!(cuEventRecord(event, stream));
@@ -83,22 +83,22 @@ pub fn start(memory: &[u8]) -> *mut c_void {
     memory.as_ptr().cast_mut().cast()
 }
 
-/// Queues a copy of all of `from`.
+/// Queues a copy of the whole of `from`.
 pub fn copy(to: CUdeviceptr, from: &[u8], stream: CUstream) {
     ok!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), stream));
 }
 
-/// The stand-in's functions for tests.
+/// The functions of the stand-in for tests.
 pub fn fake() -> FakeDriver {
     FakeDriver::new()
 }
 
-/// Queues a consumer's reading of memory that should hold `want`.
+/// Queues a read by a consumer of memory that should contain `want`.
 pub fn read(stream: CUstream, address: CUdeviceptr, want: &[u8]) {
     fake().read(stream as usize, address, want);
 }
 
-/// Queues a consumer's writing.
+/// Queues a write by a consumer.
 pub fn write(stream: CUstream, address: CUdeviceptr, bytes: usize, value: u8) {
     fake().write(stream as usize, address, bytes, value);
 }

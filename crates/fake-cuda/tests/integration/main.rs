@@ -1,4 +1,4 @@
-//! The stand-in, loaded by `cudarc` as hsipack loads the driver: each test runs in processes of its own.
+//! The stand-in, loaded by `cudarc` in the same way as hsipack loads the driver. Each test runs in its own processes.
 
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 

@@ -1,4 +1,4 @@
-//! Each misuse, planted in a process of its own, is found.
+//! Each kind of misuse, in its own process, is found.
 
 use std::ptr;
 
@@ -10,7 +10,7 @@ use crate::device::{
 };
 use crate::transfer::{Consumer, Without, transfer};
 
-/// What is done, how the fault begins, and what else its text has.
+/// Name, program, beginning of the fault's text, and other words in that text.
 type Misuse = (&'static str, fn(), &'static str, &'static str);
 
 const MISUSES: &[Misuse] = &[
@@ -162,7 +162,7 @@ fn unregistered_twice() {
     assert_eq!(result, CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
-/// Even if the copy is done: nobody has waited for it.
+/// A fault even if the copy is done, because nobody has waited for it.
 fn in_use() {
     let _context = Context::open(0);
     let host = [0; 8];
@@ -172,10 +172,10 @@ fn in_use() {
     ok!(cuMemHostUnregister(start(&host)));
 }
 
-/// A page, registered.
+/// A registered page.
 fn page() -> &'static [u8] {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a mapping of its own, of one page.
+    // SAFETY: a new mapping of one page.
     let page = unsafe {
         let page = libc::mmap(ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0);
         std::slice::from_raw_parts(page.cast(), 4096)
@@ -185,7 +185,7 @@ fn page() -> &'static [u8] {
 }
 
 fn unmap(page: &'static [u8]) {
-    // SAFETY: the page is not looked at again.
+    // SAFETY: the page is not accessed again.
     assert_eq!(unsafe { libc::munmap(start(page), page.len()) }, 0);
 }
 
@@ -209,7 +209,7 @@ fn no_wait_of_host() {
     transfer(Consumer::Own, Without::WaitOfHost);
 }
 
-/// After the copy is done, but before anybody can know that.
+/// Written after the copy is done, but before the program can know that.
 fn written_too_early() {
     let _context = Context::open(0);
     let mut host = vec![0; 4];
@@ -234,7 +234,7 @@ fn no_wait_at_end() {
     transfer(Consumer::Own, Without::WaitAtEnd);
 }
 
-/// An event that was recorded before the work that it should stand for.
+/// An event that was recorded before the work that it should cover.
 fn early_event() {
     let _context = Context::open(0);
     let (memory, first, second) = (allocate(8), stream(), stream());
@@ -381,7 +381,7 @@ fn stuck() {
     context.close();
 }
 
-/// The child's exit status is its own; the parent's is its parent's.
+/// The parent checks the child's exit status, and the test checks that of the parent.
 fn forked() {
     let context = Context::open(0);
     // SAFETY: the child makes one call, which takes no lock, and ends.

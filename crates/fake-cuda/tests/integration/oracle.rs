@@ -1,4 +1,5 @@
-//! Random programs: the stand-in finds one unordered exactly if a plain look at all pairs of its operations does.
+//! Random programs: the stand-in reports one as unordered exactly if a simple check of all pairs of its operations
+//! does.
 
 use cudarc::driver::sys::{CUevent, CUstream};
 use hsipack_testing::FakeCuda;
@@ -37,16 +38,16 @@ fn unordered() -> usize {
     fake().faults().iter().filter(|fault| fault.starts_with("[unordered]")).count()
 }
 
-/// A use of memory: which bytes, and whether it writes.
+/// An access to memory: the bytes, and whether it writes.
 struct Access {
     first: usize,
     end: usize,
     writes: bool,
-    /// A bit for each access that is done before it begins.
+    /// One bit for each access that is done before this one begins.
     before: u64,
 }
 
-/// What is done before whatever comes next, as bits.
+/// For each stream, event and the host, the accesses that are done before whatever comes next, as bits.
 #[derive(Default)]
 struct Program {
     accesses: Vec<Access>,
@@ -56,7 +57,7 @@ struct Program {
 }
 
 impl Program {
-    /// Runs a program, and says whether two of its accesses are in conflict.
+    /// Runs a program, and returns whether two of its accesses conflict.
     fn run(seed: u64, streams: [CUstream; 3], events: [CUevent; 2]) -> bool {
         let memory = allocate(16);
         let mut program = Self::default();
@@ -65,7 +66,7 @@ impl Program {
             dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             ((dice >> 33) % sides) as usize
         };
-        // Events of the program before.
+        // Record the events again, because they are those of the previous program.
         for (event, stream) in events.into_iter().zip(streams) {
             ok!(cuEventRecord(event, stream));
         }

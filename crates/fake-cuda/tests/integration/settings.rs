@@ -1,4 +1,4 @@
-//! Errors that are asked for, and what else tests can set.
+//! Errors that are requested, and other settings for tests.
 
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -26,11 +26,11 @@ fn calls_that_fail() {
     register(&one);
     let result = cu!(cuMemHostRegister_v2(start(&other), 8, 0));
     assert_eq!(result, CUresult::CUDA_ERROR_OPERATING_SYSTEM);
-    // Whatever gives back has done so.
+    // A call that gives something back does so even if it fails.
     fake().fail("cuMemHostUnregister", 1, CUresult::CUDA_ERROR_LAUNCH_FAILED as u32);
     let result = cu!(cuMemHostUnregister(start(&one)));
     assert_eq!(result, CUresult::CUDA_ERROR_LAUNCH_FAILED);
-    // Counted from now.
+    // Counted from now on.
     allocate_and_free();
     fake().fail("cuMemAlloc_v2", 2, CUresult::CUDA_ERROR_OUT_OF_MEMORY as u32);
     allocate_and_free();
@@ -96,7 +96,7 @@ fn an_old_driver_without_a_device() {
     assert_eq!(cu!(cuInit(0)), CUresult::CUDA_ERROR_NO_DEVICE);
 }
 
-/// Nothing that was done with a lost device is a fault: a program cannot give it back.
+/// Nothing that happens with a lost device is a fault, because a program cannot give anything back.
 #[test]
 fn a_device_can_be_lost() {
     for fail in ["cuEventQuery:1:lost", ""] {
@@ -123,7 +123,7 @@ fn lost_device() {
     ok!(cuCtxPopCurrent_v2(&mut std::ptr::null_mut()));
 }
 
-/// Whoever waits for a device that is lost meanwhile is told.
+/// A wait ends with an error if the device is lost meanwhile.
 #[test]
 fn a_wait_ends_when_the_device_is_lost() {
     let cuda = FakeCuda::new();
@@ -148,7 +148,7 @@ fn lost_while_waiting() {
     lost.join().unwrap();
 }
 
-/// Programs unload the driver, even after they have used it.
+/// Programs may unload the driver, even after using it.
 #[test]
 fn the_library_stays_when_it_is_unloaded() {
     let cuda = FakeCuda::new();
@@ -158,7 +158,7 @@ fn the_library_stays_when_it_is_unloaded() {
 #[test]
 #[ignore = "run by the test above"]
 fn unload_it() {
-    // SAFETY: the function is that of `cuda.h`, called while the library is loaded.
+    // SAFETY: the function has the type from `cuda.h`, and is called while the library is loaded.
     unsafe {
         let library = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW);
         let function = libc::dlsym(library, c"cuInit".as_ptr());
@@ -171,7 +171,7 @@ fn unload_it() {
     Context::open(0).close();
 }
 
-/// As with a real device, the host cannot look at its memory.
+/// As with a real device, the host cannot access its memory.
 #[test]
 fn who_looks_at_device_memory_crashes() {
     let cuda = FakeCuda::new();
@@ -184,12 +184,12 @@ fn who_looks_at_device_memory_crashes() {
 fn look_at_device_memory() {
     let _context = Context::open(0);
     let memory = allocate(8);
-    // SAFETY: none: it crashes, which is what is tested.
+    // SAFETY: not safe: it crashes, and this is what is tested.
     let byte = unsafe { std::ptr::read_volatile(memory as *const u8) };
     println!("{byte}");
 }
 
-/// A program's status is its own unless somebody asks, and a report goes to standard error.
+/// Without settings, a program keeps its own exit status, and the report goes to standard error.
 #[test]
 fn without_settings_faults_are_told_and_change_nothing() {
     let cuda = FakeCuda::new();

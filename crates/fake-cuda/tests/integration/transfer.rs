@@ -1,4 +1,4 @@
-//! A transfer as hsipack's: two host slots, two device slots, a stream for copies, a consumer's stream.
+//! A transfer like hsipack's: two host slots, two device slots, a stream for copies, and a consumer's stream.
 
 use std::ptr;
 
@@ -9,11 +9,11 @@ use crate::device::{Context, allocate, copy, ok, read, recorded, register, start
 const BYTES: usize = 5000;
 const BATCHES: usize = 16;
 
-/// What a transfer leaves out.
+/// The step that a transfer leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Without {
     Nothing,
-    /// The wait of a copy for the consumer's work on the batch before it.
+    /// The wait of a copy for the consumer's work on the previous batch in its slot.
     Fence,
     /// The wait of the consumer's stream for the copy.
     WaitForCopy,
@@ -26,12 +26,12 @@ pub enum Without {
 /// The stream of a consumer.
 #[derive(Clone, Copy, Debug)]
 pub enum Consumer {
-    /// Null, 1 or 2.
+    /// The stream null, 1 or 2.
     Default(usize),
     Own,
 }
 
-/// Copies batches to the device, where a consumer reads each.
+/// Copies batches to the device, where a consumer reads each of them.
 pub fn transfer(consumer: Consumer, without: Without) {
     let context = Context::open(0);
     let mut ring = vec![0; 2 * BYTES];
@@ -86,9 +86,9 @@ pub fn transfer(consumer: Consumer, without: Without) {
     context.close();
 }
 
-/// Records the fence behind a batch, now and then in another thread.
+/// Records the fence after a batch, sometimes in another thread.
 fn let_go(context: &Context, consumer: CUstream, batch: usize) -> CUevent {
-    // The default stream of a thread is another one in each.
+    // The per-thread default stream (2) differs between threads, so it is not used in another thread.
     if !batch.is_multiple_of(3) || consumer as usize == 2 {
         return recorded(consumer);
     }

@@ -1,4 +1,4 @@
-//! Programs that do everything right have no faults, whatever the order of streams.
+//! Programs without misuse have no faults, whatever the order of streams.
 
 use std::ptr;
 
@@ -39,7 +39,7 @@ fn the_bindings_of_every_function_fit() {
 #[test]
 #[ignore = "run by the test above"]
 fn every_function() {
-    // SAFETY: loads and unloads the library, as programs do that look for a driver.
+    // SAFETY: loads and unloads the library, like programs that look for a driver.
     assert!(unsafe { sys::is_culib_present() });
     let context = Context::open(0);
     questions();
@@ -139,7 +139,7 @@ fn copies_of_all_sorts() {
     }
 }
 
-/// Streams that are not made to stand apart wait for the default stream, and it for them.
+/// Streams that are not non-blocking wait for the default stream, and the default stream waits for them.
 fn default_streams_wait_for_others() {
     let mut blocking = ptr::null_mut();
     ok!(cuStreamCreate(&mut blocking, 0));
@@ -149,7 +149,7 @@ fn default_streams_wait_for_others() {
         write(stream, memory, 8, value as u8);
         read(stream, memory, &[value as u8; 8]);
     }
-    // What is queued on it is done nevertheless.
+    // Work queued on it is still done.
     ok!(cuStreamDestroy_v2(blocking));
     ok!(cuCtxSynchronize());
     ok!(cuMemFree_v2(memory));
@@ -172,7 +172,7 @@ fn events_and_streams_say_when_they_are_done() {
     ok!(cuStreamDestroy_v2(stream));
 }
 
-/// Memory comes and goes with streams: what was queued before the end of it is done with it.
+/// Stream-ordered memory: work queued before the free can still use it.
 fn memory_in_the_order_of_streams() {
     let (first, second) = (stream(), stream());
     fake().hold(first as usize);
@@ -191,7 +191,7 @@ fn memory_in_the_order_of_streams() {
     fake().finish();
 }
 
-/// What the host has waited for, nothing else has to be ordered behind.
+/// Operations that the host has waited for need no further ordering.
 fn memory_that_is_freed_can_be_had_again() {
     let host = [7; 64];
     register(&host);

@@ -1,5 +1,6 @@
-//! Where pixels lie as [CF](https://cfconventions.org) says it, and xarray, rioxarray and GDAL read it: the coordinates of
-//! rows and columns, and a *grid mapping*, a variable whose attributes tell the reference system.
+//! The location of pixels as the [CF](https://cfconventions.org) conventions record it and xarray, rioxarray and GDAL read
+//! it: the coordinates of rows and columns, and a *grid mapping*, which is a variable whose attributes describe the
+//! reference system.
 //!
 //! ```text
 //! y            float64 (y)   positions of the middles of rows; none if the grid is turned
@@ -7,7 +8,8 @@
 //! spatial_ref  uint8   ()    attributes: crs_wkt, spatial_ref, GeoTransform, and CF's parameters where they are known
 //! ```
 //!
-//! An array on that grid names the last one in its attribute `grid_mapping`, and the others by its axes.
+//! An array on that grid refers to `spatial_ref` in its attribute `grid_mapping`, and to `y` and `x` by the names of its
+//! axes.
 
 use serde_json::{Map, Value, json};
 
@@ -19,12 +21,12 @@ use crate::{DType, codec};
 pub const X: &str = "x";
 /// The coordinates of rows.
 pub const Y: &str = "y";
-/// The grid mapping, by the name that rioxarray looks for.
+/// The grid mapping, under the name that rioxarray looks for.
 pub const GRID_MAPPING: &str = "spatial_ref";
-/// All of them.
+/// All three names.
 pub const NAMES: [&str; 3] = [Y, X, GRID_MAPPING];
 
-/// One of these arrays, in one chunk.
+/// One of these arrays, stored as one chunk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeoArray {
     /// One of [`NAMES`].
@@ -60,18 +62,18 @@ impl GeoArray {
         Self { name, meta, chunk }
     }
 
-    /// The file of the chunk, below the array's folder.
+    /// The file of the chunk, relative to the array's folder.
     pub fn chunk_file(&self) -> String {
         ArrayMeta::file_key(&vec![0; self.meta.shape.len()])
     }
 }
 
-/// The file of the one chunk of the array of that name, below the array's folder.
+/// The file of the only chunk of the array with this name, relative to the array's folder.
 pub fn chunk_file(name: &str) -> String {
     ArrayMeta::file_key(if name == GRID_MAPPING { &[] } else { &[0] })
 }
 
-/// The arrays that say where the pixels of an image of `rows` and `columns` lie.
+/// The arrays that give the location of the pixels of an image with `rows` rows and `columns` columns.
 ///
 /// ```
 /// use hsipack_format::{Geo, geo::cf};
@@ -96,8 +98,8 @@ pub fn arrays(geo: &Geo, rows: usize, columns: usize) -> Vec<GeoArray> {
     arrays
 }
 
-/// Says in the attributes of an array that its pixels lie on the grid of [`arrays`] beside it. The name among the
-/// `coordinates` has xarray keep the grid mapping with the array also where it is not asked to decode grid mappings.
+/// Adds attributes to an array that say its pixels lie on the grid of [`arrays`] beside it. Because the grid mapping is
+/// listed in `coordinates`, xarray keeps it with the array even if it is not asked to decode grid mappings.
 pub fn refer(attributes: &mut Map<String, Value>, geo: &Geo) {
     let coordinates = match attributes.get("coordinates").and_then(Value::as_str) {
         Some(others) => format!("{others} {GRID_MAPPING}"),
@@ -105,7 +107,7 @@ pub fn refer(attributes: &mut Map<String, Value>, geo: &Geo) {
     };
     attributes.insert("coordinates".to_owned(), json!(coordinates));
     attributes.insert("grid_mapping".to_owned(), json!(GRID_MAPPING));
-    // Where GDAL's reader of Zarr looks first. In a grid mapping it takes no codes.
+    // GDAL's Zarr reader looks here first. It does not accept codes in a grid mapping.
     let crs = match (geo.epsg(), &geo.crs) {
         (Some(code), _) => {
             Some(json!({ "url": format!("http://www.opengis.net/def/crs/EPSG/0/{code}") }))
@@ -146,7 +148,7 @@ fn reference(geo: &Geo) -> Map<String, Value> {
         let known = geo.epsg().and_then(wkt::of_epsg);
         let text = known.or_else(|| crs.contains('[').then(|| crs.clone()));
         all.extend(text.as_ref().map(|text| ("crs_wkt".to_owned(), json!(text))));
-        // Readers take a code here, too.
+        // Readers also accept a code here.
         all.insert("spatial_ref".to_owned(), json!(text.as_ref().unwrap_or(crs)));
     }
     let transform: Vec<String> = geo.transform.iter().map(f64::to_string).collect();
@@ -154,7 +156,7 @@ fn reference(geo: &Geo) -> Map<String, Value> {
     all
 }
 
-/// CF's own words for the systems that are known here.
+/// CF's own parameters for the reference systems that hsipack knows.
 fn parameters(code: u16) -> Option<Map<String, Value>> {
     let ellipsoid = |datum: Datum| {
         let (axis, flattening) = datum.ellipsoid();

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::text;
 
-/// Most bytes of a coordinate reference system; the longest WKT in use has some thousand.
+/// Maximum length of the text of a coordinate reference system, in bytes. The longest WKT in use has a few thousand.
 pub const MAX_CRS: usize = 16 << 10;
 
-/// A coordinate reference system, and the way from pixels to its coordinates.
+/// A coordinate reference system, and the transform from pixels to its coordinates.
 ///
-/// The way is GDAL's: `transform` takes the number of a column and of a row, counted from the outer corner of the first
+/// The transform follows GDAL's convention: it maps a column and a row, counted from the outer corner of the first
 /// pixel, to a position.
 ///
 /// ```
@@ -28,12 +28,12 @@ pub const MAX_CRS: usize = 16 << 10;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Geo {
-    /// `EPSG:` and a code, or WKT; `None` where the file does not say it in a way that is kept.
+    /// `EPSG:` and a code, or WKT; `None` if the file does not give it in a form that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crs: Option<String>,
     /// `[x, a, b, y, d, e]`: the position is x + a × column + b × row, y + d × column + e × row.
     pub transform: [f64; 6],
-    /// The unit of positions, where it is known.
+    /// The unit of positions, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<Unit>,
 }
@@ -42,14 +42,14 @@ pub struct Geo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Longitude and latitude in degrees: the reference system is a geographic one.
+    /// Longitude and latitude in degrees: the reference system is geographic.
     Degree,
     /// Metres.
     Metre,
 }
 
 impl Unit {
-    /// As it is recorded.
+    /// The name that is stored in metadata.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Degree => "degree",
@@ -67,14 +67,14 @@ impl Unit {
 }
 
 impl Geo {
-    /// Pixels in this reference system; `None` if the transform has a number that is none, or takes pixels to one line,
-    /// or the system's text is no text of one.
+    /// Pixels in this reference system. `None` if the transform contains a value that is not a finite number or maps
+    /// all pixels onto one line, or if the text is not that of a reference system.
     pub fn new(crs: Option<String>, transform: [f64; 6]) -> Option<Self> {
         let geo = Self { crs, transform, unit: None };
         geo.is_sound().then_some(geo)
     }
 
-    /// The same with a unit.
+    /// The same location, with a unit.
     pub fn in_unit(self, unit: Option<Unit>) -> Self {
         Self { unit, ..self }
     }
@@ -90,20 +90,21 @@ impl Geo {
             })
     }
 
-    /// The position of a place in the image; pixel (row, column) reaches from (column, row) to (column + 1, row + 1).
+    /// The position of a point in the image. Pixel (row, column) extends from (column, row) to (column + 1, row + 1).
     pub fn at(&self, column: f64, row: f64) -> [f64; 2] {
         let [x, a, b, y, d, e] = self.transform;
         [x + a * column + b * row, y + d * column + e * row]
     }
 
-    /// Of the part of the image that begins with this row and column, which may lie before the image.
+    /// The location of the part of the image that starts at this row and column. The start may be outside the image
+    /// (negative).
     pub fn window(&self, row: i64, column: i64) -> Self {
         let [_, a, b, _, d, e] = self.transform;
         let [x, y] = self.at(column as f64, row as f64);
         Self { transform: [x, a, b, y, d, e], ..self.clone() }
     }
 
-    /// Width and height of a pixel, in the units of the reference system.
+    /// Width and height of a pixel, in the unit of the reference system.
     pub fn pixel_size(&self) -> [f64; 2] {
         let [_, a, b, _, d, e] = self.transform;
         [a.hypot(d), b.hypot(e)]
@@ -115,13 +116,13 @@ impl Geo {
         b == 0.0 && d == 0.0 && a > 0.0 && e < 0.0
     }
 
-    /// The EPSG code of the reference system, if it is given by one.
+    /// The EPSG code of the reference system, if it is given as a code.
     pub fn epsg(&self) -> Option<u16> {
         self.crs.as_deref()?.strip_prefix("EPSG:")?.parse().ok()
     }
 
-    /// What stands for it in a line of `samples.jsonl`; `None` if that is something else, such as a column of a table
-    /// that older versions took.
+    /// Reads the location from a line of `samples.jsonl`. `None` if the value is something else, such as a table column
+    /// named `geo` that older versions accepted.
     pub(crate) fn if_sound<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<Self>, D::Error> {
@@ -131,7 +132,7 @@ impl Geo {
     }
 }
 
-/// UTM zones have a code for each datum: `EPSG:` and the zone added to a base.
+/// A UTM zone. Each datum has a base code; the EPSG code of a zone is the base plus the zone number.
 ///
 /// ```
 /// use hsipack_format::geo::{Datum, Utm};
@@ -139,7 +140,7 @@ impl Geo {
 /// let zone = Utm { datum: Datum::Wgs84, zone: 32, south: false };
 /// assert_eq!(zone.epsg(), Some(32632));
 /// assert_eq!(Utm::of_epsg(32632), Some(zone));
-/// // NAD27 is of North America.
+/// // NAD27 covers only North America.
 /// assert_eq!(Utm { datum: Datum::Nad27, zone: 32, south: false }.epsg(), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,11 +149,11 @@ pub struct Utm {
     pub datum: Datum,
     /// 1 to 60.
     pub zone: u8,
-    /// Whether it is of the southern hemisphere, whose northings have 10 000 km added.
+    /// Whether the zone is in the southern hemisphere, where 10 000 km are added to northings.
     pub south: bool,
 }
 
-/// A geodetic datum that UTM zones and plain longitudes and latitudes are given in.
+/// A geodetic datum in which UTM zones, or longitude and latitude, are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Datum {
     /// World Geodetic System 1984.
@@ -169,7 +170,7 @@ impl Datum {
     /// Every datum.
     pub const ALL: [Self; 4] = [Self::Wgs84, Self::Nad27, Self::Nad83, Self::Etrs89];
 
-    /// The code of longitude and latitude in degrees.
+    /// The EPSG code of longitude and latitude in degrees.
     pub const fn geographic_epsg(self) -> u16 {
         match self {
             Self::Wgs84 => 4326,
@@ -179,7 +180,8 @@ impl Datum {
         }
     }
 
-    /// Codes of UTM zones less the zone, the zones that there are, and whether they are southern ones.
+    /// For each range of UTM zones: the base code (EPSG code minus zone), the first and last zone, and whether they are
+    /// southern zones.
     const fn zones(self) -> &'static [(u16, u8, u8, bool)] {
         match self {
             Self::Wgs84 => &[(32600, 1, 60, false), (32700, 1, 60, true)],
@@ -200,7 +202,7 @@ impl Utm {
         fitting.next().map(|(base, ..)| base + u16::from(self.zone))
     }
 
-    /// The zone that has this code.
+    /// The zone with this EPSG code.
     pub fn of_epsg(code: u16) -> Option<Self> {
         Datum::ALL.into_iter().find_map(|datum| {
             datum.zones().iter().find_map(|(base, first, last, south)| {

@@ -1,7 +1,7 @@
-//! Well-known text (WKT 2, ISO 19162) of the reference systems that are known here by more than their codes: longitude
-//! and latitude in a [`Datum`], and UTM zones.
+//! Well-known text (WKT 2, ISO 19162) of the reference systems whose definitions hsipack knows: longitude and latitude
+//! in a [`Datum`], and UTM zones.
 //!
-//! Other codes stay codes: their definitions are a database, which whoever needs them has (PROJ).
+//! Other codes stay codes. Programs that need their definitions have a database of them (PROJ).
 
 use super::{Datum, Utm};
 
@@ -9,7 +9,7 @@ const DEGREE: &str = "ANGLEUNIT[\"degree\",0.0174532925199433]";
 const METRE: &str = "LENGTHUNIT[\"metre\",1]";
 
 impl Datum {
-    /// The datum in which this code means longitude and latitude in degrees.
+    /// The datum for which this code means longitude and latitude in degrees.
     pub fn of_geographic_epsg(code: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|datum| datum.geographic_epsg() == code)
     }
@@ -23,7 +23,7 @@ impl Datum {
         }
     }
 
-    /// Names in EPSG's words: of the system of longitude and latitude, the datum, the ellipsoid.
+    /// The EPSG names of the geographic system, the datum and the ellipsoid.
     const fn names(self) -> [&'static str; 3] {
         match self {
             Self::Wgs84 => ["WGS 84", "World Geodetic System 1984", "WGS 84"],
@@ -33,7 +33,7 @@ impl Datum {
         }
     }
 
-    /// The name and what follows it, as in both `GEOGCRS` and `BASEGEOGCRS`.
+    /// The name, datum and ellipsoid, as they appear in both `GEOGCRS` and `BASEGEOGCRS`.
     fn base(self) -> String {
         let ([name, datum, ellipsoid], (axis, flattening)) = (self.names(), self.ellipsoid());
         format!(
@@ -44,18 +44,18 @@ impl Datum {
 }
 
 impl Utm {
-    /// The meridian in its middle, in degrees east.
+    /// The central meridian of the zone, in degrees east.
     pub fn central_meridian(self) -> f64 {
         6.0 * f64::from(self.zone) - 183.0
     }
 
-    /// What is added to northings, in metres.
+    /// The offset that is added to northings, in metres.
     pub const fn false_northing(self) -> f64 {
         if self.south { 10_000_000.0 } else { 0.0 }
     }
 }
 
-/// The definition behind an EPSG code, in one line; `None` if it is not known here.
+/// The definition of an EPSG code, on one line; `None` if hsipack does not know it.
 ///
 /// ```
 /// let text = hsipack_format::geo::wkt::of_epsg(4326).unwrap();

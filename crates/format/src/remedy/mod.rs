@@ -1,8 +1,8 @@
 //! What to do about an error: words, options and commands, in order.
 //!
-//! The crates below the surfaces do not know how a user calls them. They name an option ([`Opt`]) or a
-//! command ([`Command`]), and the surface in use spells it ([`Surface`]): `--scale auto` in a shell,
-//! `scale="auto"` in Python.
+//! The library crates do not know whether the user works on the command line or in Python. They name
+//! an option ([`Opt`]) or a command ([`Command`]), and the surface in use spells it ([`Surface`]):
+//! `--scale auto` in a shell, `scale="auto"` in Python.
 //!
 //! ```
 //! use hsipack_format::{Error, Opt, remedy};
@@ -26,29 +26,29 @@ use serde::{Deserialize, Serialize};
 pub use options::{Opt, Setting, Value};
 pub use surface::{Library, Surface, current, joined, speak};
 
-/// A command of hsipack, which may be a function in Python.
+/// A command of hsipack, which in Python may be a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     /// Packs cubes.
     Convert,
-    /// Packs a part of what was planned.
+    /// Packs a part of a planned conversion.
     Work,
-    /// Makes the parts a dataset.
+    /// Joins the parts into a dataset.
     Commit,
-    /// Proves a dataset intact.
+    /// Checks that a dataset is intact.
     Validate,
-    /// Packs what is damaged again.
+    /// Packs damaged cubes again.
     Repair,
     /// Divides labelled pixels among splits.
     Split,
-    /// Takes a cube or a mask out of a dataset.
+    /// Exports a cube or a mask from a dataset.
     Export,
-    /// Draws a cube.
+    /// Draws an image of a cube.
     Preview,
     /// Reads a dataset as training does.
     Read,
-    /// Compares ways of loading.
+    /// Compares methods of loading.
     Bench,
     /// Finds codec, chunk size and precision.
     Tune,
@@ -97,25 +97,25 @@ impl Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
-    /// Words that are the same everywhere.
+    /// Words that are the same on every surface.
     Words(Cow<'static, str>),
-    /// An option, with a value or without.
+    /// An option, with or without a value.
     Option(Setting),
-    /// A command, with an option or without.
+    /// A command, with or without an option.
     Command(Command, Option<Setting>),
 }
 
-/// What the user can do: an imperative clause without a final stop.
+/// What the user can do: an imperative clause without a full stop.
 ///
-/// Made from words alone, or of several parts by [`remedy!`](crate::remedy!). Displayed as the surface
-/// in use spells it.
+/// It is made from words alone, or from several parts with [`remedy!`](crate::remedy!). It is
+/// displayed as the surface in use spells it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Remedy {
     parts: Vec<Part>,
 }
 
-/// A [`Remedy`] of several parts: words, options and commands, one after the other.
+/// A [`Remedy`] made of several parts in order: words, options and commands.
 #[macro_export]
 macro_rules! remedy {
     ($($part:expr),+ $(,)?) => {
@@ -124,17 +124,17 @@ macro_rules! remedy {
 }
 
 impl Remedy {
-    /// What it is made of.
+    /// The parts of the remedy.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// As `surface` spells it.
+    /// The text as `surface` spells it.
     pub fn render(&self, surface: &dyn Surface) -> String {
         self.parts.iter().map(|part| part.render(surface)).collect()
     }
 
-    /// This, then the other one after `between`.
+    /// This remedy, then `between`, then the other remedy.
     #[must_use]
     pub fn joined(mut self, between: &'static str, other: impl Into<Self>) -> Self {
         self.parts.push(between.into());
@@ -144,7 +144,7 @@ impl Remedy {
 }
 
 impl Part {
-    /// As `surface` spells it.
+    /// The text as `surface` spells it.
     pub fn render(&self, surface: &dyn Surface) -> String {
         match self {
             Self::Words(words) => words.to_string(),
@@ -224,7 +224,7 @@ impl From<&Remedy> for Remedy {
 mod tests {
     use super::*;
 
-    /// A surface that shouts.
+    /// A surface that spells everything in capital letters.
     #[derive(Debug)]
     struct Loud;
 

@@ -5,10 +5,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Lists the options once: variant, name, and a value that it takes as an example (none of a flag).
+/// Lists the options once: variant, name, and an example value (none for a flag).
 macro_rules! options {
     ($($(#[$doc:meta])* $option:ident $name:literal $(= $example:expr)?;)+) => {
-        /// An option that a user can set, whatever the surface calls it.
+        /// An option that a user can set. Each surface may spell it differently.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Opt {
@@ -19,14 +19,14 @@ macro_rules! options {
             /// Every option.
             pub const ALL: &[Self] = &[$(Self::$option),+];
 
-            /// Its name in the crates.
+            /// The name of the option in the crates.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$option => $name,)+
                 }
             }
 
-            /// A value that it takes; `None` if it is switched on without one.
+            /// An example value; `None` if the option is a flag.
             pub fn example(self) -> Option<Value> {
                 match self {
                     $(Self::$option => options!(@example $($example)?),)+
@@ -40,39 +40,39 @@ macro_rules! options {
 
 options! {
     // Packing.
-    /// Where a result goes.
+    /// Where a result is written.
     Output "output" = "out.hsipack";
     /// Add to a dataset.
     Append "append";
-    /// Go on with an unfinished conversion.
+    /// Continue an unfinished conversion.
     Resume "resume";
-    /// The file that a conversion in parts is planned in.
+    /// The plan file of a conversion in parts.
     Plan "plan" = "plan.json";
-    /// Files to leave out.
+    /// Files to skip.
     Exclude "exclude" = "*_dark.hdr";
-    /// Where masks lie, to pack them.
+    /// Where to find the masks to pack.
     Mask "mask" = "{dir}/{stem}.png";
     /// The class id of cubes without a mask.
     MaskFill "mask_fill" = 0u64;
     /// The table with labels, groups and splits.
     Table "table" = "labels.csv";
-    /// The expression that takes columns from paths.
+    /// The regular expression that extracts columns from paths.
     PathColumns "path_columns" = "(?P<day>day[0-9])";
     /// The order of an array's axes.
     Axes "axes" = "yxb";
     /// The type of stored values.
     Dtype "dtype" = "float32";
-    /// What values are divided by.
+    /// The number that values are divided by.
     Scale "scale" = "auto";
-    /// What missing values become.
+    /// The value that replaces missing values.
     Nodata "nodata" = "nan";
-    /// Pack stored numbers: apply no scale of the sources.
+    /// Pack the stored numbers, without applying the sources' scale.
     RawValues "raw_values";
     /// Mantissa bits to keep.
     KeepBits "keep_bits" = "auto";
     /// Bands to keep.
     Bands "bands" = Value::Numbers(vec![0, 1, 2]);
-    /// Leave out bands that the file marks as bad.
+    /// Skip bands that the file marks as bad.
     DropBadBands "drop_bad_bands";
     /// The white reference.
     White "white" = "auto";
@@ -82,11 +82,11 @@ options! {
     WavelengthTolerance "wavelength_tolerance" = 1u64;
     /// The compressor.
     Codec "codec" = "lz4hc";
-    /// Pixels of a chunk.
+    /// Rows and columns of a chunk.
     Chunk "chunk" = [32, 32];
     /// Where relative source paths start.
     SourceRoot "source_root" = "scans";
-    /// Which sample of a dataset.
+    /// A sample of a dataset.
     Sample "sample" = 0u64;
     /// Overwrite files.
     Force "force";
@@ -94,7 +94,7 @@ options! {
     Json "json";
 
     // Splitting.
-    /// What is kept whole: pixels, blocks or regions.
+    /// The units that are not divided: pixels, blocks or regions.
     By "by" = "blocks";
     /// Rows and columns of a block.
     Block "block" = 32u64;
@@ -112,25 +112,25 @@ options! {
     Seed "seed" = 7u64;
     /// Samples of an epoch.
     EpochLength "epoch_length" = 100u64;
-    /// What becomes of a last batch that is not full.
+    /// What to do with a last batch that is not full.
     Last "last" = "pad";
     /// The number of this process.
     Rank "rank" = 0u64;
     /// How many processes train together.
     WorldSize "world_size" = 2u64;
-    /// Random crops of so many pixels.
+    /// Size of random crops in pixels.
     Crop "crop" = [64, 64];
     /// Random crops of each cube in an epoch.
     CropsPerCube "crops_per_cube" = 4u64;
     /// The share of labelled pixels in a crop.
     MinLabelled "min_labelled" = 0.5;
-    /// Pixels from one crop of a grid to the next.
+    /// Distance in pixels from one crop of a grid to the next.
     GridStep "grid_step" = [32, 32];
-    /// What crops of a grid have beyond the edge of a smaller cube.
+    /// What fills crops of a grid beyond the edge of a smaller cube.
     GridPad "grid_pad" = "reflect";
-    /// Windows of so many pixels around labelled ones.
+    /// Size in pixels of windows around labelled pixels.
     Patch "patch" = [9, 9];
-    /// What windows have beyond the edge of their cube.
+    /// What fills windows beyond the edge of their cube.
     Pad "pad" = "reflect";
     /// Class ids of labelled pixels.
     Classes "classes" = Value::Numbers(vec![1, 2]);
@@ -144,41 +144,41 @@ options! {
     Threads "threads" = 4u64;
     /// Batches in the ring.
     Slots "slots" = 4u64;
-    /// Which chunks are kept in memory.
+    /// How chunks are kept in memory.
     Cache "cache" = "compressed";
-    /// Bytes of the cache.
+    /// Size of the cache in bytes.
     CacheSize "cache_size" = Value::Bytes(51_000_000);
-    /// Bytes of the chunks whose windows are shuffled together.
+    /// The amount of data, in bytes, whose windows are shuffled together.
     ShuffleWindow "shuffle_window" = Value::Bytes(2_000_000_000);
-    /// The folder of the cache on the local disk for datasets on servers.
+    /// The folder of the local cache for datasets on servers.
     LocalCache "local_cache" = "/scratch/hsipack";
-    /// Bytes of that cache.
+    /// Size of the local cache in bytes.
     LocalCacheSize "local_cache_size" = Value::Bytes(500_000_000_000);
     /// How files are read.
     Store "store" = "pread";
-    /// The rate that reading is limited to.
+    /// The maximum rate of reading.
     RateLimit "rate_limit" = "500MB/s";
-    /// Leave out samples with damaged chunks.
+    /// Skip samples with damaged chunks.
     SkipDamaged "skip_damaged";
-    /// Where batches go.
+    /// The device that batches are delivered to.
     Device "device" = "cpu";
 
     // Measuring.
-    /// Where measuring puts its files.
+    /// The folder for files of a measurement.
     WorkDir "work_dir" = "scratch";
-    /// How many cubes are measured.
+    /// The number of cubes to measure.
     Cubes "cubes" = 8u64;
-    /// Processes that load.
+    /// The number of loading processes.
     Workers "workers" = 4u64;
     /// Which strategies are measured.
     Strategies "strategies" = "ring";
     /// Which measured strategy is simulated.
     Strategy "strategy" = "ring";
-    /// The time that a batch takes to load.
+    /// The time it takes to load a batch.
     LoadTime "load_time" = "20ms";
-    /// The rate of the disk that is assumed.
+    /// The assumed rate of the disk.
     DiskRate "disk_rate" = "500MB/s";
-    /// How often everything is measured.
+    /// How often each measurement is repeated.
     Rounds "rounds" = 5u64;
 }
 
@@ -189,12 +189,12 @@ impl Opt {
     }
 }
 
-/// An option with a value, or named alone.
+/// An option, with or without a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// Which option.
     pub option: Opt,
-    /// Its value, if one is given.
+    /// Its value, if any.
     pub value: Option<Value>,
 }
 
@@ -224,15 +224,15 @@ pub enum Value {
     Word(Cow<'static, str>),
     /// A whole number.
     Number(u64),
-    /// A share, from 0 to 1.
+    /// A fraction from 0 to 1.
     Share(f64),
-    /// Numbers in a list.
+    /// A list of numbers.
     Numbers(Vec<u64>),
-    /// Names in a list.
+    /// A list of names.
     Names(Vec<String>),
     /// Rows and columns.
     Size([u64; 2]),
-    /// So much memory.
+    /// An amount of data in bytes.
     Bytes(u64),
 }
 

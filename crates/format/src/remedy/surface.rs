@@ -1,19 +1,20 @@
-//! Who spells options and commands: the command line, Python, or nobody in particular.
+//! How options and commands are spelled: as on the command line, as in Python, or as in the Rust
+//! crates.
 
 use std::fmt::Debug;
 use std::sync::OnceLock;
 
 use super::{Command, Setting};
 
-/// How options and commands are spelled where the user meets them.
+/// Spells options and commands in the form that the user types.
 pub trait Surface: Debug + Send + Sync {
-    /// An option, with a value or by name alone.
+    /// An option, with or without a value.
     fn option(&self, setting: &Setting) -> String;
 
-    /// Options that are given together, as they can be copied.
+    /// Several options together, in a form that can be copied.
     fn together(&self, settings: &[Setting]) -> String;
 
-    /// A command, by itself or with an option.
+    /// A command, with or without an option.
     fn command(&self, command: Command, setting: Option<&Setting>) -> String;
 }
 
@@ -42,7 +43,7 @@ impl Surface for Library {
     }
 }
 
-/// Every option as the surface spells it, with `between` between them.
+/// Every option as the surface spells it, separated by `between`.
 pub fn joined(surface: &(impl Surface + ?Sized), settings: &[Setting], between: &str) -> String {
     let spelled: Vec<String> = settings.iter().map(|setting| surface.option(setting)).collect();
     spelled.join(between)
@@ -50,13 +51,13 @@ pub fn joined(surface: &(impl Surface + ?Sized), settings: &[Setting], between: 
 
 static IN_USE: OnceLock<Box<dyn Surface>> = OnceLock::new();
 
-/// Has errors, remedies and notes of this process spelled by `surface`, from now on. A process has one
-/// surface: the first one stays.
+/// Sets the surface that spells errors, remedies and notes of this process. A process has only one
+/// surface: if this is called again, the first surface stays.
 pub fn speak(surface: impl Surface + 'static) {
     let _ = IN_USE.set(Box::new(surface));
 }
 
-/// The surface in use; [`Library`] if nobody chose one.
+/// The surface in use; [`Library`] if none was set.
 pub fn current() -> &'static dyn Surface {
     IN_USE.get().map_or(&Library, |surface| &**surface)
 }

@@ -1,16 +1,17 @@
-//! Choosing samples by what the list says of them.
+//! Choosing samples by their splits.
 
 use super::Samples;
 use crate::{Command, Error, Opt, Result, remedy};
 
 impl Samples {
-    /// Those of the samples `ids` that are of one of these splits, in their order.
+    /// The samples among `ids` that belong to one of these splits, in the order of `ids`.
     ///
     /// # Errors
-    /// If there is no such split, or none of `ids` is of any of them; the splits that there are are named.
+    /// If a split does not exist, or none of `ids` belongs to any of them; the error lists the existing
+    /// splits.
     ///
     /// # Panics
-    /// If there is no sample of one of the ids.
+    /// If one of the ids does not exist.
     pub fn in_splits(&self, ids: Vec<usize>, splits: &[String]) -> Result<Vec<usize>> {
         let there = self.splits().different();
         let wanted: Vec<bool> = there.iter().map(|one| splits.contains(one)).collect();

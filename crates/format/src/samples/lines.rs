@@ -1,4 +1,4 @@
-//! Where the lines of `samples.jsonl` are read from.
+//! The source of the lines of `samples.jsonl`.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use crate::{Error, Result};
 
 /// The text of `samples.jsonl`, in memory or elsewhere.
 pub trait Lines: Send + Sync {
-    /// Hands the bytes `span` of the text to `take`, once.
+    /// Calls `take` once with the bytes `span` of the text.
     ///
     /// # Errors
-    /// If they cannot be read, or there are no such bytes.
+    /// If the bytes cannot be read, or `span` is outside the text.
     fn with(&self, span: Range<u64>, take: &mut dyn FnMut(&[u8])) -> Result<()>;
 
-    /// Names the file in an error of what it says.
+    /// Adds the name of the file to an error about its content.
     fn locate(&self, error: Error) -> Error {
         error
     }

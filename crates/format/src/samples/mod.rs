@@ -1,16 +1,16 @@
-//! `samples.jsonl`: one JSON object a line, in sample order.
+//! `samples.jsonl`: one JSON object per line, in sample order.
 //!
-//! There may be millions of samples: of most of them nobody asks more than the place of their cube. So the list stands on
-//! an [`Index`] of the text, which has what is asked for often, and reads a line when somebody wants all of it.
+//! There may be millions of samples, and for most of them only the place of their cube is needed. So the list uses an
+//! [`Index`] of the text, which holds the values that are needed often. A line is read only if the whole sample is needed.
 //!
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | the list of all samples |
-//! | `index/` | what is asked for often, as columns: `samples.index` |
-//! | `lines.rs` | where lines are read from |
-//! | `keys.rs` | a key of each sample: split, group, label |
-//! | `record.rs` | one sample, one line |
-//! | `written.rs` | the text and the index that are written |
+//! | `index/` | values that are needed often, as columns: `samples.index` |
+//! | `lines.rs` | the source of the lines |
+//! | `keys.rs` | a key for each sample: split, group, label |
+//! | `record.rs` | one sample: one line |
+//! | `written.rs` | writing the text and the index |
 //! | `choice.rs` | choosing samples by their splits |
 //! | `condition/` | choosing samples by conditions on their columns |
 
@@ -39,18 +39,18 @@ pub use lines::Lines;
 pub use record::{Sample, SourceRecord};
 pub use written::{Written, index_of};
 
-/// Keys of a sample that a table's column cannot take.
+/// Keys of a sample that cannot be names of table columns.
 pub const RESERVED_KEYS: [&str; 9] =
     ["id", "name", "stack", "index", "nan", "inf", "range", "geo", "source"];
 
-/// Most bytes of a name.
+/// Maximum length of a name in bytes.
 pub const MAX_NAME: usize = 4096;
-/// Most bytes of a line.
+/// Maximum length of a line in bytes.
 const MAX_LINE: usize = 4 << 20;
-/// Most samples: their numbers are kept in 32 bits.
+/// Maximum number of samples: ids are stored in 32 bits.
 const MAX_SAMPLES: usize = u32::MAX as usize;
 
-/// Writes samples as `samples.jsonl`.
+/// Encodes samples as the text of `samples.jsonl`.
 pub fn encode(samples: impl IntoIterator<Item = Sample>) -> Vec<u8> {
     let mut text = Vec::new();
     samples.into_iter().for_each(|sample| encode_one(&sample, &mut text));
@@ -62,7 +62,7 @@ fn encode_one(sample: &Sample, text: &mut Vec<u8>) {
     text.push(b'\n');
 }
 
-/// The lines that are not empty: their numbers from 1, where they begin, and themselves.
+/// The lines that are not empty: for each, its number (from 1), where it begins, and its bytes.
 pub fn lines(text: &[u8]) -> impl Iterator<Item = (usize, u64, &[u8])> {
     let mut start = 0;
     let ends = memchr::memchr_iter(b'\n', text).chain([text.len()]).enumerate();
@@ -74,15 +74,16 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = (usize, u64, &[u8])> {
     lines.filter(|(_, _, line)| !line.is_empty())
 }
 
-/// All samples of a dataset, by their ids: the lines of `samples.jsonl` that they stand on, from 0. Cloning it is cheap.
+/// All samples of a dataset, by id. The id of a sample is the number of its line in `samples.jsonl`, from 0. Cloning is
+/// cheap.
 #[derive(Clone)]
 pub struct Samples {
     index: Index,
     lines: Arc<dyn Lines>,
     len: usize,
-    /// The place among the dataset's stacks of each stack of the index.
+    /// For each stack of the index, its position among the dataset's stacks.
     place_of: Arc<[u32]>,
-    /// Of each of the dataset's stacks, where its ids begin in the index, and how many there are.
+    /// For each of the dataset's stacks, where its ids begin in the index, and how many there are.
     in_stack: Arc<[(usize, usize)]>,
     splits: Keys<String>,
     groups: Keys<String>,
@@ -92,11 +93,11 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Reads `samples.jsonl` of a dataset with these stacks.
+    /// Reads the `samples.jsonl` of a dataset with these stacks.
     ///
     /// # Errors
-    /// If a line is not a sample, is too long, is out of order, names a stack that there is not, or a name comes twice; the
-    /// line is named.
+    /// If a line is not a sample, is too long or out of order, or names a stack that does not exist (the error names the
+    /// line); if two samples have the same name.
     pub fn decode(text: Vec<u8>, stacks: &[&str]) -> Result<Self> {
         let mut all = Builder::of_stacks(stacks);
         for (number, start, line) in lines(&text) {
@@ -107,16 +108,16 @@ impl Samples {
             return Err(Error::damaged(format!("the name {twice} comes twice")));
         }
         drop(names);
-        // Nobody compares it with another text.
+        // The sum is never compared with another text.
         let origin = Origin { len: text.len() as u64, sha256: UNKNOWN };
         let index = Index::read(Arc::new(all.finish(&origin)))?;
         Self::new(index, Arc::new(text), stacks)
     }
 
-    /// The samples of a dataset with these stacks, by an index of their lines.
+    /// The samples of a dataset with these stacks, from an index of the lines.
     ///
     /// # Errors
-    /// If samples are in a stack that there is not.
+    /// If samples are in a stack that does not exist.
     pub fn new(index: Index, lines: Arc<dyn Lines>, stacks: &[&str]) -> Result<Self> {
         let len = index.len();
         Self::of_first(index, lines, len, stacks)
@@ -130,7 +131,7 @@ impl Samples {
         let mut first = 0;
         for (name, count) in &head.stacks {
             let there = *count as usize;
-            // Ids of a stack rise.
+            // The ids of a stack are in ascending order.
             let count = count_while(first..first + there, |place| index.id(place) < len);
             match stacks.iter().position(|stack| stack == name) {
                 Some(place) => {
@@ -163,10 +164,10 @@ impl Samples {
         })
     }
 
-    /// The first `len` of them, of a dataset that had these stacks.
+    /// The first `len` samples, for a dataset that had these stacks.
     ///
     /// # Errors
-    /// If one of them is in a stack that there is not.
+    /// If one of them is in a stack that does not exist.
     pub fn first(self, len: usize, stacks: &[&str]) -> Result<Self> {
         let len = len.min(self.len);
         Self::of_first(self.index, self.lines, len, stacks)
@@ -177,23 +178,23 @@ impl Samples {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The index that the list stands on.
+    /// The index that the list uses.
     pub fn index_of_lines(&self) -> &Index {
         &self.index
     }
 
-    /// All that is known of a sample, read from its line.
+    /// All data of a sample, read from its line.
     ///
     /// # Errors
-    /// If the line cannot be read, or is not what the index was made of.
+    /// If the line cannot be read, or differs from the line that was indexed.
     ///
     /// # Panics
-    /// If there is no such sample.
+    /// If the sample does not exist.
     pub fn get(&self, id: usize) -> Result<Sample> {
         self.with_line(id, |line| {
             let sample: Sample = serde_json::from_slice(line)
@@ -205,13 +206,13 @@ impl Samples {
         })
     }
 
-    /// The line of a sample, JSON.
+    /// The line of a sample (JSON).
     ///
     /// # Errors
-    /// If it cannot be read, or is not what the index was made of.
+    /// If it cannot be read, or differs from the line that was indexed.
     ///
     /// # Panics
-    /// If there is no such sample.
+    /// If the sample does not exist.
     pub fn line(&self, id: usize) -> Result<Vec<u8>> {
         self.with_line(id, |line| {
             let known: Known<'_> = serde_json::from_slice(line)
@@ -231,12 +232,12 @@ impl Samples {
         taken.map_err(|error| self.locate(error))
     }
 
-    /// Names the file of the lines in an error of what it says.
+    /// Adds the name of the file of the lines to an error about its content.
     fn locate(&self, error: Error) -> Error {
         self.lines.locate(error)
     }
 
-    /// All lines, as they stand in the file.
+    /// All lines, as in the file.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -256,7 +257,7 @@ impl Samples {
         Ok(sum)
     }
 
-    /// All samples in order, one read after another.
+    /// All samples in order, read one by one.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Result<Sample>> + DoubleEndedIterator + '_ {
         (0..self.len()).map(|id| self.get(id))
     }
@@ -264,25 +265,25 @@ impl Samples {
     /// The name of a sample.
     ///
     /// # Panics
-    /// If there is no such sample, as all that follow. Where the list stands on a mapped file, also if that was changed in
-    /// place, or cannot be read any more.
+    /// If the sample does not exist. If the list uses a mapped file, also if the file was changed in place or can no longer
+    /// be read. The same holds for the methods below.
     pub fn name(&self, id: usize) -> &str {
         assert!(id < self.len, "there is no sample {id}");
         self.index.name(id)
     }
 
-    /// The sample that `text` means: its id, or else its name.
+    /// The sample that `text` refers to: by its id, otherwise by its name.
     pub fn find(&self, text: &str) -> Option<usize> {
         let by_id = text.parse().ok().filter(|id| *id < self.len());
         by_id.or_else(|| self.names().position(|name| name == text))
     }
 
-    /// Names of all samples in order.
+    /// The names of all samples, in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.len).map(|id| self.index.name(id))
     }
 
-    /// The stack that holds the cube of a sample, as its place among the dataset's stacks.
+    /// The stack that holds the cube of a sample, as its position among the dataset's stacks.
     pub fn stack(&self, id: usize) -> usize {
         assert!(id < self.len, "there is no sample {id}");
         self.place_of[self.index.stack(id)] as usize
@@ -294,51 +295,51 @@ impl Samples {
         &self.index.head().stacks[self.index.stack(id)].0
     }
 
-    /// The place of a sample in its stack's arrays.
+    /// The position of a sample in its stack's arrays.
     pub fn index(&self, id: usize) -> usize {
         assert!(id < self.len, "there is no sample {id}");
         self.index.place(id)
     }
 
-    /// Ids of the samples in a stack, in the order of its arrays; none if there is no such stack.
+    /// Ids of the samples in a stack, in the order of its arrays; empty if the stack does not exist.
     pub fn ids_in(&self, stack: usize) -> impl ExactSizeIterator<Item = usize> + '_ {
         let (first, count) = self.in_stack.get(stack).copied().unwrap_or_default();
         (first..first + count).map(|place| self.index.id(place))
     }
 
-    /// The sample at a place in a stack's arrays.
+    /// The sample at a position in a stack's arrays.
     pub fn id_at(&self, stack: usize, index: usize) -> Option<usize> {
         let (first, count) = *self.in_stack.get(stack)?;
         (index < count).then(|| self.index.id(first + index))
     }
 
-    /// The part of the dataset that each sample belongs to.
+    /// The split of each sample.
     pub fn splits(&self) -> &Keys<String> {
         &self.splits
     }
 
-    /// What must not be spread over splits, of each sample.
+    /// The group of each sample, which must not be divided among splits.
     pub fn groups(&self) -> &Keys<String> {
         &self.groups
     }
 
-    /// Labels of the whole cubes.
+    /// The label of each whole cube.
     pub fn labels(&self) -> &Keys<Value> {
         &self.labels
     }
 
-    /// Whether some may say where their pixels lie.
+    /// Whether some samples may have the location of their pixels on Earth.
     pub fn have_geo(&self) -> bool {
         self.have_geo
     }
 
-    /// Names of the other columns of the user's tables, in the order in which they first come.
+    /// Names of the other columns of the user's tables, in the order in which they first occur.
     pub fn columns(&self) -> &[String] {
         &self.columns
     }
 }
 
-/// What tells a line from another one.
+/// The fields that distinguish a line from any other.
 #[derive(serde::Deserialize)]
 struct Known<'a> {
     id: usize,
@@ -350,7 +351,7 @@ fn other_line(id: usize) -> Error {
     Error::damaged(format!("sample {id} is not what samples.index says: the file was changed"))
 }
 
-/// How many numbers of `range` fulfil a condition that holds up to one of them, and not from there on.
+/// How many numbers of `range` fulfil a condition that is true up to some number and false from there on.
 fn count_while(range: std::ops::Range<usize>, holds: impl Fn(usize) -> bool) -> usize {
     let (first, mut low, mut high) = (range.start, range.start, range.end);
     while low < high {
@@ -503,7 +504,7 @@ mod tests {
         assert!(decode(&[long]).unwrap_err().what().contains("a line has at most"));
     }
 
-    /// What may stand at any place of a line, right and wrong.
+    /// Valid and invalid values for any field of a line.
     fn json() -> impl Strategy<Value = String> {
         let leaf = prop_oneof![
             Just("null".to_owned()),
@@ -537,7 +538,7 @@ mod tests {
             let _ = Samples::decode(text, &STACKS);
         }
 
-        /// A line that passes when all are read can be read as a whole later.
+        /// A line that passes when all lines are read can also be read as a whole later.
         #[test]
         fn what_is_looked_at_is_what_is_read(
             key in prop::sample::select(vec!["name", "index", "split", "group", "label", "nan", "range", "geo", "source", "age", "id"]),

@@ -1,4 +1,4 @@
-//! One line of `samples.jsonl`: a sample as it is written, and what is kept of it when all are read.
+//! One line of `samples.jsonl`: a sample as it is written, and the fields that are read when all lines are read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::Geo;
 
-/// Where a sample came from.
+/// The source of a sample.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceRecord {
     /// The input as the user gave it, `file` or `file::variable`.
@@ -20,7 +20,7 @@ pub struct SourceRecord {
     pub fingerprint: String,
     /// The format's name.
     pub format: String,
-    /// Scaling that the file asks for and that was applied: value * multiply / divide + add.
+    /// The scaling that the file specifies and that was applied: value * multiply / divide + add.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<[f64; 3]>,
     /// The number that marked missing data in the file.
@@ -34,40 +34,40 @@ pub struct SourceRecord {
 /// One line of `samples.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Number of the sample in the dataset, from 0: the line it stands on.
+    /// Number of the sample in the dataset, from 0: the number of its line.
     pub id: usize,
     /// Unique name.
     pub name: String,
     /// The stack that holds its cube, e.g. `480x640x100`.
     pub stack: String,
-    /// Its place in the stack's arrays.
+    /// Its position in the stack's arrays.
     pub index: usize,
     /// The part of the dataset it belongs to: train, validation, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
-    /// What must not be spread over splits: patient, animal, flight, …
+    /// What must not be divided among splits: patient, animal, flight, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
     /// Label of the whole cube.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<Value>,
-    /// NaN values in the packed cube.
+    /// Number of NaN values in the packed cube.
     pub nan: u64,
-    /// Infinite values in the packed cube.
+    /// Number of infinite values in the packed cube.
     pub inf: u64,
-    /// Least and greatest finite value in the packed cube; `null` if none is finite.
+    /// Smallest and largest finite value in the packed cube; `null` if none is finite.
     pub range: Option<[f64; 2]>,
-    /// Where its pixels lie on Earth, if its source says it.
+    /// The location of its pixels on Earth, if its source has it.
     #[serde(default, deserialize_with = "Geo::if_sound", skip_serializing_if = "Option::is_none")]
     pub geo: Option<Geo>,
-    /// Where it came from.
+    /// Its source.
     pub source: SourceRecord,
-    /// Every other column of the user's table.
+    /// All other columns of the user's table.
     #[serde(flatten)]
     pub columns: Map<String, Value>,
 }
 
-/// A line as it is read when all are: checked as a [`Sample`] is, but nothing is copied.
+/// A line as it is read when all lines are read: checked like a [`Sample`], but without copying.
 #[derive(Deserialize)]
 pub(super) struct Line<'a> {
     pub id: usize,
@@ -114,11 +114,11 @@ struct SourceLine<'a> {
     _unit: Option<Text<'a>>,
 }
 
-/// Text that stands in the line as it is, unless something in it is escaped.
+/// Text that is borrowed from the line, unless something in it is escaped.
 #[derive(Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
-/// The keys of all other columns; their values are looked at and forgotten.
+/// The keys of all other columns; their values are checked and dropped.
 pub(super) struct Columns<'a>(pub Vec<Text<'a>>);
 
 impl<'a> Deserialize<'a> for Columns<'a> {
@@ -145,7 +145,7 @@ impl<'a> Deserialize<'a> for Columns<'a> {
     }
 }
 
-/// Any JSON, looked at and forgotten.
+/// Any JSON, checked and dropped.
 pub(super) struct Anything;
 
 impl<'a> Deserialize<'a> for Anything {

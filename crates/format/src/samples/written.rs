@@ -1,27 +1,28 @@
-//! The text of `samples.jsonl` and its index, as they are written.
+//! Writing the text of `samples.jsonl` and its index.
 
 use super::index::{Builder, Origin, UNKNOWN};
 use super::{Sample, Samples, encode_one};
 use crate::{Error, Result, checksums};
 
-/// The index of a list of samples, made anew; `sha256` is the sum of their text.
+/// Builds the index of a list of samples; `sha256` is the checksum of their text.
 pub fn index_of(samples: &Samples, sha256: [u8; 32]) -> Vec<u8> {
     let index = samples.index_of_lines();
     let origin = Origin { len: index.end_of(samples.len()), sha256 };
     Builder::after(index, samples.len()).finish(&origin)
 }
 
-/// Samples that are written: those of a dataset, if it goes on, then new ones.
+/// Samples to be written: those of an existing dataset, if samples are appended to it, then the new ones.
 pub struct Written {
     text: Vec<u8>,
     index: Builder<'static>,
 }
 
 impl Written {
-    /// The samples of `base`, and nothing yet after them. Its lines stay as they are.
+    /// Starts with the samples of `base`. Their lines stay as they are.
     ///
     /// # Errors
-    /// If they cannot be read, or are not those that the index was made of: what is damaged must not get a new sum.
+    /// If they cannot be read, or differ from the lines that were indexed: a damaged text must not get a new
+    /// checksum.
     pub fn after(base: Option<&Samples>) -> Result<Self> {
         let Some(base) = base else {
             return Ok(Self { text: Vec::new(), index: Builder::default() });
@@ -40,7 +41,7 @@ impl Written {
     /// Adds a sample.
     ///
     /// # Errors
-    /// If it cannot be the next one: it has another number or place, or too long a name or line.
+    /// If it cannot be the next sample: its id or position does not follow, or its name or line is too long.
     pub fn add(&mut self, sample: &Sample) -> Result<()> {
         let start = self.text.len();
         encode_one(sample, &mut self.text);
@@ -54,7 +55,7 @@ impl Written {
         &self.text
     }
 
-    /// The text and its index; `sha256` is the sum of the text.
+    /// The text and its index; `sha256` is the checksum of the text.
     pub fn finish(self, sha256: [u8; 32]) -> (Vec<u8>, Vec<u8>) {
         let origin = Origin { len: self.text.len() as u64, sha256 };
         (self.text, self.index.finish(&origin))

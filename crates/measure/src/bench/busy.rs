@@ -1,14 +1,14 @@
-//! When the device worked, by the consumer's clock: from having a batch to being done with it.
+//! When the device worked, by the consumer's clock: from the moment it has a batch until it is done with it.
 
-/// Length of the windows that utilisation over time is told in, in seconds.
+/// Length of the windows in which utilisation over time is given, in seconds.
 pub const WINDOW_S: f64 = 0.15;
 
-/// Times of work, in seconds after some start, one after the other.
+/// Periods of work, in seconds after a common start, one after the other.
 #[derive(Clone, Debug, Default)]
 pub struct Busy(Vec<[f64; 2]>);
 
 impl Busy {
-    /// Work from `start` to `end`.
+    /// Adds work from `start` to `end`.
     pub fn add(&mut self, start: f64, end: f64) {
         self.0.push([start, end]);
     }
@@ -19,7 +19,7 @@ impl Busy {
         if end > start { self.0.iter().map(inside).sum::<f64>() / (end - start) } else { 0.0 }
     }
 
-    /// Shares of the windows of [`WINDOW_S`] from `start` on; what is left before `end` is no window.
+    /// Shares of the windows of [`WINDOW_S`] from `start` on. A shorter rest before `end` is dropped.
     pub fn windows(&self, start: f64, end: f64) -> Vec<f64> {
         let count = ((end - start) / WINDOW_S + 1e-9).floor().max(0.0) as usize;
         let window = |number: usize| {

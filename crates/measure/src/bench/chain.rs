@@ -1,14 +1,14 @@
-//! How batches are augmented: cube by cube by the workers of strategies 0 to 2, as whole batches by the others.
+//! How batches are augmented: by the workers of strategies 0 to 2 cube by cube, by the others as whole batches.
 //!
-//! Workers do the published chain one augmentation after the other, each reading and writing the whole cube, as such
-//! lists of augmentations are usually run. What is drawn is the same for all strategies.
+//! Workers apply the published chain one augmentation after the other, and each augmentation reads and writes the whole
+//! cube, as is usual. All strategies draw the same random numbers.
 
 use hsipack_read::augment::{Array, Frame, Host, Images, Library, Parameters, Pipeline, SampleKey};
 
 use super::options::Augment;
 use crate::{Error, Result};
 
-/// The augmentations of a worker, for one cube at a time; `None` if there are none.
+/// The augmentations that a worker applies to one cube at a time; `None` if there are none.
 pub fn of_workers(augment: &Augment, seed: u64) -> Option<Pipeline> {
     let fuse = !matches!(augment, Augment::Published);
     let pipeline = augment.pipeline(seed)?;
@@ -36,7 +36,7 @@ pub fn cube(
     augmented.reshaped(&augmented.shape()[1..])
 }
 
-/// Augments images (B, C, H, W) where they are.
+/// Augments images (B, C, H, W) in place.
 ///
 /// # Errors
 /// If the augmentations do not fit them, or there is no memory.
@@ -51,7 +51,7 @@ pub fn batch<L: Library>(
     Ok(library.apply(pipeline, Images::new(image, Vec::new()), &parameters)?.image)
 }
 
-/// What is drawn for images of this shape (B, C, H, W).
+/// The parameters drawn for images of this shape (B, C, H, W).
 fn drawn(
     pipeline: &Pipeline,
     shape: &[usize],
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::random::{GAMMA, mix};
 
-    /// Values from 0 to 1 of cubes (rows, columns, bands).
+    /// Cubes (rows, columns, bands) with values from 0 to 1.
     fn cubes(count: usize) -> Vec<f32> {
         let number = |place: u64| (mix(GAMMA.wrapping_mul(place)) >> 40) as f32;
         (0..(count * 24 * 32 * 6) as u64).map(|place| number(place) / (1u64 << 24) as f32).collect()

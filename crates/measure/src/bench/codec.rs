@@ -1,7 +1,7 @@
-//! How `+blosc` packs float32 cubes: as what decompresses these cubes fastest, found by trying.
+//! How `+blosc` packs float32 cubes: with the codec that decompresses these cubes fastest, found by trying.
 //!
-//! All that the strategy gains is time of reading, and what decompresses fast depends on the values: noise is best copied by a
-//! compressor that gives up early, counts of few bits take the least time where matches are long.
+//! The strategy can only save reading time, and which codec decompresses fast depends on the values: for noise it is a
+//! compressor that gives up early and copies, for counts of few bits it is one that finds long matches.
 
 use std::ops::Range;
 use std::path::Path;
@@ -20,10 +20,11 @@ use crate::tune::{Bench, Candidate, Chunks, Limits, Measured};
 
 /// Bytes of a value.
 const VALUE: usize = 4;
-/// Bytes that everything is tried on, of this many cubes at most.
+/// Bytes of the sample that every codec is tried on, taken from at most `CUBES` cubes.
 const SAMPLE: usize = 64 << 20;
 const CUBES: usize = 8;
-/// Of what decompresses this near to the fastest, the smallest is taken: measuring is no more exact.
+/// Codecs whose speed is at least this share of the fastest count as equally fast, because measuring is no more exact.
+/// The one with the best ratio is taken.
 const ALIKE: f64 = 0.97;
 const LIMITS: Limits = Limits {
     rounds: 9,
@@ -32,11 +33,12 @@ const LIMITS: Limits = Limits {
     decode: Duration::from_millis(40),
     leaders: 0,
 };
-/// A sample of fewer bytes takes as much less time, down to a tenth: even so all of it is decoded again and again.
+/// Samples smaller than this are decoded for a shorter time, in proportion but at least a tenth. The whole sample is
+/// still decoded many times.
 const SMALL: usize = 4 << 20;
 
-/// What is tried, all with bytes of equal significance together: with bits together nothing decompressed faster, neither
-/// drawn cubes nor real ones.
+/// The codecs that are tried, all with byte shuffle: with bit shuffle nothing decompressed faster, on generated or on
+/// real cubes.
 const TRIED: [(Compressor, u8); 7] = [
     (Compressor::Lz4, 1),
     (Compressor::Lz4, 5),
@@ -47,7 +49,7 @@ const TRIED: [(Compressor, u8); 7] = [
     (Compressor::BloscLz, 5),
 ];
 
-/// What decompresses cubes 0 to `count`, .npy files in `folder`, fastest with so many `threads`.
+/// The layout that decompresses cubes 0 to `count`, .npy files in `folder`, fastest with this many `threads`.
 ///
 /// # Errors
 /// If they cannot be read, or `stop` was set.
@@ -59,7 +61,7 @@ pub fn fastest(
     stop: &AtomicBool,
 ) -> Result<LayoutOptions> {
     let chunks = Arc::new(sample(folder, count, shape)?);
-    // More threads than cores would take memory and tell nothing.
+    // More threads than cores would take memory and show nothing.
     let cores = crate::machine::cores();
     let threads = vec![threads.clamp(1, cores)];
     let limits = Limits { decode: time(chunks.bytes()), ..LIMITS };
@@ -73,12 +75,12 @@ pub fn fastest(
     Ok(LayoutOptions { compressor, level, shuffle, ..LayoutOptions::default() })
 }
 
-/// How long a sample of so many bytes is decoded in every round.
+/// How long a sample of this size is decoded in every round.
 fn time(bytes: usize) -> Duration {
     LIMITS.decode.mul_f64((bytes as f64 / SMALL as f64).clamp(0.1, 1.0))
 }
 
-/// The codec as the options of `hsipack convert` spell it.
+/// The codec as it is written in the options of `hsipack convert`.
 pub fn name(codec: &Codec) -> String {
     Candidate { codec: *codec, chunk_bytes: TARGET_CHUNK, keep_bits: None }.name()
 }
@@ -90,7 +92,7 @@ fn choose(tried: &[Measured]) -> Candidate {
     best.expect("the fastest is alike itself").candidate
 }
 
-/// Rows in the middle of some of the cubes, cut as they would be packed.
+/// Rows from the middle of some of the cubes, cut as they would be packed.
 fn sample(folder: &Path, count: usize, shape: CubeSize) -> Result<Chunks> {
     let cubes = count.min(CUBES);
     let row = shape.columns * shape.bands * VALUE;
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn the_sample_is_whole_chunks_of_all_cubes_in_turn() {
         let folder = tempfile::tempdir().unwrap();
-        // A chunk is 5 rows of 2.1 MB together.
+        // One chunk is 5 rows, 2.1 MB together.
         let shape = CubeSize { rows: 15, columns: 105, bands: 1000 };
         let row = shape.columns * shape.bands;
         for number in 0..2 {

@@ -1,4 +1,4 @@
-//! The files of every strategy, made of the same cubes.
+//! The files of every strategy, made from the same cubes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use super::options::{BenchOptions, CubeSize, Cubes, Strategy};
 use super::{codec, npy, synthetic};
 use crate::{Error, ErrorKind, Result, machine};
 
-/// Name of the folder below the work folder.
+/// Name of the folder inside the work folder.
 const FOLDER: &str = "hsipack-bench";
 /// Bytes of a value of float32.
 const VALUE: u64 = 4;
-/// Says what the files were made of.
+/// File that records what the files were made from.
 const MANIFEST: &str = "data.json";
 
 /// The same cubes, stored for every strategy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Data {
-    /// Where the cubes came from: a path, or `generated`.
+    /// Source of the cubes: a path, or `generated`.
     pub source: String,
-    /// Cubes.
+    /// Number of cubes.
     pub cubes: usize,
     /// Rows, columns and bands of each.
     pub shape: CubeSize,
@@ -37,15 +37,15 @@ pub struct Data {
     pub blosc: PathBuf,
     /// Packed as float16.
     pub half: PathBuf,
-    /// Bytes of these three; 0 for what no strategy asked for.
+    /// Bytes of these three; 0 for files that no strategy needs.
     pub bytes: [u64; 3],
-    /// How these three are compressed, as the options of `hsipack convert` spell it: `lz4hc 4 byte`. None where they are not,
-    /// or no strategy asked for them.
+    /// How these three are compressed, as the options of `hsipack convert` spell it: `lz4hc 4 byte`. `None` if they are
+    /// not compressed, or no strategy needs them.
     pub codecs: [Option<String>; 3],
 }
 
 impl Data {
-    /// The files' sizes and codecs as people read them; `size` writes sizes.
+    /// The files' sizes and codecs for people; `size` formats sizes.
     pub fn files(&self, size: impl Fn(f64) -> String) -> String {
         let all = ["float32", "+blosc", "+fp16"].into_iter().zip(self.bytes).zip(&self.codecs);
         let there = all.filter(|((_, bytes), _)| *bytes > 0).map(|((name, bytes), codec)| {
@@ -56,7 +56,7 @@ impl Data {
     }
 }
 
-/// The folder that files are made in; removed when it is dropped, unless it is to stay.
+/// The folder in which files are made. It is removed on drop, unless it is to be kept.
 #[derive(Debug)]
 pub struct WorkFolder {
     path: PathBuf,
@@ -66,13 +66,13 @@ pub struct WorkFolder {
 impl Drop for WorkFolder {
     fn drop(&mut self) {
         if self.remove {
-            // What cannot be removed now stays; there is nobody to tell.
+            // If it cannot be removed now, it stays: there is nobody to report it to.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// What a kept folder holds.
+/// The contents of a kept folder.
 #[derive(PartialEq, Serialize, Deserialize)]
 struct Manifest {
     cubes: Cubes,
@@ -97,16 +97,17 @@ impl Needed {
         }
     }
 
-    /// Bytes of a value in all of them together, before compression. float32 files are what others are made of.
+    /// Bytes per value in all these files together, before compression. The float32 files are always needed, because
+    /// the others are made from them.
     fn value_bytes(self) -> u64 {
         VALUE + if self.blosc { VALUE } else { 0 } + if self.half { 2 } else { 0 }
     }
 }
 
-/// Makes the files of the strategies, or finds those that an earlier run left. `tell` hears what is being done.
+/// Makes the files of the strategies, or finds those that an earlier run kept. `tell` receives progress messages.
 ///
 /// # Errors
-/// If the cubes cannot be read or packed, there is not enough room on the disk, or the user stops it.
+/// If the cubes cannot be read or packed, there is not enough room on the disk, or the user stops the run.
 pub fn prepare(
     options: &BenchOptions,
     progress: &Progress,
@@ -145,7 +146,7 @@ pub fn prepare(
     Ok((data, work))
 }
 
-/// What an earlier run left of the same generated cubes. The user's may have changed since.
+/// The files that an earlier run kept, if it generated the same cubes. Files of the user may have changed since.
 fn kept(options: &BenchOptions, folder: &Path, needed: Needed) -> Option<Data> {
     let text = fs::read_to_string(folder.join(MANIFEST)).ok()?;
     let manifest: Manifest = serde_json::from_str(&text).ok()?;
@@ -160,7 +161,7 @@ fn kept(options: &BenchOptions, folder: &Path, needed: Needed) -> Option<Data> {
 struct Make<'a> {
     folder: PathBuf,
     needed: Needed,
-    /// That decompress in the strategies.
+    /// Threads that decompress in the strategies.
     threads: usize,
     progress: &'a Progress,
     tell: &'a (dyn Fn(&str) + Sync),
@@ -171,7 +172,7 @@ impl Make<'_> {
         self.folder.join("original")
     }
 
-    /// Makes the folder, if there is room for cubes of `values` values in all, each taking so many bytes.
+    /// Makes the folder if there is room for `values` values in all, each with `value_bytes` bytes.
     fn begin(&self, values: u64, value_bytes: u64) -> Result<()> {
         let wanted = values.saturating_mul(value_bytes);
         if let Some(free) = machine::free_space(&self.folder)
@@ -225,7 +226,7 @@ impl Make<'_> {
     fn of_dataset(&self, path: &Path, count: Option<usize>) -> Result<Data> {
         let dataset = Dataset::open(path)?;
         let (shape, ids) = largest_stack(&dataset, count)?;
-        // Order and names of samples are those of the files: it serves as it is if it holds just these.
+        // The dataset serves as it is only if it holds exactly these samples.
         let whole = ids.len() == dataset.len();
         let dtype = dataset.stacks()[dataset.stack_of(ids[0])?].image.meta().dtype;
         let serves = |wanted: DType| (whole && dtype == wanted).then(|| path.to_owned());
@@ -254,7 +255,7 @@ impl Make<'_> {
     }
 
     fn of_files(&self, path: &str, count: Option<usize>) -> Result<Data> {
-        // Only to read files of any format: removed before others are packed.
+        // Needed only to read files of any format. It is removed before the others are packed.
         let read = self.folder.join("read");
         let mut options = ConvertOptions::new(vec![path.to_owned()], &read);
         options.values.dtype = DType::F32;
@@ -296,7 +297,7 @@ impl Make<'_> {
         Ok(())
     }
 
-    /// Packs the float32 files as far as that is needed.
+    /// Packs the float32 files for the strategies that need them.
     fn packed(
         &self,
         source: String,
@@ -343,7 +344,7 @@ fn codec_of(path: &Path) -> Result<Option<String>> {
     Ok(codec.as_ref().map(codec::name))
 }
 
-/// The stack with the most cubes: its shape, and the ids of the first `count`.
+/// The stack with the most cubes: the shape, and the ids of the first `count` cubes.
 fn largest_stack(dataset: &Dataset, count: Option<usize>) -> Result<(CubeSize, Vec<usize>)> {
     let stacks = dataset.stacks().iter().enumerate();
     let largest = stacks.max_by_key(|(_, stack)| stack.image.len());
@@ -356,13 +357,13 @@ fn largest_stack(dataset: &Dataset, count: Option<usize>) -> Result<(CubeSize, V
     Ok((CubeSize::from(ChunkArray::shape(&stack.image)), ids))
 }
 
-/// float16 as float32, little-endian.
+/// Converts float16 to float32, little-endian.
 fn widened(bytes: &[u8]) -> Vec<u8> {
     let value = |pair: &[u8]| half::f16::from_le_bytes([pair[0], pair[1]]).to_f32().to_le_bytes();
     bytes.chunks_exact(2).flat_map(value).collect()
 }
 
-/// The error of a user who stopped it.
+/// The error if the user stopped the run.
 pub fn stopped() -> Error {
     Error::new(ErrorKind::Interrupted, "stopped").with_remedy("the same command begins anew")
 }

@@ -19,12 +19,12 @@ use super::workers::{Files, Loaded, Work, Workers, plan};
 use crate::Result;
 use crate::device::TrainingLibrary;
 
-/// Batches of one strategy, epoch after epoch without an end.
+/// Batches of one strategy, epoch after epoch without end.
 pub struct Feed<L: TrainingLibrary> {
     library: L,
     device: Device,
     way: Way<L>,
-    /// What is done on the device.
+    /// Augmentations that run on the device.
     pipeline: Option<Pipeline>,
     store: Counted,
     workers: usize,
@@ -40,7 +40,7 @@ enum Way<L: Library> {
     Ring(Box<DeviceLoader<L>>),
 }
 
-/// A batch as its strategy gives it.
+/// A batch as its strategy delivers it.
 pub struct Given<L: Library>(Batch<L, Loaded>);
 
 /// A batch on the device.
@@ -51,7 +51,7 @@ enum Batch<L: Library, W> {
     Ring(DeviceBatch<L>),
 }
 
-/// What workers loaded, on the device.
+/// A batch that workers loaded, on the device.
 struct Copied<L: Library> {
     image: L::Tensor,
     keys: Vec<SampleKey>,
@@ -59,7 +59,7 @@ struct Copied<L: Library> {
 }
 
 impl<L: TrainingLibrary> Feed<L> {
-    /// Starts to load.
+    /// Starts loading.
     ///
     /// # Errors
     /// If files cannot be opened, options contradict each other, or there is no memory.
@@ -88,7 +88,7 @@ impl<L: TrainingLibrary> Feed<L> {
             options.plan.seed = settings.seed;
             options.threads = settings.workers;
             options.masks = Some(Vec::new());
-            // All strategies read from the disk, or the system's cache.
+            // No strategy caches: all read from the disk, or from the system's cache.
             options.cache = CacheKind::None;
             let device = DeviceOptions::new(device);
             let loader = DeviceLoader::new(&dataset, options, device, library.clone())?;
@@ -119,15 +119,15 @@ impl<L: TrainingLibrary> Feed<L> {
         })
     }
 
-    /// Batches of an epoch.
+    /// Batches per epoch.
     pub fn batches_per_epoch(&self) -> usize {
         self.batches_per_epoch
     }
 
-    /// Batches that there is room for: in use, ready and being loaded.
+    /// Number of batches that there is room for: in use, ready and being loaded.
     pub fn slots(&self) -> usize {
         match &self.way {
-            // Two ahead of the consumer by each worker, and the one in use.
+            // Each worker may be two ahead of the consumer; one more is in use.
             Way::Workers(_) => 2 * self.workers + 1,
             Way::Ring(loader) => loader.statistics().slots,
         }
@@ -143,15 +143,15 @@ impl<L: TrainingLibrary> Feed<L> {
         self.store.counts().bytes()
     }
 
-    /// Lets go of what it keeps of its files in the system's cache, so that it can be dropped.
+    /// Releases what it keeps of its files in the system's cache, so that the cache can be dropped.
     pub fn release(&self) {
         self.store.release();
     }
 
-    /// The next batch, of whatever epoch.
+    /// The next batch, of any epoch.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or there is no memory.
+    /// If the batch cannot be read, is damaged, or there is no memory.
     #[allow(clippy::should_implement_trait)] // it has no end
     pub fn next(&mut self) -> Result<Given<L>> {
         match &mut self.way {
@@ -169,7 +169,7 @@ impl<L: TrainingLibrary> Feed<L> {
         }
     }
 
-    /// Brings a batch to the device; the one of the ring is there.
+    /// Copies a batch to the device. A batch of the ring is already there.
     ///
     /// # Errors
     /// If the device has not enough memory.
@@ -183,7 +183,7 @@ impl<L: TrainingLibrary> Feed<L> {
         }))
     }
 
-    /// Does on the device what the strategy does there; images (B, C, H, W).
+    /// Applies the augmentations that the strategy runs on the device; images (B, C, H, W).
     ///
     /// # Errors
     /// If the augmentations do not fit, or the device has not enough memory.
@@ -201,7 +201,7 @@ impl<L: TrainingLibrary> Feed<L> {
         }
     }
 
-    /// Forgets what was counted so far: from now on it is measured.
+    /// Resets all counters. The measurement begins here.
     pub fn begin(&mut self) {
         self.load_s.clear();
         self.read_since_s = self.store.counts().seconds();
@@ -211,8 +211,8 @@ impl<L: TrainingLibrary> Feed<L> {
         }
     }
 
-    /// What was done since, with what the consumer measured: how long it waited for each batch, and how long it
-    /// used it.
+    /// Statistics since [`begin`](Self::begin), combined with the consumer's times: how long it waited for each batch,
+    /// and how long it used it.
     pub fn statistics(&self, seen: Seen<'_>) -> Statistics {
         let times = BatchTimes {
             load_s: Distribution::of(self.load_s.iter().copied()),
@@ -261,25 +261,25 @@ impl<L: TrainingLibrary> Feed<L> {
     }
 }
 
-/// What the consumer saw.
+/// Times and counts that the consumer measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// Time that passed.
+    /// Elapsed time.
     pub seconds: f64,
-    /// Waiting for each batch, in seconds.
+    /// Time waiting for each batch, in seconds.
     pub wait_s: &'a [f64],
-    /// Using each batch, in seconds.
+    /// Time using each batch, in seconds.
     pub step_s: &'a [f64],
-    /// Cubes that came.
+    /// Cubes received.
     pub cubes: u64,
     /// Their bytes, uncompressed.
     pub bytes: u64,
-    /// Bytes read meanwhile.
+    /// Bytes read in this time.
     pub bytes_read: u64,
 }
 
 impl<L: Library> Given<L> {
-    /// Ids of its cubes.
+    /// Ids of the cubes in the batch.
     pub fn ids(&self) -> Vec<usize> {
         match &self.0 {
             Batch::Workers(loaded) => loaded.keys.iter().map(|key| key.sample).collect(),

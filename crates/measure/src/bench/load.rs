@@ -1,4 +1,4 @@
-//! A GPU's load, as NVML tells it, looked at by a thread.
+//! A GPU's load as NVML reports it, polled by a thread.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -9,14 +9,14 @@ use nvml_wrapper::Nvml;
 
 use super::busy::WINDOW_S;
 
-/// Looks at a GPU until it is told to stop.
+/// Polls a GPU's load until it is stopped.
 pub struct Watch {
     stop: Sender<()>,
     thread: JoinHandle<Vec<f64>>,
 }
 
 impl Watch {
-    /// Begins to look; `None` for the CPU, and where there is no NVML or it does not know the device.
+    /// Starts polling. `None` for the CPU, if there is no NVML, or if NVML does not know the device.
     pub fn start(device: Device) -> Option<Self> {
         let place = place(device)?;
         let nvml = Nvml::init().ok()?;
@@ -32,20 +32,20 @@ impl Watch {
                     _ => return loads,
                 }
                 next += Duration::from_secs_f64(WINDOW_S);
-                // A look that fails is left out: the next one is near.
+                // A failed reading is skipped: the next one follows soon.
                 loads.extend(
                     device.utilization_rates().ok().map(|load| f64::from(load.gpu) / 100.0),
                 );
             }
         };
-        // What is measured needs no such thread.
+        // The benchmark works without this thread.
         let thread = hsipack_store::threads::start("load", look).ok()?;
         Some(Self { stop, thread })
     }
 
     /// Shares of 0 to 1, one for each window of [`WINDOW_S`].
     pub fn stop(self) -> Vec<f64> {
-        // The thread only ends when told to.
+        // The thread ends only when it is told to.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
     }
@@ -56,7 +56,7 @@ pub fn gpu_name(device: Device) -> Option<String> {
     Nvml::init().ok()?.device_by_pci_bus_id(place(device)?).ok()?.name().ok()
 }
 
-/// Where a GPU sits. NVML numbers all GPUs, CUDA those that it is shown, and maybe in another order.
+/// PCI address of a GPU. NVML numbers all GPUs; CUDA numbers only the visible ones, and perhaps in another order.
 fn place(device: Device) -> Option<String> {
     let Device::Cuda(number) = device else { return None };
     hsipack_read::pci_bus_id(number).ok()

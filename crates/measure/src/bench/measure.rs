@@ -1,4 +1,4 @@
-//! One case, measured.
+//! Measures one case.
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -22,20 +22,20 @@ use crate::step::{StepKind, Trainer};
 pub struct Request {
     /// The strategy.
     pub strategy: Strategy,
-    /// Bytes read a second, all workers together; unlimited if `None`.
+    /// Bytes read per second by all workers together; unlimited if `None`.
     pub rate_limit: Option<u64>,
-    /// All else.
+    /// All other settings.
     pub settings: Settings,
     /// The files.
     pub data: Data,
 }
 
-/// What came out. Times are in seconds.
+/// The results of a case. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// Time that the measured epochs took, one after the other.
+    /// Duration of each measured epoch.
     pub epoch_s: Vec<f64>,
-    /// Cubes in all of them.
+    /// Number of cubes in all of them.
     pub cubes: u64,
     /// Processor time of all threads.
     pub cpu_s: Option<f64>,
@@ -43,11 +43,11 @@ pub struct Measurement {
     pub peak_bytes: Option<u64>,
     /// Bytes read from files.
     pub bytes_read: u64,
-    /// Of these, what came from disks and not from the system's file cache.
+    /// Bytes of these that came from disks and not from the system's file cache.
     pub disk_bytes: Option<u64>,
-    /// Share of the time in which the device worked.
+    /// Share of the time during which the device worked.
     pub utilisation: f64,
-    /// Who says so: `nvml`, or the consumer's `clock`.
+    /// How it was measured: by `nvml`, or by the consumer's `clock`.
     pub utilisation_source: String,
     /// The same for each window of 0.15 s.
     pub timeline: Vec<f64>,
@@ -57,11 +57,11 @@ pub struct Measurement {
     pub gpu: Option<String>,
     /// Where the time went.
     pub statistics: Statistics,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What the consumer keeps.
+/// Values that the consumer collects.
 #[derive(Default)]
 struct Kept {
     epoch_s: Vec<f64>,
@@ -73,14 +73,15 @@ struct Kept {
     notes: Vec<String>,
 }
 
-/// Measures a case in this process, on tensors of a library. Peak memory is that of the process, so use a new one for each case.
+/// Measures a case in this process, with tensors of a library. Peak memory is that of the whole process, so use a new
+/// process for each case.
 ///
 /// # Errors
 /// If files cannot be read, augmentations do not fit, or there is no memory.
 pub fn measure<L: TrainingLibrary>(request: &Request, library: &L) -> Result<Measurement> {
     let Request { strategy, rate_limit, settings, data } = request;
     let device = library.named(&settings.device)?;
-    // Bringing up a GPU is no part of an epoch.
+    // Starting a GPU is not part of an epoch.
     let mut step = library.step(settings.step, data.shape.bands, device)?;
     let mut feed = Feed::start(*strategy, *rate_limit, settings, data, library, device)?;
     let mut kept = Kept::default();
@@ -136,9 +137,9 @@ pub fn measure<L: TrainingLibrary>(request: &Request, library: &L) -> Result<Mea
     })
 }
 
-/// Epochs before those that are measured. What the device does for the first time takes long, and meanwhile batches are
-/// loaded ahead: with a slow disk the measured epochs would be given them for nothing. So where the device has such work,
-/// three times as many batches come first as there is room for, unless nothing is to come first.
+/// Number of warm-up epochs. The device's first work takes long, and meanwhile batches are loaded ahead. With a slow
+/// disk, the measured epochs would get these batches for free. So if the device has such work, at least three times as
+/// many batches come first as there are slots, unless no warm-up was asked for.
 fn warmup_epochs(
     asked: usize,
     device_works: bool,
@@ -152,7 +153,7 @@ fn warmup_epochs(
     }
 }
 
-/// One epoch: wait, copy, augment, train, batch after batch.
+/// One epoch: for each batch wait, copy, augment, train.
 fn epoch<L: TrainingLibrary>(
     feed: &mut Feed<L>,
     step: &mut dyn Trainer<L::Tensor>,
@@ -173,7 +174,7 @@ fn epoch<L: TrainingLibrary>(
         let (shape, element) = library.look_at(&image)?;
         kept.cubes += shape[0] as u64;
         kept.bytes += (shape.iter().product::<usize>() * element.size()) as u64;
-        // Memory goes back before the next batch is asked for.
+        // Free the memory before the next batch is requested.
         drop(image);
         let done = now();
         kept.busy.add(there, done);
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_is_loaded_ahead_of_a_slow_first_batch_is_used_up_before_it_counts() {
-        // Two batches an epoch, four slots: twelve batches at least, unless nothing is to come first.
+        // Two batches per epoch, four slots: at least twelve batches, unless no warm-up was asked for.
         assert_eq!(warmup_epochs(1, true, 4, 2), 6);
         assert_eq!(warmup_epochs(1, true, 4, 5), 3);
         assert_eq!(warmup_epochs(9, true, 4, 2), 9);

@@ -1,15 +1,15 @@
-//! The five published strategies against starving accelerators, side by side on the same cubes.
+//! Compares the five published strategies for keeping accelerators busy, on the same cubes.
 //!
 //! ```text
 //! cubes → files of every strategy → (repeat × rate × strategy) a process each → figures → table, JSON, page
 //! ```
 //!
-//! What each strategy does is in `docs/benching.md`. Every case runs in a process of its own, so that memory, processor
-//! time, allocator and threads are its own; cases take turns, so that what else the machine does hits all alike.
+//! `docs/benching.md` describes the strategies. Every case runs in its own process, so that memory, processor time,
+//! allocator and threads are its own. Cases take turns, so that other load on the machine affects all alike.
 //!
 //! | file | part |
 //! |---|---|
-//! | `options.rs` | strategies, and what is asked for |
+//! | `options.rs` | the strategies, and the options of a benchmark |
 //! | `synthetic.rs`, `npy.rs`, `data.rs` | cubes, and the files of every strategy |
 //! | `codec.rs` | how the float32 cubes are compressed |
 //! | `store.rs` | reading, counted and at a limited rate |
@@ -18,7 +18,7 @@
 //! | `feed.rs` | batches of any strategy; the last one is the device loader |
 //! | `busy.rs`, `load.rs` | when the device worked: by the clock, and by NVML |
 //! | `measure.rs` | one case, measured |
-//! | `run.rs` | all cases, a process each |
+//! | `run.rs` | all cases, each in its own process |
 //! | `report.rs`, `page.rs` | means, spreads, speed-ups; the same as a page |
 
 mod busy;

@@ -1,4 +1,4 @@
-//! float32 cubes as .npy files: what everybody starts with.
+//! float32 cubes as .npy files: the usual starting point.
 
 use std::fs::File;
 use std::io::Write;
@@ -30,7 +30,7 @@ pub fn write(path: &Path, shape: CubeSize, values: &[u8]) -> Result<()> {
     put().map_err(|error| Error::io(path, "cannot write", error))
 }
 
-/// The bytes of some rows, (row, column, band), of a file that [`write`] made.
+/// The bytes of some rows, (row, column, band), of a file that [`write`] wrote.
 ///
 /// # Errors
 /// If the file cannot be read.

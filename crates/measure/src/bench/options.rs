@@ -1,4 +1,4 @@
-//! Strategies, and what is asked for.
+//! The strategies, and the options of a benchmark.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::step::StepKind;
 use crate::{Error, Result};
 
-/// A way from files to the device. Each keeps what the ones before it brought.
+/// A way to load data from files onto the device. Each strategy adds one improvement to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Strategy {
     /// float32 files, read and augmented by workers on the CPU.
@@ -20,19 +20,19 @@ pub enum Strategy {
     /// Compressed with Blosc.
     #[serde(rename = "+blosc")]
     Blosc,
-    /// float16.
+    /// Stored as float16.
     #[serde(rename = "+fp16")]
     Half,
     /// Augmented on the device.
     #[serde(rename = "+gpu-aug")]
     DeviceAugment,
-    /// Decompressed into a ring of slots that are allocated once: the loader of hsipack.
+    /// Decompressed into a ring of slots that is allocated once: hsipack's loader.
     #[serde(rename = "+ring-buffer")]
     Ring,
 }
 
 impl Strategy {
-    /// All of them, in order.
+    /// All strategies, in order.
     pub const ALL: [Self; 5] =
         [Self::Original, Self::Blosc, Self::Half, Self::DeviceAugment, Self::Ring];
 
@@ -57,7 +57,7 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = Error;
 
-    /// The name, with or without its `+`, or the number from 0.
+    /// Parses the name, with or without its `+`, or the number from 0.
     fn from_str(text: &str) -> Result<Self> {
         let plain = text.trim().trim_start_matches('+');
         let found = Self::ALL.into_iter().enumerate().find(|(number, strategy)| {
@@ -71,22 +71,22 @@ impl FromStr for Strategy {
     }
 }
 
-/// Where the cubes come from.
+/// Source of the cubes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cubes {
-    /// Drawn for the purpose.
+    /// Generated for the benchmark.
     Generated {
-        /// How many.
+        /// Number of cubes.
         count: usize,
         /// Rows, columns and bands of each.
         shape: CubeSize,
     },
-    /// The user's: a packed dataset, or what `hsipack convert` takes.
+    /// Cubes of the user: a packed dataset, or anything that `hsipack convert` accepts.
     Path {
-        /// As typed.
+        /// The path as typed.
         path: String,
-        /// At most so many; all if `None`.
+        /// At most this many cubes; all if `None`.
         count: Option<usize>,
     },
 }
@@ -101,7 +101,7 @@ pub struct CubeSize {
 }
 
 impl CubeSize {
-    /// Values of a cube.
+    /// Number of values in a cube.
     pub const fn values(self) -> usize {
         self.rows * self.columns * self.bands
     }
@@ -123,24 +123,24 @@ impl fmt::Display for CubeSize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Augment {
-    /// Not at all.
+    /// No augmentation.
     None,
-    /// As in the published benchmark: an affine map of half of the cubes, flips of a quarter each.
+    /// As in the published benchmark: an affine map for half of the cubes, and a flip along each axis for a quarter.
     Published,
-    /// By the user's list.
+    /// By a list of the user.
     Pipeline(Pipeline),
 }
 
-/// What is the same for all cases.
+/// Settings that are the same for all cases.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Cubes of a batch.
+    /// Cubes per batch.
     pub batch_size: usize,
-    /// Workers of strategies 0 to 3; decoding threads of the ring.
+    /// Workers of strategies 0 to 3, or decoding threads of the ring.
     pub workers: usize,
-    /// Epochs measured.
+    /// Number of measured epochs.
     pub epochs: usize,
-    /// Epochs before them.
+    /// Number of warm-up epochs before them.
     pub warmup_epochs: usize,
     /// What the device does with a batch.
     pub step: StepKind,
@@ -148,31 +148,31 @@ pub struct Settings {
     pub device: String,
     /// How cubes are augmented.
     pub augment: Augment,
-    /// Seed of order and augmentations.
+    /// Seed of the order and the augmentations.
     pub seed: u64,
-    /// Have the system forget the files after every epoch.
+    /// Whether to drop the files from the system's cache after every epoch.
     pub drop_cache: bool,
-    /// Seconds that every read of a file waits first, as from a network disk.
+    /// Seconds that every read of a file waits first, as on a network disk.
     #[serde(default)]
     pub latency_s: f64,
 }
 
-/// What is asked for.
+/// Options of a benchmark.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchOptions {
     /// The cubes.
     pub cubes: Cubes,
-    /// The strategies, in order.
+    /// The strategies, in the order in which they are run.
     pub strategies: Vec<Strategy>,
-    /// Bytes read a second, all workers together; unlimited where `None`.
+    /// Bytes read per second by all workers together; unlimited if `None`.
     pub rate_limits: Vec<Option<u64>>,
-    /// How often every case is measured.
+    /// Number of times every case is measured.
     pub repeats: usize,
-    /// Where files are made.
+    /// Folder in which files are made.
     pub work_dir: PathBuf,
-    /// Leave them there.
+    /// Whether to keep the files.
     pub keep: bool,
-    /// The same for all cases.
+    /// Settings that are the same for all cases.
     pub settings: Settings,
 }
 
@@ -187,8 +187,8 @@ impl Augment {
     }
 }
 
-/// The published benchmark's augmentations: an affine map (±45°, 6.25 %, 0.9 to 1.1, reflection) of half of the cubes, a
-/// quarter mirrored along each axis.
+/// The published benchmark's augmentations: an affine map (±45°, 6.25 %, 0.9 to 1.1, reflection) for half of the cubes,
+/// and a flip along each axis for a quarter of them.
 pub fn published() -> Pipeline {
     let flip = Flip { p: 0.25 };
     Pipeline::new(vec![

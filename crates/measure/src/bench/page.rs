@@ -1,4 +1,4 @@
-//! The report as a page: epoch times, the device over time, a table, machine and settings.
+//! The report as a page: epoch times, device load over time, a table, machine and settings.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};
 use crate::step::StepKind;
 
-/// The most that is shown of a run over time, in seconds: beyond, windows are too narrow to see.
+/// The longest part of a run that is shown over time, in seconds: beyond it, windows are too narrow to see.
 const SHOWN_S: f64 = 30.0;
 
 impl Report {
@@ -54,7 +54,7 @@ impl Report {
         )
     }
 
-    /// The last strategy's gain at each rate.
+    /// The last strategy's gain at each rate limit.
     fn figures(&self) -> String {
         let mut out = String::new();
         for rate in self.rates() {
@@ -104,7 +104,7 @@ impl Report {
         format!("{}\n<p class=\"muted\">{spread}</p>", chart.for_page(300.0))
     }
 
-    /// A strip for each strategy, all of the same time.
+    /// One strip per strategy; all cover the same time.
     fn over_time(&self, rate: Option<u64>) -> String {
         let longest = self.at(rate).map(|entry| entry.timeline.busy.len()).max().unwrap_or(0);
         let end = (longest as f64 * WINDOW_S).clamp(WINDOW_S, SHOWN_S);
@@ -235,7 +235,7 @@ fn bytes(count: f64) -> String {
     }
 }
 
-/// Without digits that say nothing.
+/// Formats a number without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

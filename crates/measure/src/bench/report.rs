@@ -1,4 +1,4 @@
-//! Means and spreads over the repeats, and how much faster each strategy is than the original.
+//! Means and spreads over the repeats, and each strategy's speed-up over the original.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::measure::Measurement;
 use super::options::{Augment, BenchOptions, Settings, Strategy};
 use crate::machine::Machine;
 
-/// Standard deviation, as part of the mean, from which on a figure is flagged.
+/// A figure is flagged if its standard deviation is more than this share of the mean.
 const UNSTEADY: f64 = 0.25;
 
 /// The results of a benchmark. Times are in seconds, sizes in bytes, shares from 0 to 1.
@@ -19,7 +19,7 @@ const UNSTEADY: f64 = 0.25;
 pub struct Report {
     /// Version of this schema: 1.
     pub schema: u32,
-    /// Where it was measured.
+    /// The machine on which it was measured.
     pub machine: Machine,
     /// The device: `cpu`, `cuda:0`, …
     pub device: String,
@@ -27,38 +27,38 @@ pub struct Report {
     pub gpu: Option<String>,
     /// The cubes and their files.
     pub data: Data,
-    /// What was the same for all.
+    /// Settings that were the same for all cases.
     pub settings: Settings,
-    /// How often every case was measured.
+    /// Number of times every case was measured.
     pub repeats: usize,
-    /// Every strategy at every rate, in the order in which they were asked for.
+    /// Every strategy at every rate limit, in the order in which they were requested.
     pub strategies: Vec<Entry>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// A strategy at a rate.
+/// Results of a strategy at a rate limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The strategy.
     pub name: Strategy,
-    /// Bytes read a second, all workers together; unlimited if null.
+    /// Bytes read per second by all workers together; unlimited if null.
     pub rate_limit: Option<u64>,
-    /// Seconds of an epoch: of each repeat the mean.
+    /// Seconds per epoch: the mean of each repeat.
     pub epoch_s: Spread,
-    /// Cubes a second.
+    /// Cubes per second.
     pub cubes_per_s: Spread,
-    /// How many times as fast as `original` at this rate, in the same repeat; null without it.
+    /// Speed-up over `original` at this rate limit in the same repeat; null without `original`.
     pub speedup: Option<Spread>,
-    /// Processor time of an epoch.
+    /// Processor time per epoch, in seconds.
     pub cpu_s: Option<Spread>,
-    /// The most memory that its process held.
+    /// The most memory that the process held.
     pub peak_bytes: Option<Spread>,
-    /// Bytes read from files in an epoch.
+    /// Bytes read from files per epoch.
     pub bytes_read: Spread,
-    /// Of these, bytes that came from disks.
+    /// Bytes of these that came from disks.
     pub disk_bytes: Option<Spread>,
-    /// Share of the time in which the device worked.
+    /// Share of the time during which the device worked.
     pub utilisation: Spread,
     /// The same over time, in the last repeat.
     pub timeline: Timeline,
@@ -73,14 +73,14 @@ pub struct Spread {
     pub mean: f64,
     /// Its standard deviation; 0 for one repeat.
     pub sd: f64,
-    /// Repeats.
+    /// Number of repeats.
     pub n: usize,
-    /// Each of them.
+    /// The value of each repeat.
     pub values: Vec<f64>,
 }
 
 impl Spread {
-    /// Of some numbers.
+    /// Mean and spread of some numbers.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.into_iter().collect();
         let Distribution { mean, sd, .. } = Distribution::of(values.iter().copied());
@@ -88,12 +88,12 @@ impl Spread {
         Self { mean, sd, n, values }
     }
 
-    /// Whether the repeats differ so much that their mean says little.
+    /// Whether the repeats differ so much that their mean is unreliable.
     pub fn is_unsteady(&self) -> bool {
         self.n > 1 && self.sd > UNSTEADY * self.mean.abs()
     }
 
-    /// Of numbers that may be missing; `None` if one is.
+    /// As [`of`](Self::of), for numbers that may be missing; `None` if one is.
     fn of_all(values: impl IntoIterator<Item = Option<f64>>) -> Option<Self> {
         let values: Option<Vec<f64>> = values.into_iter().collect();
         values.map(Self::of)
@@ -101,7 +101,7 @@ impl Spread {
 }
 
 impl Entry {
-    /// A warning, if the repeats differ so much that the mean says little.
+    /// A warning if the repeats differ so much that the mean is unreliable.
     fn unsteady(&self) -> Option<String> {
         let at =
             self.rate_limit.map_or(String::new(), |rate| format!(" at {} MB/s", rate as f64 / 1e6));
@@ -115,7 +115,7 @@ impl Entry {
     }
 }
 
-/// `2.61 ± 0.05`.
+/// Formats as `2.61 ± 0.05`.
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let places = places(self.mean);
@@ -124,7 +124,7 @@ impl fmt::Display for Spread {
     }
 }
 
-/// A figure with two places behind the point, or three digits that are not leading zeros if it is small.
+/// Formats a figure with two decimals, or a small one with three significant digits.
 pub(super) fn digits(value: f64) -> String {
     format!("{value:.*}", places(value))
 }
@@ -136,22 +136,22 @@ fn places(value: f64) -> usize {
     }
 }
 
-/// How busy the device was, window after window.
+/// Device load over time, in windows of equal length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
     /// Length of a window in seconds.
     pub window_s: f64,
-    /// Who says so: `nvml`, or the consumer's `clock`.
+    /// How it was measured: by `nvml`, or by the consumer's `clock`.
     pub source: String,
-    /// Share of each window, 0 to 1.
+    /// Share of each window during which the device worked, 0 to 1.
     pub busy: Vec<f64>,
 }
 
-/// A measurement and what it is of.
+/// A measurement, with its strategy and rate limit.
 type Found = (Strategy, Option<u64>, Measurement);
 
 impl Report {
-    /// Sums up.
+    /// Summarises the measurements.
     pub fn new(options: &BenchOptions, data: Data, found: &[Found]) -> Self {
         let mut strategies = Vec::new();
         for rate in &options.rate_limits {
@@ -195,7 +195,7 @@ impl Report {
     }
 }
 
-/// What [`Entry::figures`] gives.
+/// Names of the values that [`Entry::figures`] returns.
 pub const FIGURES: [&str; 8] = [
     "strategy",
     "s/epoch",
@@ -208,7 +208,7 @@ pub const FIGURES: [&str; 8] = [
 ];
 
 impl Entry {
-    /// The figures as people read them, one for each of [`FIGURES`]; `bytes` writes sizes.
+    /// The figures for people, one for each of [`FIGURES`]; `bytes` formats sizes.
     pub fn figures(&self, bytes: impl Fn(f64) -> String) -> [String; FIGURES.len()] {
         let missing = || "–".to_owned();
         [

@@ -1,4 +1,4 @@
-//! All cases, a process each, taking turns.
+//! Runs all cases in turns, each in its own process.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +15,17 @@ use crate::device::TrainingLibrary;
 use crate::remote::{self, Process};
 use crate::{Error, ErrorKind, Result, machine};
 
-/// What a benchmark listens to, and tells.
+/// How a benchmark is stopped, and where it reports progress.
 pub struct Progress<'a> {
-    /// The wish to stop.
+    /// The request to stop.
     pub stop: &'a progress::Progress,
-    /// Hears what is being done.
+    /// Receives progress messages.
     pub tell: &'a (dyn Fn(&str) + Sync),
 }
 
-/// Who measures cases.
+/// Measures cases.
 pub trait Measurer {
-    /// Looks for the device of that name.
+    /// Looks for the device with this name.
     ///
     /// # Errors
     /// If there is none.
@@ -38,7 +38,7 @@ pub trait Measurer {
     fn measure(&self, request: &Request) -> Result<Measurement>;
 }
 
-/// Measures in this process, with tensors of a library.
+/// Measures in this process, with the tensors of a library.
 #[derive(Clone, Copy, Debug)]
 pub struct Here<'a, L>(pub &'a L);
 
@@ -52,11 +52,11 @@ impl<L: TrainingLibrary> Measurer for Here<'_, L> {
     }
 }
 
-/// Measures every case in a process of its own, which calls [`remote::serve`].
+/// Measures every case in its own process, which calls [`remote::serve`].
 pub struct Processes<'a> {
-    /// What starts such a process.
+    /// The command that starts such a process.
     pub command: &'a dyn Fn() -> Command,
-    /// The wish to stop, which ends the process.
+    /// The request to stop, which ends the process.
     pub stop: &'a AtomicBool,
 }
 
@@ -80,16 +80,17 @@ impl Measurer for Processes<'_> {
     }
 }
 
-/// Makes the files, has every case measured, and sums up.
+/// Makes the files, measures every case, and summarises the results.
 ///
 /// # Errors
-/// If there is no such device, files cannot be made, there is not enough memory, a case fails, or the user stops it.
+/// If the device does not exist, files cannot be made, there is not enough memory, a case fails, or the user stops the
+/// run.
 pub fn run(
     options: &BenchOptions,
     measurer: &dyn Measurer,
     progress: &Progress<'_>,
 ) -> Result<Report> {
-    // What cannot be measured is refused before files are made.
+    // Fail before files are made if the device cannot be measured.
     measurer.check(&options.settings.device)?;
     let (data, _work) = prepare(options, progress.stop, progress.tell)?;
     check_memory(options, &data)?;
@@ -120,7 +121,7 @@ pub fn run(
     Ok(Report::new(options, data, &found))
 }
 
-/// The cases of a repeat: strategies take turns at one rate, then at the next.
+/// The cases of a repeat: all strategies at the first rate limit, then all at the next.
 fn order(rates: &[Option<u64>], strategies: &[Strategy]) -> Vec<(Option<u64>, Strategy)> {
     let of_rate = |rate: &Option<u64>| {
         let rate = *rate;
@@ -129,12 +130,12 @@ fn order(rates: &[Option<u64>], strategies: &[Strategy]) -> Vec<(Option<u64>, St
     rates.iter().flat_map(of_rate).collect()
 }
 
-/// Refuses what would drive the machine out of memory; the system would kill the process.
+/// Returns an error if the cases would need more memory than there is; otherwise the system would kill the process.
 fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
     let settings = &options.settings;
     let values = (data.shape.values() * settings.batch_size.min(data.cubes)) as u64;
     let batches = |strategy: &Strategy| match strategy {
-        // Two ahead of each worker, cubes beside the batch that they are collated into, and one in use.
+        // Each worker has two batches ahead, and the cubes of a batch while it collates them; one more batch is in use.
         Strategy::Original | Strategy::Blosc => (3 * settings.workers as u64 + 1) * 4,
         Strategy::Half | Strategy::DeviceAugment => (3 * settings.workers as u64 + 2) * 2,
         Strategy::Ring => 6 * 2,

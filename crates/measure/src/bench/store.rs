@@ -1,4 +1,4 @@
-//! Reading, counted and over a limited link.
+//! A store that counts reads, over a link of limited speed.
 
 use std::ops::Range;
 use std::path::Path;
@@ -10,7 +10,7 @@ use hsipack_read::store::{Limited, Link, Near, ReadBuffer, Store, StoreKind, Sto
 
 use crate::Result;
 
-/// The store of a case: of this kind, over this link, counted.
+/// The store of a case: of this kind, over this link, with counters.
 pub fn store(kind: StoreKind, link: Link) -> Counted {
     let mut store = kind.store();
     if !link.is_free() {
@@ -24,11 +24,11 @@ pub fn store(kind: StoreKind, link: Link) -> Counted {
 pub struct Counted {
     store: Arc<dyn Store>,
     counts: Arc<Counts>,
-    /// Files that are open.
+    /// Open files.
     open: Arc<Mutex<Vec<Weak<dyn StoredFile>>>>,
 }
 
-/// What was read so far.
+/// Counters of all reads so far.
 #[derive(Debug, Default)]
 pub struct Counts {
     bytes: AtomicU64,
@@ -41,7 +41,7 @@ impl Counts {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Seconds that all threads together were in reads.
+    /// Seconds that all threads together spent reading.
     pub fn seconds(&self) -> f64 {
         self.nanoseconds.load(Ordering::Relaxed) as f64 * 1e-9
     }
@@ -53,12 +53,12 @@ impl Counts {
 }
 
 impl Counted {
-    /// What was read so far.
+    /// The counters of all reads so far.
     pub fn counts(&self) -> Arc<Counts> {
         self.counts.clone()
     }
 
-    /// Lets go of what is kept of open files in the system's cache, so that it can be dropped.
+    /// Releases what open files keep in the system's cache, so that the cache can be dropped.
     pub fn release(&self) {
         self.opened().iter().filter_map(Weak::upgrade).for_each(|file| file.release());
     }
@@ -102,7 +102,7 @@ impl StoredFile for CountedFile {
     ) -> Result<()> {
         let start = Instant::now();
         self.file.with_bytes(span, buffer, &mut |bytes| {
-            // What is done with the bytes is no reading.
+            // Using the bytes is not part of reading.
             self.counts.add(bytes.len() as u64, start);
             take(bytes)
         })
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Whether a file's first page is in the system's cache; `None` where the system does not tell.
+    /// Whether a file's first page is in the system's cache; `None` if the system does not say.
     #[cfg(target_os = "linux")]
     fn is_cached(path: &Path) -> Option<bool> {
         let (mut page, file) = ([0; 4096], std::fs::File::open(path).unwrap());

@@ -1,13 +1,13 @@
-//! Cubes that compress about as real ones do: smooth mixtures of smooth spectra under uneven light, with a sensor's
-//! noise, as scripts/make_cubes draws them.
+//! Cubes that compress about as well as real ones: smooth mixtures of smooth spectra under uneven light, with a
+//! sensor's noise. scripts/make_cubes generates the same kind.
 
 use super::options::CubeSize;
 use crate::random::{GAMMA, mix};
 
-/// Materials that a scene is mixed of.
+/// Number of materials in a scene.
 const MATERIALS: usize = 4;
 
-/// Cube `number`: reflectances, (row, column, band). The same number gives the same cube.
+/// Cube `number`: reflectances, (row, column, band). The same number always gives the same cube.
 pub fn cube(number: u64, shape: CubeSize) -> Vec<f32> {
     let mut random = Random(GAMMA ^ (number + 1).wrapping_mul(0xd134_2543_de82_ef95));
     let spectra: Vec<Vec<f32>> =
@@ -25,7 +25,8 @@ pub fn cube(number: u64, shape: CubeSize) -> Vec<f32> {
             for band in 0..shape.bands {
                 let mixed: f32 = (0..MATERIALS).map(|m| shares[m] * spectra[m][band]).sum();
                 let clean = (mixed * light).max(0.0);
-                // Of the light itself, and of the electronics; more at both ends of the sensor's range.
+                // Shot noise of the light, plus noise of the electronics; both are stronger at the ends of the sensor's
+                // range.
                 let noise = (0.002 * clean.sqrt() + 0.0006) * gain[band];
                 values.push((clean + noise * normals.next()).max(0.0002));
             }
@@ -34,12 +35,12 @@ pub fn cube(number: u64, shape: CubeSize) -> Vec<f32> {
     values
 }
 
-/// How far a band lies from the middle, −1 to 1.
+/// Position of a band relative to the middle, −1 to 1.
 fn middle(band: usize, bands: usize) -> f32 {
     2.0 * band as f32 / bands.max(2) as f32 - 1.0
 }
 
-/// A level with a slope and two dips.
+/// A baseline with a slope and two dips.
 fn spectrum(random: &mut Random, bands: usize) -> Vec<f32> {
     let [level, slope] = [0.15 + 0.5 * random.unit(), 0.3 * (random.unit() - 0.5)];
     let dips = [(); 2].map(|()| [random.unit(), 0.03 + 0.1 * random.unit(), 0.5 * random.unit()]);
@@ -52,7 +53,7 @@ fn spectrum(random: &mut Random, bands: usize) -> Vec<f32> {
     (0..bands).map(value).collect()
 }
 
-/// A smooth map of the scene: three waves.
+/// A smooth map of the scene: the sum of three waves.
 struct Field([[f32; 3]; 3]);
 
 impl Field {
@@ -62,7 +63,7 @@ impl Field {
         }))
     }
 
-    /// Between −1 and 1.
+    /// The value at a point, between −1 and 1.
     fn at(&self, [y, x]: [f32; 2]) -> f32 {
         self.0
             .iter()
@@ -72,7 +73,7 @@ impl Field {
     }
 }
 
-/// How much of each material a pixel shows; they add up to 1.
+/// The share of each material in a pixel; the shares add up to 1.
 fn shares(fields: &[Field], at: [f32; 2]) -> [f32; MATERIALS] {
     let weights: [f32; MATERIALS] = std::array::from_fn(|m| (4.0 * fields[m].at(at)).exp());
     let sum: f32 = weights.iter().sum();
@@ -88,13 +89,13 @@ impl Random {
         mix(self.0)
     }
 
-    /// From 0 to 1.
+    /// A number from 0 to 1.
     fn unit(&mut self) -> f32 {
         (self.bits() >> 40) as f32 / (1 << 24) as f32
     }
 }
 
-/// Standard normal numbers, Box and Muller's pairs.
+/// Standard normal numbers, in pairs after Box and Muller.
 struct Normals<'a> {
     random: &'a mut Random,
     second: Option<f32>,
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(first.len(), shape.values());
         assert!(first == cube(3, shape) && first != cube(4, shape));
         assert!(first.iter().all(|value| (0.0..2.0).contains(value)));
-        // Neighbouring bands differ by about the noise: neither flat nor wild.
+        // Neighbouring bands differ by about as much as the noise: the cube is neither flat nor rough.
         let steps: Vec<f32> = first.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
         let mean = steps.iter().sum::<f32>() / steps.len() as f32;
         assert!((1e-4..5e-2).contains(&mean), "{mean}");

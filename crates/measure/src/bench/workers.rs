@@ -1,8 +1,8 @@
-//! Strategies 0 to 3: workers that load a whole batch each, as those of a DataLoader do.
+//! Strategies 0 to 3: each worker loads whole batches, as the workers of a DataLoader do.
 //!
-//! Worker w loads batches w, w + n, w + 2n, … of an endless stream of epochs, and may be two ahead of the consumer. For
-//! each cube it takes new memory, reads or decompresses into it, and augments it (but for strategy 3); then it collates
-//! the cubes into a new batch. A worker has one thread.
+//! Worker w loads batches w, w + n, w + 2n, … of an endless stream of epochs, and may be two batches ahead of the
+//! consumer. For each cube it allocates memory, reads or decompresses the cube into it, and augments it (except in
+//! strategy 3). Then it collates the cubes into a new batch. A worker has one thread.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::store::Counted;
 use super::{chain, npy};
 use crate::{Error, ErrorKind, Result};
 
-/// What workers do.
+/// The task of the workers.
 #[derive(Debug)]
 pub struct Work {
-    /// Where cubes lie.
+    /// Where the cubes are stored.
     pub files: Files,
-    /// Their size.
+    /// Shape of the cubes.
     pub shape: CubeSize,
-    /// How each is augmented, if it is.
+    /// The augmentations of each cube, if any.
     pub pipeline: Option<Pipeline>,
-    /// Which cube comes when.
+    /// The order of the cubes.
     pub plan: Plan,
 }
 
-/// Cubes, stored in one of two ways.
+/// Cubes in one of two storage formats.
 #[derive(Debug)]
 pub enum Files {
     /// A folder of .npy files.
@@ -45,30 +45,30 @@ pub enum Files {
     Packed(Dataset),
 }
 
-/// A batch as a worker hands it over.
+/// A batch as a worker delivers it.
 #[derive(Debug)]
 pub struct Loaded {
     /// (B, C, H, W), a view of memory in the order (sample, row, column, band).
     pub image: Array,
-    /// Its cubes.
+    /// The cubes in the batch.
     pub keys: Vec<SampleKey>,
     /// The epoch it belongs to.
     pub epoch: u64,
-    /// Seconds that loading took.
+    /// Seconds that loading it took.
     pub load_s: f64,
 }
 
-/// The workers, and what they hand over.
+/// The workers and the batches that they deliver.
 #[derive(Debug)]
 pub struct Workers {
-    /// One for each worker; none once the workers are to stop.
+    /// One per worker; empty once the workers are to stop.
     receivers: Vec<Receiver<Result<Loaded>>>,
     next: usize,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// The plan of cubes 0, 1, …: that of a loader over all of a dataset.
+/// The plan of cubes 0, 1, …: the plan of a loader over a whole dataset.
 ///
 /// # Errors
 /// As [`Plan::new`].
@@ -88,7 +88,7 @@ impl Workers {
         let mut workers =
             Self { receivers: Vec::new(), next: 0, stop: stop.clone(), threads: Vec::new() };
         for number in 0..count {
-            // One batch waits here, and the worker waits with another: two ahead.
+            // One batch waits here, and the worker holds another: two ahead.
             let (sender, receiver) = sync_channel(1);
             let (work, stop) = (work.clone(), stop.clone());
             let thread = std::thread::Builder::new().name(format!("worker {number}"));
@@ -105,7 +105,7 @@ impl Workers {
     /// The next batch, in order.
     ///
     /// # Errors
-    /// What went wrong with it.
+    /// If the batch could not be loaded.
     pub fn next(&mut self) -> Result<Loaded> {
         let worker = self.next % self.receivers.len();
         self.next += 1;
@@ -118,7 +118,7 @@ impl Drop for Workers {
         self.stop.store(true, Ordering::Relaxed);
         self.receivers.clear();
         for thread in self.threads.drain(..) {
-            // One that panicked has told so.
+            // A thread that panicked has already printed why.
             let _ = thread.join();
         }
     }
@@ -142,7 +142,7 @@ impl Work {
         }
     }
 
-    /// Loads batch `number` of the stream of epochs; `None` if it is to stop.
+    /// Loads batch `number` of the stream of epochs; `None` if the workers are to stop.
     fn load(&self, host: &Host, number: usize, stop: &AtomicBool) -> Result<Option<Loaded>> {
         let start = Instant::now();
         let per_epoch = self.plan.epoch(0, &[], Share::ALL)?.batches();
@@ -162,7 +162,7 @@ impl Work {
         Ok(Some(Loaded { image, keys, epoch, load_s: start.elapsed().as_secs_f64() }))
     }
 
-    /// A cube in new memory, augmented.
+    /// Loads a cube into new memory and augments it.
     fn cube(&self, host: &Host, item: &Item, epoch: u64) -> Result<Array> {
         let CubeSize { rows, columns, bands } = self.shape;
         let sample = item.sample;
@@ -181,7 +181,7 @@ impl Work {
     }
 }
 
-/// A batch in new memory of cubes of one size.
+/// Copies cubes of one size into a batch in new memory.
 fn collated(cubes: &[Array]) -> Result<Array> {
     let [first, ..] = cubes else { return Err(Error::bug("a batch without cubes")) };
     let bytes = first.len() * first.element().size();

@@ -1,12 +1,12 @@
-//! Runs the levels of any pipeline, finds what is to blame, and tries the remedy: the one algorithm behind
-//! `hsipack diagnose` and `hsipack.diagnose`.
+//! Runs the levels of any pipeline, finds the culprit, and tries the remedy: the one algorithm behind `hsipack
+//! diagnose` and `hsipack.diagnose`.
 //!
 //! ```text
 //! attempt: rounds of all levels → verdict → (each augmentation left out) → remedy → rounds with and without it
 //! again, if the machine changed its speed between levels and remedy
 //! ```
 //!
-//! What is diagnosed is behind the trait [`Levels`]: packed datasets (`packed.rs`), and loaders in Python.
+//! The trait [`Levels`] stands for the pipeline: a packed dataset (`packed.rs`), or a loader in Python.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -23,49 +23,51 @@ use super::rounds::Rounds;
 use super::verdict::{Limits, Measured, Verdict, median, verdict};
 use crate::{Error, ErrorKind, Result, machine};
 
-/// A pipeline, parts of which can be replaced by something that is kept ready.
+/// A pipeline whose parts can be replaced by data that is kept ready.
 pub trait Levels {
-    /// What is diagnosed, as the report's first line.
+    /// What is diagnosed: the first line of the report.
     fn subject(&self) -> String;
 
-    /// Samples in a batch, where that is known.
+    /// Samples per batch, if known.
     fn batch_size(&self) -> Option<usize>;
 
-    /// The levels that apply, in their order. Everything is real in the last one.
+    /// The levels that apply, in order. In the last one, everything is real.
     fn levels(&self) -> Vec<Level>;
 
-    /// The level beside which [`Basis::MoreThreads`] is timed, and the number of threads; `None` if it would show nothing.
+    /// The level beside which [`Basis::MoreThreads`] is timed, and the number of threads; `None` if more threads would
+    /// show nothing.
     fn more_threads(&self) -> Option<(Level, usize)>;
 
-    /// Names of the augmentations, in their order; none if they cannot be told apart.
+    /// Names of the augmentations, in order; empty if they cannot be told apart.
     fn augmentations(&self) -> Vec<String>;
 
-    /// Whether [`time`](Self::time) can run everything real with this action.
+    /// Whether [`time`](Self::time) can apply this action while everything is real.
     fn can_try(&self, action: &Action) -> bool;
 
-    /// Times a variant: makes it, warms it up, and has `timer` call what takes a batch and trains on it.
+    /// Times a variant: builds it, warms it up, and gives `timer` the function that takes a batch and trains on it.
     ///
     /// # Errors
     /// If batches cannot be loaded, the training step fails, or the timer is stopped.
     fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap>;
 
-    /// What is known beside the times, after all levels were timed. What the driver measures itself need not be there:
-    /// `load_s`, `more_threads`, `more_threads_s`, `augmentations`, `available_memory`; and `cores`, if it is 0.
+    /// Facts about the pipeline besides the times, after all levels were timed. They need not include values that the
+    /// driver measures itself: `load_s`, `more_threads`, `more_threads_s`, `augmentations`, `available_memory`, and
+    /// `cores` if it is 0.
     ///
     /// # Errors
-    /// If the pipeline cannot be looked at.
+    /// If the pipeline cannot be inspected.
     fn facts(&mut self) -> Result<Facts>;
 
     /// What could not be measured, and why.
     fn notes(&self) -> Vec<String>;
 }
 
-/// What is timed.
+/// A variant of the pipeline that is timed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Variant<'a> {
-    /// A level, or another variant that a prediction may rest on.
+    /// A level, or another variant on which a prediction can be based.
     Basis(Basis),
-    /// Everything real, with a remedy.
+    /// Everything real, with a remedy applied.
     Remedied(&'a Action),
 }
 
@@ -75,21 +77,21 @@ impl From<Level> for Variant<'_> {
     }
 }
 
-/// What came of timing a variant.
+/// The result of timing a variant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lap {
-    /// Seconds that a batch took, on average.
+    /// Mean seconds per batch.
     pub batch_s: f64,
-    /// What the loader did meanwhile, if it is hsipack's.
+    /// Statistics of the loader during this time, if it is hsipack's.
     pub statistics: Option<Statistics>,
 }
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// How often every level is run; the levels of a round follow each other. The remedy likewise.
+    /// Number of rounds. In a round, all levels are run one after the other; the remedy is tried in rounds as well.
     pub rounds: Rounds,
-    /// How long each time, at least; and at least three batches.
+    /// Minimum time of each measurement, which also takes at least three batches.
     pub time: Duration,
     /// Whether the remedy is tried.
     pub verify: bool,
@@ -98,7 +100,7 @@ pub struct Effort {
 }
 
 impl Default for Effort {
-    /// Five rounds of a second; nothing is verified.
+    /// Five rounds of one second each; nothing is verified.
     fn default() -> Self {
         let (rounds, time) = (Rounds::new(5), Duration::from_secs(1));
         Self { rounds, time, verify: false, limits: Limits::default() }
@@ -112,20 +114,20 @@ pub struct Timer<'a> {
     stop: &'a AtomicBool,
 }
 
-/// Batches that are measured at least.
+/// Minimum number of measured batches.
 const BATCHES: usize = 3;
 
 impl<'a> Timer<'a> {
-    /// Times batches for so long at least, unless it is to stop.
+    /// Times batches for at least this long, unless it is stopped.
     pub(super) fn new(time: Duration, stop: &'a AtomicBool) -> Self {
         Self { time, stop }
     }
 
-    /// Seconds that `batch` takes, on average of at most `most` calls. A call before those is not measured. `wait` waits
-    /// for what is queued on the device.
+    /// Mean seconds that `batch` takes, over at most `most` calls. One call before them is not measured. `wait` waits
+    /// for the work queued on the device.
     ///
     /// # Errors
-    /// The first one of `batch` or `wait`; and if the diagnosis is to stop.
+    /// The first error of `batch` or `wait`, or if the diagnosis is to stop.
     pub fn batches(
         &self,
         most: usize,
@@ -145,7 +147,7 @@ impl<'a> Timer<'a> {
         Ok(start.elapsed().as_secs_f64() / batches.max(1) as f64)
     }
 
-    /// Refuses to go on once the diagnosis is to stop.
+    /// Checks whether the diagnosis is to stop.
     ///
     /// # Errors
     /// If it is to stop.
@@ -157,10 +159,10 @@ impl<'a> Timer<'a> {
     }
 }
 
-/// Diagnoses a pipeline. `stop` ends it early; `tell` hears what goes on.
+/// Diagnoses a pipeline. `stop` ends it early; `tell` receives progress messages.
 ///
 /// # Errors
-/// If a level cannot be run, or it was stopped.
+/// If a level cannot be run, or the diagnosis was stopped.
 pub fn diagnose(
     levels: &mut dyn Levels,
     effort: Effort,
@@ -182,7 +184,7 @@ pub fn diagnose(
     }
 }
 
-/// A diagnosis on its way.
+/// A running diagnosis.
 struct Driver<'a> {
     levels: &'a mut dyn Levels,
     effort: Effort,
@@ -190,19 +192,19 @@ struct Driver<'a> {
     tell: &'a mut dyn FnMut(&str),
 }
 
-/// What came of all levels.
+/// The result of timing all levels.
 struct Timed {
     verdict: Verdict,
-    /// Seconds that loading a batch takes with everything real: as the verdict's times the median of the rounds' means.
+    /// Seconds to load a batch with everything real: the median over rounds, like the times of the verdict.
     load_s: Option<f64>,
-    /// Seconds that a batch takes with more threads, and how many those are.
+    /// Seconds per batch with more threads, and the number of threads.
     more_threads: Option<(f64, usize)>,
-    /// Of the last round with everything real.
+    /// Statistics of the last round with everything real.
     statistics: Option<Statistics>,
 }
 
 impl Driver<'_> {
-    /// All of it, measured once.
+    /// One attempt: measures everything once.
     fn attempt(&mut self) -> Result<Diagnosis> {
         let limits = self.effort.limits;
         let timed = self.timed()?;
@@ -248,7 +250,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Times the levels, round after round, until the verdict settles.
+    /// Times the levels, round after round, until the verdict is settled.
     fn timed(&mut self) -> Result<Timed> {
         let levels = self.levels.levels();
         let (rounds, limits) = (self.effort.rounds, self.effort.limits);
@@ -262,7 +264,7 @@ impl Driver<'_> {
                 self.say(&rounds.name(batch_s.len() + 1, level.adds()))?;
                 let lap = self.levels.time((*level).into(), &self.timer)?;
                 batch_s.push(lap.batch_s);
-                // In the same round: both see the same machine.
+                // In the same round, so that both run on the machine in the same state.
                 if more.is_some_and(|(beside, _)| beside == *level) {
                     with_more.push(self.time(Variant::Basis(Basis::MoreThreads))?);
                 }
@@ -278,18 +280,18 @@ impl Driver<'_> {
         Ok(Timed { verdict, load_s: middle(&loads), more_threads, statistics })
     }
 
-    /// Says what goes on, and goes on unless the diagnosis is to stop.
+    /// Reports progress, then checks whether the diagnosis is to stop.
     fn say(&mut self, what: &str) -> Result<()> {
         (self.tell)(what);
         self.timer.check()
     }
 
-    /// Seconds of a batch.
+    /// Seconds per batch.
     fn time(&mut self, variant: Variant<'_>) -> Result<f64> {
         Ok(self.levels.time(variant, &self.timer)?.batch_s)
     }
 
-    /// What every augmentation costs.
+    /// Measures the cost of every augmentation.
     fn augmentations(&mut self) -> Result<Vec<AugmentationCost>> {
         let mut costs = Vec::new();
         for (place, name) in self.levels.augmentations().into_iter().enumerate() {
@@ -302,7 +304,7 @@ impl Driver<'_> {
         Ok(costs)
     }
 
-    /// Times everything real without and with a remedy, and what the prediction rests on, in turns.
+    /// Times three variants in turns: everything real, the same with the remedy, and the basis of the prediction.
     fn tried(&mut self, remedy: &Remedy) -> Result<Trial> {
         let (rounds, limits) = (self.effort.rounds, self.effort.limits);
         let real = real(&self.levels.levels()).unwrap_or(Level::Step);
@@ -315,7 +317,7 @@ impl Driver<'_> {
                 basis.push(self.time(Variant::Basis(of))?);
             }
             let times = [&before[..], &after, &basis];
-            // The last is empty if there is nothing to measure.
+            // Leave out the last one if there is no basis.
             let measured = if basis.is_empty() { &times[..2] } else { &times };
             if rounds.suffice_to_compare(measured, limits) {
                 break;
@@ -326,7 +328,7 @@ impl Driver<'_> {
     }
 }
 
-/// The level at which everything is real, with files in the system's cache.
+/// The level in which everything is real and files are in the system's cache.
 fn real(levels: &[Level]) -> Option<Level> {
     levels.iter().copied().rfind(|level| *level != Level::Cold)
 }
@@ -337,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// Levels whose batches take as long as they say.
+    /// Levels whose batches take exactly the time they claim.
     struct Scripted {
         levels: Vec<Level>,
         takes: fn(Level) -> f64,
@@ -345,7 +347,7 @@ mod tests {
         slow: fn(usize) -> bool,
         can_try: bool,
         more_threads: Option<(Level, usize)>,
-        /// What was timed.
+        /// The variants that were timed.
         laps: Vec<String>,
     }
 
@@ -494,7 +496,7 @@ mod tests {
 
     #[test]
     fn all_is_measured_again_while_the_machine_changes_its_speed_three_times_at_most() {
-        // An attempt of one round is six laps: three levels; the disk, the remedy and decoding beside each other.
+        // With one round, an attempt is six laps: three levels, then everything real, the remedy and `decode` in turns.
         let once = Effort { rounds: Rounds::new(1), ..EFFORT };
         let diagnosed = |slow| {
             let mut levels = Scripted { slow, ..Scripted::new(&LEVELS, disk) };
@@ -504,11 +506,11 @@ mod tests {
             (diagnosis.attempts, diagnosis.verified.unwrap().steady)
         };
         assert_eq!(diagnosed(|_| false), (1, true));
-        // Everything real, or what the prediction rests on, was slow in the first trial alone; then in every one.
+        // Everything real, or the basis of the prediction, was slow only in the first trial; then in every trial.
         assert_eq!(diagnosed(|lap| lap == 3), (2, true));
         assert_eq!(diagnosed(|lap| lap == 5), (2, true));
         assert_eq!(diagnosed(|lap| lap % 6 == 3), (3, false));
-        // Slow from the trial on: the second attempt is as slow throughout.
+        // Slow from the trial on: the second attempt is equally slow throughout.
         assert_eq!(diagnosed(|lap| lap >= 3), (2, true));
     }
 

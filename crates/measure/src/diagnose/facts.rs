@@ -1,4 +1,4 @@
-//! What is known of a pipeline beside the times of its levels.
+//! Facts about a pipeline besides the times of its levels.
 
 use hsipack_read::plan::{Crop, Patches, Regions};
 use hsipack_read::{CacheChoice, Dataset, LoaderOptions, Outlook};
@@ -7,63 +7,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine;
 
-/// What is known of the pipeline beside the times of its levels.
+/// Facts about the pipeline besides the times of its levels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Facts {
-    /// What gives batches.
+    /// The kind of loader.
     pub kind: Kind,
     /// Decoding threads, or worker processes.
     pub threads: usize,
-    /// Cores that may be used.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// Memory that may be taken, in bytes; unknown if `None`.
+    /// Available memory in bytes; `None` if unknown.
     pub available_memory: Option<u64>,
-    /// Bytes of the samples as they are stored.
+    /// Bytes of the samples as stored.
     pub stored_bytes: Option<u64>,
     /// Bytes of the samples, decoded.
     pub decoded_bytes: Option<u64>,
-    /// Seconds that the loader needs for a batch with everything real, however long the rest takes.
+    /// Seconds that the loader needs for a batch with everything real, regardless of how long the rest takes.
     pub load_s: Option<f64>,
-    /// Seconds that a batch takes with more threads, or workers, measured in the same rounds: of hsipack's loader at the
-    /// level `decode` with threads for all cores, of a DataLoader with everything real. Cores may share what they work with,
-    /// and where loading takes about as long as the step a batch takes longer than either. `None` if it was not measured.
+    /// Seconds per batch with more threads or workers, measured in the same rounds. For hsipack's loader: at the level
+    /// `decode`, with one thread per core. For a DataLoader: with everything real. This is measured because it cannot
+    /// be computed: cores may share resources, and if loading takes about as long as the step, a batch takes longer
+    /// than either. `None` if it was not measured.
     pub more_threads_s: Option<f64>,
-    /// The threads, or workers, that `more_threads_s` was measured with; 0 if it was not measured.
+    /// The number of threads or workers for `more_threads_s`; 0 if it was not measured.
     pub more_threads: usize,
-    /// How batches come to the device: `none`, `asynchronous`, `staged` or `emulated`; `pageable` from memory that is
-    /// not page-locked.
+    /// How batches are copied to the device: `none`, `asynchronous`, `staged`, `emulated`, or `pageable` (from memory
+    /// that is not page-locked).
     pub copies: String,
-    /// What a batch takes at the level `augment` if one augmentation is left out.
+    /// Time per batch at the level `augment` without each of the augmentations.
     pub augmentations: Vec<AugmentationCost>,
     /// Rows and columns of the images.
     pub pixels: Option<[u32; 2]>,
-    /// For a loader that is not hsipack's: the share of the time of loading a sample in which its process works, from 0
-    /// to 1; the rest of the time it waits for files or the network.
+    /// For a loader that is not hsipack's: the share of a sample's loading time in which its process computes, from 0
+    /// to 1. In the rest of the time it waits for files or the network.
     pub computing: Option<f64>,
-    /// For a DataLoader: the share of the time of loading a sample that its augmentations take, from 0 to 1.
+    /// For a DataLoader: the share of a sample's loading time that its augmentations take, from 0 to 1.
     pub augmenting: Option<f64>,
-    /// For a DataLoader: what its `collate_fn` costs.
+    /// For a DataLoader: the cost of its `collate_fn`.
     pub collate: Option<CollateCost>,
-    /// Which chunks are kept in memory already: `compressed` or `decoded`; `none`, or empty, if nothing is.
+    /// Which chunks are already kept in memory: `compressed` or `decoded`; `none` or empty if no chunks are.
     pub cache: String,
     /// Whether crops are chosen by their labels.
     pub labelled_crops: bool,
-    /// Whether reads are made slower, to emulate a slower disk or link.
+    /// Whether reads are slowed down to emulate a slower disk or link.
     pub rate_limited: bool,
-    /// Whether the dataset lies on a server.
+    /// Whether the dataset is on a server.
     pub remote: bool,
-    /// Whether there is a cache of it on the local disk.
+    /// Whether it has a cache on the local disk.
     pub locally_cached: bool,
     /// Whether files are read through memory maps.
     pub mapped: bool,
-    /// The compressor of the images' chunks, such as `zstd`.
+    /// The compressor of the image chunks, such as `zstd`.
     pub compressor: Option<String>,
-    /// Whether checksums are compared whenever a chunk is decoded.
+    /// Whether checksums are verified each time a chunk is decoded.
     pub always_verified: bool,
-    /// Rows and columns of chunks that would suit the crops, if chunks are whole rows and crops much narrower.
+    /// Rows and columns of chunks that would suit the crops, if chunks are whole rows and crops are much narrower.
     pub tiles: Option<[u32; 2]>,
-    /// What a window costs where each decodes its chunks by itself; `None` if cubes are read whole.
+    /// Cost of a window if each window decodes its chunks by itself; `None` if cubes are read whole.
     pub window: Option<WindowCost>,
     /// What a loader of all these samples would keep in memory by default.
     pub auto: Option<CacheChoice>,
@@ -71,7 +72,7 @@ pub struct Facts {
     pub gpu: bool,
 }
 
-/// What gives batches.
+/// The kind of loader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -80,7 +81,7 @@ pub enum Kind {
     Hsipack,
     /// A `torch.utils.data.DataLoader`.
     Dataloader,
-    /// Whatever can be iterated over.
+    /// Any other iterable.
     Iterable,
 }
 
@@ -90,7 +91,7 @@ hsipack_format::option_names!(Kind, "kind of loader", {
     Iterable => "iterable",
 });
 
-/// What a window costs where nothing is kept.
+/// Cost of a window if no chunks are kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WindowCost {
     /// Its rows.
@@ -99,39 +100,39 @@ pub struct WindowCost {
     pub columns: u32,
     /// Bytes of its pixels in the image.
     pub bytes: u64,
-    /// Chunks of the image that it lies in, on average.
+    /// Mean number of image chunks that the window touches.
     pub chunks: f64,
     /// Bytes of such a chunk, decoded.
     pub chunk_bytes: u64,
-    /// How often every chunk is decoded in an epoch, on average.
+    /// Mean number of times that a chunk is decoded per epoch.
     pub decoded: f64,
 }
 
-/// A function that makes a batch of samples, and how long it takes.
+/// The function that collates samples into a batch, and its cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CollateCost {
     /// Its name.
     pub name: String,
-    /// Seconds that it takes for a batch, in one process.
+    /// Seconds that it takes per batch, in one process.
     pub batch_s: f64,
 }
 
-/// An augmentation, and the pipeline without it.
+/// An augmentation, and the time of the pipeline without it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AugmentationCost {
     /// Its name.
     pub name: String,
-    /// Seconds that a batch takes without it.
+    /// Seconds per batch without it.
     pub without_s: f64,
 }
 
 impl Facts {
-    /// What a packed dataset, the options of its loader and what this reads tell.
+    /// Facts that follow from a packed dataset, the options of its loader, and the outlook.
     pub fn of(dataset: &Dataset, options: &LoaderOptions, outlook: &Outlook) -> Self {
         let image = dataset.stacks().first().map(|stack| &stack.image);
         let codec = image.and_then(|image| image.meta().codecs.blosc);
         let crop = &options.plan.crop;
-        // Smaller tiles cost more than they save.
+        // Tiles are at least 32 pixels high and wide: smaller ones cost more than they save.
         let size = window_size(options);
         let tiles = size.filter(|[_, columns]| {
             image.is_some_and(|image| {
@@ -162,13 +163,13 @@ impl Facts {
         }
     }
 
-    /// Whether that many bytes may be kept in memory beside everything else.
+    /// `bytes` if they may be kept in memory beside everything else: at most half of the available memory.
     pub(super) fn fit(&self, bytes: Option<u64>) -> Option<u64> {
         bytes.filter(|bytes| self.available_memory.is_some_and(|memory| *bytes <= memory / 2))
     }
 }
 
-/// Rows and columns of windows; none of whole cubes.
+/// Rows and columns of the windows; `None` for whole cubes.
 fn window_size(options: &LoaderOptions) -> Option<[u32; 2]> {
     if let Some((_, Patches { rows, columns, .. })) = options.patches {
         return Some([rows, columns]);

@@ -1,25 +1,25 @@
-//! How much of the pipeline is real.
+//! Levels: how much of the pipeline is real.
 
 use serde::{Deserialize, Serialize};
 
-/// How much of the pipeline is real; each level has all that the ones before it have.
+/// How much of the pipeline is real. Each level includes all levels before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// One batch is kept on the device, augmented: only the training step is real.
+    /// One batch is kept on the device, already augmented: only the training step is real.
     Step,
-    /// One batch is kept on the device, and augmented anew for every step.
+    /// One batch is kept on the device, and augmented again for every step.
     Augment,
     /// One batch is kept on the host, and copied for every step.
     Copy,
-    /// Decoded samples are kept on the host, and collated into batches (into the ring).
+    /// Decoded samples are kept on the host, and collated into batches (in the ring).
     Collate,
-    /// Stored samples are kept on the host: they are decoded for every batch.
+    /// Stored samples are kept on the host, and decoded for every batch.
     Decode,
-    /// Files are read, and are in the system's cache.
+    /// Files are read from the system's cache.
     Read,
-    /// All of loading that cannot be told apart from outside, with files in the system's cache: of a loader that is
-    /// not hsipack's.
+    /// For a loader that is not hsipack's: the whole of loading, because its parts cannot be told apart from outside.
+    /// Files are in the system's cache.
     Load,
     /// Files are read from the disk.
     Cold,
@@ -37,7 +37,7 @@ hsipack_format::option_names!(Level, "level", {
 });
 
 impl Level {
-    /// What is kept instead of being made anew.
+    /// What is kept instead of being made again.
     pub fn kept(self) -> &'static str {
         match self {
             Level::Step => "one batch on the device, ready",
@@ -50,7 +50,7 @@ impl Level {
         }
     }
 
-    /// What a drop from the level before accuses.
+    /// The part that this level adds: the culprit if the rate drops from the level before.
     pub fn adds(self) -> &'static str {
         match self {
             Level::Step => "the training step",

@@ -1,26 +1,26 @@
-//! Which part of an input pipeline training waits for, found by caching.
+//! Finds the part of an input pipeline that training waits for, by caching.
 //!
-//! Training runs with ever less of the pipeline replaced by something kept ready: first on one batch that is kept on
-//! the device, at last on everything real. What a level adds is what a drop from the level before accuses. A drop
-//! counts only if it is larger than the spread from run to run.
+//! Training runs with ever more of the pipeline real. At the first level, one batch is kept ready on the device; at the
+//! last level, everything is real. If the rate drops from one level to the next, the part that the level adds is the
+//! culprit. A drop counts only if it is larger than the spread from run to run.
 //!
 //! | file | part |
 //! |---|---|
-//! | `facts.rs` | what is known beside the times |
+//! | `facts.rs` | facts about the pipeline besides the times |
 //! | `level.rs` | the levels, and what each adds |
 //! | `subset.rs` | which samples all levels read |
 //! | `rounds.rs` | how often levels, or a remedy, are run |
-//! | `verdict.rs` | from times of levels to the part that is to blame |
-//! | `prediction.rs` | what a batch is predicted to take, and the measured time that this rests on |
-//! | `remedy.rs` | what to do about it, and what that is predicted to bring |
-//! | `windowed.rs` | what loaders do by default where windows are decoded one by one |
-//! | `observed.rs` | what a running loader waits for, from what it counted |
-//! | `report.rs` | all of it, as JSON and for people |
-//! | `driver.rs` | the trait of levels; runs them, judges, and tries the remedy |
+//! | `verdict.rs` | finds the culprit from the times of the levels |
+//! | `prediction.rs` | the predicted time of a batch, and the measured time it is based on |
+//! | `remedy.rs` | what to do about the culprit, and the gain that is predicted |
+//! | `windowed.rs` | what loaders do by default if windows are decoded one by one |
+//! | `observed.rs` | what a running loader waits for, from its counters |
+//! | `report.rs` | the whole diagnosis, as JSON and for people |
+//! | `driver.rs` | the trait of levels; runs them, finds the culprit, and tries the remedy |
 //! | `packed.rs` | the levels of a packed dataset |
-//! | `request.rs` | a packed dataset and how it is read, as plain data |
+//! | `request.rs` | a packed dataset and the options for reading it, as plain data |
 //! | `remote.rs` | the same levels in another process |
-//! | `words.rs` | times and shares as people read them |
+//! | `words.rs` | formats times and shares for people |
 
 mod driver;
 mod facts;

@@ -1,7 +1,7 @@
-//! What a loader that is running waits for, from what it counted: the quick look that needs no other runs.
+//! What a running loader waits for, from its counters: a quick look that needs no further runs.
 //!
-//! It names parts by the levels that [`diagnose`](super) accuses, and what helps comes from the same place. It sees how long
-//! parts were busy, not what would be gained without them; a diagnosis measures that.
+//! The parts are named by the same levels, and the remedies come from the same code, as in [`diagnose`](super). The
+//! counters show how long parts were busy, but not what would be gained without them; only a diagnosis measures that.
 
 use hsipack_read::CacheKind;
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use super::level::Level;
 use super::remedy::{self, Action};
 use super::verdict::NETWORK;
 
-/// What keeps batches from coming faster.
+/// What limits the rate of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// Batches are ready before they are wanted.
+    /// Batches are ready before they are needed.
     Consumer,
     /// Threads wait for stored bytes.
     Disk,
@@ -25,18 +25,18 @@ pub enum Limit {
     Plan,
 }
 
-/// What a loader and its consumer did in some time.
+/// Activity of a loader and its consumer over some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observed {
     /// Share of the time in which the consumer waited for a batch, from 0 to 1.
     pub consumer_waiting: f64,
-    /// Share of the time of all decoding threads in which they worked, reading included.
+    /// Share of the time of all decoding threads in which they worked, including reading.
     pub decode_busy: f64,
     /// Share of the planning thread's time in which it worked.
     pub plan_busy: f64,
-    /// Seconds that all decoding threads worked, reading included.
+    /// Seconds that all decoding threads worked, including reading.
     pub decode_busy_s: f64,
-    /// Seconds of them that they read.
+    /// Seconds of these that were spent on reading.
     pub read_s: f64,
     /// Bytes that were read from files.
     pub stored_bytes: u64,
@@ -47,7 +47,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// What keeps batches from coming faster.
+    /// What limits the rate of batches.
     pub fn limit(&self) -> Limit {
         if self.consumer_waiting < 0.1 {
             return Limit::Consumer;
@@ -61,8 +61,8 @@ impl Observed {
         Limit::Decode
     }
 
-    /// Whether threads mostly wait for pages of memory maps, which counts as decoding: much came from disks
-    /// and the processors were not busy.
+    /// Whether threads mostly wait for pages of memory maps, which counts as decoding. This is so if many bytes came
+    /// from disks and the processors were not busy.
     fn faults(&self) -> bool {
         let from_disk = self.disk_bytes.is_some_and(|bytes| bytes > self.stored_bytes / 4);
         let rested = self.cpu_s.is_some_and(|cpu| cpu < 0.6 * self.decode_busy_s);
@@ -78,7 +78,7 @@ hsipack_format::option_names!(Limit, "limit", {
 });
 
 impl Limit {
-    /// The level whose part is to blame; `None` if it is none that a diagnosis tells apart.
+    /// The level whose part is the culprit; `None` if a diagnosis has no such level.
     pub fn culprit(self) -> Option<Level> {
         match self {
             Limit::Disk => Some(Level::Read),
@@ -87,7 +87,7 @@ impl Limit {
         }
     }
 
-    /// What that means, for people; of a dataset on a server if `remote`.
+    /// The limit in words; `remote` is true for a dataset on a server.
     pub fn meaning(self, remote: bool) -> &'static str {
         match (self, self.culprit()) {
             (Limit::Disk, _) if remote => NETWORK,
@@ -97,7 +97,7 @@ impl Limit {
         }
     }
 
-    /// What to try, best first: options, then advice in words; nothing if the consumer is the limit.
+    /// What to try, best first: options, then advice in words; both are empty if the consumer is the limit.
     pub fn remedies(self, facts: &Facts) -> (Vec<Action>, Vec<String>) {
         match self {
             Limit::Consumer => (Vec::new(), Vec::new()),
@@ -114,7 +114,7 @@ impl Limit {
             }
             Limit::Decode => {
                 let options = [remedy::threads(facts), remedy::cache(facts, CacheKind::Decoded)];
-                // Chunks that are kept decoded are copied, whatever their codec.
+                // Chunks that are kept decoded are only copied, whatever their codec.
                 let kept = facts.cache == CacheKind::Decoded.name();
                 let mut advice = if kept { Vec::new() } else { remedy::decode_advice(facts) };
                 advice.push("more cores".to_owned());

@@ -1,4 +1,4 @@
-//! The levels of a packed dataset: what hsipack's loader gives, parts of it kept ready.
+//! The levels of a packed dataset: hsipack's loader, with parts of its work kept ready.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,33 +25,34 @@ use super::subset::subset;
 use crate::device::TrainingLibrary;
 use crate::{Error, Result, machine};
 
-/// Batches that bring nothing new into a cache, beside those that lay ready, after which it counts as full.
+/// A cache counts as full after this many batches that add nothing to it, not counting the batches that were already
+/// waiting.
 const FULL: usize = 12;
 
-/// What is diagnosed.
+/// What is diagnosed, and how.
 #[derive(Clone, Debug)]
 pub struct PackedOptions {
     /// The dataset.
     pub path: PathBuf,
-    /// Where its bytes come from; the default if `None`.
+    /// Where its bytes come from; the default store if `None`.
     pub store: Option<Arc<dyn Store>>,
-    /// As it is used: batch size, crops, threads, slots.
+    /// Options of the loader as training uses it: batch size, crops, threads, slots.
     pub loader: LoaderOptions,
-    /// Where batches go.
+    /// Where batches are delivered.
     pub device: DeviceOptions,
-    /// What augments them there.
+    /// Augmentations on the device.
     pub pipeline: Option<Pipeline>,
-    /// Whether the system is to forget the files, to see what the disk costs.
+    /// Whether to drop the files from the system's cache, to measure the cost of the disk.
     pub cold: bool,
 }
 
 /// The training step: images (B, C, H, W) and named masks.
 pub type Step<'a, T> = dyn FnMut(&T, &[(String, T)]) -> Result<()> + 'a;
 
-/// Diagnoses a packed dataset. `stop` ends it early; `tell` hears what goes on.
+/// Diagnoses a packed dataset. `stop` ends it early; `tell` receives progress messages.
 ///
 /// # Errors
-/// If the dataset or the device cannot be used, a step fails, or it was stopped.
+/// If the dataset or the device cannot be used, a step fails, or the diagnosis was stopped.
 pub fn run<L: TrainingLibrary>(
     options: &PackedOptions,
     effort: Effort,
@@ -69,21 +70,21 @@ pub(super) struct Packed<'a, L: TrainingLibrary> {
     library: &'a L,
     step: &'a mut Step<'a, L::Tensor>,
     dataset: Dataset,
-    /// What a loader reads that is asked for nothing but what it reads, and what it keeps by itself.
+    /// What a loader with these options reads, and what it would keep in memory by default.
     outlook: Outlook,
-    /// Samples that all levels read: few enough to be kept in memory.
+    /// Samples that all levels read: few enough to keep in memory.
     samples: Samples,
     levels: Vec<Level>,
     notes: Vec<String>,
     kept: Kept<L>,
 }
 
-/// What differs from the options.
+/// A change to the options.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Change {
     cache: Option<CacheKind>,
     threads: Option<usize>,
-    /// Place of an augmentation to leave out.
+    /// Index of an augmentation to leave out.
     without: Option<usize>,
     crop: Option<[u32; 2]>,
     repeat: bool,
@@ -91,7 +92,7 @@ struct Change {
 }
 
 impl Change {
-    /// Of a level whose batches a loader gives.
+    /// The change for a level whose batches come from a loader.
     fn of_level(level: Level) -> Self {
         let change = Self::default();
         match level {
@@ -103,7 +104,7 @@ impl Change {
         }
     }
 
-    /// Of a remedy; `None` if it is nothing that can be tried.
+    /// The change for a remedy; `None` if it cannot be tried.
     fn of_action(action: &Action) -> Option<Self> {
         let change = Self::default();
         Some(match action {
@@ -195,7 +196,7 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
 }
 
 impl<'a, L: TrainingLibrary> Packed<'a, L> {
-    /// Opens the dataset, and loads the batch that is kept on the device.
+    /// Opens the dataset, and loads the batch to keep on the device.
     pub(super) fn new<'s: 'a>(
         options: &'a PackedOptions,
         library: &'a L,
@@ -210,7 +211,7 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         Ok(Self { options, library, step, dataset, outlook, samples, levels, notes, kept })
     }
 
-    /// Steps on the kept batch, augmented anew if there is a pipeline.
+    /// Trains on the kept batch, and augments it again for each step if there is a pipeline.
     fn keep_stepping(&mut self, pipeline: Option<Pipeline>, timer: &Timer<'_>) -> Result<Lap> {
         let Self { library, step, kept, options, .. } = self;
         let mut epoch = 0;
@@ -225,19 +226,19 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         Ok(Lap { batch_s: timer.batches(usize::MAX, wait, once)?, statistics: None })
     }
 
-    /// Steps on what a loader gives.
+    /// Trains on the batches of a loader.
     fn stream(&mut self, change: &Change, timer: &Timer<'_>) -> Result<Lap> {
         if change.cold {
             machine::drop_file_cache(&self.options.path)?;
         }
-        // Opened anew: pages that are mapped stay in the system's cache whatever it is asked.
+        // Open it again: mapped pages would stay in the system's cache, whatever the advice.
         let dataset = open(self.options)?;
         let device = DeviceOptions { repeat: change.repeat, ..self.options.device.clone() };
         let loader = self.loader_options(change);
         let mut loader = DeviceLoader::new(&dataset, loader, device, self.library.clone())?;
         let pipeline = self.pipeline(change);
         self.warm_up(&mut loader, change, timer)?;
-        // What was read from the disk once comes from memory the next time.
+        // Files that were read from the disk once come from memory the next time.
         let most =
             if change.cold { self.batches(change).saturating_sub(2).max(1) } else { usize::MAX };
         let Self { library, step, options, .. } = self;
@@ -253,8 +254,8 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         Ok(Lap { batch_s, statistics: Some(loader.statistics()) })
     }
 
-    /// Takes batches, as fast as they come, until all is as it stays: caches are filled, memory was touched, and no
-    /// batches lie ready that were made while nobody measured.
+    /// Takes batches as fast as they come until the state is steady: caches are full, memory was touched, and no
+    /// batches are waiting that were loaded before the measurement.
     fn warm_up(
         &self,
         loader: &mut DeviceLoader<L>,
@@ -263,12 +264,12 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
     ) -> Result<()> {
         let slots = self.options.loader.slots + 1;
         let batches = match loader.options().cache {
-            // What is on the disk is read once.
+            // Files are read from the disk only once.
             _ if change.cold => 1,
             CacheKind::None => slots,
             _ => loader.batches_per_epoch()?.max(slots),
         };
-        // Few of an epoch's windows may lie in all chunks.
+        // Few of an epoch's windows may together touch all chunks.
         let (mut kept, mut since) = (0, 0);
         for _ in 0..batches {
             next(loader)?;
@@ -286,7 +287,7 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
 
     fn loader_options(&self, change: &Change) -> LoaderOptions {
         let mut options = of_samples(self.options, &self.samples);
-        // Of everything real only.
+        // Trace only the run with everything real.
         if *change != Change::default() {
             options.trace = None;
         }
@@ -309,18 +310,18 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         Some(pipeline).filter(|pipeline| !pipeline.ops.is_empty())
     }
 
-    /// Batches of an epoch of the samples that all levels read.
+    /// Batches per epoch over the samples that all levels read.
     fn batches(&self, change: &Change) -> usize {
         self.samples.items / self.loader_options(change).plan.batch_size.max(1)
     }
 }
 
-/// Whether a remedy is one of the options of a packed dataset.
+/// Whether a remedy is an option of a packed dataset.
 pub(super) fn can_try(action: &Action) -> bool {
     Change::of_action(action).is_some()
 }
 
-/// The levels that apply, and why others do not.
+/// The levels that apply, and notes on why others do not.
 fn levels(options: &PackedOptions) -> (Vec<Level>, Vec<String>) {
     let mut levels = vec![Level::Step];
     if options.pipeline.is_some() {
@@ -331,7 +332,7 @@ fn levels(options: &PackedOptions) -> (Vec<Level>, Vec<String>) {
     }
     levels.extend([Level::Collate, Level::Decode, Level::Read]);
     let mut notes = Vec::new();
-    // What a server has in its memory is not ours to drop.
+    // The memory of a server cannot be dropped from here.
     if options.cold && !is_url(&options.path) {
         match machine::drop_file_cache(&options.path) {
             Ok(()) => levels.push(Level::Cold),
@@ -358,12 +359,12 @@ fn sizes(dataset: &Dataset, samples: &[usize]) -> (u64, u64) {
 struct Samples {
     /// Their ids.
     ids: Vec<usize>,
-    /// Cubes, or windows of them, of an epoch.
+    /// Cubes, or windows in them, per epoch.
     items: usize,
 }
 
 impl Samples {
-    /// Some of those that are read: of windows, some of those that have any.
+    /// Chooses some of the samples that are read. With windows, only samples that have windows are chosen.
     fn of(dataset: &Dataset, outlook: &Outlook, options: &PackedOptions) -> Result<Self> {
         let Outlook { samples, counts, .. } = outlook;
         let (_, decoded_bytes) = sizes(dataset, samples);
@@ -380,7 +381,7 @@ impl Samples {
     }
 }
 
-/// Options of a loader of these samples, in whole batches where there is one.
+/// Loader options for these samples. If there is at least one whole batch, only whole batches are read.
 fn of_samples(options: &PackedOptions, samples: &Samples) -> LoaderOptions {
     let mut options = options.loader.clone();
     options.samples = Some(samples.ids.clone());
@@ -397,14 +398,15 @@ fn of_samples(options: &PackedOptions, samples: &Samples) -> LoaderOptions {
     options
 }
 
-/// Options of a loader that gives the batch to be kept.
+/// Loader options for the batch to keep.
 fn kept_options(options: &PackedOptions, samples: &Samples) -> LoaderOptions {
     LoaderOptions { slots: 2, trace: None, ..of_samples(options, samples) }
 }
 
-/// The next batch, of whatever epoch.
+/// The next batch, of any epoch.
 fn next<L: Library + 'static>(loader: &mut DeviceLoader<L>) -> Result<DeviceBatch<L>> {
-    // An end of an epoch is followed by a batch, since the dataset has samples; two ends by nothing.
+    // After the end of an epoch comes a batch, because the dataset has samples. Two ends in a row mean that there are
+    // no batches.
     for _ in 0..3 {
         if let Some(batch) = loader.next_batch() {
             return batch;
@@ -417,11 +419,11 @@ fn next<L: Library + 'static>(loader: &mut DeviceLoader<L>) -> Result<DeviceBatc
 
 /// A batch that is kept on the device.
 struct Kept<L: Library> {
-    /// As it was decoded.
+    /// The batch as decoded.
     batch: DeviceBatch<L>,
-    /// As the step gets it.
+    /// The batch as the step receives it.
     now: Now<L>,
-    /// How batches come to the device.
+    /// How batches are copied to the device.
     copies: &'static str,
 }
 
@@ -455,7 +457,7 @@ impl<L: TrainingLibrary> Kept<L> {
             name: name.clone(),
             labels: labels.clone(),
         };
-        // They are left as they are.
+        // The kept images and masks stay unchanged.
         let images = Images::new(image.clone(), masks.iter().map(named).collect());
         let augmented = library.apply(pipeline, images, &drawn)?;
         let masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();

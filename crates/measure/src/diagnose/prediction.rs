@@ -1,4 +1,4 @@
-//! What a batch is predicted to take, and the measured time that this rests on.
+//! The predicted time of a batch, and the measured time it is based on.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,27 +6,27 @@ use super::facts::Facts;
 use super::level::Level;
 use super::verdict::Verdict;
 
-/// Something whose time was measured beside the levels, or a level; measured again beside a remedy, it tells whether the
+/// A level or another variant whose time was measured. It is measured again beside a remedy, to check whether the
 /// machine is still as fast as when the remedy was predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "measured")]
 pub enum Basis {
     /// A level.
     Level {
-        /// Which.
+        /// Which level.
         level: Level,
     },
-    /// The level `decode` with threads for all cores.
+    /// The level `decode`, with one thread per core.
     MoreThreads,
-    /// The level `augment` without one augmentation.
+    /// The level `augment`, without one augmentation.
     Without {
-        /// Its place in the list, from 0.
+        /// Index of the augmentation, from 0.
         place: usize,
     },
 }
 
 impl Basis {
-    /// Seconds that a batch took of it.
+    /// Measured seconds per batch for it.
     pub fn batch_s(self, verdict: &Verdict, facts: &Facts) -> Option<f64> {
         match self {
             Basis::Level { level } => verdict.row(level).map(|row| row.batch_s),
@@ -36,28 +36,28 @@ impl Basis {
     }
 }
 
-/// What a batch will take.
+/// The predicted time of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Prediction {
-    /// Seconds.
+    /// Seconds per batch.
     pub batch_s: f64,
-    /// What they rest on; `None` if that is not a time that can be measured by itself.
+    /// The measured time it is based on; `None` if that cannot be measured by itself.
     pub basis: Option<Basis>,
 }
 
 impl Prediction {
-    /// Resting on something that was measured by itself.
+    /// A prediction based on a time that was measured by itself.
     pub fn of(batch_s: f64, basis: Basis) -> Self {
         Self { batch_s, basis: Some(basis) }
     }
 
-    /// As long as what is real up to a level needs.
+    /// The time that everything real up to a level needs.
     pub fn level(verdict: &Verdict, level: Level) -> Self {
         let basis = verdict.last(level).map(|row| Basis::Level { level: row.level });
         Self { batch_s: verdict.up_to(level), basis }
     }
 
-    /// That many times as long.
+    /// The same, multiplied by a factor.
     pub fn times(self, factor: f64) -> Self {
         Self { batch_s: self.batch_s * factor, ..self }
     }
@@ -68,7 +68,8 @@ impl Prediction {
     }
 }
 
-/// From a time of everything real, or of the loader in it: that is run beside the remedy anyway.
+/// A prediction from a time of everything real, or of the loader in it. It needs no basis, because everything real is
+/// run beside the remedy anyway.
 impl From<f64> for Prediction {
     fn from(batch_s: f64) -> Self {
         Self { batch_s, basis: None }

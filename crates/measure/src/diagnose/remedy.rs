@@ -1,8 +1,8 @@
-//! What to do about a culprit, and what that is predicted to bring.
+//! What to do about a culprit, and the gain that is predicted.
 //!
-//! A prediction is a measured time wherever one fits: with stored samples in memory an epoch is what the level
-//! `decode` was. Where none fits it is made of what the parts were measured to need; parts that work at the same time
-//! are as slow as the slowest.
+//! If a measured time fits, it is the prediction: with stored samples in memory, an epoch takes as long as it took at
+//! the level `decode`. Otherwise the prediction is computed from the measured times of the parts; parts that work at
+//! the same time are as slow as the slowest.
 
 use hsipack_format::{Command, Opt};
 use hsipack_read::CacheKind;
@@ -15,64 +15,64 @@ use super::verdict::Verdict;
 use super::windowed;
 use super::words::time;
 
-/// Something to change.
+/// A change to make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "action")]
 pub enum Action {
     /// Keep samples in memory.
     Cache {
-        /// As stored, or decoded; or by default, which is decoded where all fit.
+        /// As stored, or decoded; or the default, which is decoded if all samples fit.
         cache: CacheKind,
-        /// Bytes that takes.
+        /// Bytes of memory needed.
         bytes: u64,
     },
-    /// Shuffle windows among those of some blocks of cubes, which are held decoded; loaders do so by default.
+    /// Shuffle windows within a few blocks of cubes that are held decoded, as loaders do by default.
     ShuffleWindow {
-        /// Bytes that it takes.
+        /// Bytes of memory needed.
         bytes: u64,
-        /// How often a chunk is then decoded in an epoch.
+        /// Number of times that a chunk is then decoded per epoch.
         decoded: f64,
     },
-    /// Decode with so many threads, or load with so many workers.
+    /// Decode with this many threads, or load with this many workers.
     Threads {
-        /// How many.
+        /// Number of threads or workers.
         threads: usize,
     },
     /// Leave out an augmentation, or find a cheaper one.
     Without {
-        /// Its place in the list, from 0.
+        /// Index of the augmentation, from 0.
         place: usize,
         /// Its name.
         name: String,
     },
     /// Train on crops.
     Crop {
-        /// Rows and columns.
+        /// Rows and columns of the crops.
         pixels: [u32; 2],
     },
     /// Page-lock batches and copy them asynchronously.
     Pin,
-    /// Nothing that can be tried by an option.
+    /// A change that no option makes.
     Other,
 }
 
-/// What to do.
+/// The recommended change, with advice and a prediction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Remedy {
     /// What to change.
     #[serde(flatten)]
     pub action: Action,
-    /// What else there is to know or do, in words.
+    /// Further advice, in words.
     pub advice: Vec<String>,
-    /// Seconds that a batch will take, if that can be told.
+    /// Predicted seconds per batch, if a prediction is possible.
     pub predicted_s: Option<f64>,
-    /// How many times as fast training will be.
+    /// Predicted speed-up of training.
     pub predicted_gain: Option<f64>,
-    /// The measured time that this rests on, if it is one that can be measured again.
+    /// The measured time that the prediction is based on, if it can be measured again.
     pub basis: Option<Basis>,
 }
 
-/// What to do about the culprit; `None` if there is none.
+/// The remedy for the culprit; `None` if nothing is to be done.
 pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
     let culprit = verdict.culprit?;
     let (action, predicted, advice) = match (facts.kind, culprit) {
@@ -100,7 +100,7 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
         (_, Level::Decode | Level::Load | Level::Read | Level::Cold) => load(verdict, facts),
     };
     let gain = |after: &Prediction| verdict.real_s() / after.batch_s;
-    // Something that would not help is no remedy.
+    // If the change would not help, do not recommend it.
     let (action, predicted) = match predicted.filter(|after| after.batch_s > 0.0) {
         Some(after) if gain(&after) < 1.02 => (Action::Other, None),
         predicted => (action, predicted),
@@ -114,8 +114,7 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
     })
 }
 
-/// How many times as long as with decoded samples in memory a batch may take with more threads, for threads to be
-/// preferred.
+/// More threads are preferred to decoded samples in memory if a batch then takes at most this many times as long.
 const ENOUGH: f64 = 1.1;
 
 type Found = (Action, Option<Prediction>, Vec<String>);
@@ -124,8 +123,8 @@ fn words(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// `rest`, unless loading takes longer: it may be what is waited for next. `part` is the share of today's batch that is still
-/// loaded.
+/// `rest`, or the time of loading if that is longer, because loading may be the next bottleneck. `part` is the share of
+/// today's batch that is still loaded.
 fn slowed_by_loading(facts: &Facts, rest: Prediction, part: f64) -> Prediction {
     facts.load_s.map_or(rest, |time| rest.slowest((time * part).into()))
 }
@@ -174,7 +173,7 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Found {
     let (Some([rows, columns]), Kind::Hsipack) = (facts.pixels, facts.kind) else {
         return (Action::Other, None, advice);
     };
-    // Half of the pixels, and the whole width, so that loading is halved as well.
+    // Half of the rows and the full width, so that loading is halved as well.
     let pixels = [rows.div_ceil(2), columns];
     let part = f64::from(pixels[0]) / f64::from(rows.max(1));
     let copies = Prediction::level(verdict, Level::Copy).times(part);
@@ -185,12 +184,12 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Found {
     (Action::Crop { pixels }, Some(predicted), advice)
 }
 
-/// Threads for all cores, if there are fewer.
+/// One thread per core, if there are fewer now.
 pub(super) fn threads(facts: &Facts) -> Option<Action> {
     (facts.threads < facts.cores).then_some(Action::Threads { threads: facts.cores })
 }
 
-/// Chunks of that kind in memory, if they fit and are not there yet.
+/// Chunks of this kind in memory, if they fit and are not there already.
 pub(super) fn cache(facts: &Facts, kind: CacheKind) -> Option<Action> {
     let decoded = kind == CacheKind::Decoded;
     let there = facts.cache == "decoded" || (!decoded && facts.cache == "compressed");
@@ -199,7 +198,7 @@ pub(super) fn cache(facts: &Facts, kind: CacheKind) -> Option<Action> {
     Some(Action::Cache { cache: kind, bytes })
 }
 
-/// What helps a loader that waits for decoding, beside threads and memory.
+/// Advice for a loader that waits for decoding, besides threads and memory.
 pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
     let mut advice: Vec<String> = windowed::other_chunks(facts).into_iter().collect();
     advice.extend(windowed::cost(facts));
@@ -224,7 +223,7 @@ pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
     advice
 }
 
-/// What helps a loader that waits for stored bytes, beside memory.
+/// Advice for a loader that waits for stored bytes, besides memory.
 pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
     let mut advice: Vec<String> = windowed::cost(facts).into_iter().collect();
     if facts.rate_limited {
@@ -249,7 +248,7 @@ pub(super) fn disk_advice(facts: &Facts) -> Vec<String> {
     advice
 }
 
-/// The same of a loader that waits for a server.
+/// The same for a loader that waits for a server.
 fn network_advice(facts: &Facts, mut advice: Vec<String>) -> Vec<String> {
     if !facts.locally_cached {
         advice.push(format!(
@@ -270,7 +269,7 @@ fn network_advice(facts: &Facts, mut advice: Vec<String>) -> Vec<String> {
     advice
 }
 
-/// What loaders do by default, before any other advice.
+/// The default of loaders, as the first advice.
 fn by_default(verdict: &Verdict, facts: &Facts, others: &[String]) -> Option<Found> {
     let (action, predicted, what) = windowed::by_default(verdict, facts)?;
     let advice = std::iter::once(what).chain(others.iter().cloned()).collect();
@@ -296,7 +295,7 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
         };
         (action, collate.slowest(load))
     });
-    // More threads take no memory, so they need not be quite as good.
+    // More threads need no memory, so they are preferred even if they are slightly slower.
     let enough = threads.clone().filter(|(_, after)| after.batch_s <= collate.batch_s * ENOUGH);
     match enough.or(cached).or(threads) {
         Some((action, after)) => (action, Some(after), advice),
@@ -327,12 +326,12 @@ fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
     }
 }
 
-/// Share of the collate level's cost from which on the collate function is named.
+/// The collate function is named if it takes at least this share of the collate level's cost.
 const MOSTLY: f64 = 0.5;
 
 fn collate(verdict: &Verdict, facts: &Facts) -> Found {
     let cost_s = verdict.row(Level::Collate).map_or(0.0, |row| row.cost_s);
-    // Workers collate at the same time.
+    // Workers collate in parallel.
     let own_s = |cost: &CollateCost| cost.batch_s / facts.threads.max(1) as f64;
     let slow = facts.collate.as_ref().filter(|cost| own_s(cost) >= MOSTLY * cost_s);
     let mut advice = Vec::new();
@@ -352,7 +351,7 @@ fn collate(verdict: &Verdict, facts: &Facts) -> Found {
     (Action::Other, None, advice)
 }
 
-/// Share of loading a sample from which on its augmentations are named.
+/// Augmentations are named if they take at least this share of loading a sample.
 const HEAVY: f64 = 0.3;
 
 fn load(verdict: &Verdict, facts: &Facts) -> Found {
@@ -456,7 +455,7 @@ mod tests {
         assert!((time.unwrap() - 0.2).abs() < 1e-9);
         let none = Facts { decoded_bytes: None, ..facts() };
         assert_eq!(action(none), Some((Action::Other, None)));
-        // Cores that share what they work with: what they do together was measured.
+        // Cores may share resources: use the time that was measured with all of them.
         let siblings = Facts { cores: 4, decoded_bytes: None, ..facts() };
         assert_eq!(action(siblings.clone()), Some((Action::Threads { threads: 4 }, Some(0.15))));
         let slower = Facts { more_threads_s: Some(0.25), ..siblings };
@@ -467,7 +466,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_with_more_threads_is_what_they_are_predicted_to_bring() {
-        // Loading halved would be as fast as the step; in turns of both a batch takes longer than either.
+        // Half the loading time would equal the step. Because the two take turns, a batch takes longer than either.
         let times = [(Level::Step, 0.1), (Level::Collate, 0.1), (Level::Decode, 0.2)];
         let facts =
             |time| Facts { threads: 1, load_s: Some(0.2), more_threads_s: Some(time), ..facts() };
@@ -478,7 +477,7 @@ mod tests {
         let enough = of(&times, facts(0.09)).unwrap();
         assert_eq!(enough.predicted_s, Some(0.1), "no faster than without loading");
         assert_eq!(enough.basis, Some(Basis::Level { level: Level::Collate }));
-        // Memory is worth its bytes only where threads are clearly behind.
+        // Memory is recommended only if threads are clearly slower.
         let far = of(&times, facts(0.12)).unwrap();
         assert!(matches!(far.action, Action::Cache { .. }), "{far:?}");
         assert!((far.predicted_gain.unwrap() - 2.0).abs() < 1e-9);

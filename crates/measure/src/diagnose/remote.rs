@@ -1,4 +1,4 @@
-//! The levels of a packed dataset, timed in another process; the verdict and the report are made in this one.
+//! Times the levels of a packed dataset in another process. This process makes the verdict and the report.
 
 use std::sync::atomic::AtomicBool;
 
@@ -16,16 +16,16 @@ use crate::device::TrainingLibrary;
 use crate::remote::{Channel, Process, Request};
 use crate::{Error, Result};
 
-/// What does not change while levels are timed: the answer to [`Request::Diagnose`].
+/// What stays the same while levels are timed: the answer to [`Request::Diagnose`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// What is diagnosed, as the report's first line.
+    /// What is diagnosed: the first line of the report.
     pub subject: String,
-    /// Samples in a batch.
+    /// Samples per batch.
     pub batch_size: Option<usize>,
     /// The levels that apply.
     pub levels: Vec<Level>,
-    /// The level beside which more threads are timed, and how many.
+    /// The level beside which more threads are timed, and the number of threads.
     pub more_threads: Option<(Level, usize)>,
     /// Names of the augmentations.
     pub augmentations: Vec<String>,
@@ -46,21 +46,21 @@ impl About {
     }
 }
 
-/// What is asked of the levels.
+/// A request to the levels.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum LevelRequest {
-    /// Time a level, or what a prediction rests on.
+    /// Time a level, or another basis of a prediction.
     Time(Basis),
-    /// Time everything real with a remedy.
+    /// Time everything real, with a remedy applied.
     TimeRemedied(Action),
-    /// What is known beside the times.
+    /// Return the facts besides the times.
     Facts,
-    /// What every thread did when, as text.
+    /// Return the trace of all threads, as text.
     Trace,
 }
 
-/// Times levels for another process, until it asks for no more.
+/// Times levels for another process, until there are no more requests.
 ///
 /// # Errors
 /// If a request cannot be read or an answer cannot be written.
@@ -83,7 +83,7 @@ pub(crate) fn serve<L: TrainingLibrary>(
         Err(error) => return channel.answer::<About>(Err(error)),
     };
     channel.answer(Ok(About::of(&levels)))?;
-    // Whoever asks ends this process instead.
+    // To stop, the other process ends this one.
     let stop = AtomicBool::new(false);
     let timer = Timer::new(request.time, &stop);
     while let Some(request) = channel.request()? {
@@ -101,7 +101,7 @@ pub(crate) fn serve<L: TrainingLibrary>(
     Ok(())
 }
 
-/// What the loader recorded of everything real, for <https://ui.perfetto.dev>.
+/// The loader's trace of the runs with everything real, for <https://ui.perfetto.dev>.
 ///
 /// # Errors
 /// If there is no memory.
@@ -114,11 +114,11 @@ pub fn recorded(options: &PackedOptions) -> Result<String> {
         .map_err(|error| Error::bug(format!("a trace that is no text: {error}")))
 }
 
-/// Diagnoses a packed dataset, whose levels another process times, and gives what was recorded, if that was asked for.
-/// `stop` ends it early; `tell` hears what goes on.
+/// Diagnoses a packed dataset whose levels are timed by another process. Also returns the trace, if it was requested.
+/// `stop` ends the diagnosis early; `tell` receives progress messages.
 ///
 /// # Errors
-/// If the dataset or the device cannot be used, a step fails, the process ends, or it was stopped.
+/// If the dataset or the device cannot be used, a step fails, the process ends, or the diagnosis was stopped.
 pub fn run_remotely(
     request: &PackedRequest,
     effort: Effort,

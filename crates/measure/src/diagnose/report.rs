@@ -13,67 +13,67 @@ use super::remedy::{Action, Remedy};
 use super::verdict::{Limits, Verdict};
 use super::words::{percent, time};
 
-/// What was measured, who is to blame, what to do.
+/// The measurements, the culprit and the remedy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
     /// What was diagnosed.
     pub subject: String,
-    /// Samples in a batch, where that is known.
+    /// Samples per batch, if known.
     pub batch_size: Option<usize>,
     /// The levels and the culprit.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// When a drop counts.
     pub limits: Limits,
-    /// What else is known.
+    /// Facts besides the times.
     pub facts: Facts,
     /// What to do about it.
     pub remedy: Option<Remedy>,
-    /// What doing so brought.
+    /// The result of trying the remedy.
     pub verified: Option<Verified>,
-    /// What the loader did with everything real, if it is hsipack's.
+    /// Statistics of the loader with everything real, if it is hsipack's.
     pub statistics: Option<Statistics>,
-    /// How often all of it was measured, this time included: again where the machine changed its speed before the remedy
-    /// was tried.
+    /// Number of times that everything was measured. It is more than 1 if the speed of the machine changed between the
+    /// levels and the trial of the remedy.
     pub attempts: usize,
     /// What could not be measured, and why.
     pub notes: Vec<String>,
 }
 
-/// What a remedy brought.
+/// The result of trying a remedy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verified {
-    /// Seconds a batch takes without it, measured again beside it.
+    /// Seconds per batch without the remedy, measured again in the same rounds.
     pub before_s: f64,
-    /// Seconds a batch takes with it.
+    /// Seconds per batch with the remedy.
     pub after_s: f64,
-    /// How many times as fast that is.
+    /// The measured speed-up.
     pub gain: f64,
-    /// By how much the prediction was off: predicted gain by measured gain, less 1.
+    /// Relative error of the prediction: predicted gain divided by measured gain, minus 1.
     pub error: Option<f64>,
-    /// What the prediction rests on: seconds that a batch took of that when the levels were measured, and beside the remedy.
-    /// `None` if that cannot be measured by itself.
+    /// Seconds per batch for the basis of the prediction: when the levels were measured, and beside the remedy. `None`
+    /// if the basis cannot be measured by itself.
     pub basis_s: Option<[f64; 2]>,
-    /// Whether a batch took as long without the remedy as it took when the levels were measured, and the basis of the
-    /// prediction promises as much as then. If not, the machine changed its speed in between: prediction and measurement are
-    /// of different machines.
+    /// Whether a batch without the remedy took as long as when the levels were measured, and the basis still predicts
+    /// the same gain. If not, the speed of the machine changed in between, and prediction and measurement cannot be
+    /// compared.
     pub steady: bool,
 }
 
-/// Seconds that a batch takes beside each other, medians of the same rounds.
+/// Seconds per batch, as medians over the same rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// Without the remedy.
     pub before_s: f64,
-    /// With it.
+    /// With the remedy.
     pub after_s: f64,
-    /// Of what the prediction rests on, if that can be measured by itself.
+    /// For the basis of the prediction, if it can be measured by itself.
     pub basis_s: Option<f64>,
 }
 
 impl Verified {
-    /// Compares what a batch takes without and with the remedy, and what took as long as it may with what it took when the
-    /// levels were measured.
+    /// Compares the time of a batch without and with the remedy, and checks both times without it against those from
+    /// when the levels were measured.
     pub fn new(
         trial: Trial,
         remedy: &Remedy,
@@ -83,11 +83,11 @@ impl Verified {
     ) -> Self {
         let Trial { before_s, after_s, .. } = trial;
         let gain = before_s / after_s.max(f64::MIN_POSITIVE);
-        // Files were in the system's cache, as they are now.
+        // Files were in the system's cache then, as they are now.
         let real_s = verdict.last(Level::Load).map_or(0.0, |row| row.batch_s);
         let then = remedy.basis.and_then(|basis| basis.batch_s(verdict, facts));
         let basis_s = then.zip(trial.basis_s).map(|(then, now)| [then, now]);
-        // What is promised is a quotient: both may have become slower alike.
+        // The predicted gain is a ratio: both times may have become longer by the same factor.
         let promised =
             basis_s.is_none_or(|[then, now]| limits.agree(real_s * now, before_s * then));
         Self {
@@ -102,7 +102,8 @@ impl Verified {
 }
 
 impl Diagnosis {
-    /// The report for people, whose options the surface in use spells: several lines, the last one ended.
+    /// The report for people, with options spelled for the surface in use. It has several lines, and the last one ends
+    /// with a newline.
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -202,7 +203,7 @@ impl Diagnosis {
 }
 
 impl Action {
-    /// The options of what gives batches, as the surface in use spells them; `None` if no option does it.
+    /// The options of the loader, as the surface in use spells them; `None` if no option does this.
     pub fn spelled(&self, kind: Kind) -> Option<String> {
         Some(match self {
             Action::Cache { cache: CacheKind::Auto, .. } => {
@@ -213,7 +214,7 @@ impl Action {
             }
             Action::Cache { cache, bytes } => {
                 let name = if *cache == CacheKind::Decoded { "decoded" } else { "compressed" };
-                // A little more than needed, in round numbers.
+                // A little more than needed, rounded up to megabytes.
                 let megabytes = (*bytes as f64 * 1.01 / 1e6).ceil() as u64;
                 let size = Opt::CacheSize.to(Value::Bytes(megabytes * 1_000_000));
                 current().together(&[Opt::Cache.to(name), size])
@@ -234,10 +235,11 @@ fn line(out: &mut String, name: &str, text: &str) -> std::fmt::Result {
     wrapped(out, &format!("  {name:<11}"), text)
 }
 
-/// Columns of a terminal.
+/// Width of a terminal in columns.
 const COLUMNS: usize = 80;
 
-/// The text behind `before`, in lines that fit a terminal as far as it has blanks, the ones after the first set in as far.
+/// Writes `before` and then `text`, wrapped at blanks to fit a terminal. Further lines are indented by the width of
+/// `before`.
 fn wrapped(out: &mut String, before: &str, text: &str) -> std::fmt::Result {
     let indent = before.chars().count();
     let (mut at, mut first) = (indent, true);
@@ -291,7 +293,7 @@ mod tests {
 
     const TRIAL: Trial = Trial { before_s: 0.2, after_s: 0.05, basis_s: Some(0.05) };
 
-    /// Measured as `diagnosis(0.2)`, then tried.
+    /// The diagnosis of `diagnosis(0.2)` with this trial.
     fn tried(trial: Trial) -> Diagnosis {
         let Diagnosis { facts, .. } = diagnosis(0.2);
         let times = [(Level::Step, 0.04), (Level::Decode, 0.05), (Level::Read, 0.2)];
@@ -379,7 +381,7 @@ mod tests {
         let same = verified(0.2, 0.051);
         assert!(same.steady && same.basis_s == Some([0.05, 0.051]), "{same:?}");
         assert!(!verified(0.2, 0.055).steady && !verified(0.2, 0.045).steady);
-        // Both a little slower: the quotient is what is promised.
+        // Both are a little slower: the predicted ratio stays the same.
         assert!(verified(0.213, 0.0545).steady);
         assert!(!verified(0.19, 0.0525).steady);
         let text = tried(Trial { basis_s: Some(0.06), ..TRIAL }).text();

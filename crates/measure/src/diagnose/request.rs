@@ -1,4 +1,5 @@
-//! A packed dataset and how it is read, as plain data: what the command was asked for, here or for another process.
+//! A packed dataset and the options for reading it, as plain data: the request of the command, for this or another
+//! process.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::device::TrainingLibrary;
 use crate::step::{StepKind, Trainer};
 use crate::{Error, Result};
 
-/// A packed dataset, how it is read, and the training step.
+/// A packed dataset, the options for reading it, and the training step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PackedRequest {
     /// The dataset.
@@ -23,40 +24,40 @@ pub struct PackedRequest {
     /// How its files are read.
     #[serde(with = "store_name")]
     pub store: StoreKind,
-    /// As if the disk, or the way to the server, were so slow.
+    /// Emulates a disk, or a connection to the server, of limited speed.
     pub link: Link,
-    /// Samples of a batch.
+    /// Samples per batch.
     pub batch_size: usize,
     /// Rows and columns of random crops; whole cubes if `None`.
     pub crop: Option<[u32; 2]>,
-    /// Crops of each cube in an epoch.
+    /// Crops per cube in an epoch.
     pub crops_per_cube: u32,
     /// Windows around labelled pixels instead: the name of the mask, and which pixels.
     pub patches: Option<(String, Patches)>,
-    /// Splits that are read; all samples if there are none.
+    /// Splits to read; all samples if empty.
     pub splits: Vec<String>,
-    /// Decoding threads; one a core if `None`.
+    /// Decoding threads; one per core if `None`.
     pub threads: Option<usize>,
-    /// Batches that the ring has room for.
+    /// Number of slots in the ring.
     pub slots: usize,
-    /// Where batches go, by name.
+    /// Name of the device on which batches are delivered.
     pub device: String,
-    /// Bytes a second of a bus that is emulated.
+    /// Bytes per second of an emulated bus.
     pub emulated_bus: Option<f64>,
-    /// What augments batches on the device.
+    /// Augmentations on the device.
     pub pipeline: Option<Pipeline>,
-    /// Whether the system is to forget the files, to see what the disk costs.
+    /// Whether to drop the files from the system's cache, to measure the cost of the disk.
     pub cold: bool,
-    /// Whether to record what every thread does when.
+    /// Whether to trace all threads.
     pub trace: bool,
     /// The training step.
     pub step: StepKind,
-    /// How long every level is timed, at least.
+    /// Minimum time for every level.
     pub time: Duration,
 }
 
 impl PackedRequest {
-    /// The same for a library.
+    /// The same options for a library.
     ///
     /// # Errors
     /// If the library has no such device.
@@ -64,7 +65,7 @@ impl PackedRequest {
         let store = self.store.behind(&self.path, self.link)?;
         let mut loader = LoaderOptions::new(self.batch_size);
         loader.plan.order = Order::Shuffled;
-        // What it costs to read and decode is looked for, whatever memory would spare.
+        // Measure the full cost of reading and decoding, even if a cache would avoid it.
         loader.cache = CacheKind::None;
         if let Some([rows, columns]) = self.crop {
             let per_sample = self.crops_per_cube;
@@ -87,7 +88,7 @@ impl PackedRequest {
         })
     }
 
-    /// What stands for training on such images.
+    /// The training step for these images: a wait or a network.
     ///
     /// # Errors
     /// If the dataset cannot be opened, or the device has not enough memory.
@@ -104,7 +105,7 @@ impl PackedRequest {
     }
 }
 
-/// A store by its name.
+/// Serialises a store by its name.
 mod store_name {
     use hsipack_read::store::StoreKind;
     use serde::de::Error;

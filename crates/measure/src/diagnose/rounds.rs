@@ -2,17 +2,18 @@
 
 use super::verdict::{Limits, Measured, verdict};
 
-/// Rounds: as many as are asked for, then more, up to [`Rounds::MOST`] times as many, until more would hardly tell more.
+/// Number of rounds: first as many as requested, then more until the result is settled, up to [`Rounds::MOST`] times as
+/// many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rounds {
     asked: usize,
 }
 
 impl Rounds {
-    /// How many times as many rounds as asked for there are at most.
+    /// Maximum number of rounds, as a multiple of those requested.
     pub const MOST: usize = 3;
 
-    /// How often all of them are done at most, where the machine changes its speed before the remedy is tried.
+    /// Maximum number of attempts, if the speed of the machine changes before the remedy is tried.
     pub const ATTEMPTS: usize = 3;
 
     /// At least one round.
@@ -20,12 +21,12 @@ impl Rounds {
         Self { asked: if asked == 0 { 1 } else { asked } }
     }
 
-    /// How many are asked for.
+    /// Number of rounds requested.
     pub fn asked(self) -> usize {
         self.asked
     }
 
-    /// What is done in a round, counted from 1, for those who wait.
+    /// A progress message for a round, counted from 1.
     pub fn name(self, round: usize, what: &str) -> String {
         if round <= self.asked {
             format!("round {round} of {}: {what}", self.asked)
@@ -34,14 +35,14 @@ impl Rounds {
         }
     }
 
-    /// Whether the rounds that the levels were run in suffice. Without levels there is nothing to run.
+    /// Whether the levels were run in enough rounds. Without levels, there is nothing to run.
     pub fn suffice(self, levels: &[Measured], limits: Limits) -> bool {
         let done = levels.iter().map(|level| level.batch_s.len()).min();
         done.is_none_or(|done| self.end(done, || verdict(levels, limits).settled))
     }
 
-    /// Whether the rounds that a remedy was tried in suffice: seconds of a batch without it, with it, and of whatever else
-    /// was run in the same rounds.
+    /// Whether a remedy was tried in enough rounds. `times` are seconds per batch without it, with it, and of any other
+    /// variant in the same rounds.
     pub fn suffice_to_compare(self, times: &[&[f64]], limits: Limits) -> bool {
         let done = times.iter().map(|times| times.len()).min();
         let certain = || times.iter().all(|times| limits.are_certain(times));
@@ -71,7 +72,7 @@ mod tests {
         let (rounds, limits) = (Rounds::new(2), Limits::default());
         let clear = |done: usize| rounds.suffice(&levels(&vec![0.2; done]), limits);
         assert_eq!([0, 1, 2, 3].map(clear), [false, false, true, true]);
-        // It counts, but barely.
+        // The drop counts, but barely.
         let barely = |done: usize| rounds.suffice(&levels(&vec![0.108; done]), limits);
         assert_eq!([1, 2, 5, 6, 7].map(barely), [false, false, false, true, true]);
         assert!(rounds.suffice(&[], limits));

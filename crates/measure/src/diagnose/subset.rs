@@ -1,15 +1,16 @@
-//! Which samples all levels read: few enough to be kept in memory.
+//! Which samples all levels read: few enough to keep in memory.
 
 use crate::machine;
 
-/// Batches of an epoch, where that many fit into memory.
+/// Batches per epoch, if that many fit into memory.
 const BATCHES: usize = 12;
 
-/// Cubes at least where each has many windows: several, so that they are not all in the processor's cache.
+/// Minimum number of cubes if each has many windows, so that they do not all fit into the processor's cache.
 const CUBES: usize = 4;
 
-/// Some of `chosen` samples, which take `decoded_bytes` when decoded, spread over all of them: 12 batches, or what fits
-/// into a quarter of the memory, but one batch at least. Each gives `per_sample` items of a batch, on average.
+/// Chooses some of the `chosen` samples, evenly spread. `decoded_bytes` is the size of all chosen samples, decoded. The
+/// result makes 12 batches, or as many as fit into a quarter of the memory, but at least one batch. Each sample gives
+/// `per_sample` items on average.
 pub fn subset(
     chosen: &[usize],
     decoded_bytes: u64,
@@ -22,7 +23,7 @@ pub fn subset(
     let (batch, per_sample) = (batch_size.max(1), per_sample.max(1));
     let (all, one) = ((BATCHES * batch).div_ceil(per_sample), batch.div_ceil(per_sample));
     let wanted = all.max(CUBES).min(room.max(one)).min(chosen.len());
-    // Whole batches, where there is one.
+    // Whole batches, if there is at least one.
     let wanted = if per_sample == 1 && wanted > batch { wanted / batch * batch } else { wanted };
     (0..wanted).map(|place| chosen[place * chosen.len() / wanted]).collect()
 }
@@ -39,7 +40,7 @@ mod tests {
         assert_eq!(subset(&all[..20], 20, 6, 1).len(), 18);
         assert_eq!(subset(&all[..4], 4, 6, 1), [0, 1, 2, 3]);
         assert_eq!(subset(&all, 1000, 64, 16).len(), 48);
-        // Many windows of each: a few cubes, if there are as many.
+        // Many windows per cube: a few cubes, if there are that many.
         assert_eq!(subset(&all, 1000, 64, 100_000), [0, 250, 500, 750]);
         assert_eq!(subset(&all[..3], 3, 64, 100_000).len(), 3);
         assert_eq!(subset(&all, u64::MAX, 64, 100_000), [0]);

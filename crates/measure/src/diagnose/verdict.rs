@@ -1,4 +1,4 @@
-//! From times of levels to the part that is to blame.
+//! Finds the culprit from the times of the levels.
 
 use hsipack_read::Distribution;
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,16 @@ use super::level::Level;
 pub struct Measured {
     /// The level.
     pub level: Level,
-    /// Seconds a batch took, on average, in every round; of the same rounds as those of the other levels.
+    /// Mean seconds per batch in every round, in the same rounds as the other levels.
     pub batch_s: Vec<f64>,
 }
 
 /// When a drop counts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Share of the time before it that a drop has to be, at least.
+    /// A drop must be at least this share of the time before it.
     pub share: f64,
-    /// How many times the spread of the rounds it has to be, at least.
+    /// A drop must be at least this many times the spread of the rounds.
     pub spreads: f64,
 }
 
@@ -31,60 +31,61 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether the median of some times is certain enough: more of them would hardly tell more.
+    /// Whether the median of some times is certain enough: more measurements would hardly change it.
     pub fn are_certain(self, times: &[f64]) -> bool {
         error(spread(times), times.len()) <= self.share / 2.0 * median(times)
     }
 
-    /// Whether the same work took about as long both times: by less than one and a half times the share that counts more
-    /// or less.
+    /// Whether two times of the same work agree: the longer one is at most 1.5 times [`share`](Self::share) above the
+    /// shorter one.
     pub fn agree(self, one_s: f64, other_s: f64) -> bool {
         one_s.max(other_s) <= (1.0 + 1.5 * self.share) * one_s.min(other_s)
     }
 }
 
-/// A level beside the one before.
+/// A level, compared with the one before it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The level.
     pub level: Level,
-    /// What is kept instead of being made anew.
+    /// What is kept instead of being made again.
     pub kept: &'static str,
-    /// What it adds.
+    /// The part that this level adds.
     pub adds: &'static str,
-    /// Seconds a batch takes: the median of the rounds.
+    /// Seconds per batch: the median of the rounds.
     pub batch_s: f64,
-    /// Spread of the rounds: their median distance from the median, as a standard deviation.
+    /// Spread of the rounds: their median distance from the median, scaled to a standard deviation.
     pub spread_s: f64,
-    /// How many rounds there were.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Seconds that what is real at this level needs for a batch: the least of this level and those behind it, which
-    /// have all that it has.
+    /// Seconds per batch that everything real at this level needs: the minimum over this level and all later ones,
+    /// which include everything that this one has.
     pub bound_s: f64,
-    /// Seconds that it needs more than what is real at the level before.
+    /// Additional seconds that it needs over the level before.
     pub cost_s: f64,
-    /// That time as a share of what a batch takes with everything real.
+    /// This cost as a share of the batch time with everything real.
     pub share: f64,
-    /// Seconds that it would have to be, at least, to count.
+    /// The cost in seconds above which the drop counts.
     pub needed_s: f64,
-    /// Whether it counts.
+    /// Whether the drop counts.
     pub counts: bool,
 }
 
-/// Who is to blame.
+/// The culprit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// The levels, in their order.
+    /// The levels, in order.
     pub rows: Vec<Row>,
-    /// The level whose part costs most, of those that count. `None` if none does: the step dominates.
+    /// The level with the highest cost among those that count. `None` if none counts: the step dominates.
     pub culprit: Option<Level>,
-    /// Whether more rounds would hardly tell more. Not if a level's median is uncertain by more than half the share that
-    /// counts, if the spread hides a drop that would count, or if the culprit's is less than twice what it has to be.
+    /// Whether more rounds would hardly change the verdict. It is not settled if the median of a level is uncertain by
+    /// more than half the share that counts, if the spread hides a drop that would count, or if the culprit's cost is
+    /// less than twice the cost that counts.
     pub settled: bool,
 }
 
 impl Verdict {
-    /// The same of a dataset on a server, where reading is fetching.
+    /// The same for a dataset on a server, where reading means fetching.
     pub(super) fn of_server(mut self) -> Self {
         for row in self.rows.iter_mut().filter(|row| row.level == Level::Read) {
             (row.kept, row.adds) = ("nothing", NETWORK);
@@ -93,17 +94,17 @@ impl Verdict {
     }
 }
 
-/// What fetching from a server is called.
+/// Name of the part that fetches from a server.
 pub(super) const NETWORK: &str = "the network";
 
-/// Compares every level with those before. Levels without times are left out.
+/// Compares every level with those before it. Levels without times are skipped.
 pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
     let mut measured: Vec<&Measured> =
         measured.iter().filter(|level| !level.batch_s.is_empty()).collect();
     measured.sort_by_key(|level| level.level);
     let times: Vec<f64> = measured.iter().map(|level| median(&level.batch_s)).collect();
-    // Every level has all that the ones before it have. So none can need longer than one behind it: where it came out
-    // slower, something else disturbed it.
+    // Every level includes all levels before it, so no level can need longer than a later one. If it was slower,
+    // something else disturbed it.
     let mut bounds = times.clone();
     for place in (1..bounds.len()).rev() {
         bounds[place - 1] = bounds[place - 1].min(bounds[place]);
@@ -113,7 +114,7 @@ pub fn verdict(measured: &[Measured], limits: Limits) -> Verdict {
     for (place, Measured { level, batch_s }) in measured.into_iter().enumerate() {
         let spread = spread(batch_s);
         let (cost, needed) = rows.last().map_or((0.0, 0.0), |before| {
-            // The spread of a difference of medians.
+            // The uncertainty of the difference of the medians.
             let noise = error(spread, batch_s.len()).hypot(error(before.spread_s, before.rounds));
             let needed = (limits.share * before.bound_s).max(limits.spreads * noise);
             (bounds[place] - before.bound_s, needed)
@@ -147,17 +148,17 @@ impl Verdict {
         self.rows.iter().find(|row| row.level == level)
     }
 
-    /// Seconds that a batch takes with everything real: the last level.
+    /// Seconds per batch with everything real: the last level.
     pub fn real_s(&self) -> f64 {
         self.rows.last().map_or(0.0, |row| row.batch_s)
     }
 
-    /// The row of a level, or of the last one before it.
+    /// The row of a level; if it has none, of the last level before it.
     pub fn last(&self, level: Level) -> Option<&Row> {
         self.rows.iter().rfind(|row| row.level <= level)
     }
 
-    /// Seconds that what is real up to this level needs for a batch.
+    /// Seconds per batch that everything real up to this level needs.
     pub fn up_to(&self, level: Level) -> f64 {
         self.last(level).map_or(0.0, |row| row.bound_s)
     }
@@ -167,13 +168,13 @@ pub(super) fn median(values: &[f64]) -> f64 {
     Distribution::of(values.iter().copied()).quantile(0.5)
 }
 
-/// How uncertain a median is.
+/// Uncertainty of a median.
 fn error(spread: f64, rounds: usize) -> f64 {
     spread / (rounds as f64).sqrt()
 }
 
-/// The median distance from the median, scaled to be the standard deviation of a normal distribution: one round
-/// that something disturbed does not hide a culprit.
+/// The median distance from the median, scaled to be the standard deviation of a normal distribution. With it, a single
+/// disturbed round does not hide a culprit.
 fn spread(values: &[f64]) -> f64 {
     let middle = median(values);
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
@@ -214,11 +215,11 @@ mod tests {
 
     #[test]
     fn noise_accuses_nobody() {
-        // 20 % slower, but rounds differ by as much.
+        // 20 % slower, but the rounds differ by as much.
         let noisy =
             [level(Level::Step, &[0.10, 0.14, 0.08]), level(Level::Read, &[0.12, 0.09, 0.16])];
         assert_eq!(culprit(&noisy), None);
-        // Steady, but too little to matter.
+        // Steady, but too small to matter.
         let little = [level(Level::Step, &[0.100; 5]), level(Level::Read, &[0.104; 5])];
         assert_eq!(culprit(&little), None);
         let enough = [level(Level::Step, &[0.100; 5]), level(Level::Read, &[0.106; 5])];
@@ -241,7 +242,7 @@ mod tests {
             level(Level::Collate, &[0.08; 3]),
             level(Level::Decode, &[0.10; 3]),
         ];
-        // The step cannot need longer than step and collating together.
+        // The step alone cannot need longer than step and collating together.
         assert_eq!(verdict(&fast, Limits::default()).rows[0].bound_s, 0.08);
         let slow = [
             level(Level::Step, &[0.10; 3]),
@@ -266,13 +267,13 @@ mod tests {
         };
         assert!(settled(&[0.100; 5], &[0.102; 5]));
         assert!(settled(&[0.100; 5], &[0.150; 5]));
-        // It counts, but barely.
+        // The drop counts, but barely.
         assert!(!settled(&[0.100; 5], &[0.108; 5]));
-        // The median is uncertain by more than 2.5 %, in either level.
+        // The median of either level is uncertain by more than 2.5 %.
         let noisy = [0.13, 0.15, 0.16, 0.17, 0.24];
         assert!(!settled(&[0.100; 5], &noisy));
         assert!(!settled(&noisy, &[0.16; 5]));
-        // So noisy that a drop of 10 % is hidden; with as many rounds again it is seen.
+        // So noisy that a drop of 10 % is hidden; with twice as many rounds it is detected.
         let (step, read) = ([0.094, 0.100, 0.106], [0.104, 0.110, 0.116]);
         assert!(!settled(&step, &read));
         let again = [level(Level::Step, &step.repeat(5)), level(Level::Read, &read.repeat(5))];
@@ -287,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the times, costs are never negative and sum to what everything real loses.
+        /// For any times, the costs are not negative, and their sum is what everything real loses.
         #[test]
         fn costs_sum_to_what_is_lost(times in proptest::collection::vec(1e-4f64..1.0, 1..7)) {
             let levels = [Level::Step, Level::Augment, Level::Copy, Level::Collate, Level::Decode, Level::Read];

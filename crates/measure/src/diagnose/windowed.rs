@@ -1,7 +1,7 @@
-//! What to do where every window decodes its chunks by itself: what loaders do if nobody asks them otherwise.
+//! What to do if every window decodes its chunks by itself: what loaders do by default.
 //!
-//! A cache is the first advice for crops and patches, and the default. Other chunks, codecs and threads come after it: they
-//! make cheaper what need not be done at all.
+//! For crops and patches, a cache is the first advice and the default. Other chunks, codecs and threads come after it,
+//! because they only make work cheaper that a cache avoids.
 
 use hsipack_format::remedy::Part;
 use hsipack_format::{Command, Opt};
@@ -14,8 +14,8 @@ use super::remedy::Action;
 use super::verdict::Verdict;
 use super::words::bytes;
 
-/// What a loader does by default with that many windows, and what a batch then takes; nothing if it does so already, or
-/// cannot.
+/// What a loader does by default with this many windows, and the predicted time of a batch. `None` if it already does
+/// so, or cannot.
 pub(super) fn by_default(verdict: &Verdict, facts: &Facts) -> Option<(Action, Prediction, String)> {
     let (window, auto) = (facts.window.as_ref()?, facts.auto.as_ref()?);
     if facts.cache == "decoded" || auto.kind != CacheKind::Decoded {
@@ -39,7 +39,7 @@ pub(super) fn by_default(verdict: &Verdict, facts: &Facts) -> Option<(Action, Pr
     Some((Action::ShuffleWindow { bytes: held, decoded }, copied.slowest(load.into()), what))
 }
 
-/// What a window costs that decodes its chunks by itself.
+/// The cost of a window that decodes its chunks by itself.
 pub(super) fn cost(facts: &Facts) -> Option<String> {
     let window = facts.window.as_ref().filter(|_| facts.cache != "decoded")?;
     let WindowCost { rows, columns, bytes: own, chunks, chunk_bytes, .. } = *window;
@@ -50,7 +50,7 @@ pub(super) fn cost(facts: &Facts) -> Option<String> {
     ))
 }
 
-/// What finds other chunks, where no memory holds enough of these.
+/// How to find other chunks, if memory cannot hold enough of the present ones.
 pub(super) fn other_chunks(facts: &Facts) -> Option<String> {
     let auto = facts.auto.as_ref().filter(|auto| auto.kind != CacheKind::Decoded)?;
     facts.window.as_ref()?;
@@ -61,7 +61,7 @@ pub(super) fn other_chunks(facts: &Facts) -> Option<String> {
     ))
 }
 
-/// The command that finds what suits these windows, or cubes.
+/// The command that finds chunks and codec for these windows, or cubes.
 pub(super) fn tune(facts: &Facts) -> Part {
     match &facts.window {
         Some(WindowCost { rows, columns, .. }) => {
@@ -147,7 +147,7 @@ mod tests {
         );
         let tiles = remedy.advice.iter().position(|line| line.contains("whole rows"));
         assert!(tiles.is_some_and(|place| place > 1), "{remedy:?}");
-        // Where files are slow it is the same: what is kept need not be read, either.
+        // If files are slow, the remedy is the same: chunks that are kept need not be read again.
         let disk = [(Level::Step, 0.1), (Level::Decode, 0.12), (Level::Read, 0.6)];
         let remedy = of(&facts(auto(CacheKind::Decoded, None)), &disk);
         assert_eq!(remedy.action, Action::Cache { cache: CacheKind::Auto, bytes });
@@ -161,7 +161,7 @@ mod tests {
         let line = "of 812 MB decoded, which do not fit, loaders hold a shuffle window of 200 MB";
         assert!(remedy.advice[0].starts_with(line), "{remedy:?}");
         assert!(remedy.advice[0].ends_with("1.1 times an epoch, and not 50.0 times"), "{remedy:?}");
-        // A third of today's decoding remains: a third of the time of loading.
+        // A third of today's decoding remains, and so a third of the loading time.
         let few = WindowCost { decoded: 3.0, ..window() };
         let facts = Facts { window: Some(few), ..facts(auto(CacheKind::Decoded, shuffled(1.0))) };
         let remedy = of(&facts, &TIMES);

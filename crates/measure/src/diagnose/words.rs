@@ -1,11 +1,11 @@
-//! Times and shares as people read them.
+//! Formats times and shares for people.
 
-/// A share from 0 to 1.
+/// A share from 0 to 1, as a percentage.
 pub fn percent(share: f64) -> String {
     format!("{:.0}%", 100.0 * share)
 }
 
-/// Three digits and a unit, of powers of 1000.
+/// Three digits and a unit, in powers of 1000.
 pub fn bytes(count: u64) -> String {
     let (value, unit) = match count as f64 {
         count if count < 999.5e3 => (count / 1e3, "kB"),

@@ -13,7 +13,7 @@
 //! assert!(svg.contains("ring buffer"));
 //! ```
 //!
-//! Numbers that are not finite are left out, and a line is broken there. All names and labels are text.
+//! Numbers that are not finite are skipped, and a line is interrupted there. All names and labels are plain text.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ use super::escape;
 use super::svg::{self, Place, text_width};
 use super::ticks::Ticks;
 
-/// A chart in the making.
+/// A chart under construction.
 #[derive(Clone, Debug)]
 pub struct Chart {
     title: String,
@@ -35,7 +35,7 @@ pub struct Chart {
     series: Vec<Series>,
 }
 
-/// A bar, with the error that is drawn over its end.
+/// A bar, with an optional error bar.
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
     value: f64,
@@ -43,12 +43,12 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar without error.
+    /// A bar without an error bar.
     pub fn new(value: f64) -> Self {
         Self { value, error: 0.0 }
     }
 
-    /// With an error, drawn to both sides of the bar's end, e.g. a standard deviation.
+    /// Adds an error bar to both sides of the bar's end, e.g. a standard deviation.
     #[must_use]
     pub fn error(mut self, error: f64) -> Self {
         self.error = error;
@@ -71,7 +71,7 @@ enum Kind {
     Bars(Vec<Bar>),
 }
 
-/// The part of the picture inside the axes, and the numbers at its edges.
+/// The plot area inside the axes, and the values at its edges.
 #[derive(Clone, Copy)]
 struct Frame {
     left: f64,
@@ -93,15 +93,15 @@ impl Frame {
     }
 }
 
-/// Size of most text.
+/// Size of normal text.
 const TEXT: f64 = 13.0;
-/// Size of text at ticks.
+/// Size of tick labels.
 const SMALL: f64 = 12.0;
 /// Size of titles.
 const HEAD: f64 = 15.0;
-/// From line to line of a title.
+/// Line height of titles.
 const HEAD_ROW: f64 = 19.0;
-/// How much wider letters are in titles.
+/// Width of bold letters in titles, relative to normal ones.
 const BOLD: f64 = 1.15;
 /// Half the size of a point.
 const DOT: f64 = 5.0;
@@ -109,7 +109,7 @@ const DOT: f64 = 5.0;
 const PHONE_WIDTH: f64 = 328.0;
 
 impl Chart {
-    /// A chart with a title, which is drawn, and a description of what it shows for those who cannot see it.
+    /// A chart with a visible title, and a description for people who cannot see the chart.
     pub fn new(title: &str, description: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -124,82 +124,82 @@ impl Chart {
         }
     }
 
-    /// Its size in pixels; 720 by 360 if not told.
+    /// Sets the size in pixels; the default is 720 by 360.
     #[must_use]
     pub fn size(mut self, width: f64, height: f64) -> Self {
         self.size = [width, height];
         self
     }
 
-    /// What the horizontal axis counts, with the unit.
+    /// Sets the label of the horizontal axis, with its unit.
     #[must_use]
     pub fn x_label(mut self, text: &str) -> Self {
         text.clone_into(&mut self.labels[0]);
         self
     }
 
-    /// What the vertical axis counts, with the unit.
+    /// Sets the label of the vertical axis, with its unit.
     #[must_use]
     pub fn y_label(mut self, text: &str) -> Self {
         text.clone_into(&mut self.labels[1]);
         self
     }
 
-    /// Lets the vertical axis begin near the least number instead of at 0. Bars and areas need 0.
+    /// Lets the vertical axis begin near the smallest value instead of at 0. Bars and areas need 0.
     #[must_use]
     pub fn not_from_zero(mut self) -> Self {
         self.from_zero = false;
         self
     }
 
-    /// Where the horizontal axis begins and ends, e.g. so that charts below each other agree.
+    /// Sets the ends of the horizontal axis, e.g. so that several charts share the same axis.
     #[must_use]
     pub fn x_range(mut self, low: f64, high: f64) -> Self {
         self.x_range = Some([low, high]);
         self
     }
 
-    /// What the vertical axis covers at least.
+    /// Sets the range that the vertical axis covers at least.
     #[must_use]
     pub fn y_range(mut self, low: f64, high: f64) -> Self {
         self.y_range = Some([low, high]);
         self
     }
 
-    /// What the groups of bars stand for.
+    /// Sets the names of the groups of bars.
     #[must_use]
     pub fn categories(mut self, names: &[&str]) -> Self {
         self.categories = names.iter().map(|name| (*name).to_owned()).collect();
         self
     }
 
-    /// Adds points that a line joins.
+    /// Adds points joined by a line.
     #[must_use]
     pub fn line(self, name: &str, points: &[[f64; 2]]) -> Self {
         self.add(name, Kind::Line(points.to_vec()))
     }
 
-    /// Adds a number that stays until the next point.
+    /// Adds steps: each value holds until the next point.
     #[must_use]
     pub fn steps(self, name: &str, points: &[[f64; 2]]) -> Self {
         self.add(name, Kind::Steps(points.to_vec()))
     }
 
-    /// Adds an area on top of the areas before it. All areas have to have their points at the same places.
+    /// Adds an area on top of the areas before it. The points of all areas must have the same x values.
     #[must_use]
     pub fn area(self, name: &str, points: &[[f64; 2]]) -> Self {
         self.add(name, Kind::Area(points.to_vec()))
     }
 
-    /// Adds points, each with a label, which may be empty. A label that would lie on another one is shown by a pointer
-    /// only.
+    /// Adds points, each with a label that may be empty. If a label would overlap another, it is shown only when the
+    /// pointer is on the point.
     #[must_use]
     pub fn scatter(self, name: &str, points: &[([f64; 2], &str)]) -> Self {
         let own = points.iter().map(|(point, label)| (*point, (*label).to_owned())).collect();
         self.add(name, Kind::Scatter(own))
     }
 
-    /// Adds a bar to each category, in their order.
+    /// Adds a bar to each category, in order.
     #[must_use]
     pub fn bars(self, name: &str, bars: &[Bar]) -> Self {
         self.add(name, Kind::Bars(bars.to_vec()))
@@ -210,11 +210,11 @@ impl Chart {
         self
     }
 
-    /// The picture.
+    /// Draws the chart.
     pub fn render(&self, place: Place) -> String {
         let [width, _] = self.size;
         let mut out = String::new();
-        // Narrow pictures break their title; bold letters are wider.
+        // Narrow charts wrap their title; bold letters are wider.
         let title = wrapped(&self.title, HEAD * BOLD, width - 32.0);
         for (row, line) in title.iter().enumerate() {
             text(&mut out, [16.0, 24.0 + row as f64 * HEAD_ROW], "start", "head", line);
@@ -227,7 +227,7 @@ impl Chart {
         self.areas(&mut out, &frame);
         let groups = self.series.iter().filter(|one| matches!(one.kind, Kind::Bars(_))).count();
         let mut group = 0;
-        // Labels keep off all points, also those of series that come later.
+        // Labels avoid all points, including those of later series.
         let mut taken = self.dots(&frame);
         for (number, series) in self.series.iter().enumerate() {
             let colour = number % svg::SERIES;
@@ -245,15 +245,15 @@ impl Chart {
         svg::picture(place, self.size, [&self.title, &self.description], "", &out)
     }
 
-    /// The picture inside a page: its own size where the page is wide, as wide as a phone and `phone_height` high where it is
-    /// narrow, so that text keeps its size.
+    /// The chart for a page: at its own size if the page is wide. On a narrow page it is as wide as a phone and
+    /// `phone_height` high, so that text keeps its size.
     pub fn for_page(&self, phone_height: f64) -> String {
         let phone = self.clone().size(PHONE_WIDTH, phone_height).render(Place::Page);
         let desk = self.render(Place::Page);
         format!("<div class=\"phone\">{phone}</div><div class=\"desk\">{desk}</div>")
     }
 
-    /// Where the points of all scatter series lie.
+    /// The places of all scatter points.
     fn dots(&self, frame: &Frame) -> Vec<Box4> {
         let points = self.series.iter().flat_map(|series| match &series.kind {
             Kind::Scatter(points) => points.as_slice(),
@@ -266,8 +266,8 @@ impl Chart {
             .collect()
     }
 
-    /// Names of the series, from the line `first` on, in as many lines as they need; gives where they end. One series
-    /// needs no name.
+    /// Writes the names of the series from the line `first` on, in as many lines as they need, and returns where they
+    /// end. A single series needs no name.
     fn legend(&self, out: &mut String, first: f64) -> f64 {
         let named: Vec<_> =
             self.series.iter().enumerate().filter(|(_, one)| !one.name.is_empty()).collect();
@@ -330,7 +330,7 @@ impl Chart {
             .filter(|[x, y]| x.is_finite() && y.is_finite())
     }
 
-    /// The upper edges of the areas.
+    /// The upper edges of the stacked areas.
     fn stacks(&self) -> Vec<Vec<[f64; 2]>> {
         let mut edges: Vec<Vec<[f64; 2]>> = Vec::new();
         for series in &self.series {
@@ -400,7 +400,7 @@ impl Chart {
 
     fn x_ticks(&self, out: &mut String, frame: &Frame) {
         let Frame { left, right, bottom, x: [low, high], .. } = *frame;
-        // As many as there is room for, by the longest.
+        // As many ticks as fit, given the widest label.
         let mut ticks = Ticks::within(low, high, ((right - left) / 70.0).max(1.0) as usize);
         let widest = |ticks: &Ticks| {
             ticks.at.iter().map(|tick| text_width(&ticks.label(*tick), SMALL)).fold(0.0, f64::max)
@@ -412,7 +412,7 @@ impl Chart {
         for tick in &ticks.at {
             let x = frame.x(*tick);
             let _ = writeln!(out, "<path class=\"axis\" d=\"M{x:.1} {bottom:.1}v5\"/>");
-            // Half of the last label may reach beyond the axis, but not beyond the picture.
+            // Half of the last label may extend beyond the axis, but not beyond the picture.
             let half = text_width(&ticks.label(*tick), SMALL) / 2.0;
             let x = x.min(self.size[0] - half - 2.0);
             text(out, [x, bottom + 19.0], "middle", "small", &ticks.label(*tick));
@@ -480,7 +480,7 @@ impl Chart {
                 );
                 end = end.min(high);
             }
-            // Room for the number and some space to the next bar's.
+            // The label must leave some space to that of the next bar.
             let fits = |label: &String| text_width(label, SMALL) <= width - 3.0;
             if let Some(label) =
                 [3, 2].map(|digits| rounded(bar.value, digits)).into_iter().find(fits)
@@ -491,13 +491,13 @@ impl Chart {
     }
 }
 
-/// So many significant digits, as far as they are behind the point.
+/// Formats with this many significant digits, counting only digits after the point.
 fn rounded(value: f64, digits: i32) -> String {
     let places = |of: f64| match of.abs() {
         0.0 => digits - 1,
         other => digits - 1 - other.log10().floor() as i32,
     };
-    // 9.996 is rounded to 10.0, which has a place less.
+    // 9.996 rounds to 10.0, which has one decimal less.
     let unit = 10f64.powi(places(value));
     let places = places((value * unit).round() / unit).clamp(0, 9) as usize;
     format!("{value:.places$}")
@@ -512,7 +512,7 @@ fn text(out: &mut String, [x, y]: [f64; 2], anchor: &str, class: &str, words: &s
     );
 }
 
-/// The text, cut short if it is wider than its room.
+/// The text, cut if it is wider than the space.
 fn fitting(words: &str, size: f64, room: f64) -> String {
     if text_width(words, size) <= room {
         return words.to_owned();
@@ -524,7 +524,7 @@ fn fitting(words: &str, size: f64, room: f64) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// The text in up to three lines, broken at spaces and behind hyphens; what still is too wide is cut.
+/// The text in up to three lines, broken at spaces and after hyphens. Lines that are still too wide are cut.
 fn wrapped(words: &str, size: f64, room: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let parts = words.split_whitespace().flat_map(|word| {
@@ -565,7 +565,7 @@ fn is_finite([x, y]: &[f64; 2]) -> bool {
     x.is_finite() && y.is_finite()
 }
 
-/// Lines through points that follow one another without a gap; a point alone is a dot.
+/// Draws lines through consecutive points without gaps; a single point becomes a dot.
 fn line(out: &mut String, frame: &Frame, points: &[[f64; 2]], colour: usize, steps: bool) {
     let runs = points.split(|point| !is_finite(point)).filter(|run| !run.is_empty());
     let path: String = runs
@@ -579,7 +579,7 @@ fn line(out: &mut String, frame: &Frame, points: &[[f64; 2]], colour: usize, ste
     }
 }
 
-/// Left, top, right and bottom of something that is drawn.
+/// Left, top, right and bottom of a drawn element.
 type Box4 = [f64; 4];
 
 fn scatter(
@@ -644,7 +644,7 @@ mod tests {
 
     #[test]
     fn labels_keep_off_points_of_later_series() {
-        // The first spot for a label is to the right of its point, where the other series has one.
+        // The preferred place of a label is to the right of its point. The other series has a point there.
         let chart = |other: f64| {
             Chart::new("T", "D")
                 .scatter("a", &[([1.0, 1.0], "label")])

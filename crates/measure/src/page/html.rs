@@ -1,8 +1,8 @@
-//! Text and data inside HTML.
+//! Escapes text and data for HTML.
 
 use hsipack_format::text;
 
-/// Text as HTML: in elements and in attributes with quotes.
+/// Escapes text for HTML elements and quoted attributes.
 pub fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for c in text.chars() {
@@ -12,7 +12,8 @@ pub fn escape(text: &str) -> String {
             '>' => html.push_str("&gt;"),
             '"' => html.push_str("&quot;"),
             '\'' => html.push_str("&#39;"),
-            // HTML and XML have no control characters; others would turn the direction of what follows.
+            // HTML and XML allow no control characters. Bidirectional controls would change the direction of the text
+            // after them.
             c if text::is_control(c) && !matches!(c, '\n' | '\t') => html.push('\u{fffd}'),
             c => html.push(c),
         }
@@ -20,8 +21,8 @@ pub fn escape(text: &str) -> String {
     html
 }
 
-/// A table in a box of its own, which scrolls where it is wider than the page. All cells are text; the first column
-/// names the rows, all others are set to the right.
+/// A table in its own box, which scrolls if it is wider than the page. All cells are plain text. The first column names
+/// the rows; all other columns are right-aligned.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: String =
         head.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escape(cell))).collect();
@@ -33,14 +34,14 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
         format!("<tr>{}</tr>\n", cells.collect::<String>())
     };
     let rows: String = rows.iter().map(row).collect();
-    // A box that scrolls has to be reached with the keyboard.
+    // A box that scrolls must be reachable with the keyboard.
     format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Table\">\n<table>\n\
          <thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>"
     )
 }
 
-/// JSON inside a script element: the same value, without a character that HTML takes for its own.
+/// Escapes JSON for a script element: the value stays the same, but no character has a meaning in HTML.
 pub(super) fn json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -54,7 +55,7 @@ pub(super) fn json(json: &str) -> String {
     out
 }
 
-/// A script inside its element; `<\/` is `</` in a string of JavaScript.
+/// Escapes a script for its element; in a JavaScript string, `<\/` means `</`.
 pub(super) fn script(js: &str) -> String {
     js.replace("</", "<\\/").replace("<!--", "<\\!--")
 }

@@ -1,4 +1,4 @@
-//! Pages that show a run: one HTML file each, which needs no network and nothing beside it.
+//! Pages that show a run. Each is a single HTML file that needs no network and no other files.
 //!
 //! ```
 //! use hsipack_measure::page::{Page, escape};
@@ -15,14 +15,14 @@
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | the skeleton: head, sections, data, script |
-//! | `html.rs` | text and data that cannot break out of where they stand; tables |
-//! | `page.css` | how pages look: light and dark, phone, desktop and paper |
-//! | `chart.rs` | lines, steps, stacked areas, bars and scatter as SVG |
+//! | `html.rs` | escapes text and data; tables |
+//! | `page.css` | the style of pages: light and dark, phone, desktop and paper |
+//! | `chart.rs` | lines, steps, stacked areas, bars and scatter plots as SVG |
 //! | `ticks.rs` | round numbers along an axis |
-//! | `svg.rs` | pictures inside a page or by themselves, and their colours |
+//! | `svg.rs` | pictures in a page or in their own file, and their colours |
 //!
-//! Rules: a page loads nothing (its policy forbids it), shows no figure that is not in its `data`, and is readable
-//! without its script as far as it is not an animation.
+//! Rules: a page loads nothing (its policy forbids it), and shows no figure that is not in its `data`. Everything
+//! except animations can be read without its script.
 
 pub mod chart;
 mod html;
@@ -33,7 +33,7 @@ use serde::Serialize;
 
 pub use html::{escape, table};
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
@@ -45,7 +45,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page of this title, which is text.
+    /// A page with this title, which is plain text.
     pub fn new(title: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -57,46 +57,46 @@ impl Page {
         }
     }
 
-    /// What the page shows, in a sentence or two of text, under the title.
+    /// Sets the lead under the title: a sentence or two of plain text on what the page shows.
     #[must_use]
     pub fn lead(mut self, text: &str) -> Self {
         text.clone_into(&mut self.lead);
         self
     }
 
-    /// Adds a section. The heading is text; the content is HTML, in which [`escape`] has to guard every text that
-    /// comes from outside. An empty heading makes a section without one.
+    /// Adds a section. The heading is plain text. The content is HTML: use [`escape`] for all text that comes from
+    /// outside. A section with an empty heading has no heading.
     #[must_use]
     pub fn section(mut self, heading: &str, html: &str) -> Self {
         self.sections.push((heading.to_owned(), html.to_owned()));
         self
     }
 
-    /// The run as JSON. Scripts find it with `JSON.parse(document.getElementById('data').textContent)`.
+    /// Sets the run as JSON. Scripts read it with `JSON.parse(document.getElementById('data').textContent)`.
     ///
     /// # Panics
-    /// If it does not serialise to JSON, as maps without string keys.
+    /// If the data cannot be serialised to JSON, like maps without string keys.
     #[must_use]
     pub fn data(mut self, data: &impl Serialize) -> Self {
         self.data = Some(serde_json::to_string(data).expect("reports have string keys"));
         self
     }
 
-    /// Adds rules of style after the page's own.
+    /// Adds CSS rules after the page's own.
     #[must_use]
     pub fn style(mut self, css: &str) -> Self {
         self.styles.push_str(css);
         self
     }
 
-    /// Adds a script, which runs when all sections are there. It is not data: nothing from outside belongs in it.
+    /// Adds a script, which runs after all sections. Do not put data from outside into it.
     #[must_use]
     pub fn script(mut self, js: &str) -> Self {
         self.scripts.push(js.to_owned());
         self
     }
 
-    /// The document.
+    /// Renders the document.
     pub fn render(&self) -> String {
         let title = escape(&self.title);
         let lead = match self.lead.as_str() {
@@ -129,7 +129,7 @@ impl Page {
     }
 }
 
-/// Nothing is loaded from anywhere, whatever a page holds.
+/// The page may load nothing, whatever it contains.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 

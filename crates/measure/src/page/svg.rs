@@ -1,21 +1,21 @@
-//! Pictures inside a page or by themselves, and their colours.
+//! Pictures in a page or in their own file, and their colours.
 //!
-//! Inside a page, colours are the page's variables, so that pictures turn dark with it. By themselves they carry a style
-//! of their own, with plain colours: programs that draw SVG often know no variables.
+//! In a page, colours are the page's variables, so that pictures follow its dark mode. In their own file, pictures
+//! contain a style with plain colours, because many programs that draw SVG do not support variables.
 
 use super::escape;
 
-/// Where a picture will stand.
+/// Where a picture is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Inside a [`Page`](super::Page), whose style it uses.
     Page,
-    /// In a file of its own.
+    /// In its own file.
     File,
 }
 
-/// Name, light and dark of every colour. `c0` to `c6` are Okabe and Ito's, which people with any colour vision tell
-/// apart, lightened where the ground is dark.
+/// Name, light value and dark value of every colour. `c0` to `c6` are the colours of Okabe and Ito, which people with
+/// any colour vision can tell apart, with lighter shades on dark ground.
 const COLOURS: [(&str, &str, &str); 12] = [
     ("paper", "#ffffff", "#14171a"),
     ("card", "#f7f8f9", "#1c2024"),
@@ -31,10 +31,10 @@ const COLOURS: [(&str, &str, &str); 12] = [
     ("c6", "#7a7f85", "#b0b6bc"),
 ];
 
-/// How many colours there are for series.
+/// Number of colours for series.
 pub const SERIES: usize = 7;
 
-/// What classes mean; `f` fills, `l` draws lines.
+/// Meaning of the classes: `f` fills, `l` draws lines.
 const RULES: &str = "\
 svg text { font-family: system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif; font-size: 13px; fill: var(--ink); }
 svg text.small { font-size: 12px; fill: var(--muted); }
@@ -57,7 +57,7 @@ fn series_rules() -> String {
         .collect()
 }
 
-/// The rules with plain colours.
+/// The rules, with variables replaced by plain colours.
 fn coloured(
     rules: &str,
     colour: impl Fn(&(&str, &'static str, &'static str)) -> &'static str,
@@ -67,7 +67,7 @@ fn coloured(
     })
 }
 
-/// The style that a page has for pictures, with all its colours.
+/// The style for pictures in a page, with all its colours.
 pub(super) fn page_style() -> String {
     let list = |dark: bool| -> String {
         let value = |(name, light, night): &(&str, &str, &str)| {
@@ -85,8 +85,8 @@ pub(super) fn page_style() -> String {
     )
 }
 
-/// A picture of the given size in pixels around `content`, which is SVG. Title and description are text and are read
-/// out in its place. `extra` are rules of style that the content needs, with the page's variables as colours.
+/// A picture of the given size in pixels around `content`, which is SVG. Title and description are plain text, and
+/// screen readers read them. `extra` are CSS rules for the content, with the page's variables as colours.
 pub fn picture(
     place: Place,
     [width, height]: [f64; 2],
@@ -94,7 +94,7 @@ pub fn picture(
     extra: &str,
     content: &str,
 ) -> String {
-    // Ids are one namespace in a page: made from what they name.
+    // All ids in a page must differ, so the id is a hash of title and description.
     let id =
         title.bytes().chain(description.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -104,7 +104,7 @@ pub fn picture(
         Place::Page => scoped_style(extra),
         Place::File => {
             let rules = [RULES, &series_rules(), extra].concat();
-            // Colours alone would do for the dark, but so no rule is forgotten.
+            // The dark rules would only need the colours, but repeating all rules makes sure that none is forgotten.
             format!(
                 "<style>\n{}@media (prefers-color-scheme: dark) {{\n{}}}\n</style>\n",
                 coloured(&rules, |entry| entry.1),
@@ -130,7 +130,7 @@ fn scoped_style(extra: &str) -> String {
     if extra.is_empty() { String::new() } else { format!("<style>\n{extra}</style>\n") }
 }
 
-/// Width in pixels that a text of the given size takes, not less than it really is in common fonts.
+/// Width of a text of this size in pixels. In common fonts, the real width is not larger.
 pub fn text_width(text: &str, size: f64) -> f64 {
     let width = |c: char| match c {
         'i' | 'j' | 'l' | 'I' | '.' | ',' | ':' | '\'' | '|' | '!' => 0.32,

@@ -1,17 +1,17 @@
 //! Round numbers along an axis.
 
-/// Where the ticks of an axis stand, and where it begins and ends.
+/// The positions of ticks on an axis, and where the axis begins and ends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ticks {
-    /// The numbers, ascending, at equal steps of 1, 2 or 5 times a power of ten.
+    /// The values, ascending, at equal steps of 1, 2 or 5 times a power of ten.
     pub at: Vec<f64>,
-    /// Digits after the point that tell them apart.
+    /// Decimals needed to tell them apart.
     pub digits: usize,
 }
 
 impl Ticks {
-    /// About `count` ticks that reach from `low` or less to `high` or more. An empty range is widened, and numbers that
-    /// are not finite are taken for 0 and 1.
+    /// About `count` ticks that cover at least `low` to `high`. An empty range is widened. Numbers that are not finite
+    /// are replaced: `low` by 0, `high` by `low` + 1.
     pub fn around(low: f64, high: f64, count: usize) -> Self {
         let (low, high) = sound(low, high);
         let step = round_step((high - low) / count.max(1) as f64);
@@ -29,7 +29,7 @@ impl Ticks {
     fn new(first: f64, last: f64, step: f64) -> Self {
         let count = (last - first).clamp(0.0, 1000.0) as usize;
         let digits = (-step.log10().floor()).clamp(0.0, 12.0) as usize;
-        // A product has no error that grows; adding 0 makes 0 of -0.
+        // Products do not accumulate rounding errors. Adding 0 turns -0 into 0.
         let at = (0..=count).map(|number| (first + number as f64) * step + 0.0).collect();
         Self { at, digits }
     }
@@ -40,10 +40,10 @@ impl Ticks {
         (end(self.at.first()), end(self.at.last()))
     }
 
-    /// A tick as it is written beside the axis.
+    /// The label of a tick.
     pub fn label(&self, tick: f64) -> String {
         let text = format!("{tick:.*}", self.digits);
-        // Groups of three only where there are more than four digits, as in most fields.
+        // Group digits by three only if there are more than four, as is usual in most fields.
         if self.digits == 0 && tick.abs() >= 10_000.0 { grouped(&text) } else { text }
     }
 }
@@ -52,7 +52,7 @@ fn sound(low: f64, high: f64) -> (f64, f64) {
     let low = if low.is_finite() { low } else { 0.0 };
     let high = if high.is_finite() { high } else { low + 1.0 };
     let (low, high) = if low <= high { (low, high) } else { (high, low) };
-    // So close together that steps between them would vanish.
+    // If the ends are so close together, steps between them would vanish.
     let least = low.abs().max(high.abs()) * 1e-9;
     if high - low > least {
         (low, high)
@@ -61,7 +61,7 @@ fn sound(low: f64, high: f64) -> (f64, f64) {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, and at least nearly `rough`.
+/// 1, 2 or 5 times a power of ten that is not clearly below `rough`.
 fn round_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let factor = match rough / power {
@@ -73,7 +73,7 @@ fn round_step(rough: f64) -> f64 {
     factor * power
 }
 
-/// `12 345`, with thin spaces that do not break.
+/// `12 345`, with non-breaking thin spaces.
 fn grouped(digits: &str) -> String {
     let (sign, digits) = digits.split_at(usize::from(digits.starts_with('-')));
     let mut text = sign.to_owned();

@@ -1,4 +1,4 @@
-//! Errors as plain data, with everything that a user hears of them.
+//! Errors as plain data, with everything that the user is shown.
 
 use hsipack_format::remedy::Remedy;
 use serde::{Deserialize, Serialize};

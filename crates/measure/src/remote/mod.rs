@@ -1,20 +1,21 @@
-//! Measuring in another process: for each case of a benchmark, so that its memory and processor time are its own; and for
-//! devices that this process has no library for, in a Python process, whose torch has them.
+//! Measuring in another process. Each case of a benchmark runs in its own process, so that memory and processor time
+//! are its own. Devices for which this process has no library are measured in a Python process, whose torch supports
+//! them.
 //!
-//! Requests go to the process's standard input, answers come from its standard output, both as JSON, one a line:
+//! Requests are written to the process's standard input and answers to its standard output, both as JSON, one per line:
 //!
 //! | request | answer |
 //! |---|---|
 //! | [`Request::Device`] | the device that the name means, such as `cuda:0` |
 //! | [`Request::Bench`] | a [`bench::Measurement`] |
-//! | [`Request::Diagnose`] | [`diagnose::About`]; what follows are requests of [`diagnose`] alone |
+//! | [`Request::Diagnose`] | [`diagnose::About`]; after it, only requests of [`diagnose`] follow |
 //!
-//! An answer is `{"done": …}` or `{"failed": …}`, an error with all its parts: the process that asked spells the remedy for
-//! its own users. The process ends when its input does.
+//! An answer is `{"done": …}` or `{"failed": …}`, an error with all its parts. The process that asked spells the remedy
+//! for its own users. The process ends when its input ends.
 //!
 //! | file | part |
 //! |---|---|
-//! | `process.rs` | the process, for who asks |
+//! | `process.rs` | the process, as seen by the one that asks |
 //! | `failure.rs` | errors as plain data |
 
 mod failure;
@@ -28,7 +29,7 @@ use crate::{Error, Result, bench, diagnose};
 pub use failure::Failure;
 pub use process::Process;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -40,7 +41,7 @@ pub enum Request {
     Diagnose(Box<diagnose::PackedRequest>),
 }
 
-/// What comes back.
+/// An answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Answer<T> {
@@ -48,16 +49,16 @@ enum Answer<T> {
     Failed(Failure),
 }
 
-/// The side that answers.
+/// The side that answers requests.
 pub struct Channel<'a> {
-    /// The next line; `None` after the last one.
+    /// Receives the next line; `None` after the last one.
     pub receive: &'a mut dyn FnMut() -> Result<Option<String>>,
-    /// Sends a line, without the character that ends it.
+    /// Sends a line, without its newline.
     pub send: &'a mut dyn FnMut(&str) -> Result<()>,
 }
 
 impl Channel<'_> {
-    /// The next request.
+    /// Reads the next request.
     pub(crate) fn request<T: DeserializeOwned>(&mut self) -> Result<Option<T>> {
         let Some(line) = (self.receive)()? else { return Ok(None) };
         let request = serde_json::from_str(&line);
@@ -74,10 +75,10 @@ impl Channel<'_> {
     }
 }
 
-/// Answers requests with a library, until there are no more.
+/// Answers requests with a library until there are no more.
 ///
 /// # Errors
-/// If a request cannot be read, or an answer cannot be sent. What fails while measuring is an answer.
+/// If a request cannot be read, or an answer cannot be sent. An error during measuring is sent as an answer.
 pub fn serve<L: TrainingLibrary>(library: &L, channel: &mut Channel<'_>) -> Result<()> {
     while let Some(request) = channel.request()? {
         match request {
@@ -97,7 +98,7 @@ mod tests {
 
     use super::*;
 
-    /// What the host answers to some lines.
+    /// The answers of the host to some lines.
     fn answers(lines: &[&str]) -> (Vec<String>, Result<()>) {
         let (mut lines, mut told) = (lines.iter(), Vec::new());
         let mut receive = || Ok(lines.next().map(|line| (*line).to_owned()));

@@ -1,4 +1,4 @@
-//! A process that measures.
+//! The process that measures, as seen by the one that asks.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
@@ -16,17 +16,17 @@ use serde::de::DeserializeOwned;
 use super::Answer;
 use crate::{Error, ErrorKind, Result};
 
-/// How long the wish to stop may go unnoticed.
+/// Interval at which a request to stop is checked.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A process that calls [`serve`](super::serve). It is ended when this is dropped.
+/// A process that calls [`serve`](super::serve). It is killed on drop.
 #[derive(Debug)]
 pub struct Process {
     program: PathBuf,
     child: Child,
     requests: ChildStdin,
     answers: Receiver<String>,
-    /// Reads what it writes to standard error, until it ends.
+    /// Reads the process's standard error until it ends.
     messages: Option<JoinHandle<String>>,
 }
 
@@ -34,7 +34,7 @@ impl Process {
     /// Starts the process.
     ///
     /// # Errors
-    /// If the program cannot be run, or the system refuses threads.
+    /// If the program cannot be run, or the system cannot start threads.
     pub fn start(command: &mut Command) -> Result<Self> {
         let program = PathBuf::from(command.get_program());
         let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -43,11 +43,11 @@ impl Process {
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut stderr = child.stderr.take().expect("piped");
         let (sender, answers) = channel();
-        // Both end with the process.
+        // Both threads end with the process.
         let listen = move || lines.map_while(|line| sender.send(line.ok()?).ok()).for_each(drop);
         let read = move || {
             let mut text = Vec::new();
-            // What came before an error counts.
+            // Text that arrived before an error still counts.
             let _ = stderr.read_to_end(&mut text);
             String::from_utf8_lossy(&text).into_owned()
         };
@@ -64,10 +64,10 @@ impl Process {
         }
     }
 
-    /// The answer to a request.
+    /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// The error that it answers; if it ends without an answer; or if it was stopped.
+    /// The error in the answer; or if the process ends without an answer, or was stopped.
     pub fn ask<A: DeserializeOwned>(
         &mut self,
         request: &impl Serialize,
@@ -75,7 +75,7 @@ impl Process {
     ) -> Result<A> {
         let mut line = serde_json::to_string(request).expect("plain data");
         line.push('\n');
-        // Writing to a process that has ended could end this one, by a signal.
+        // Writing to a process that has ended could kill this one with a signal.
         let there = matches!(self.child.try_wait(), Ok(None));
         if !there || self.requests.write_all(line.as_bytes()).is_err() {
             return Err(self.ended());
@@ -95,7 +95,7 @@ impl Process {
         }
     }
 
-    /// Why there is no answer.
+    /// The error if the process ended without an answer.
     fn ended(&mut self) -> Error {
         let status = self.child.wait();
         let told = self.messages.take().and_then(|messages| messages.join().ok());
@@ -123,18 +123,18 @@ impl Drop for Process {
 }
 
 fn end(child: &mut Child) {
-    // One that has ended cannot be ended.
+    // A process that has already ended cannot be killed.
     let _ = child.kill();
     let _ = child.wait();
 }
 
-/// What a process that failed said at last.
+/// The last line that a failed process wrote.
 fn last_line(text: &str) -> Option<&str> {
     let line = text.lines().rfind(|line| !line.trim().is_empty())?;
     Some(line.strip_prefix("hsipack: ").unwrap_or(line))
 }
 
-/// Whether Ctrl-C ended it, which all processes of a terminal hear.
+/// Whether Ctrl-C ended the process: all processes of a terminal receive it.
 fn by_the_user(status: ExitStatus) -> bool {
     #[cfg(unix)]
     return std::os::unix::process::ExitStatusExt::signal(&status) == Some(2);
@@ -186,7 +186,8 @@ mod tests {
         assert!(Process::start(&mut Command::new("./no-such-program")).is_err());
     }
 
-    /// Whether this process ignores Ctrl-C, as one that a script starts in the background does; its children do, too.
+    /// Whether this process ignores Ctrl-C, like one that a script started in the background. Its children then ignore
+    /// it as well.
     fn ctrl_c_is_ignored() -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,17 +1,17 @@
-//! The events.
+//! The event loop.
 //!
 //! ```text
 //! begin ──▶ loaded ──▶ queued ──▶ taken ──▶ done
 //!   loading    holding    queue      step
 //! ```
 //!
-//! At any time: a loader loads one batch or holds one; at most `queue` batches are queued and not taken; the model
-//! steps on at most one. A loader begins its next batch at the moment at which its last one is queued.
+//! At any time, a loader loads or holds one batch, at most `queue` batches are queued and not taken, and the model
+//! works on at most one batch. A loader begins its next batch at the moment when its last one is queued.
 //!
-//! First come, batches are queued as they are loaded, and a batch that found no room is queued when another one is
-//! taken, in the order in which they were loaded. In order, the places of the queue belong to the next `queue` batches
-//! by number: batch b is queued when it is loaded and batch b − `queue` was taken. Without a queue, a batch is queued
-//! when it is taken.
+//! First come: batches are queued in the order in which they are loaded. A batch that finds the queue full is queued
+//! when another one is taken. In order: the places of the queue belong to the next `queue` batches by number, so batch
+//! b is queued once it is loaded and batch b − `queue` is taken. Without a queue, a batch is queued at the moment when
+//! it is taken.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,7 +21,7 @@ use super::random::Use;
 use super::times::nanoseconds;
 use crate::Result;
 
-/// What happens to a batch.
+/// An event in the life of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Begun,
@@ -31,14 +31,14 @@ pub(super) enum Event {
     Done,
 }
 
-/// Sees all events in the order of their times, in nanoseconds.
+/// Receives all events in the order of their times, in nanoseconds.
 pub(super) trait Observer {
-    /// Something happens to a batch, which is or was this loader's. Batches are numbered from 0 as they are begun, or
-    /// in order as they are taken.
+    /// Receives an event of a batch, and the loader that loads or loaded it. First come, batches are numbered from 0 in
+    /// the order in which they are begun; in order, in the order in which they are taken.
     fn see(&mut self, time: u64, event: Event, batch: u64, loader: usize);
 }
 
-/// What the future holds; sorted by time, then by what is listed first.
+/// Future events, sorted by time, then by their order here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Next {
     StepEnds { batch: u64, loader: usize },
@@ -55,14 +55,14 @@ struct Engine<'a, L, S> {
     stepping: bool,
     begun: u64,
     taken: u64,
-    /// First come: queued batches and their loaders, then batches that loaders hold.
+    /// First come: queued batches with their loaders, and then (`held`) batches that loaders hold.
     queued: VecDeque<(u64, usize)>,
     held: VecDeque<(u64, usize)>,
-    /// In order: whether a batch that was not taken is loaded, by its number modulo the length.
+    /// In order: whether each batch that is not yet taken is loaded, at its number modulo the length.
     loaded: Vec<bool>,
 }
 
-/// Runs a model that was checked; gives when it ended, in nanoseconds.
+/// Runs a checked model; returns the time at which it ended, in nanoseconds.
 ///
 /// # Errors
 /// If there are too many batches.
@@ -142,7 +142,7 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
         }
     }
 
-    /// Queues a batch; its loader goes on.
+    /// Queues a batch; its loader begins the next one.
     fn put(&mut self, batch: u64, loader: usize) {
         self.see(Event::Queued, batch, loader);
         let next = match self.model.order {
@@ -155,7 +155,7 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
         self.begin(loader, next);
     }
 
-    /// The model takes the next batch if it can.
+    /// The model takes the next batch, if it can.
     fn take(&mut self) {
         if self.stepping {
             return;
@@ -168,7 +168,7 @@ impl<L: Fn(u64) -> u64, S: Fn(u64) -> u64> Engine<'_, L, S> {
 
     fn take_first(&mut self) {
         if self.queued.is_empty() {
-            // Without a queue, out of the loader's hands.
+            // Without a queue, take the batch directly from its loader.
             let Some((batch, loader)) = self.held.pop_front() else { return };
             self.put(batch, loader);
         }

@@ -8,27 +8,27 @@ use super::times::Times;
 use crate::{Error, Result};
 use hsipack_format::{Command, Opt, Remedy, remedy};
 
-/// What statistics say about loaders, queue and model.
+/// Loaders, queue and model as derived from statistics.
 ///
-/// Of a loader with S slots, one batch is in use while the model steps on it, so S − 1 can be loading or ready. No more
-/// than that many load at a time, and the rest is the queue: with L loaders, S − 1 − L places. A loader that finds no
-/// slot waits before it begins, not with a batch in its hands; which batches are loaded when is the same, since it is
-/// the batches begun and not taken that are bounded either way.
+/// A loader with S slots has one batch in use while the model works on it, so S − 1 can be loading or ready. At most
+/// that many load at a time, and the others form the queue: with L loaders, S − 1 − L places. A real loader that finds
+/// no free slot waits before it begins a batch, whereas a simulated one waits with a batch in hand. Both load the same
+/// batches at the same times, because in both cases the number of batches that are begun and not taken is limited.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Batches that are loaded at the same time.
+    /// Number of batches that are loaded at the same time.
     pub loaders: usize,
     /// Places in the queue.
     pub queue: usize,
-    /// How long one of them takes for a batch.
+    /// Time that one loader needs for a batch.
     pub load: Times,
-    /// The time from getting a batch to asking for the next one; `None` if there are none.
+    /// Time from receiving a batch to requesting the next one; `None` if there are no such times.
     pub step: Option<Times>,
-    /// If all threads share each batch, their number.
+    /// Number of threads, if all threads share each batch.
     pub threads: Option<usize>,
 }
 
-/// Of `hsipack_read::Statistics`, what is needed; files may have more, and less of the rest.
+/// The part of `hsipack_read::Statistics` that is needed. Files may have more fields, and may lack the other ones.
 #[derive(Deserialize)]
 struct Statistics {
     schema: u32,
@@ -46,11 +46,11 @@ struct Inside {
 }
 
 impl Measured {
-    /// Finds statistics in the JSON that `hsipack read`, `bench` or `diagnose` or `Loader.stats()` gave: at the top, under
-    /// `statistics`, or in the member of `strategies` that has this name.
+    /// Finds statistics in JSON from `hsipack read`, `bench` or `diagnose` or from `Loader.stats()`: at the top, under
+    /// `statistics`, or in the member of `strategies` with this name.
     ///
     /// # Errors
-    /// If there are none, there are several and none is named, or they make no sense.
+    /// If there are none, if there are several and none is named, or if they are not valid.
     pub fn from_json(text: &str, strategy: Option<&str>) -> Result<Self> {
         let json: Value = serde_json::from_str(text).map_err(|error| {
             Error::malformed(format!("is not JSON: {error}")).with_remedy(remedy![
@@ -93,7 +93,7 @@ impl Statistics {
             Error::malformed(format!("load_s of its statistics {}", error.what()))
                 .with_remedy(remedy!["let the run give more batches, or give ", Opt::LoadTime])
         })?;
-        // Programs that take batches and do nothing with them have steps of no time; that is no model.
+        // Programs that take batches without using them have step times of 0. No model can be made from these.
         let step = Times::measured(step_s).ok();
         let loaders = self.loaders.min(self.slots - 1);
         Ok(Measured {

@@ -1,8 +1,9 @@
-//! Loaders, queue and model over time: how many batches an input pipeline gives, and who waits for whom.
+//! Simulates loaders, queue and model over time: how many batches an input pipeline delivers, and which part waits for
+//! which.
 //!
-//! Each of some **loaders** works on one batch at a time. A finished batch goes into a bounded **queue**; while there
-//! is no room the loader **holds** it and waits (back-pressure). One consumer, the **model**, takes a batch, is busy
-//! for a step, and takes the next.
+//! Each of several **loaders** works on one batch at a time. A finished batch goes into a bounded **queue**. While the
+//! queue is full, the loader **holds** its batch and waits (back-pressure). One consumer, the **model**, takes a batch,
+//! works on it for one step, and takes the next.
 //!
 //! ```
 //! use hsipack_measure::simulate::{Model, simulate};
@@ -11,22 +12,22 @@
 //! assert!((95..=101).contains(&outcome.batches)); // in 30 s; 98 if all loads took the same time
 //! ```
 //!
-//! Time goes from event to event in whole nanoseconds; nothing is stepped or rounded beside that. The same model gives
-//! the same run on every machine.
+//! Time advances from event to event in whole nanoseconds; there are no time steps, and nothing else is rounded. The
+//! same model gives the same run on every machine.
 //!
 //! | file | part |
 //! |---|---|
-//! | `model.rs` | what is simulated, and what is no model |
+//! | `model.rs` | the model, and which models are refused |
 //! | `times.rs` | how load and step times are drawn |
-//! | `random.rs` | random numbers by what they are for |
+//! | `random.rs` | independent random numbers for each purpose |
 //! | `measured.rs` | a model from measured statistics |
 //! | `what_if.rs` | a model with something changed |
-//! | `engine.rs` | the events |
-//! | `tally.rs` | shares, levels and their course, from the events |
+//! | `engine.rs` | the event loop |
+//! | `tally.rs` | shares, means and time series, from the events |
 //! | `trace.rs` | the first batches one by one, from the events |
-//! | `report.rs` | what came out |
-//! | `timeline.rs` | a picture of it |
-//! | `page.rs`, `page.js`, `page.css` | a page that plays it |
+//! | `report.rs` | the results |
+//! | `timeline.rs` | a picture of a run |
+//! | `page.rs`, `page.js`, `page.css` | a page that animates a run |
 
 mod engine;
 mod measured;

@@ -1,31 +1,31 @@
-//! What is simulated, and what is no model.
+//! The model, and which models are refused.
 
 use serde::Serialize;
 
 use super::times::{LONGEST_S, Times};
 use crate::{Error, Result};
 
-/// The spread that load times have if nobody says otherwise, as a share of their mean: with it the published runs of 7
-/// loaders come out (docs/simulating.md).
+/// The default spread of load times, as a share of their mean. With it, simulations reproduce the published runs of 7
+/// loaders (docs/simulating.md).
 pub const DEFAULT_SPREAD: f64 = 0.05;
 
-/// Most loaders of a model.
+/// Maximum number of loaders.
 pub const MOST_LOADERS: usize = 1024;
 
-/// Most places in a queue.
+/// Maximum number of places in the queue.
 pub const MOST_QUEUE: usize = 1 << 20;
 
-/// Most batches that are simulated; some seconds of work.
+/// Maximum number of simulated batches: a few seconds of work.
 pub const MOST_BATCHES: u64 = 50_000_000;
 
 /// Which batch the model gets next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// The one that was loaded first. Whichever loader is free begins the next batch.
+    /// The batch that was loaded first. The next free loader begins the next batch.
     FirstCome,
-    /// The next by number, as from PyTorch's DataLoader: batch i is loaded by loader i modulo the number of loaders,
-    /// and a slow batch holds up those after it, which wait in the queue and in the loaders' hands.
+    /// The next batch by number, as with PyTorch's DataLoader: loader i modulo the number of loaders loads batch i. A
+    /// slow batch delays the batches after it, which wait in the queue and in the loaders.
     InOrder,
 }
 
@@ -37,38 +37,38 @@ hsipack_format::option_names!(Order, "order", {
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
-    /// After so many seconds.
+    /// After this many seconds.
     Seconds(f64),
-    /// When the model has done so many batches.
+    /// When the model has finished this many batches.
     Batches(u64),
 }
 
 /// Loaders, queue and model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// Batches that are loaded at the same time, each by one loader.
+    /// Number of batches that are loaded at the same time, each by one loader.
     pub loaders: usize,
-    /// How long a loader takes for a batch.
+    /// Time that a loader needs for a batch.
     pub load: Times,
-    /// How long the model takes for a batch.
+    /// Time that the model needs for a batch.
     pub step: Times,
-    /// Finished batches that the queue has room for, beside those that loaders hold. With 0, a loader holds its batch
-    /// until the model takes it. Batches that were begun and not taken are never more than `loaders + queue`; a
-    /// DataLoader bounds them to `num_workers * prefetch_factor`.
+    /// Number of finished batches that the queue can hold, in addition to those that loaders hold. With 0, a loader
+    /// holds its batch until the model takes it. At most `loaders + queue` batches are begun and not taken; for a
+    /// DataLoader this limit is `num_workers * prefetch_factor`.
     pub queue: usize,
     /// Which batch the model gets next.
     pub order: Order,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// When the run ends.
     pub end: End,
-    /// If all threads of the only loader share each batch, their number.
+    /// Number of threads, if all threads of the only loader share each batch.
     pub threads: Option<usize>,
 }
 
 impl Model {
-    /// Loaders without a queue, first come first served, for 30 s, with means in seconds, the default spread of load
-    /// times and a step that always takes the same time.
+    /// Loaders without a queue, first come first served, for 30 s, with mean times in seconds, the default spread of
+    /// load times, and a constant step time.
     pub fn new(loaders: usize, load_s: f64, step_s: f64) -> Self {
         Self {
             loaders,
@@ -82,18 +82,18 @@ impl Model {
         }
     }
 
-    /// Batches a second that the loaders give if nobody keeps them waiting.
+    /// Batches per second that the loaders deliver if they never wait.
     pub fn loading_bound(&self) -> f64 {
         self.loaders as f64 / self.load.mean_s()
     }
 
-    /// Batches a second that the model takes if nobody keeps it waiting.
+    /// Batches per second that the model processes if it never waits.
     pub fn step_bound(&self) -> f64 {
         1.0 / self.step.mean_s()
     }
 
     /// # Errors
-    /// If it is no model, or one that would take too much time or memory to simulate.
+    /// If the model is not valid, or would take too much time or memory to simulate.
     pub fn check(&self) -> Result<()> {
         let within = |name: &str, number: usize, least: usize, most: usize| {
             if (least..=most).contains(&number) {

@@ -1,4 +1,4 @@
-//! A page that plays runs.
+//! A page that animates runs.
 
 use std::fmt::Write;
 
@@ -12,19 +12,19 @@ use crate::page::chart::Chart;
 use crate::page::svg::Place;
 use crate::page::{Page, escape, table};
 
-/// What the page has as JSON.
+/// The page's data.
 #[derive(Serialize)]
 struct Data<'a> {
     report: &'a Report,
-    /// In the order of the runs: the base, then what was changed.
+    /// In the order of the runs: first the base, then the changes.
     names: Vec<&'a str>,
     traces: Vec<&'a Trace>,
-    /// Where time begins and ends in the timelines, in their units.
+    /// Where time begins and ends in the timelines, in SVG units.
     timeline: [f64; 2],
 }
 
-/// A page of the base and what would be if something were changed: an animation, timelines and a table. An empty
-/// list, which has no base, gives an empty page.
+/// A page that compares the base with what-if changes: an animation, timelines and a table. An empty list has no base
+/// and gives an empty page.
 pub fn page(scenarios: &[Scenario]) -> String {
     let page = Page::new("Loaders, queue and model over time");
     let Some(report) = Report::new(scenarios) else { return page.render() };
@@ -64,7 +64,7 @@ fn lead(base: &Outcome) -> String {
     )
 }
 
-/// Controls and the place where the script draws.
+/// Controls, and the area in which the script draws.
 fn stage(scenarios: &[Scenario]) -> String {
     let mut html = String::from("<div class=\"controls\">\n");
     if scenarios.len() > 1 {
@@ -102,7 +102,7 @@ fn timeline_box((number, scenario): (usize, &Scenario)) -> String {
 
 type Row<'a> = (&'a str, fn(&Outcome) -> String);
 
-/// A table with a column a run.
+/// A table with one column per run.
 fn columns(scenarios: &[Scenario], rows: &[Row<'_>]) -> String {
     let names = scenarios.iter().map(|one| one.name.as_str());
     let head: Vec<&str> = std::iter::once("").chain(names).collect();
@@ -156,7 +156,7 @@ fn time(times: &super::Times) -> String {
     }
 }
 
-/// The course of runs whose traces end before them.
+/// Time series of the runs that are longer than their traces.
 fn course(scenarios: &[Scenario]) -> Option<String> {
     let long: Vec<_> = scenarios.iter().filter(|one| !one.run.trace.whole).collect();
     let charts = long.iter().map(|one| {
@@ -164,7 +164,7 @@ fn course(scenarios: &[Scenario]) -> Option<String> {
         let points = |values: &[f64]| -> Vec<[f64; 2]> {
             let at = |(number, value): (usize, &f64)| [number as f64 * series.span_s, *value];
             let mut points: Vec<_> = values.iter().enumerate().map(at).collect();
-            // The last step is as long as the run.
+            // The last step extends to the end of the run.
             points.extend(values.last().map(|value| [one.run.outcome.duration_s, *value]));
             points
         };
@@ -184,7 +184,7 @@ fn course(scenarios: &[Scenario]) -> Option<String> {
     (!long.is_empty()).then(|| charts.collect())
 }
 
-/// What a limit is called.
+/// The name of a limit.
 fn limit(limit: Limit) -> &'static str {
     match limit {
         Limit::Loading => "loading",
@@ -197,7 +197,7 @@ fn percent(share: f64) -> String {
     format!("{:.1}%", share * 100.0)
 }
 
-/// Four significant digits at most, without zeros at the end.
+/// At most four significant digits, without trailing zeros.
 fn short(value: f64) -> String {
     let digits =
         if value == 0.0 { 0.0 } else { (3.0 - value.abs().log10().floor()).clamp(0.0, 9.0) };

@@ -1,19 +1,19 @@
-//! Random numbers by what they are for.
+//! Independent random numbers for each purpose.
 //!
-//! The number of a batch's load time depends on seed and batch alone, not on what was drawn before. So runs that are
-//! compared meet the same slow batches, and their difference comes from what was changed. The mixing is SplitMix64's
-//! (Steele, Lea & Flood 2014).
+//! The load time of a batch depends only on the seed and the batch, not on earlier draws. So runs that are compared
+//! have the same slow batches, and they differ only because of the change. The mixing is that of SplitMix64 (Steele,
+//! Lea & Flood 2014).
 
 use crate::random::{GAMMA, mix};
 
-/// What a number is for.
+/// The purpose of a random number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Use {
     Load = 1,
     Step = 2,
 }
 
-/// Two independent numbers between 0 and 1, neither of which they reach.
+/// Two independent numbers between 0 and 1, both excluded.
 pub(super) fn pair(seed: u64, what: Use, number: u64) -> [f64; 2] {
     let key = mix(mix(seed.wrapping_add(GAMMA)) ^ (what as u64).wrapping_mul(GAMMA));
     let first = key.wrapping_add(number.wrapping_mul(2).wrapping_mul(GAMMA));
@@ -21,7 +21,7 @@ pub(super) fn pair(seed: u64, what: Use, number: u64) -> [f64; 2] {
         .map(|state| ((mix(state) >> 12) as f64 + 0.5) / (1u64 << 52) as f64)
 }
 
-/// A number of the standard normal distribution (Box and Muller).
+/// A number from the standard normal distribution (Box and Muller).
 pub(super) fn normal([first, second]: [f64; 2]) -> f64 {
     (-2.0 * first.ln()).sqrt() * (std::f64::consts::TAU * second).cos()
 }

@@ -1,4 +1,4 @@
-//! What came out.
+//! The results of a simulation.
 
 use serde::Serialize;
 
@@ -9,24 +9,24 @@ use super::times::{Times, nanoseconds, seconds};
 use super::trace::{Trace, Tracer};
 use crate::Result;
 
-/// Most batches a second, if nobody is waited for.
+/// Upper bounds in batches per second, if no part waits for the other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bounds {
-    /// Loaders by the mean load time.
+    /// Number of loaders divided by the mean load time.
     pub loading: f64,
-    /// One by the mean step time.
+    /// One divided by the mean step time.
     pub step: f64,
 }
 
-/// What bounds the rate.
+/// What limits the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
-    /// Loading: the model waits.
+    /// Loading: the model waits for batches.
     Loading,
-    /// The model's step: loaders wait.
+    /// The model's step: loaders wait for the model.
     Step,
-    /// Both are within 10 % of each other; how unevenly batches come and how many can wait decides, too.
+    /// The two bounds are within 10 % of each other. The spread of the times and the size of the queue matter, too.
     Balanced,
 }
 
@@ -36,28 +36,28 @@ hsipack_format::option_names!(Limit, "limit", {
     Balanced => "balanced",
 });
 
-/// What one loader did, as shares of the time.
+/// Activity of one loader, as shares of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LoaderShare {
-    /// It loaded.
+    /// Share of the time in which it loaded.
     pub busy: f64,
-    /// It held a batch and waited.
+    /// Share of the time in which it held a batch and waited.
     pub blocked: f64,
-    /// Batches that it loaded.
+    /// Number of batches that it loaded.
     pub batches: u64,
 }
 
-/// What came out of a model. Rates are batches a second, shares are from 0 to 1 of the duration, which includes the
-/// beginning, when nothing was loaded yet.
+/// The results for a model. Rates are in batches per second. Shares are from 0 to 1 of the whole duration, including
+/// the beginning, when no batch was loaded yet.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Batches that the model has done.
+    /// Batches that the model has finished.
     pub batches: u64,
-    /// Time simulated, in seconds.
+    /// Simulated time in seconds.
     pub duration_s: f64,
-    /// Batches done by the duration.
+    /// Finished batches divided by the duration.
     pub batches_per_s: f64,
-    /// Batches that were loaded; all of them are done, in the model's step, in the queue or held.
+    /// Batches that were loaded. Each of them is finished, in the model's step, in the queue, or held.
     pub loaded: u64,
     /// Batches in the model's step at the end: 0 or 1.
     pub stepping: u64,
@@ -65,36 +65,36 @@ pub struct Outcome {
     pub queued: u64,
     /// Batches that loaders hold at the end.
     pub held: u64,
-    /// The model waited for batches.
+    /// Share of the time in which the model waited for batches.
     pub consumer_idle: f64,
     /// Mean number of batches in the queue.
     pub queue_mean: f64,
-    /// Least number of batches in the queue since the first one was taken.
+    /// Minimum number of batches in the queue since the first one was taken.
     pub queue_min: u64,
-    /// Most batches in the queue.
+    /// Maximum number of batches in the queue since the first one was taken.
     pub queue_max: u64,
-    /// Loaders loaded, of all loaders' time.
+    /// Share of all loaders' time in which they loaded.
     pub loaders_busy: f64,
-    /// Loaders held a finished batch and waited: for room in the queue, or for the model.
+    /// Share of all loaders' time in which they held a finished batch and waited for the queue or the model.
     pub loaders_blocked: f64,
-    /// Of each loader.
+    /// Activity of each loader.
     pub per_loader: Vec<LoaderShare>,
-    /// Most batches a second.
+    /// Upper bounds of the rate.
     pub bounds: Bounds,
-    /// What bounds the rate.
+    /// What limits the rate.
     pub limit: Limit,
     /// The model as it was simulated.
     pub options: Options,
-    /// The course of it.
+    /// Time series of the run.
     pub series: Series,
 }
 
 /// A model as JSON shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Options {
-    /// Batches that are loaded at the same time.
+    /// Number of batches that are loaded at the same time.
     pub loaders: usize,
-    /// Threads that share each batch, where they do.
+    /// Number of threads, if all threads share each batch.
     pub threads: Option<usize>,
     /// Load times.
     pub load: Times,
@@ -104,18 +104,18 @@ pub struct Options {
     pub queue: usize,
     /// Which batch the model gets next.
     pub order: Order,
-    /// Of the random numbers.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// When the run was to end, in seconds.
+    /// Requested duration in seconds.
     pub duration_s: Option<f64>,
-    /// After how many batches it was to end.
+    /// Requested number of batches.
     pub batches: Option<u64>,
 }
 
-/// A run: what came out, and its first batches one by one.
+/// A run: its results, and its first batches one by one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// What came out.
+    /// The results.
     pub outcome: Outcome,
     /// The first batches.
     pub trace: Trace,
@@ -124,36 +124,36 @@ pub struct Run {
 /// A run with a name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What was changed, or what is the base.
+    /// The name of the change, or of the base.
     pub name: String,
-    /// What came out.
+    /// The run.
     pub run: Run,
 }
 
-/// A base and what would be if something were changed, as JSON.
+/// A base and its what-if changes, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// The base.
     #[serde(flatten)]
     pub base: Outcome,
-    /// What was changed, and what came out.
+    /// The changes and their results.
     pub what_if: Vec<Changed>,
 }
 
-/// What came out of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Changed {
     /// The change in the user's words.
     pub name: String,
-    /// Batches a second by the base's.
+    /// Batches per second, divided by those of the base.
     pub speedup: Option<f64>,
-    /// What came out.
+    /// The results.
     #[serde(flatten)]
     pub outcome: Outcome,
 }
 
 impl Report {
-    /// Of scenarios, of which the first is the base. `None` if there are none.
+    /// Compares scenarios, the first of which is the base. `None` if there are none.
     pub fn new(scenarios: &[Scenario]) -> Option<Self> {
         let (base, others) = scenarios.split_first()?;
         let base = base.run.outcome.clone();
@@ -167,7 +167,7 @@ impl Report {
     }
 }
 
-/// Both observers.
+/// Tally and tracer as one observer.
 struct Both {
     tally: Tally,
     tracer: Tracer,
@@ -183,7 +183,7 @@ impl Observer for Both {
 /// Simulates a model.
 ///
 /// # Errors
-/// If it is none; see [`Model::check`].
+/// If the model is not valid; see [`Model::check`].
 pub fn simulate(model: &Model) -> Result<Run> {
     model.check()?;
     let known = match model.end {

@@ -1,26 +1,26 @@
-//! Shares, levels and their course, from the events.
+//! Shares, means and time series, from the events.
 
 use serde::Serialize;
 
 use super::engine::{Event, Observer};
 use super::times::seconds;
 
-/// The course of a run in at most 512 spans of equal length.
+/// Time series of a run in at most 512 spans of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
-    /// Length of a span in seconds; the last one may reach beyond the end and is counted as far as it goes.
+    /// Length of a span in seconds. The last span may extend beyond the end; its values are means up to the end.
     pub span_s: f64,
     /// Mean number of batches in the queue.
     pub queue: Vec<f64>,
-    /// Mean number of loaders that load.
+    /// Mean number of loaders that are loading.
     pub loading: Vec<f64>,
     /// Mean number of loaders that hold a batch.
     pub holding: Vec<f64>,
-    /// Share of the time that the model is busy.
+    /// Share of the time during which the model is busy.
     pub model: Vec<f64>,
 }
 
-/// What a loader did.
+/// Activity of a loader.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LoaderTimes {
     pub loading: u64,
@@ -30,7 +30,7 @@ pub(super) struct LoaderTimes {
     holds: bool,
 }
 
-/// Numbers of now.
+/// Current numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Levels {
     queue: u64,
@@ -39,7 +39,7 @@ struct Levels {
     stepping: u64,
 }
 
-/// Numbers times nanoseconds.
+/// Sums of numbers, multiplied by nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub queue: u128,
@@ -65,7 +65,7 @@ impl Sums {
     }
 }
 
-/// Counts as events come.
+/// Accumulates counts from the events.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     pub now: u64,
@@ -74,7 +74,8 @@ pub(super) struct Tally {
     pub taken: u64,
     pub done: u64,
     pub sums: Sums,
-    /// Least and most batches in the queue from the first batch that was taken on, for any time at all.
+    /// Minimum and maximum number of batches in the queue since the first batch was taken; states of no duration do not
+    /// count.
     pub levels: Option<(u64, u64)>,
     pub loaders: Vec<LoaderTimes>,
     levels_now: Levels,
@@ -82,11 +83,11 @@ pub(super) struct Tally {
     spans: Vec<Sums>,
 }
 
-/// Most spans; when there are more, each two are joined.
+/// Maximum number of spans; if there are more, spans are joined in pairs.
 const SPANS: usize = 512;
 
 impl Tally {
-    /// For so many loaders. `end` is when the run ends, if that is known.
+    /// A tally for this many loaders. `end` is the end of the run, if known.
     pub(super) fn new(loaders: usize, end: Option<u64>) -> Self {
         Self {
             now: 0,
@@ -103,7 +104,7 @@ impl Tally {
         }
     }
 
-    /// Goes on to the end of the run.
+    /// Advances to the end of the run.
     pub(super) fn finish(&mut self, end: u64) {
         self.advance(end);
         for loader in &mut self.loaders {
@@ -151,7 +152,7 @@ impl Tally {
         };
         let course = |of: fn(&Sums) -> u128| -> Vec<f64> {
             let mean = |(number, sums)| of(sums) as f64 / span(number);
-            // Four digits are more than a picture shows, and keep files small.
+            // Four digits are more than a chart shows, and keep files small.
             self.spans
                 .iter()
                 .enumerate()

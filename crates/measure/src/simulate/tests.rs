@@ -1,4 +1,4 @@
-//! The engine against a naive model, and the published runs.
+//! Tests the engine against a naive model and the published runs.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::random::Use;
 use super::times::nanoseconds;
 use super::*;
 
-/// All events, as they come.
+/// Records all events in order.
 #[derive(Default)]
 struct Events(Vec<(u64, Event, u64, usize)>);
 
@@ -27,14 +27,14 @@ struct Naive {
     done: u64,
 }
 
-/// Batches in the order in which the model takes them, by recursion: no events, no queue, no time that goes on. A batch
-/// is taken when it is loaded and the one before is done; it is queued when it is loaded and the one `queue` places
-/// before is taken; its loader then begins the next.
+/// Batches in the order in which the model takes them, computed by recursion: without events, queue or clock. A batch
+/// is taken once it is loaded and the batch before it is done. It is queued once it is loaded and the batch `queue`
+/// places before it is taken. Then its loader begins the next batch.
 fn naive(model: &Model, batches: usize) -> Vec<Naive> {
     let load = model.load.drawer(model.seed, Use::Load);
     let step = model.step.drawer(model.seed, Use::Step);
     let mut out: Vec<Naive> = Vec::new();
-    // (when it is loaded, number, when it was begun) of what each loader loads.
+    // For each loader: when its batch is loaded, the batch's number, and when it was begun.
     let mut under_way: Vec<_> =
         (0..model.loaders as u64).map(|batch| (load(batch), batch, 0)).collect();
     for number in 0..batches {
@@ -50,7 +50,8 @@ fn naive(model: &Model, batches: usize) -> Vec<Naive> {
             Some(before) => loaded.max(out[before].taken),
         };
         out.push(Naive { begun, loaded, queued, taken, done: taken + step(number as u64) });
-        // First come, numbers are given as batches are begun; which number a batch has matters for its time only.
+        // First come, batches are numbered in the order in which they are begun. The number of a batch only affects its
+        // load time.
         let batch = (number + model.loaders) as u64;
         under_way[next] = (queued + load(batch), batch, queued);
     }
@@ -75,7 +76,7 @@ fn models() -> impl Strategy<Value = Model> {
     )
 }
 
-/// What the engine says of each batch, in the order in which they were taken.
+/// The engine's times of each batch, in the order in which batches were taken.
 fn taken(events: &Events) -> Vec<Naive> {
     let mut all = std::collections::HashMap::<u64, Naive>::new();
     let mut order = Vec::new();
@@ -102,7 +103,7 @@ proptest! {
         engine::run(&model, &mut events).unwrap();
         let got = taken(&events);
         let want = naive(&model, 60);
-        // Batches of equal times may come in either order, and a batch's time hangs on its number.
+        // Batches with equal times may come in either order, and the load time of a batch depends on its number.
         let ties = model.order == Order::FirstCome && want.windows(2).any(|pair| pair[0].loaded == pair[1].loaded || pair[0].queued == pair[1].queued);
         if !ties || model.load.sd_s() == 0.0 {
             prop_assert_eq!(got.len(), 60);
@@ -163,8 +164,8 @@ proptest! {
         prop_assert!((1.0 - mean(busy) - outcome.consumer_idle).abs() < 1e-3);
     }
 
-    /// With times that never vary nothing can be lost by more loaders, places or speed. (With spread, first come, a
-    /// change of who loads what may cost a batch.)
+    /// If times do not vary, more loaders, places or speed never lose batches. (If they vary, first come, other loaders
+    /// may load some batches, and that may cost a batch.)
     #[test]
     fn more_of_anything_gives_no_less(model in models()) {
         let steady = |times: &Times| Times::new(times.mean_s(), 0.0);
@@ -182,7 +183,7 @@ proptest! {
         prop_assert!(more >= base);
     }
 
-    /// In order, each time is the maximum of sums of others, whatever the spread.
+    /// In order, each time is a maximum of sums of other times, whatever the spread.
     #[test]
     fn in_order_a_larger_queue_and_faster_loads_give_no_less(model in models()) {
         let model = Model { order: Order::InOrder, end: End::Seconds(5e-6), ..model };
@@ -200,9 +201,9 @@ proptest! {
     }
 }
 
-/// A ring of slots as `hsipack_read`'s: free → filling → ready → leased → free, a tick at a time, with integer times.
-/// Workers begin the next batch when there is a free slot; the consumer gives its slot back, asks, and gets the
-/// earliest batch when that is ready. Gives when each batch is done.
+/// A ring of slots as in `hsipack_read`: free → filling → ready → leased → free, tick by tick, with integer times.
+/// Workers begin the next batch when a slot is free. The consumer returns its slot, asks for the next batch, and
+/// receives it when it is ready. Returns when each batch is done.
 fn ring(workers: usize, slots: usize, load: u64, step: u64, batches: usize) -> Vec<u64> {
     let mut filling: Vec<(usize, u64)> = Vec::new(); // batch, and when it is ready
     let mut ready = std::collections::BTreeSet::new();
@@ -292,14 +293,14 @@ fn runs_known_by_hand() {
         ..Model::new(loaders, load_s, step_s)
     };
     let of = |model: &Model| simulate(model).unwrap().outcome;
-    // 14 rounds of 7 batches, the last at 28 s and done by 28.7 s; those of 30 s are not done.
+    // 14 rounds of 7 batches: the last round is loaded at 28 s and done by 28.7 s. The round of 30 s is not done.
     let slow = of(&steady(7, 2.0, 0.1));
     assert_eq!((slow.batches, slow.limit), (98, Limit::Loading));
     // One batch at a time, one after the other.
     let one = of(&Model { end: End::Batches(10), ..steady(1, 1.0, 0.25) });
     assert_eq!((one.batches, one.duration_s), (10, 10.25));
     assert!((one.consumer_idle - (1.0 - 2.5 / 10.25)).abs() < 1e-12);
-    // The model is slow: the queue fills, and the loader is blocked.
+    // The model is slow: the queue fills up, and the loader is blocked.
     let full = of(&Model { queue: 3, end: End::Seconds(1000.0), ..steady(1, 0.1, 1.0) });
     assert_eq!(
         (full.batches, full.queue_min, full.queue_max, full.limit),

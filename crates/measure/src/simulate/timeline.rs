@@ -9,16 +9,16 @@ use crate::page::escape;
 use crate::page::svg::{self, Place};
 use crate::page::ticks::Ticks;
 
-/// Where the picture's time begins and ends, in pixels.
+/// Left end of the time axis in the picture, in pixels.
 pub(super) const LEFT: f64 = 84.0;
 pub(super) const RIGHT: f64 = 1080.0;
 const WIDTH: f64 = 1100.0;
-/// Most loaders that have a row.
+/// Maximum number of loaders that get a row.
 const ROWS: usize = 24;
 const ROW: f64 = 18.0;
 const READY: f64 = 64.0;
 
-/// The first batches of a run, as far as its trace goes, with time from left to right.
+/// Draws the first batches of a run, as far as its trace reaches, with time from left to right.
 pub fn timeline(scenario: &Scenario, place: Place) -> String {
     let trace = &scenario.run.trace;
     let outcome = &scenario.run.outcome;
@@ -100,7 +100,8 @@ fn legend(out: &mut String) {
     }
 }
 
-/// Bars of one colour as one path, which keeps files small. What has no end reaches to the end of the picture.
+/// Draws bars of one colour as a single path, to keep files small. A span without an end reaches to the end of the
+/// picture.
 fn bars(
     out: &mut String,
     class: &str,
@@ -112,7 +113,7 @@ fn bars(
     let mut path = String::new();
     for (from, to) in spans.filter(|(from, to)| *from < until && to.is_none_or(|to| to > *from)) {
         let (left, right) = (x(from), x(to.unwrap_or(until).min(until)));
-        // A gap tells batches apart where there is room for it.
+        // Leave a gap between batches if there is room for it.
         let gap = if right - left < 3.0 { 0.0 } else { 0.7 };
         let wide = (right - left - gap).max(0.05);
         let _ = write!(path, "M{left:.2} {y:.1}h{wide:.2}v{height}h-{wide:.2}z");
@@ -122,7 +123,7 @@ fn bars(
     }
 }
 
-/// How many batches are loaded and not taken.
+/// Draws the number of batches that are loaded and not taken.
 fn ready(out: &mut String, batches: &[BatchTrace], until: u64, x: impl Fn(u64) -> f64, top: f64) {
     let mut changes: Vec<(u64, i64)> = Vec::new();
     for batch in batches {

@@ -6,29 +6,30 @@ use serde::Serialize;
 use super::random::{Use, normal, pair};
 use crate::{Error, Result};
 
-/// How long something takes, each time anew.
+/// A distribution of times: each batch draws its own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "distribution", rename_all = "kebab-case")]
 pub enum Times {
-    /// The log-normal distribution: never negative, and with a longer tail of slow batches than of fast ones, as
-    /// reading and decoding have. A standard deviation of 0 makes all times equal.
+    /// The log-normal distribution: times are never negative, and slow batches have a longer tail than fast ones, as in
+    /// reading and decoding. With a standard deviation of 0, all times are equal.
     LogNormal {
         /// Mean in seconds.
         mean_s: f64,
         /// Standard deviation in seconds.
         sd_s: f64,
     },
-    /// Measured times, by percentiles between which times are interpolated: evenly, but beyond the last one before the
-    /// largest so that the mean is the measured one. A few slow batches would else be taken for a whole percent.
+    /// Measured times, given by percentiles. Between percentiles, times are interpolated evenly. Only between the last
+    /// two they are interpolated so that the mean is the measured one: otherwise a few slow batches would count as a
+    /// whole percent.
     Measured {
-        /// Mean in seconds of what is drawn.
+        /// Mean of the drawn times in seconds.
         mean_s: f64,
-        /// Standard deviation in seconds of what is drawn.
+        /// Standard deviation of the drawn times in seconds.
         sd_s: f64,
-        /// Percentiles in seconds, ascending, at equal steps from the least to the largest.
+        /// Percentiles in seconds, ascending, at equal steps from the minimum to the maximum.
         percentiles_s: Vec<f64>,
-        /// A number from 0 to 1 to this power is how far from the last percentile but one to the largest time one lies
-        /// that is drawn there.
+        /// Exponent for times between the last two percentiles: a uniform number from 0 to 1, raised to this power, is
+        /// the relative position of the time between them.
         tail_power: f64,
     },
 }
@@ -36,19 +37,20 @@ pub enum Times {
 /// The longest time that can be drawn or simulated: ten years in seconds.
 pub(super) const LONGEST_S: f64 = 10.0 * 365.0 * 86400.0;
 
-/// The largest power of a tail, so that it stays a number if the mean is hardly above the last percentile but one.
+/// The largest `tail_power`. It keeps the exponent finite if the mean is hardly above the lower of the last two
+/// percentiles.
 const MOST_TAIL_POWER: f64 = 1e6;
 
 impl Times {
-    /// Times of a mean and a standard deviation in seconds.
+    /// Times with this mean and standard deviation in seconds.
     pub fn new(mean_s: f64, sd_s: f64) -> Self {
         Self::LogNormal { mean_s, sd_s }
     }
 
-    /// Measured times. A distribution without percentiles is taken by its mean and standard deviation.
+    /// Measured times. If a distribution has no percentiles, its mean and standard deviation are used.
     ///
     /// # Errors
-    /// If there are no times in it, or they are no times: negative, not finite, not in order, or all 0.
+    /// If the distribution contains no times, or times that are negative, not finite, not in order, or all 0.
     pub fn measured(distribution: &Distribution) -> Result<Self> {
         let Distribution { mean, sd, percentiles, .. } = distribution;
         if percentiles.is_empty() && *mean == 0.0 {
@@ -63,7 +65,7 @@ impl Times {
         Ok(times)
     }
 
-    /// Times of at least two percentiles, and of this mean if times between them can have it.
+    /// Times from at least two percentiles, with this mean if times between the percentiles can have it.
     fn of_percentiles(percentiles_s: Vec<f64>, mean: f64) -> Self {
         let parts = (percentiles_s.len() - 1) as f64;
         let (body, tail) = percentiles_s.split_at(percentiles_s.len() - 2);
@@ -72,7 +74,7 @@ impl Times {
         // Below the tail, all times between two percentiles are equally likely.
         let body_sum: f64 = body().map(|(a, b)| (a + b) / 2.0).sum();
         let body_squares: f64 = body().map(|(a, b)| (a * a + a * b + b * b) / 3.0).sum();
-        // A power p of what is evenly distributed from 0 to 1 has the mean 1 / (p + 1).
+        // A uniform number from 0 to 1, raised to the power p, has the mean 1 / (p + 1).
         let wanted = (parts * mean - body_sum - low) / above;
         let tail_power =
             if above > 0.0 { 1.0 / wanted.clamp(1.0 / MOST_TAIL_POWER, 1.0) - 1.0 } else { 1.0 };
@@ -99,7 +101,7 @@ impl Times {
         }
     }
 
-    /// The same times, so many times as long.
+    /// The same times, multiplied by a factor.
     #[must_use]
     pub fn times(&self, factor: f64) -> Self {
         match self {
@@ -112,7 +114,7 @@ impl Times {
     }
 
     /// # Errors
-    /// What is wrong with them, as a clause.
+    /// If the times are not valid; the message is a clause.
     pub(super) fn check(&self) -> Result<()> {
         let (mean, sd) = (self.mean_s(), self.sd_s());
         let good = |time: f64| time.is_finite() && (0.0..=LONGEST_S).contains(&time);
@@ -133,7 +135,8 @@ impl Times {
         }
     }
 
-    /// A function that draws the `number`-th time, in nanoseconds and at least one, so that time goes on.
+    /// Returns a function that draws the time with a given number, in nanoseconds. Times are at least 1 ns, so that
+    /// time advances.
     pub(super) fn drawer(&self, seed: u64, what: Use) -> impl Fn(u64) -> u64 + '_ {
         // For a mean m and a standard deviation s, the logarithm has the variance ln(1 + (s/m)²).
         let (mean, sd) = (self.mean_s(), self.sd_s());
@@ -157,12 +160,12 @@ impl Times {
     }
 }
 
-/// Seconds in whole nanoseconds; ten years have 59 bits.
+/// Seconds as whole nanoseconds; ten years need 59 bits.
 pub(super) fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }
 
-/// Nanoseconds in seconds.
+/// Nanoseconds as seconds.
 pub(super) fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
 }
@@ -171,7 +174,7 @@ pub(super) fn seconds(nanoseconds: u64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Mean and standard deviation of what is drawn.
+    /// Mean and standard deviation of the drawn times.
     fn drawn(times: &Times) -> (f64, f64) {
         let draw = times.drawer(3, Use::Load);
         let distribution = Distribution::of((0..200_000).map(|number| seconds(draw(number))));
@@ -194,14 +197,14 @@ mod tests {
 
     #[test]
     fn one_slow_batch_is_not_taken_for_a_whole_percent() {
-        // Of 10 000 batches of 1 ms one took a second: the mean is 1.1 ms.
+        // One of 10 000 batches took a second instead of 1 ms: the mean is 1.1 ms.
         let measured = Distribution::of((0..10_000).map(|n| if n == 0 { 1.0 } else { 1e-3 }));
         let times = Times::measured(&measured).unwrap();
         let near = |a: f64, b: f64, within: f64| assert!((a / b - 1.0).abs() < within, "{a} {b}");
         near(times.mean_s(), measured.mean, 1e-9);
         near(drawn(&times).0, measured.mean, 0.05);
         near(times.times(0.5).mean_s(), measured.mean / 2.0, 1e-9);
-        // A mean that no times between these percentiles can have.
+        // No times between these percentiles can have this mean.
         for (mean, drawn) in [(0.0, 1.0), (5.0, 2.0)] {
             let (count, sd, percentiles) = (9, 0.0, vec![1.0, 2.0]);
             let times = Times::measured(&Distribution { count, mean, sd, percentiles }).unwrap();

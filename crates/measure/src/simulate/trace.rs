@@ -4,39 +4,39 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::engine::{Event, Observer};
 
-/// When what happened to a batch, in nanoseconds; `None` if it did not happen before the end.
+/// Times of the events of a batch in nanoseconds; `None` if an event did not happen before the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchTrace {
-    /// Who loaded it.
+    /// The loader that loaded it.
     pub loader: usize,
     /// When the loader began.
     pub begun: Option<u64>,
-    /// When it was loaded; the loader holds it from now on.
+    /// When it was loaded. From then on, the loader holds it.
     pub loaded: Option<u64>,
-    /// When it was queued; the loader begins its next batch.
+    /// When it was queued. The loader then begins its next batch.
     pub queued: Option<u64>,
     /// When the model took it.
     pub taken: Option<u64>,
-    /// When the model's step was done.
+    /// When the model finished its step.
     pub done: Option<u64>,
 }
 
 /// The first batches of a run, up to 1000.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The batches by number.
+    /// The batches, by number.
     pub batches: Vec<BatchTrace>,
-    /// Until when nothing is missing, in nanoseconds: the end of the run, or when the first batch that is not here was
-    /// begun.
+    /// Time in nanoseconds up to which the trace is complete: the end of the run, or the time at which the first batch
+    /// that is not recorded was begun.
     pub until: u64,
-    /// Whether that is the end of the run.
+    /// Whether `until` is the end of the run.
     pub whole: bool,
 }
 
-/// Most batches of a trace.
+/// Maximum number of batches in a trace.
 const MOST: usize = 1000;
 
-/// Keeps the first batches.
+/// Records the first batches.
 #[derive(Debug, Default)]
 pub(super) struct Tracer {
     batches: Vec<BatchTrace>,
@@ -44,7 +44,7 @@ pub(super) struct Tracer {
 }
 
 impl Tracer {
-    /// What was kept of a run that ended then.
+    /// The trace of a run that ended at this time.
     pub(super) fn finish(self, end: u64) -> Trace {
         let whole = self.missing.is_none();
         Trace { batches: self.batches, until: self.missing.unwrap_or(end), whole }
@@ -72,7 +72,8 @@ impl Observer for Tracer {
     }
 }
 
-/// In whole microseconds, a row `[loader, [begun, loaded, queued, taken, done]]` a batch, to keep pages small.
+/// Serialises times in whole microseconds, one row `[loader, [begun, loaded, queued, taken, done]]` per batch, to keep
+/// pages small.
 impl Serialize for Trace {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let micro = |time: u64| (time + 500) / 1000;

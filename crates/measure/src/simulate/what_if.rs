@@ -7,9 +7,9 @@ use crate::{Error, Result};
 /// How a time changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// So many times as long.
+    /// Multiplied by this factor.
     Factor(f64),
-    /// To this mean in seconds, the spread in proportion.
+    /// To this mean in seconds; the spread changes in proportion.
     Seconds(f64),
 }
 
@@ -22,27 +22,27 @@ impl Change {
     }
 }
 
-/// What is different; nothing if all is `None`.
+/// A change to a model. If all fields are `None`, nothing changes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WhatIf {
     /// The change in the user's words.
     pub name: String,
-    /// Number of workers. Where each loads batches of its own, there are so many loaders, and as many places in the
-    /// queue for each as before. Where all share each batch, its load time changes in proportion instead, as if
-    /// threads were all that loading needs.
+    /// Number of workers. If each worker loads its own batches, this is the number of loaders, and the queue keeps the
+    /// same number of places per loader. If all workers share each batch, the load time changes in proportion instead,
+    /// as if loading depended only on threads.
     pub workers: Option<usize>,
-    /// The load time, after `workers`.
+    /// The load time, applied after `workers`.
     pub load: Option<Change>,
     /// The step time.
     pub step: Option<Change>,
-    /// Places in the queue, after `workers`.
+    /// Places in the queue, applied after `workers`.
     pub queue: Option<usize>,
     /// Which batch the model gets next.
     pub order: Option<Order>,
 }
 
 impl Model {
-    /// This model with a change.
+    /// Applies a change to this model.
     ///
     /// # Errors
     /// As [`check`](Self::check).

@@ -1,6 +1,6 @@
 //! What limits the rate, and what to choose.
 //!
-//! A training run takes cubes no faster than its slowest part, in uncompressed bytes a second:
+//! A training run processes cubes at the rate of its slowest part, in uncompressed bytes per second:
 //!
 //! ```text
 //! disk    stored bytes a second × ratio
@@ -9,9 +9,9 @@
 //! step    batch bytes / step time
 //! ```
 //!
-//! Of the candidates that come within 3 % of the best rate (no measurement here is better than that) those of
-//! the greatest ratio are taken, and of those within 1 % of that the one that writes fastest. Another chunk size than
-//! the default has to be a tenth faster: on most cubes it changes nothing but noise.
+//! First, keep the candidates within 3 % of the best rate, because measurements here are no more precise. Of these,
+//! keep the candidates within 1 % of the best ratio. Of these, take the one that writes fastest. A chunk size other
+//! than the default must be at least 10 % faster, because on most cubes other sizes change nothing but noise.
 
 use serde::Serialize;
 
@@ -19,13 +19,14 @@ use super::figures::{Measured, Rate};
 use super::options::Options;
 use super::sample::Sample;
 
-/// Rates closer than this are the same.
+/// Rates whose ratio is above this count as equal.
 const RATES: f64 = 0.97;
-/// Another chunk size has to beat the default by this.
+/// Another chunk size must be faster than the default by this factor.
 const CHUNKS: f64 = 1.1;
-/// Ratios closer than this are the same.
+/// Ratios that differ by less than this factor count as equal.
 const RATIOS: f64 = 0.99;
-/// Disks where none is told, stored bytes a second: in memory or a fast NVMe; NVMe; SATA SSD or network; disk drive.
+/// Disk rates if none is given, in stored bytes per second: memory or a fast NVMe; NVMe; SATA SSD or network; hard
+/// disk.
 const DISKS: [Option<f64>; 4] = [None, Some(1e9), Some(5e8), Some(1e8)];
 
 /// The slowest part of a run.
@@ -49,38 +50,38 @@ hsipack_format::option_names!(Limit, "limit", {
     Step => "step",
 });
 
-/// What to choose.
+/// The recommended choice.
 #[derive(Clone, Debug, Serialize)]
 pub struct Choice {
-    /// Place among the candidates.
+    /// Index among the candidates.
     pub candidate: usize,
-    /// Place among the cases that it was chosen for.
+    /// Index among the cases: the case it was chosen for.
     pub case: usize,
-    /// Seconds to pack all cubes with it on this machine, as far as encoding is what takes time.
+    /// Seconds to pack all cubes with it on this machine, if encoding is what takes time.
     pub write_s: f64,
 }
 
-/// A disk, and what to choose for it.
+/// A disk, and the choice for it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Case {
-    /// Stored bytes a second; `null` where reading takes no time.
+    /// Stored bytes per second; `null` if reading takes no time.
     pub disk_rate: Option<f64>,
-    /// The best, a place among the candidates.
+    /// The best candidate, as an index.
     pub candidate: usize,
-    /// Uncompressed bytes a second.
+    /// Uncompressed bytes per second.
     pub bytes_per_s: f64,
-    /// Cubes a second.
+    /// Cubes per second.
     pub cubes_per_s: f64,
-    /// Seconds an epoch over all cubes.
+    /// Seconds per epoch over all cubes.
     pub epoch_s: f64,
     /// The slowest part.
     pub limit: Limit,
-    /// Bytes a second of each part with this candidate, uncompressed: disk, decode, copy, step; `null` where it
+    /// Bytes per second of each part with this candidate, uncompressed: disk, decode, copy, step; `null` if a part
     /// takes no time.
     pub parts: [Option<f64>; 4],
 }
 
-/// What the advice is for.
+/// The requirements that the advice is for.
 pub struct Needs {
     disks: Vec<Option<f64>>,
     cores: usize,
@@ -91,7 +92,7 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// From what the user says and the copying that was measured.
+    /// Combines the user's options with the measured copy rates.
     pub fn new(options: &Options, sample: &Sample, copy: &[Rate]) -> Self {
         let batch = sample.cube_bytes() * options.batch_size as f64;
         Self {
@@ -113,7 +114,7 @@ impl Needs {
         [disk.map(|rate| rate * one.ratio), Some(decode), Some(self.copy), self.step]
     }
 
-    /// The rate, and what limits it.
+    /// The overall rate, and what limits it.
     fn rate(&self, disk: Option<f64>, one: &Measured) -> (f64, Limit) {
         let limits = [Limit::Disk, Limit::Decode, Limit::Copy, Limit::Step];
         let parts = self.parts(disk, one);
@@ -121,7 +122,7 @@ impl Needs {
         known.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Limit::Decode))
     }
 
-    /// The candidate to take for a disk.
+    /// The best candidate for a disk.
     pub fn best(&self, disk: Option<f64>, tried: &[Measured]) -> usize {
         let rates: Vec<f64> = tried.iter().map(|one| self.rate(disk, one).0).collect();
         let most = |places: &[usize]| places.iter().map(|at| rates[*at]).fold(0.0, f64::max);
@@ -138,7 +139,7 @@ impl Needs {
     }
 }
 
-/// What to choose for each disk.
+/// The best candidate for each disk.
 pub fn cases(needs: &Needs, tried: &[Measured]) -> Vec<Case> {
     let case = |disk: &Option<f64>| {
         let candidate = needs.best(*disk, tried);
@@ -156,7 +157,7 @@ pub fn cases(needs: &Needs, tried: &[Measured]) -> Vec<Case> {
     needs.disks.iter().map(case).collect()
 }
 
-/// The choice for the disk that was told, or else for 1000 MB/s.
+/// The choice for the disk of the user, or otherwise for 1000 MB/s.
 pub fn choose(needs: &Needs, cases: &[Case], tried: &[Measured]) -> Choice {
     let case = cases.iter().position(|case| case.disk_rate.is_some()).unwrap_or(0);
     let candidate = cases[case].candidate;
@@ -164,7 +165,7 @@ pub fn choose(needs: &Needs, cases: &[Case], tried: &[Measured]) -> Choice {
     Choice { candidate, case, write_s: needs.total_bytes / write.max(1.0) }
 }
 
-/// Codecs of which other chunk sizes are worth a try: the fastest of the front with a disk of 1000 MB/s, one a codec.
+/// Candidates for which other chunk sizes are worth trying: the fastest on the Pareto front with a disk of 1000 MB/s.
 pub fn leaders(tried: &[Measured], front: &[bool], cores: usize, count: usize) -> Vec<usize> {
     let rate = |at: &usize| (tried[*at].ratio).min(tried[*at].decode_at(cores));
     let mut all: Vec<usize> = (0..tried.len()).filter(|at| front[*at]).collect();

@@ -1,4 +1,4 @@
-//! What is tried: codecs with levels and filters, and chunk sizes.
+//! The codecs, levels, filters and chunk sizes that are tried.
 
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{Codec, Compressor, Shuffle, Tile};
@@ -6,7 +6,7 @@ use hsipack_pack::convert::LayoutOptions;
 
 use super::sample::Sample;
 
-/// The greatest chunk size that is tried.
+/// The largest chunk size that is tried.
 pub const LARGEST_CHUNK: usize = 8 << 20;
 
 /// One way to store chunks.
@@ -14,9 +14,9 @@ pub const LARGEST_CHUNK: usize = 8 << 20;
 pub struct Candidate {
     /// Compressor, level and filter.
     pub codec: Codec,
-    /// Uncompressed bytes of a chunk to aim for.
+    /// Target size of a chunk, in uncompressed bytes.
     pub chunk_bytes: usize,
-    /// Mantissa bits kept; `None` is all of float16.
+    /// Mantissa bits kept; `None` keeps all bits of float16.
     pub keep_bits: Option<u8>,
 }
 
@@ -27,7 +27,7 @@ impl Candidate {
         Self { codec, chunk_bytes: TARGET_CHUNK, keep_bits: None }
     }
 
-    /// What `convert` uses if not told otherwise.
+    /// The default layout of `convert`.
     pub fn default_layout() -> Self {
         let layout = LayoutOptions::default();
         Self::new(layout.compressor, layout.level, layout.shuffle)
@@ -40,7 +40,7 @@ impl Candidate {
     }
 }
 
-/// Every codec that is tried with chunks of the default size.
+/// All codecs that are tried with chunks of the default size.
 pub fn codecs(quick: bool) -> Vec<Candidate> {
     let levels: &[(Compressor, &[u8])] = if quick {
         &[(Compressor::Lz4, &[5]), (Compressor::Lz4Hc, &[4]), (Compressor::Zstd, &[1])]
@@ -58,13 +58,13 @@ pub fn codecs(quick: bool) -> Vec<Candidate> {
                 .map(|shuffle| Candidate::new(*compressor, *level, shuffle))
         })
     });
-    // Without a filter nothing compresses but integers; two codecs tell whether that is so here.
+    // Without a filter, only integers compress. Two codecs show whether that is the case here.
     let plain = [(Compressor::Lz4, 5), (Compressor::Zstd, 1)]
         .map(|(compressor, level)| Candidate::new(compressor, level, Shuffle::None));
     shuffled.chain(plain).collect()
 }
 
-/// Other chunk sizes for the best codecs: those that cut the sample's cubes differently.
+/// Other chunk sizes for the best codecs: only sizes that cut the sample's cubes differently.
 pub fn chunk_sizes(best: &[Candidate], sample: &Sample, quick: bool) -> Vec<Candidate> {
     let targets: &[usize] = if quick {
         &[512 << 10, LARGEST_CHUNK]
@@ -72,7 +72,7 @@ pub fn chunk_sizes(best: &[Candidate], sample: &Sample, quick: bool) -> Vec<Cand
         &[256 << 10, 512 << 10, 1 << 20, 4 << 20, LARGEST_CHUNK]
     };
     let cut = |target: usize| -> Vec<usize> {
-        // The sample may hold fewer rows of a cube than a large chunk does.
+        // The sample may hold fewer rows of a cube than a large chunk has.
         let rows = |piece: &super::sample::Piece| {
             Tile::slab(piece.shape, 2, target).rows.min(piece.rows.len())
         };

@@ -1,25 +1,25 @@
-//! What came of a candidate. Field names are keys of `hsipack tune --json`; they stay.
+//! The results of a candidate. Field names are keys of `hsipack tune --json`, so they must not change.
 
 use hsipack_read::Distribution;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::candidates::Candidate;
 
-/// A rate, over the rounds.
+/// A rate, measured over the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rate {
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Median, in 10^9 uncompressed bytes a second.
+    /// Median, in 10^9 uncompressed bytes per second.
     pub gb_per_s: f64,
-    /// Least of the rounds.
+    /// Minimum over the rounds.
     pub least: f64,
-    /// Greatest of the rounds.
+    /// Maximum over the rounds.
     pub greatest: f64,
 }
 
 impl Rate {
-    /// Of some rates in bytes a second; 0 of none.
+    /// Summarises rates in bytes per second; 0 if there are none.
     pub fn of(threads: usize, rates: &[f64]) -> Self {
         let all = Distribution::of(rates.iter().map(|rate| rate / 1e9));
         let [gb_per_s, least, greatest] = [0.5, 0.0, 1.0].map(|share| all.quantile(share));
@@ -27,23 +27,23 @@ impl Rate {
     }
 }
 
-/// A candidate and its figures.
+/// A candidate and its results.
 #[derive(Clone, Debug, Serialize)]
 pub struct Measured {
-    /// Codec, level and filter as `convert` spells them, in a word each.
+    /// Codec, level and filter as `convert` spells them, separated by blanks.
     pub name: String,
-    /// What was tried.
+    /// The candidate.
     #[serde(flatten, serialize_with = "spelled")]
     pub candidate: Candidate,
-    /// Bytes that it was tried on, uncompressed.
+    /// Uncompressed bytes of the chunks it was tried on.
     pub bytes: u64,
-    /// Uncompressed by stored bytes.
+    /// Uncompressed bytes divided by stored bytes.
     pub ratio: f64,
     /// Encoding, on all cores.
     pub write: Rate,
-    /// Decoding, each number of threads, ascending.
+    /// Decoding with each number of threads, ascending.
     pub decode: Vec<Rate>,
-    /// Whether nothing else is better in ratio, decoding and writing.
+    /// Whether it is on the Pareto front of ratio, decoding and writing.
     pub front: bool,
 }
 
@@ -58,12 +58,13 @@ fn spelled<S: Serializer>(candidate: &Candidate, serializer: S) -> Result<S::Ok,
 }
 
 impl Measured {
-    /// Decoding with most threads, GB/s.
+    /// Decoding rate with the most threads, in GB/s.
     pub fn decode_at_most(&self) -> f64 {
         self.decode.last().map_or(0.0, |rate| rate.gb_per_s)
     }
 
-    /// Decoding with `cores` threads in GB/s: measured, or in proportion from the next lower number of threads.
+    /// Decoding rate with `cores` threads in GB/s: measured, or extrapolated in proportion from the next lower number
+    /// of threads.
     pub fn decode_at(&self, cores: usize) -> f64 {
         let known = self.decode.iter().rev().find(|rate| rate.threads <= cores);
         known.map_or(0.0, |rate| rate.gb_per_s * cores as f64 / rate.threads as f64)

@@ -1,10 +1,10 @@
-//! Encoding, decoding and copying, round by round, each within its time.
+//! Measures encoding, decoding and copying, round by round, each for a limited time.
 //!
-//! Noise of the machine comes and goes in seconds, so every candidate is measured once in every round, and the order
-//! turns by one from round to round; what is reported is the median of the rounds, with the least and greatest.
-//! Encoding and decoding are `hsipack_store::codec`, as `convert` and the reader call it: checksums are made when
-//! encoding and not compared again when decoding. Threads take chunk after chunk; each decodes into memory of its
-//! own that was touched before, and goes through all of it, so that results go to memory and not only to caches.
+//! Noise of the machine comes and goes within seconds. So every candidate is measured once per round, and the order is
+//! rotated by one from round to round. The report shows the median over the rounds, with minimum and maximum. Encoding
+//! and decoding call `hsipack_store::codec`, as `convert` and the reader do: encoding computes checksums, and decoding
+//! does not verify them again. Threads take one chunk after another. Each decodes into its own memory, which was
+//! touched before, and moves through all of it, so that results are written to memory and not only to caches.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,23 +18,23 @@ use super::figures::{Measured, Rate};
 use super::sample::Chunks;
 use crate::{Error, Result};
 
-/// How long things take.
+/// Number of rounds, and the time for each measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Time to encode the chunks of a candidate for the first time; what is not encoded by then is left out.
+    /// Time to encode the chunks of a candidate for the first time. Chunks that are not encoded by then are skipped.
     pub first: Duration,
     /// Time to encode in each further round.
     pub encode: Duration,
-    /// Time to decode, each number of threads and round.
+    /// Time to decode, for each number of threads in each round.
     pub decode: Duration,
-    /// Codecs of which other chunk sizes are tried.
+    /// Number of codecs for which other chunk sizes are tried.
     pub leaders: usize,
 }
 
 impl Limits {
-    /// For a quick look, or for one to rely on.
+    /// Limits for a quick look, or for a reliable result.
     pub fn new(quick: bool) -> Self {
         let ms = Duration::from_millis;
         if quick {
@@ -45,39 +45,39 @@ impl Limits {
     }
 }
 
-/// What candidates with the same chunks share: bytes of a chunk, and bits kept.
+/// What candidates with the same chunks have in common: bytes of a chunk, and bits kept.
 type Cut = (usize, Option<u8>);
 /// A stored chunk and its number.
 type Stored = (usize, Vec<u8>);
 
-/// The chunks of a candidate, and its figures so far.
+/// The chunks of a candidate, and its results so far.
 struct Trial {
     candidate: Candidate,
-    /// To encode again; not where that was once only.
+    /// Chunks to encode again; `None` if they are encoded only once.
     chunks: Option<Arc<Chunks>>,
     stored: Vec<Vec<u8>>,
     lens: Vec<usize>,
     write: Vec<f64>,
-    /// One list a number of threads.
+    /// One list per number of threads.
     decode: Vec<Vec<f64>>,
 }
 
-/// Everything that is measured on one sample.
+/// Measures candidates on one sample.
 pub struct Bench<'a> {
-    /// Numbers of threads, ascending; the last encodes, too.
+    /// Numbers of threads, ascending; the last one is also used for encoding.
     pub threads: Vec<usize>,
     limits: Limits,
     stop: &'a AtomicBool,
     plain: Arc<Chunks>,
-    /// Memory to decode into, one a thread.
+    /// Memory to decode into, one buffer per thread.
     out: Vec<Vec<u8>>,
-    /// Rates of copying, one list a number of threads.
+    /// Rates of copying, one list per number of threads.
     copy: Vec<Vec<f64>>,
 }
 
 impl<'a> Bench<'a> {
-    /// A bench for some numbers of decoding `threads`, ascending, which copies the chunks `plain` beside what it tries; no
-    /// chunk that it tries may have more than `largest` bytes.
+    /// A bench for these numbers of decoding `threads`, ascending. Besides the candidates, it measures copying the
+    /// chunks `plain`. No chunk of a candidate may have more than `largest` bytes.
     pub fn new(
         plain: Arc<Chunks>,
         largest: usize,
@@ -86,17 +86,17 @@ impl<'a> Bench<'a> {
         stop: &'a AtomicBool,
     ) -> Self {
         let cores = threads.last().copied().unwrap_or(1);
-        // Together as much as the sample: no cache holds it.
+        // Together as large as the sample, so that no cache holds it.
         let each = (plain.bytes() / cores).max(largest);
         let out = (0..cores).map(|_| vec![1; each]).collect();
         let copy = vec![Vec::new(); threads.len()];
         Self { threads, limits, stop, plain, out, copy }
     }
 
-    /// Measures candidates beside each other, and copying in the same rounds.
+    /// Measures candidates side by side, and copying in the same rounds.
     ///
     /// # Errors
-    /// If Blosc refuses a codec, the system a thread, or the user stopped.
+    /// If Blosc refuses a codec, the system cannot start a thread, or the user stopped.
     pub fn sweep(
         &mut self,
         candidates: &[Candidate],
@@ -105,7 +105,7 @@ impl<'a> Bench<'a> {
         self.rounds(candidates, chunks, true)
     }
 
-    /// As [`sweep`](Self::sweep), encoding once only: chunks that few candidates share take memory.
+    /// As [`sweep`](Self::sweep), but encodes only once, to save memory if few candidates share the same chunks.
     ///
     /// # Errors
     /// As [`sweep`](Self::sweep).
@@ -117,7 +117,7 @@ impl<'a> Bench<'a> {
         self.rounds(candidates, chunks, false)
     }
 
-    /// What copying came to in all sweeps, each number of threads.
+    /// Rates of copying over all sweeps, for each number of threads.
     pub fn copy(&self) -> Vec<Rate> {
         self.threads.iter().zip(&self.copy).map(|(n, rates)| Rate::of(*n, rates)).collect()
     }
@@ -155,7 +155,7 @@ impl<'a> Bench<'a> {
         Ok(trials.into_iter().map(|trial| trial.measured(&self.threads)).collect())
     }
 
-    /// A pool for each number of threads. They are started before anything is measured.
+    /// A pool for each number of threads. All are started before the measurement.
     fn pools(&self) -> Result<Vec<Pool>> {
         self.threads.iter().map(|threads| threads::pool(*threads, "tune")).collect()
     }
@@ -167,7 +167,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Encodes as many chunks as there is time for.
+    /// Encodes as many chunks as the time allows.
     fn begin(
         &self,
         candidate: Candidate,
@@ -221,7 +221,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// 1, 2, 4 … threads, and as many as there are `cores`.
+/// 1, 2, 4 … threads up to `cores`, and `cores` itself.
 pub fn doubling(cores: usize) -> Vec<usize> {
     let cores = cores.max(1);
     let mut threads: Vec<usize> =
@@ -235,8 +235,8 @@ fn most(pools: &[Pool]) -> &Pool {
     pools.last().expect("there is one")
 }
 
-/// Encodes the first `count` chunks on the threads of a pool, or as many of them as are begun in time: the stored
-/// chunks, and the rate in bytes a second.
+/// Encodes the first `count` chunks on the threads of a pool, or as many of them as are begun in time. Returns the
+/// stored chunks, and the rate in bytes per second.
 fn encode(
     codec: &Codec,
     chunks: &Chunks,
@@ -250,7 +250,7 @@ fn encode(
         let mut own = Vec::new();
         loop {
             let at = next.load(Ordering::Relaxed);
-            // The first is encoded however long it takes.
+            // The first chunk is always encoded, however long it takes.
             if at >= count || at > 0 && begin.elapsed() >= time {
                 return Ok((own, begin.elapsed()));
             }
@@ -272,8 +272,8 @@ fn encode(
     Ok((stored.into_iter().map(|(_, stored)| stored).collect(), bytes as f64 / seconds))
 }
 
-/// Has the threads of a pool do chunk after chunk, over and over, until the time is up: bytes a second. Each has one of the
-/// buffers `out`. `lens` are the chunks' lengths; `each` fills a part of the thread's buffer.
+/// Runs `each` on chunk after chunk with the threads of a pool until the time is up; returns bytes per second. Each
+/// thread has one of the buffers `out`. `lens` are the chunks' lengths; `each` fills a part of the thread's buffer.
 fn drive(
     pool: &Pool,
     out: &mut [Vec<u8>],
@@ -300,13 +300,13 @@ fn drive(
             }
         }
     };
-    // Nobody waits for a lock: each thread has its own.
+    // No thread waits for a lock: each has its own.
     let out: Vec<Mutex<&mut Vec<u8>>> = out.iter_mut().map(Mutex::new).collect();
     let done = pool.broadcast(|thread| {
         work(&mut out[thread.index()].lock().unwrap_or_else(PoisonError::into_inner))
     });
     let done = done.into_iter().collect::<Result<Vec<_>>>()?;
-    // Each thread's own rate: one that ends with a long chunk does not make the others wait for it.
+    // Add each thread's own rate, so that a thread with a long last chunk does not delay the others.
     Ok(done.iter().map(|(bytes, time)| *bytes as f64 / time.as_secs_f64().max(1e-9)).sum())
 }
 

@@ -1,4 +1,4 @@
-//! Which codec, chunk size and number of mantissa bits suit these cubes on this machine.
+//! Finds the codec, chunk size and number of mantissa bits that suit these cubes on this machine.
 //!
 //! ```text
 //! cubes or dataset → sample → candidates → rounds → Pareto front → advice → report, page
@@ -6,18 +6,18 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `options.rs` | what is asked for |
-//! | `run.rs` | all of it, in order |
+//! | `options.rs` | the options |
+//! | `run.rs` | the whole run, in order |
 //! | `sample.rs` | adjacent rows of some cubes, cut into chunks |
-//! | `candidates.rs` | what is tried |
-//! | `figures.rs` | what came of a candidate |
-//! | `measure.rs` | encoding, decoding and copying, round by round, within a time |
-//! | `pareto.rs` | what nothing else is better than in every respect |
+//! | `candidates.rs` | the codecs and chunk sizes that are tried |
+//! | `figures.rs` | the results of a candidate |
+//! | `measure.rs` | encoding, decoding and copying, round by round, for a limited time |
+//! | `pareto.rs` | the Pareto front |
 //! | `advice.rs` | what limits the rate with a disk, cores and a model, and what to choose |
-//! | `windows.rs` | what windows cost by how cubes are cut, and what loaders do about it |
-//! | `precision.rs` | information in bits, what dropping some gains, and the error it makes |
-//! | `report.rs` | everything that was found; its names are the keys of `--json` |
-//! | `page.rs` | the same as a page |
+//! | `windows.rs` | what windows cost for each way to cut cubes, and what loaders do about it |
+//! | `precision.rs` | information in bits, the gain of dropping some, and the resulting error |
+//! | `report.rs` | all results; its names are the keys of `--json` |
+//! | `page.rs` | the report as a page |
 
 mod advice;
 mod candidates;
@@ -43,6 +43,6 @@ pub use self::run::tune;
 pub use self::sample::SampleReport;
 pub use self::windows::{Auto, Layout, Windows};
 
-// `bench`, too, chooses a codec with these.
+// `bench` also chooses a codec with these.
 pub(crate) use self::measure::{Bench, Limits};
 pub(crate) use self::sample::Chunks;

@@ -1,26 +1,26 @@
-//! What is asked for.
+//! The options of a tuning run.
 
 use std::time::Duration;
 
-/// What is asked for.
+/// The options of a tuning run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A packed dataset, or cubes as `convert` takes them.
+    /// A packed dataset, or cubes in any form that `convert` accepts.
     pub paths: Vec<String>,
-    /// Files below input folders to leave out: glob patterns.
+    /// Files in input folders to skip: glob patterns.
     pub exclude: Vec<String>,
-    /// Uncompressed bytes (float16) to try everything on.
+    /// Size of the sample, in uncompressed bytes (float16).
     pub sample: usize,
-    /// Fewer candidates, rounds and seconds.
+    /// Use fewer candidates, fewer rounds and less time.
     pub quick: bool,
     /// Decoding threads in training.
     pub cores: usize,
-    /// Stored bytes a second that the disk gives; some usual rates where not told.
+    /// Stored bytes per second of the disk; some usual rates if `None`.
     pub disk_rate: Option<f64>,
-    /// How long the model works on a batch.
+    /// Time that the model needs for a batch.
     pub step_time: Option<Duration>,
-    /// Cubes in a batch.
+    /// Cubes per batch.
     pub batch_size: usize,
-    /// Rows and columns of windows, where training takes crops or patches.
+    /// Rows and columns of windows, if training uses crops or patches.
     pub patch: Option<[u32; 2]>,
 }

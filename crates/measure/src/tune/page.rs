@@ -1,4 +1,4 @@
-//! A run as a page. Every number on it is one of the report's, which is in the page as data.
+//! The report as a page. Every number on it is also in the page's data.
 
 use super::advice::Case;
 use super::figures::{Measured, Rate};
@@ -8,7 +8,7 @@ use super::windows::{Layout, Windows};
 use crate::page::chart::{Bar, Chart};
 use crate::page::{Page, escape, table};
 
-/// The page of a run.
+/// The page of a report.
 pub fn page(report: &Report) -> String {
     let title = format!("Tuning for {}", report.paths.join(", "));
     let page = Page::new(&title)
@@ -33,9 +33,9 @@ const STYLE: &str = ".charts { display: grid; gap: 1rem; grid-template-columns: 
     .charts > div { min-width: 0; }\n";
 /// Height of charts on narrow pages.
 const PHONE: f64 = 300.0;
-/// Size of charts that have the width of a page.
+/// Size of charts over the full width of a page.
 const WIDE: [f64; 2] = [760.0, 400.0];
-/// Size of charts beside others.
+/// Size of charts side by side.
 const HALF: [f64; 2] = [520.0, 320.0];
 
 fn lead(report: &Report) -> String {
@@ -83,7 +83,7 @@ fn figure(name: &str, value: &str) -> String {
     format!("<div><dt>{}</dt><dd>{}</dd></div>", escape(name), escape(value))
 }
 
-/// `2048 kB`, as `chunk_bytes` is told.
+/// `2048 kB`, the format for `chunk_bytes`.
 pub(super) fn chunk(bytes: usize) -> String {
     if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
 }
@@ -183,7 +183,7 @@ fn codecs(report: &Report) -> String {
     fn named(list: &[([f64; 2], String)]) -> Vec<([f64; 2], &str)> {
         list.iter().map(|(point, label)| (*point, label.as_str())).collect()
     }
-    // Only those of the front are labelled: the others would hide them.
+    // Only points on the front are labelled, because the other labels would hide them.
     let bare: Vec<([f64; 2], &str)> = others.iter().map(|(point, _)| (*point, "")).collect();
     let chart = Chart::new(
         "Decoding speed against ratio",
@@ -307,7 +307,7 @@ fn bits(report: &Report) -> String {
     let bands = &precision.bands;
     let x = |band: usize| bands.wavelength.as_ref().map_or(band as f64, |nm| nm[band]);
     let line = |list: &[Option<f64>]| -> Vec<[f64; 2]> {
-        // Drawn along the wavelength, whatever the order of the bands; with gaps where bands have no value.
+        // Drawn along the wavelength, whatever the order of the bands, with gaps where bands have no value.
         let numbers = list.iter().map(|value| value.unwrap_or(f64::NAN)).enumerate();
         let mut points: Vec<_> = numbers.map(|(band, value)| [x(band), value]).collect();
         points.sort_by(|a, b| a[0].total_cmp(&b[0]));
@@ -330,7 +330,7 @@ fn bits(report: &Report) -> String {
     )
 }
 
-/// Decoding speed against ratio, a colour a codec, a point a number of bits.
+/// Decoding speed against ratio: one colour per codec, one point per number of bits.
 fn variants_chart(report: &Report) -> String {
     let variants = &report.precision.variants;
     let mut codecs: Vec<&str> = variants.iter().map(|one| one.codec.as_str()).collect();
@@ -389,7 +389,7 @@ fn spectrum_chart(spectrum: &Spectrum, bits: u8) -> Chart {
     };
     let axis = if spectrum.wavelength.is_some() { "wavelength, nm" } else { "band" };
     Chart::new(
-        // The cube's name, which may be long, stands above the picture.
+        // The cube's name, which may be long, is written above the picture.
         &format!("Row {}, column {}", spectrum.row, spectrum.column),
         &format!("The spectrum of one pixel of {} before and after dropping bits.", spectrum.cube),
     )

@@ -1,4 +1,4 @@
-//! What the mantissa bits hold, what dropping some gains, and the error it makes.
+//! The information in mantissa bits, the gain of dropping some, and the resulting error.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -14,111 +14,111 @@ use super::measure::Bench;
 use super::sample::{Piece, Sample};
 use crate::Result;
 
-/// The greater share of the information that is shown beside the usual one.
+/// The larger share of information that is shown beside the usual one.
 const MORE: f64 = 0.999;
-/// Spectra that are shown.
+/// Number of spectra that are shown.
 const SPECTRA: usize = 3;
 
-/// What the mantissa bits hold, and what dropping some of them does.
+/// The information in mantissa bits, and the effect of dropping some.
 #[derive(Clone, Debug, Serialize)]
 pub struct Precision {
     /// Information of each bit.
     pub information: Information,
     /// Share of the information that 1, 2, … 10 mantissa bits keep.
     pub shares: Vec<f64>,
-    /// The least number of mantissa bits that keep 99 % of the information.
+    /// The smallest number of mantissa bits that keeps 99 % of the information.
     pub keep_99: u8,
-    /// The least number that keep 99.9 %.
+    /// The smallest number that keeps 99.9 %.
     pub keep_99_9: u8,
-    /// The codec that is chosen for all bits, with which the variants are compared.
+    /// The codec chosen with all bits; the variants are compared with it.
     pub codec: String,
-    /// Codecs and numbers of bits that were tried in the same rounds; the first is the chosen codec with all bits.
+    /// Codecs and numbers of bits that were tried in the same rounds. The first one is the chosen codec with all bits.
     pub variants: Vec<Variant>,
-    /// Which of them to take for `keep_99` bits; `null` where that are all bits.
+    /// Index of the variant to use for `keep_99` bits; `null` if these are all bits.
     pub best: Option<usize>,
-    /// Errors of each band with `keep_99` bits, of the cubes of the first shape.
+    /// Errors of each band with `keep_99` bits, over the cubes with the shape of the first one.
     pub bands: BandErrors,
     /// Spectra of some pixels with `keep_99` bits.
     pub spectra: Vec<Spectrum>,
 }
 
-/// One number of bits.
+/// A codec with a number of bits.
 #[derive(Clone, Debug, Serialize)]
 pub struct Variant {
     /// Codec, level and filter.
     pub codec: String,
-    /// Mantissa bits kept; 10 are all of float16.
+    /// Mantissa bits kept; 10 are all bits of float16.
     pub keep_bits: u8,
     /// Share of the information that they keep.
     pub share: f64,
-    /// Uncompressed by stored bytes.
+    /// Uncompressed bytes divided by stored bytes.
     pub ratio: f64,
-    /// Decoding, each number of threads.
+    /// Decoding, for each number of threads.
     pub decode: Vec<Rate>,
     /// Encoding.
     pub write: Rate,
-    /// Ratio by that of all bits, same codec, same rounds.
+    /// Ratio, relative to all bits with the same codec in the same rounds.
     pub smaller: f64,
-    /// Decoding speed by that of all bits, same codec, same rounds, most threads.
+    /// Decoding speed, relative to all bits with the same codec in the same rounds, with the most threads.
     pub faster: f64,
-    /// Ratio by that of all bits with the chosen codec.
+    /// Ratio, relative to all bits with the chosen codec.
     pub smaller_than_chosen: f64,
-    /// Decoding speed by that of all bits with the chosen codec, same rounds, most threads.
+    /// Decoding speed, relative to all bits with the chosen codec in the same rounds, with the most threads.
     pub faster_than_chosen: f64,
-    /// Greatest relative error of a value, against the value before the cast. Of numbers below 2^-14, where
+    /// Largest relative error of a value, compared with the value before the cast. For numbers below 2^-14, where
     /// float16 has fewer bits, it may be 1.
     pub max_rel: f64,
-    /// Greatest relative error that N bits can make of a number of 2^-14 and above: 2^-(N+1).
+    /// Largest possible relative error of N bits for numbers of at least 2^-14: 2^-(N+1).
     pub bound_rel: f64,
     /// Mean relative error.
     pub mean_rel: f64,
-    /// Greatest absolute error, in stored units.
+    /// Largest absolute error, in stored units.
     pub max_abs: f64,
 }
 
-/// Errors of each band; lists have one entry a band.
+/// Errors of each band; all lists have one entry per band.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct BandErrors {
     /// Shape of the cubes.
     pub shape: String,
     /// Mantissa bits kept.
     pub keep_bits: u8,
-    /// Band centres in nm, where known.
+    /// Band centres in nm, if known.
     pub wavelength: Option<Vec<f64>>,
-    /// Greatest relative error; `None` for a band without a value, here and below.
+    /// Largest relative error. `None` for a band without a value, also in the lists below.
     pub max_rel: Vec<Option<f64>>,
     /// Mean relative error.
     pub mean_rel: Vec<Option<f64>>,
     /// Mean relative error of float16 with all its bits.
     pub plain_mean_rel: Vec<Option<f64>>,
-    /// Greatest absolute error, in stored units.
+    /// Largest absolute error, in stored units.
     pub max_abs: Vec<Option<f64>>,
 }
 
-/// One pixel before and after.
+/// The spectrum of a pixel before and after rounding.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spectrum {
     /// Name of the cube.
     pub cube: String,
-    /// Its row there.
+    /// Row of the pixel in the cube.
     pub row: usize,
-    /// Its column there.
+    /// Column of the pixel in the cube.
     pub column: usize,
-    /// Band centres in nm, where known.
+    /// Band centres in nm, if known.
     pub wavelength: Option<Vec<f64>>,
-    /// Values before the cast; `null` where missing.
+    /// Values before the cast; `null` if missing.
     pub before: Vec<Option<f32>>,
-    /// With `keep_99` bits.
+    /// Values with `keep_99` bits.
     pub after: Vec<Option<f32>>,
 }
 
 impl Precision {
-    /// The variant to take for 99 % of the information, where that drops bits.
+    /// The variant to use for 99 % of the information, if it drops bits.
     pub fn gain(&self) -> Option<&Variant> {
         self.best.map(|at| &self.variants[at])
     }
 
-    /// What a variant gains and costs, in a sentence.
+    /// The gain and cost of a variant, in a sentence.
     pub fn sentence(&self, one: &Variant) -> String {
         format!(
             "{} of 10 mantissa bits hold {:.1} % of the real information; {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}, with a relative error of at most {:.2e} (of normal numbers), {:.2e} on average",
@@ -135,11 +135,11 @@ impl Precision {
     }
 }
 
-/// Measures information, gains and errors on the sample, with the chosen codec and its other filter. `best` picks
-/// one of some candidates.
+/// Measures information, gains and errors on the sample, with the chosen codec and with the same codec and the other
+/// filter. `best` picks the best of several candidates.
 ///
 /// # Errors
-/// If Blosc refuses, the system refuses a thread, or the user stopped.
+/// If Blosc refuses a codec, the system cannot start a thread, or the user stopped.
 pub fn measure(
     sample: &Sample,
     bench: &mut Bench,
@@ -154,13 +154,13 @@ pub fn measure(
     bits.retain(|bits| *bits < 10);
     bits.dedup();
     let plain = Candidate { keep_bits: None, ..*candidate };
-    // Dropped bits are whole planes of zeros to the bit filter, but only make the byte filter's planes sparser.
+    // With bit shuffle, dropped bits become whole planes of zeros. With byte shuffle, they only make planes sparser.
     let other = match plain.codec.shuffle {
         Shuffle::Bit => Shuffle::Byte,
         Shuffle::Byte | Shuffle::None => Shuffle::Bit,
     };
     let codecs = [plain, Candidate { codec: Codec { shuffle: other, ..plain.codec }, ..plain }];
-    // By bits, so that candidates with the same rounded values come together.
+    // Grouped by bits, so that candidates with the same rounded values are next to each other.
     let numbers = std::iter::once(None).chain(bits.iter().map(|bits| Some(*bits)));
     let candidates: Vec<Candidate> = numbers
         .flat_map(|keep_bits| codecs.map(|codec| Candidate { keep_bits, ..codec }))
@@ -198,7 +198,7 @@ pub fn measure(
     })
 }
 
-/// The information in the bits of the sample as float16.
+/// The information in each bit of the sample as float16.
 fn information(sample: &Sample, pool: &Pool) -> Result<Information> {
     let count = |(): &mut (), piece: &Piece| {
         let mut counts = Counts::new(16);
@@ -212,7 +212,7 @@ fn information(sample: &Sample, pool: &Pool) -> Result<Information> {
     Ok(all.information())
 }
 
-/// The figures of one; `same` is its codec with all bits, `chosen` the chosen codec with all bits.
+/// The results of a variant; `same` is its codec with all bits, `chosen` the chosen codec with all bits.
 fn variant(
     one: &Measured,
     same: &Measured,
@@ -242,13 +242,13 @@ fn variant(
     }
 }
 
-/// Errors of the values of a piece with `bits` mantissa bits, each band.
+/// Errors of the values of a piece with `bits` mantissa bits, for each band.
 fn errors(piece: &Piece, bits: u8) -> BandStats {
     let packed = piece.rounded(bits);
     let bands = piece.shape.bands;
     let mut gatherer = Gatherer::new(bands);
     let mut wide = Vec::new();
-    // Some pixels at a time: the widened values stay in the cache.
+    // A few pixels at a time, so that the widened values stay in the cache.
     let step = (4096 / bands).max(1) * bands;
     for (values, packed) in piece.values.chunks(step).zip(packed.chunks(step)) {
         wide.resize(packed.len(), 0.0);
@@ -283,13 +283,13 @@ fn band_errors(sample: &Sample, bits: u8) -> BandErrors {
     }
 }
 
-/// The pixels in the middle of some of the pieces.
+/// Pixels from the middle row of some of the pieces.
 fn spectra(sample: &Sample, bits: u8) -> Vec<Spectrum> {
     let count = sample.pieces.len().min(SPECTRA);
     let pick = |number: usize| {
         let piece = &sample.pieces[number * sample.pieces.len() / count];
         let (columns, bands) = (piece.shape.columns, piece.shape.bands);
-        // Pixels of one cube only lie apart.
+        // With several cubes, take pixels from different columns.
         let column = if sample.pieces.len() == 1 {
             columns / 2
         } else {

@@ -1,4 +1,4 @@
-//! Everything that was found. Field names are the keys of `hsipack tune --json`; they stay.
+//! All results. Field names are the keys of `hsipack tune --json`, so they must not change.
 
 use serde::Serialize;
 
@@ -8,56 +8,57 @@ use super::precision::Precision;
 use super::sample::SampleReport;
 use super::windows::Windows;
 
-/// A whole run.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// What was looked at.
+    /// The paths that were given.
     pub paths: Vec<String>,
-    /// Whether it was a quick look.
+    /// Whether it was a quick run.
     pub quick: bool,
     /// Decoding threads that the advice is for.
     pub cores: usize,
-    /// Cores of this machine.
+    /// Number of cores of this machine.
     pub machine_cores: usize,
     /// Numbers of threads that were measured.
     pub threads: Vec<usize>,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Cubes in a batch.
+    /// Cubes per batch.
     pub batch_size: usize,
-    /// Stored bytes a second that the disk gives, where told.
+    /// Stored bytes per second of the disk, if given.
     pub disk_rate: Option<f64>,
-    /// Seconds that the model takes for a batch, where told.
+    /// Seconds that the model needs for a batch, if given.
     pub step_time: Option<f64>,
-    /// Uncompressed bytes of a chunk that `convert` aims for.
+    /// Default target size of a chunk in `convert`, in uncompressed bytes.
     pub default_chunk_bytes: usize,
-    /// What everything was tried on.
+    /// The sample.
     pub sample: SampleReport,
-    /// Copying in memory (memcpy) in the same rounds, each number of threads.
+    /// Copying in memory (memcpy) in the same rounds, for each number of threads.
     pub copy: Vec<Rate>,
-    /// Everything that was tried.
+    /// All candidates that were tried.
     pub candidates: Vec<Measured>,
-    /// Disks, and what to choose for each.
+    /// Disks, and the choice for each.
     pub cases: Vec<Case>,
-    /// What to choose.
+    /// The recommended choice.
     pub choice: Choice,
-    /// What windows cost, where some were asked about.
+    /// Cost of windows, if a window size was given.
     pub windows: Option<Windows>,
-    /// Mantissa bits.
+    /// Results for mantissa bits.
     pub precision: Precision,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
 }
 
 impl Report {
-    /// What to choose.
+    /// The chosen candidate.
     pub fn chosen(&self) -> &Measured {
         &self.candidates[self.choice.candidate]
     }
 
-    /// The choice as a file for `convert --config`. Dropping bits is left to the user: it stands there as a comment.
+    /// The choice as a file for `convert --config`. Dropping bits is left to the user, so it is only a comment in the
+    /// file.
     pub fn config(&self) -> String {
         let chosen = self.chosen();
         let codec = &chosen.candidate.codec;
@@ -85,8 +86,8 @@ impl Report {
         text
     }
 
-    /// Rows, or rows and columns, of a chunk as `convert --chunk` takes them, where the choice is not the default: that for
-    /// windows, if some were asked about.
+    /// Rows, or rows and columns, of a chunk as `convert --chunk` accepts them; `None` for the default. If a window
+    /// size was given, the choice for windows.
     pub fn chunk(&self) -> Option<String> {
         match &self.windows {
             Some(windows) => windows.layouts[windows.choice].chunk.clone(),
@@ -94,7 +95,7 @@ impl Report {
         }
     }
 
-    /// Rows of a chunk, where the choice is not the default and all cubes have one shape.
+    /// Rows of a chunk; `None` for the default, or if cubes differ in shape.
     fn chunk_rows(&self) -> Option<usize> {
         let chunk = self.chosen().candidate.chunk_bytes;
         let [shape] = self.sample.shapes.as_slice() else { return None };

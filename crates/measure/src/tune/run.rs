@@ -1,4 +1,4 @@
-//! All of it, in order.
+//! The whole run, in order.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use super::windows::{self, Known};
 use super::{pareto, precision};
 use crate::Result;
 
-/// Measures, and says what to choose. `tell` hears what is being done.
+/// Measures all candidates and recommends one. `tell` receives progress messages.
 ///
 /// # Errors
 /// If the cubes cannot be read, or `stop` was set.

@@ -1,4 +1,4 @@
-//! Adjacent rows of some of the cubes, as they would be packed, and the chunks that a grid cuts them into.
+//! Adjacent rows of some cubes, prepared as for packing, and the chunks that a grid cuts them into.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::options::Options;
 use crate::{Error, Result};
 
-/// Cubes that give rows, at most.
+/// Maximum number of cubes in the sample.
 const CUBES: usize = 16;
 /// Bytes of a float16 value.
 const VALUE: usize = 2;
@@ -27,38 +27,38 @@ pub struct Piece {
     pub name: String,
     /// Shape of the whole cube.
     pub shape: CubeShape,
-    /// Which of its rows.
+    /// Which rows of the cube.
     pub rows: Range<usize>,
     /// Values before the cast, (row, column, band).
     pub values: Vec<f32>,
-    /// The same as float16.
+    /// The same values as float16.
     pub packed: Vec<f16>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
 }
 
-/// What everything is tried on.
+/// The sample that all candidates are tried on.
 pub struct Sample {
     /// Rows of cubes.
     pub pieces: Vec<Piece>,
-    /// Cubes in all.
+    /// Number of all cubes.
     pub cubes: usize,
     /// Bytes of all cubes as float16, uncompressed.
     pub total_bytes: u64,
-    /// Whether the values come from a packed dataset: then they are cast already.
+    /// Whether the values come from a packed dataset, and so are already cast.
     pub packed: bool,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-/// What everything was tried on.
+/// Size and origin of the sample.
 #[derive(Clone, Debug, Serialize)]
 pub struct SampleReport {
-    /// Cubes that gave rows.
+    /// Number of cubes in the sample.
     pub cubes: usize,
     /// Bytes of these rows, as float16.
     pub bytes: u64,
-    /// Cubes in all.
+    /// Number of all cubes.
     pub all_cubes: usize,
     /// Bytes of all cubes, as float16.
     pub all_bytes: u64,
@@ -75,8 +75,8 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// `data` of each cube, cut at `cuts` of each. Chunks come from all cubes in turn, so that the first few are a fair
-    /// sample of them.
+    /// Cuts the `data` of each cube at its `cuts`. Chunks are taken from all cubes in turn, so that the first few are a
+    /// fair sample.
     pub fn in_turn(data: Vec<Vec<u8>>, cuts: &[Vec<Range<usize>>]) -> Self {
         let deepest = cuts.iter().map(Vec::len).max().unwrap_or(0);
         let in_turn = (0..deepest).flat_map(|depth| {
@@ -87,33 +87,33 @@ impl Chunks {
         Self { cuts: in_turn.collect(), data }
     }
 
-    /// How many.
+    /// Number of chunks.
     pub fn len(&self) -> usize {
         self.cuts.len()
     }
 
-    /// Chunk `at`.
+    /// The chunk with index `at`.
     pub fn get(&self, at: usize) -> &[u8] {
         let (piece, range) = &self.cuts[at];
         &self.data[*piece][range.clone()]
     }
 
-    /// Bytes of all of them.
+    /// Total size of all chunks in bytes.
     pub fn bytes(&self) -> usize {
         self.cuts.iter().map(|(_, range)| range.len()).sum()
     }
 
-    /// Bytes of the largest.
+    /// Size of the largest chunk in bytes.
     pub fn largest(&self) -> usize {
         self.cuts.iter().map(|(_, range)| range.len()).max().unwrap_or(0)
     }
 }
 
 impl Sample {
-    /// Reads rows of the cubes that the paths name.
+    /// Reads rows of the cubes at the given paths.
     ///
     /// # Errors
-    /// If they cannot be read, or there are none.
+    /// If the cubes cannot be read, or there are none.
     pub fn read(options: &Options, stop: &AtomicBool) -> Result<Self> {
         let path = std::path::Path::new(&options.paths[0]);
         let mut sample = match options.paths.as_slice() {
@@ -201,7 +201,7 @@ impl Sample {
         })
     }
 
-    /// The sample cut as the grid of each cube cuts it for chunks near `chunk_bytes`; rounded to `keep_bits`
+    /// Cuts the sample as the grid of each cube does for chunks of about `chunk_bytes`, and rounds it to `keep_bits`
     /// mantissa bits.
     pub fn chunks(&self, chunk_bytes: usize, keep_bits: Option<u8>) -> Arc<Chunks> {
         let data = self.pieces.iter().map(|piece| match keep_bits {
@@ -222,7 +222,7 @@ impl Sample {
         self.total_bytes as f64 / self.cubes.max(1) as f64
     }
 
-    /// What it is, for the report.
+    /// Describes the sample for the report.
     pub fn report(&self) -> SampleReport {
         let mut shapes: Vec<String> =
             self.pieces.iter().map(|piece| piece.shape.to_string()).collect();
@@ -239,7 +239,7 @@ impl Sample {
     }
 }
 
-/// Rows in the middle of a packed cube, about `values` values of them.
+/// Rows from the middle of a packed cube with about `values` values.
 fn rows_of(stack: &Stack, samples: &Samples, id: usize, values: usize) -> Result<Piece> {
     let image = &stack.image;
     let shape = image.shape();
@@ -263,7 +263,7 @@ fn rows_of(stack: &Stack, samples: &Samples, id: usize, values: usize) -> Result
 }
 
 impl Piece {
-    /// The values with `bits` mantissa bits, as a conversion rounds them.
+    /// The values with `bits` mantissa bits, rounded as in a conversion.
     pub fn rounded(&self, bits: u8) -> Vec<f16> {
         let mut wide = vec![0.0; self.values.len()];
         precision::round_f16(&self.values, bits, &mut wide);
@@ -272,7 +272,7 @@ impl Piece {
         packed
     }
 
-    /// Byte ranges of chunks: whole ones; one of all rows where not even one fits.
+    /// Byte ranges of the chunks. Only whole chunks are used; if not even one fits, all rows form one chunk.
     fn cuts(&self, chunk_bytes: usize) -> Vec<Range<usize>> {
         let row = self.shape.row_values() * VALUE;
         let bytes = self.rows.len() * row;

@@ -1,4 +1,4 @@
-//! What windows cost, by how cubes are cut into chunks, and what loaders would do about it.
+//! The cost of windows for each way to cut cubes into chunks, and what loaders would do about it.
 
 use hsipack_format::{CubeShape, Grid, Tile};
 use hsipack_read::plan::{BlockSize, chunks_touched};
@@ -7,66 +7,66 @@ use serde::Serialize;
 
 use super::figures::Measured;
 
-/// Sides of the tiles that are reckoned with, beside whole rows.
+/// Sides of the tiles that are compared, in addition to whole rows.
 const TILES: [usize; 4] = [16, 32, 64, 128];
-/// Blocks that come together from which on an order is nearly that of a shuffle of all windows.
+/// With at least this many blocks at a time, the order is nearly that of a global shuffle.
 const ENOUGH_BLOCKS: usize = 16;
 
-/// What windows of one size cost.
+/// Cost of windows of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct Windows {
     /// Rows of a window.
     pub rows: u32,
     /// Columns of a window.
     pub columns: u32,
-    /// Bytes of all cubes decoded.
+    /// Bytes of all cubes, decoded.
     pub all_bytes: u64,
-    /// Bytes of memory that a loader with `cache="auto"` would use on this machine now: half of what is free.
+    /// Bytes of memory that a loader with `cache="auto"` would use on this machine now: half of the free memory.
     pub memory_bytes: u64,
-    /// Bytes of the shuffle window that it would take if not all cubes fit.
+    /// Bytes of the shuffle window that the loader would use if not all cubes fit.
     pub shuffle_window_bytes: u64,
-    /// How cubes may be cut.
+    /// Ways to cut cubes.
     pub layouts: Vec<Layout>,
-    /// What to choose, by its number among the layouts.
+    /// Index of the layout to choose.
     pub choice: usize,
 }
 
-/// One way to cut cubes into chunks. Of cubes of several shapes, the first one counts.
+/// A way to cut cubes into chunks. If cubes have several shapes, the first one is used.
 #[derive(Clone, Debug, Serialize)]
 pub struct Layout {
-    /// As `convert --chunk` takes it; none for what it does by itself.
+    /// The value for `convert --chunk`; `None` for the default.
     pub chunk: Option<String>,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Chunks that a window lies in, on average.
+    /// Mean number of chunks that a window touches.
     pub chunks_per_window: f64,
-    /// Windows a second where nothing is kept and every window decodes its chunks.
+    /// Windows per second if no chunks are kept and every window decodes its own chunks.
     pub windows_per_s: f64,
-    /// What `cache="auto"` would do.
+    /// What a loader with `cache="auto"` would do.
     pub auto: Auto,
 }
 
-/// What a loader does for windows.
+/// How a loader handles windows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Auto {
-    /// Keep all chunks decoded: after the first epoch windows are copied only.
+    /// Keep all chunks decoded: after the first epoch, windows are only copied.
     KeepAll,
-    /// Hold some blocks of cubes at a time.
+    /// Hold a few blocks of cubes at a time.
     ShuffleWindow {
-        /// Blocks that come together.
+        /// Number of blocks held at a time.
         blocks: usize,
-        /// All of them.
+        /// Number of all blocks.
         of_blocks: usize,
-        /// How often a chunk is decoded in an epoch.
+        /// Number of times that a chunk is decoded per epoch.
         decoded: f64,
     },
-    /// Neither fits.
+    /// Neither fits into memory.
     DecodeEach,
 }
 
 impl Auto {
-    /// In words.
+    /// Describes it in words.
     pub fn words(self) -> String {
         match self {
             Self::KeepAll => "keeps all decoded".to_owned(),
@@ -80,19 +80,19 @@ impl Auto {
     }
 }
 
-/// What is known of the cubes and the machine.
+/// Facts about the cubes and the machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub shape: CubeShape,
     pub cubes: usize,
     pub all_bytes: u64,
-    /// Half of the memory that is free.
+    /// Half of the free memory.
     pub memory: u64,
     pub shuffle_window: u64,
 }
 
 impl Known {
-    /// This machine's memory.
+    /// Facts with this machine's memory.
     pub(super) fn here(shape: CubeShape, cubes: usize, all_bytes: u64) -> Self {
         let memory = memory::available().map_or(0, |free| free.bytes / 2);
         let shuffle_window = memory::limit().map_or(0, hsipack_read::shuffle_window_bytes);
@@ -100,7 +100,7 @@ impl Known {
     }
 }
 
-/// What windows of `size` cost. `rate` gives bytes a second that chunks of so many bytes are decoded at.
+/// Cost of windows of `size`. `rate` returns the decoding rate of chunks with this many bytes, in bytes per second.
 pub(super) fn reckon(
     known: Known,
     [rows, columns]: [u32; 2],
@@ -166,8 +166,8 @@ fn layout(
     Some(Layout { chunk, chunk_bytes, chunks_per_window: touched, windows_per_s, auto })
 }
 
-/// What `convert` does by itself, unless another cut makes an order possible that is nearly a global one, or, where nothing
-/// can be kept, windows faster by a fifth.
+/// Chooses a layout. It is the default, unless another one allows an order closer to a global shuffle or, if nothing
+/// can be kept, is more than 20 % faster.
 fn choose(layouts: &[Layout]) -> usize {
     let blocks = |layout: &Layout| match layout.auto {
         Auto::KeepAll => usize::MAX,
@@ -186,8 +186,8 @@ fn choose(layouts: &[Layout]) -> usize {
     (1..layouts.len()).filter(|at| better(&layouts[*at])).max_by_key(rank).unwrap_or(0)
 }
 
-/// The rate of decoding chunks of so many bytes: that of the chunks nearest to it in size that were tried with the chosen
-/// codec.
+/// The decoding rate for chunks of a given size: that of the candidate with the chosen codec whose chunks are nearest
+/// in size.
 pub(super) fn rate_of<'a>(
     tried: &'a [Measured],
     chosen: &'a Measured,
@@ -228,7 +228,7 @@ mod tests {
         assert!(windows.layouts.iter().all(|layout| layout.auto == Auto::KeepAll));
         let own = &windows.layouts[0];
         assert_eq!((own.chunk.as_deref(), own.chunk_bytes), (None, 61 * 340 * 103 * 2));
-        // 8 places reach over each of 9 edges.
+        // 8 window positions cross each of the 9 edges.
         assert!((own.chunks_per_window - (1.0 + 72.0 / 610.0)).abs() < 1e-12);
         let each = own.chunks_per_window * own.chunk_bytes as f64;
         assert!((own.windows_per_s * each / 2e9 - 1.0).abs() < 1e-12);
@@ -247,7 +247,7 @@ mod tests {
         };
         assert!(blocks >= ENOUGH_BLOCKS && of_blocks > 64 && decoded <= 1.2, "{windows:?}");
         assert_eq!(windows.choice, 0);
-        // With less of it the tiles, of which more come together.
+        // With less memory, tiles are chosen, because more of them fit.
         let less = reckon(known(GIB / 8), [9, 9], &rate);
         assert_ne!(less.choice, 0, "{less:?}");
     }

@@ -1,12 +1,13 @@
-//! Masks that are added to a packed dataset: splits of its labelled pixels, superpixels, predictions.
+//! Adds masks to a packed dataset: splits of its labelled pixels, superpixels, predictions.
 //!
-//! A new state of the dataset is staged beside it, as an append does (`convert/staging.rs`): the new masks' shards, and
-//! hard links to all others. It takes the dataset's place in one step. Killed before that, the dataset is as it was,
-//! and whoever writes there next removes what was left; after it, the masks are there.
+//! A new state of the dataset is prepared beside it, as an append does (`convert/staging.rs`): the shards of the new
+//! masks, and hard links to all other files. It then replaces the dataset in one step. If the process is killed before
+//! that step, the dataset is unchanged, and the next process that writes there removes the remains. After it, the masks
+//! are there.
 //!
-//! Each mask records the command and the options that made it. That tells it from masks that were packed with the cubes:
-//! `validate --source` looks for no files of it, `repair` says that it has to be made again, appends give new cubes
-//! zeros, and only such a mask may be replaced.
+//! Each mask records the command and the options that made it. This distinguishes it from masks that were packed with
+//! the cubes: `validate --source` does not look for its files, `repair` reports that it has to be made again, and
+//! appends fill it with zeros for new cubes. Only such a mask may be replaced.
 
 mod spool;
 
@@ -39,13 +40,13 @@ use crate::progress::Progress;
 pub struct NewMask {
     /// Its name.
     pub name: String,
-    /// Names of its classes in each stack, class 0 first, where they have names.
+    /// Names of its classes in each stack, class 0 first, if they have names.
     pub class_names: Vec<Option<Vec<String>>>,
     /// The options that it was made with.
     pub recipe: Value,
 }
 
-/// What adding a mask came to.
+/// The result of adding a mask.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The dataset.
@@ -56,27 +57,27 @@ pub struct Report {
     pub samples: usize,
     /// Bytes of its shards.
     pub stored_bytes: u64,
-    /// Whether a mask of this name was there and got replaced.
+    /// Whether an existing mask of this name was replaced.
     pub replaced: bool,
-    /// Seconds that it took to store.
+    /// Seconds that it took to store the mask.
     pub seconds: f64,
 }
 
-/// Who knows the class ids of new masks.
+/// Gives the class ids of new masks.
 ///
-/// They are asked for stack by stack, in each sample by sample as its arrays have them, of a sample mask by mask, and of
-/// a mask its rows from the first to the last. Nothing is asked for twice.
+/// Ids are requested stack by stack; within a stack sample by sample, in the order of its arrays; within a sample mask
+/// by mask; and within a mask from the first row to the last. No ids are requested twice.
 pub trait MaskIds {
-    /// The greatest id of all masks in the samples of a stack: above 255, they are stored as uint16.
+    /// The greatest id of all masks in the samples of a stack. If it is above 255, the masks are stored as uint16.
     ///
     /// # Errors
-    /// If it cannot be known.
+    /// If it cannot be determined.
     fn greatest(&mut self, stack: usize) -> Result<u16>;
 
-    /// Puts the ids of rows `rows` of a sample into `ids`, in place of what is in it: (row, column).
+    /// Writes the ids of rows `rows` of a sample to `ids`, replacing its content. The order is (row, column).
     ///
     /// # Errors
-    /// If they cannot be known.
+    /// If they cannot be determined.
     fn read(
         &mut self,
         mask: usize,
@@ -86,7 +87,8 @@ pub trait MaskIds {
     ) -> Result<()>;
 }
 
-/// Masks being added: the right to write the dataset, and its new state, which is removed again unless it is committed.
+/// Masks that are being added: the right to write the dataset, and its new state, which is removed unless it is
+/// committed.
 pub struct Adding {
     dataset: Dataset,
     staging: Option<Staging>,
@@ -95,50 +97,51 @@ pub struct Adding {
 }
 
 impl Adding {
-    /// Claims the dataset at `path` for adding masks of these names. With `force`, they may replace masks that were
-    /// added before.
+    /// Claims the dataset at `path` to add masks of these names. With `force`, they may replace masks that were added
+    /// before.
     ///
     /// # Errors
-    /// If it is no intact dataset of hsipack's, somebody else writes it, a conversion is to be resumed there, or a name is
-    /// taken or cannot be one.
+    /// If it is not an intact dataset written by hsipack, another process writes it, a conversion there has to be
+    /// resumed first, or a name is taken or not allowed.
     pub fn begin(path: &Path, names: Vec<String>, force: bool) -> Result<Self> {
         remote::refuse(path, "adding masks to")?;
-        // Claiming makes a folder: not where there is nothing to claim, nor a dataset to be put back by it.
+        // A claim creates a folder. So first check that there is a dataset to claim, unless an interrupted commit has
+        // to be recovered.
         if !aside(path).exists() {
             check_names(&Dataset::open(path)?, &names, force)?;
         }
         let claim = Claim::of(path)?;
         claim.recover()?;
         let staging = Some(Staging::scratch(claim)?);
-        // What is read from here on nobody else changes.
+        // From here on no other process changes the dataset.
         let (dataset, replaced) = (Dataset::open(path)?, Vec::new());
         let mut adding = Self { dataset, staging, names, replaced };
         adding.replaced = check_names(&adding.dataset, &adding.names, force)?;
         Ok(adding)
     }
 
-    /// The dataset, as it is before.
+    /// The dataset before the masks are added.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
     }
 
-    /// Those of the names whose masks are there and get replaced.
+    /// Names of existing masks that will be replaced.
     pub fn replaced(&self) -> &[String] {
         &self.replaced
     }
 
-    /// A place for ids that are made sample by sample, before it is known whether all can be.
+    /// A file for ids that are computed sample by sample, before it is known whether all samples succeed.
     ///
     /// # Errors
-    /// If its file cannot be made.
+    /// If the file cannot be created.
     pub fn spool(&self) -> Result<Spool> {
         Spool::create(&self.staging().scratch_folder()?.join("ids"), &self.dataset)
     }
 
-    /// Writes the masks' shards. Gives the bytes of each mask.
+    /// Writes the shards of the masks. Returns the number of bytes of each mask.
     ///
     /// # Errors
-    /// Those of `ids`; if a file cannot be written; [`ErrorKind::Interrupted`] if `progress.stop` was set.
+    /// The errors of `ids`; if a file cannot be written; [`ErrorKind::Interrupted`] if `progress.stop` was set.
     pub fn write(
         &self,
         masks: &[NewMask],
@@ -165,10 +168,10 @@ impl Adding {
         Ok(bytes)
     }
 
-    /// Makes the new state the dataset, in one step.
+    /// Replaces the dataset by the new state, in one step.
     ///
     /// # Errors
-    /// If the file system refuses.
+    /// If the file system fails.
     pub fn commit(mut self) -> Result<()> {
         self.staging.take().expect("taken here and when it is dropped").commit()
     }
@@ -176,7 +179,7 @@ impl Adding {
     /// Writes and commits one mask whose ids are in `spool`.
     ///
     /// # Errors
-    /// As [`write`](Self::write) and [`commit`](Self::commit).
+    /// The same as those of [`write`](Self::write) and [`commit`](Self::commit).
     pub fn finish(
         self,
         mask: &NewMask,
@@ -202,7 +205,7 @@ impl Adding {
         self.staging.as_ref().expect("taken by who commits or drops it")
     }
 
-    /// Layout and meaning of a mask in a stack: as if it had been packed with the cubes.
+    /// Layout and meaning of a mask in a stack, the same as if it had been packed with the cubes.
     fn planned(
         &self,
         place: usize,
@@ -224,13 +227,13 @@ impl Adding {
         })
     }
 
-    /// Whether the user chose the chunks, so that masks have the image's.
+    /// Whether the user chose the chunk shape; masks then have the same chunks as the image.
     fn is_tiled(&self) -> bool {
         let recipes = self.dataset.root().recipes().unwrap_or_default();
         recipes.first().is_some_and(|(recipe, _)| !recipe["chunk"].is_null())
     }
 
-    /// Writes one shard of each mask; gives their bytes.
+    /// Writes one shard of each mask. Returns their sizes in bytes.
     fn write_shard(
         &self,
         (place, stack): (usize, &Stack),
@@ -273,7 +276,7 @@ impl Adding {
         writers.into_iter().map(finish).collect()
     }
 
-    /// Writes everything beside the new shards.
+    /// Writes everything except the new shards.
     fn write_metadata(&self, mut files: Metadata, command: &str) -> Result<()> {
         let base = &self.dataset;
         files.add_samples(Some(base.samples()), [])?;
@@ -291,19 +294,20 @@ impl Adding {
 }
 
 impl Drop for Adding {
-    /// Leaves the dataset as it was.
+    /// Leaves the dataset unchanged.
     fn drop(&mut self) {
         if let Some(staging) = self.staging.take() {
-            // What stays is removed by whoever writes there next.
+            // The next process that writes there removes what remains.
             let _ = staging.discard();
         }
     }
 }
 
-/// Refuses names that masks cannot have, and those of masks that may not be replaced. Gives those that get replaced.
+/// Refuses names that masks cannot have, and names of masks that may not be replaced. Returns the names of masks that
+/// will be replaced.
 ///
 /// # Errors
-/// If a name cannot be one, comes twice, or is taken.
+/// If a name is not allowed, occurs twice, or is taken.
 pub fn check_names(dataset: &Dataset, names: &[String], force: bool) -> Result<Vec<String>> {
     let mut replaced = Vec::new();
     for (place, name) in names.iter().enumerate() {

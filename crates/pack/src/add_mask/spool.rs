@@ -1,4 +1,4 @@
-//! Class ids of whole samples, kept in a file until those of all samples are known.
+//! Class ids of whole samples, kept in a file until the ids of all samples are known.
 
 use std::fs::File;
 use std::ops::Range;
@@ -10,21 +10,21 @@ use hsipack_store::Dataset;
 
 use super::MaskIds;
 
-/// One mask's ids, sample after sample: what makes them may fail at the last sample, and need not be able to make them
-/// twice.
+/// One mask's ids, sample after sample. They are stored because computing them may fail at the last sample, and may not
+/// be possible twice.
 pub struct Spool {
     file: File,
     path: PathBuf,
-    /// Where the ids of each sample lie, by its id, as numbers of ids; and the end.
+    /// Where the ids of each sample start, by the sample's id and counted in ids; and the end of the last one.
     starts: Vec<u64>,
-    /// Columns of each sample, and its stack.
+    /// Number of columns of each sample, and its stack.
     columns: Vec<(usize, usize)>,
     /// Greatest id of each stack.
     greatest: Vec<u16>,
 }
 
 impl Spool {
-    /// An empty one in a new file at `path`.
+    /// Creates an empty spool in a new file at `path`.
     pub(super) fn create(path: &Path, dataset: &Dataset) -> Result<Self> {
         let fail = |error| Error::io(path, "cannot create", error);
         let mut options = File::options();
@@ -41,10 +41,10 @@ impl Spool {
         Ok(Self { file, path: path.to_owned(), starts, columns, greatest })
     }
 
-    /// Keeps the ids of a sample: (row, column).
+    /// Stores the ids of a sample in (row, column) order.
     ///
     /// # Errors
-    /// If they are not as many as it has pixels, or cannot be written.
+    /// If their number is not the number of the sample's pixels, or they cannot be written.
     pub fn put(&mut self, sample: usize, ids: &[u16]) -> Result<()> {
         let pixels = self.starts[sample + 1] - self.starts[sample];
         if ids.len() as u64 != pixels {

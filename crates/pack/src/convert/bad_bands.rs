@@ -1,23 +1,23 @@
-//! Bands that a network is better off without: the source marks them bad, or they have no values.
+//! Bands that should not be used for training: the source marks them as bad, or they have no values.
 
 use serde::Serialize;
 
 use super::plan::{Plan, PlannedStack};
 use super::stats::StackStats;
 
-/// Such bands of one stack, by their numbers in the source.
+/// The bad bands of one stack, by their numbers in the source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BadBands {
     /// The stack.
     pub stack: String,
-    /// Bands that the source's bad-band list marks, and that are packed nevertheless.
+    /// Bands that the source's bad-band list marks, but that are packed.
     pub marked: Vec<usize>,
     /// Bands without a finite value in any of the cubes.
     pub empty: Vec<usize>,
 }
 
 impl BadBands {
-    /// What is wrong with which bands, in one line.
+    /// Describes the bad bands in one line.
     pub fn text(&self) -> String {
         let part = |bands: &[usize], what: &str| {
             let numbers = match bands {
@@ -34,7 +34,7 @@ impl BadBands {
     }
 }
 
-/// Bad bands of the stacks that have any; `stats` are one a stack, where the values are known already.
+/// The stacks that have bad bands. `stats` has the statistics of each stack, if the values are already known.
 pub(super) fn find(plan: &Plan, stats: Option<&[StackStats]>) -> Vec<BadBands> {
     let of_stack = |(number, stack): (usize, &PlannedStack)| {
         let chosen = plan.samples[*stack.samples.first()?].bands.as_ref();
@@ -54,7 +54,7 @@ pub(super) fn find(plan: &Plan, stats: Option<&[StackStats]>) -> Vec<BadBands> {
     all.filter(|bad| !bad.marked.is_empty() || !bad.empty.is_empty()).collect()
 }
 
-/// As notes of a report, with what to do; by the names that the command and Python share.
+/// Notes for a report, with the remedy. They use the option names that the command and Python share.
 pub(super) fn notes(all: &[BadBands]) -> impl Iterator<Item = String> + '_ {
     all.iter().map(|bad| {
         let remedy =
@@ -64,7 +64,7 @@ pub(super) fn notes(all: &[BadBands]) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-/// Numbers in ascending order as ranges, such as `0-3, 7`; the first few of many.
+/// Formats ascending numbers as ranges, such as `0-3, 7`. Of many, only the first few are shown.
 pub fn band_ranges(bands: &[usize]) -> String {
     const SHOWN: usize = 8;
     let mut ranges: Vec<(usize, usize)> = Vec::new();

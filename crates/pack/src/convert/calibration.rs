@@ -1,27 +1,27 @@
-//! Calibrating column by column: (value − dark) / span, by references, or by what a file says of its own camera.
+//! Calibrates column by column: (value − dark) / span, from references or from the camera's calibration in a file.
 
 use crate::source::PlaceScaling;
 
 use super::transform::Place;
 
-/// What is subtracted from the values of each column and band, and what they are divided by.
+/// For each column and band, what is subtracted from the values and what they are divided by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {
-    /// Subtracted; one value a (column, band) of the selected bands.
+    /// Subtracted first: one value for each (column, band) of the selected bands.
     dark: Vec<f64>,
-    /// Added to it at the end of the cube, and in part before: as large a part as lies above a row.
+    /// The change of `dark` over the cube. Each row adds the fraction of it that corresponds to the rows above.
     drift: Option<Vec<f64>>,
-    /// Divided by, after the subtraction: (white − dark) / reflectance of the panel, for the cube's integration time.
+    /// The divisor after the subtraction: (white − dark) / reflectance of the panel, for the cube's integration time.
     span: Vec<f64>,
 }
 
 impl Calibration {
-    /// Of what is subtracted, and then divided by: one value a (column, band) each.
+    /// Creates a calibration. `dark` is subtracted, then `span` divides. Both have one value for each (column, band).
     pub fn new(dark: Vec<f64>, span: Vec<f64>) -> Self {
         Self { dark, drift: None, span }
     }
 
-    /// Of what a file says of its camera, for the selected bands of `all`.
+    /// The camera's calibration in a file of `all` bands, for the selected bands.
     pub fn of_places(scaling: &PlaceScaling, all: usize, bands: Option<&[usize]>) -> Self {
         let picked = |values: &[f64]| -> Vec<f64> {
             match bands {
@@ -40,7 +40,7 @@ impl Calibration {
         Self { dark, drift, span: picked(&scaling.divisor) }
     }
 
-    /// This one, and then `next`, in one.
+    /// Combines this calibration and `next`, which is applied after it.
     pub fn then(self, next: &Self) -> Self {
         let dark = self.dark.iter().zip(&self.span).zip(&next.dark);
         let span = self.span.iter().zip(&next.span);
@@ -51,8 +51,8 @@ impl Calibration {
         }
     }
 
-    /// Calibrates whole pixels of `bands` bands in place, the first being at `place` of a cube of `rows` × `columns`.
-    /// Where white and dark agree the result is NaN: nothing is known there.
+    /// Calibrates whole pixels of `bands` bands in place. The first is at `place` of a cube of `rows` × `columns`. If
+    /// white and dark are equal, the result is NaN, because the value is not known.
     pub fn apply(
         &self,
         values: &mut [f64],
@@ -96,12 +96,12 @@ mod tests {
             divisor: vec![2.0, 4.0, 0.0, 8.0],
         };
         let own = Calibration::of_places(&scaling, 2, None);
-        // Row 1 of 4, columns 1 and then, in row 2, 0.
+        // Two pixels in a cube with 4 rows: row 1, column 1, then row 2, column 0.
         let mut values = [100.0, 12.0, 12.0, 12.0];
         own.apply(&mut values, 2, Place { row: 1, column: 1 }, [4, 2]);
         assert!(values[0].is_nan());
         assert_eq!(values[1..], [1.0, 5.0, 2.5]);
-        // Of one band only, and with a dark reference behind.
+        // One band only, followed by a dark reference.
         let own = Calibration::of_places(&scaling, 2, Some(&[1]));
         let both = own.clone().then(&Calibration::new(vec![0.5, 0.25], vec![2.0, 0.5]));
         let (mut one, mut other) = ([12.0, 12.0], [12.0, 12.0]);

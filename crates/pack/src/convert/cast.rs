@@ -1,17 +1,18 @@
-//! The cast to fp16, rounding to nearest even once, whatever the type of the value.
+//! The cast to fp16. It rounds only once, to nearest even, whatever the type of the value.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-/// Casts single-precision values, eight at a time where the processor can.
+/// Casts single-precision values, eight at a time if the processor supports it.
 pub fn from_f32(values: &[f32], out: &mut [f16]) {
     out.convert_from_f32_slice(values);
 }
 
-/// Narrows double-precision values so that a second cast, to fp16, rounds as if it were the only one.
+/// Narrows double-precision values so that the following cast to fp16 rounds as if it were the only one.
 ///
-/// A plain cast to f32 may land half way between two fp16 values, and the next cast then rounds a tie
-/// that was none. Rounding to odd keeps the last bit as a note that something was cut off.
+/// A plain cast to f32 may give a value exactly halfway between two fp16 values, and the next cast would then round it
+/// as a tie, although the original value was not a tie. Rounding to odd records in the last bit that something was cut
+/// off.
 pub fn narrow(values: &[f64], out: &mut [f32]) {
     for (value, out) in values.iter().zip(out) {
         *out = narrow_one(*value);
@@ -22,14 +23,14 @@ fn narrow_one(value: f64) -> f32 {
     let nearest = value as f32;
     let bits = nearest.to_bits();
     let back = f64::from(nearest);
-    // Cut off towards zero, then set the last bit if anything was cut off.
+    // Truncate towards zero, then set the last bit if anything was cut off.
     let away = back.abs() > value.abs();
     let truncated = bits - u32::from(away && nearest != 0.0);
     let inexact = back != value && value.is_finite();
     f32::from_bits(truncated | u32::from(inexact))
 }
 
-/// One value, rounded once; for tests.
+/// Casts one value, rounding once; for tests.
 #[cfg(test)]
 pub(crate) fn once(value: f64) -> f16 {
     f16::from_f32(narrow_one(value))
@@ -41,7 +42,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The nearest fp16 value by comparing with both neighbours in double precision.
+    /// The nearest fp16 value, found by comparing with both neighbours in double precision.
     fn nearest(value: f64) -> f16 {
         let start = f16::from_f32(value as f32);
         if !value.is_finite() {
@@ -50,7 +51,7 @@ mod tests {
         let candidates = [start.to_bits().wrapping_sub(1), start.to_bits(), start.to_bits() + 1]
             .map(f16::from_bits);
         let distance = |candidate: f16| {
-            // Infinity stands for 65536 when rounding.
+            // For rounding, infinity counts as 65536.
             let y =
                 if candidate.is_infinite() { 65536f64.copysign(value) } else { candidate.to_f64() };
             if y.is_nan() || y.signum() != value.signum() && y != 0.0 {
@@ -96,7 +97,7 @@ mod tests {
         #[test]
         fn any_value_rounds_as_one_cast(value in prop::num::f64::NORMAL | prop::num::f64::ZERO, exponent in -30i32..20) {
             let scaled = value % 2.0 * 2f64.powi(exponent);
-            // Not `f16::from_f64`: it rounds twice where the processor has F16C.
+            // `f16::from_f64` is not used here: it rounds twice if the processor has F16C.
             prop_assert_eq!(cast(scaled).to_bits() & 0x7FFF, nearest(scaled.abs()).to_bits());
         }
     }

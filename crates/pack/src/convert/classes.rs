@@ -1,33 +1,33 @@
-//! Other class ids for those of mask files, while they are packed.
+//! Replaces class ids of mask files while they are packed.
 
 use hsipack_format::{Error, Opt, Result, remedy};
 use serde::{Deserialize, Serialize};
 
 use super::options::MaskOption;
 
-/// A class of a mask file, and the id that its pixels get.
+/// A class of a mask file, and the new id of its pixels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewClass {
-    /// Which class.
+    /// The class.
     pub class: OldClass,
     /// The new id.
     pub id: u16,
 }
 
-/// A class as a mask file has it.
+/// Refers to a class of a mask file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OldClass {
     /// Its id.
     Id(u16),
-    /// The name that the file has for it.
+    /// Its name in the file.
     Name(String),
-    /// Every class that is not named.
+    /// Every class that is not listed.
     Others,
 }
 
 impl OldClass {
-    /// The class that a text means: `*`, an id or a name.
+    /// Parses `*`, an id or a name.
     pub fn of(text: &str) -> Self {
         match text.parse() {
             _ if text == "*" => Self::Others,
@@ -38,11 +38,11 @@ impl OldClass {
 }
 
 impl MaskOption {
-    /// Gives a class of a mask another id: of the mask `name`, or of the only one.
+    /// Gives a class of mask `name` a new id. If `name` is `None`, there must be only one mask.
     ///
     /// # Errors
-    /// If there is no such mask, several and none is named, it is made of layers, or the class has another new id
-    /// already.
+    /// If there is no such mask, no name is given but there are several masks, the mask is made of layers, or the class
+    /// already has another new id.
     pub fn give_class(masks: &mut [Self], name: Option<&str>, new: NewClass) -> Result<()> {
         let names: Vec<String> = masks.iter().map(|mask| mask.name.clone()).collect();
         let wrong = |what: String| {
@@ -87,10 +87,10 @@ impl MaskOption {
 pub struct ClassTable(Vec<u16>);
 
 impl ClassTable {
-    /// Of a mask file that names its classes like this; `None` where all keep their ids.
+    /// The table for a mask file with these class names; `None` if all classes keep their ids.
     ///
     /// # Errors
-    /// If the file has no class of a name, or a class is given two ids, by its id and by its name.
+    /// If the file has no class of that name, or a class gets two ids, one by its id and one by its name.
     pub(super) fn new(classes: &[NewClass], names: Option<&[String]>) -> Result<Option<Self>> {
         if classes.is_empty() {
             return Ok(None);
@@ -117,8 +117,8 @@ impl ClassTable {
         self.0[usize::from(id)]
     }
 
-    /// Names of the new classes: of several in one, that of the first; empty where none is known. What `*` stands for has
-    /// none.
+    /// Names of the new classes. If several classes become one, it has the name of the first. A name is empty if it is
+    /// not known. Classes that `*` replaces give no name.
     pub(super) fn names(&self, classes: &[NewClass], names: &[String]) -> Vec<String> {
         let others = classes.iter().find(|new| new.class == OldClass::Others);
         let is_named = |old: u16| {

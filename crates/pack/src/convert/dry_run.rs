@@ -1,4 +1,4 @@
-//! What a conversion would do, and how big its result gets.
+//! Shows what a conversion would pack, and estimates the size of the result.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -14,34 +14,34 @@ use super::plan::{self, Pair, Plan, PlannedSample, PlannedStack};
 use super::{run, staging};
 use crate::precision::Information;
 
-/// What a conversion would come to.
+/// The estimated result of a conversion.
 #[derive(Clone, Debug, Serialize)]
 pub struct Estimate {
     /// The dataset.
     pub output: String,
-    /// Cubes.
+    /// Number of cubes.
     pub cubes: usize,
     /// Stacks.
     pub stacks: Vec<StackEstimate>,
-    /// Bytes of the files they come from.
+    /// Bytes of the source files.
     pub source_bytes: u64,
-    /// Bytes of the packed values before compression, masks not counted.
+    /// Bytes of the packed values before compression, without masks.
     pub packed_bytes: u64,
-    /// Bytes of the shards, estimated.
+    /// Estimated bytes of the shards.
     pub stored_bytes: u64,
-    /// Compression ratio of the chunks that were tried.
+    /// Compression ratio of the chunks that were packed for the estimate.
     pub ratio: f64,
-    /// Bytes that were compressed to learn the ratio.
+    /// Bytes that were compressed to estimate the ratio.
     pub sampled_bytes: u64,
-    /// Mantissa bits that would be kept; `null` where it is all that the type has.
+    /// Mantissa bits that would be kept; `null` if all are kept.
     pub keep_bits: Option<u8>,
-    /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
+    /// The information in the bits of the values, if it was measured (`--keep-bits auto`).
     pub information: Option<Information>,
-    /// White and dark references of each cube that has some.
+    /// White and dark references of each cube that has any.
     pub references: Vec<Pair>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Inputs that would be left out.
+    /// Inputs that would be skipped.
     pub skipped: Vec<String>,
 }
 
@@ -50,13 +50,13 @@ pub struct Estimate {
 pub struct StackEstimate {
     /// `ROWSxCOLUMNSxBANDS`.
     pub name: String,
-    /// Cubes.
+    /// Number of cubes.
     pub cubes: usize,
     /// Whether the wavelengths are known.
     pub wavelengths: bool,
     /// Rows and columns of a chunk.
     pub chunk: [usize; 2],
-    /// Shard files, those that are there already included.
+    /// Number of shard files, including existing ones.
     pub shards: usize,
     /// Factor between packed and physical values.
     pub scale: f64,
@@ -64,13 +64,13 @@ pub struct StackEstimate {
     pub masks: Vec<String>,
 }
 
-/// Cubes of each stack of which one slab is packed to learn the ratio.
+/// Number of cubes of each stack of which one slab is packed to estimate the ratio.
 const TRIED: usize = 4;
 
 /// Plans a conversion and packs a few chunks in memory.
 ///
 /// # Errors
-/// As [`convert`](super::convert), as far as nothing is written.
+/// The same as those of [`convert`](super::convert), except errors of writing.
 pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
     let _inputs = mirror::session();
     dry_run_here(options).map_err(mirror::error_with_urls)
@@ -101,7 +101,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
         tried += from;
         compressed += to;
     }
-    // What has no values shows only when all of them are read.
+    // Bands without values are found only if all values are read, so they are not known here.
     let bad_bands = bad_bands::find(&plan, None);
     Ok(Estimate {
         output: options.output.display().to_string(),
@@ -137,12 +137,12 @@ fn stack_estimate(stack: &PlannedStack) -> StackEstimate {
     }
 }
 
-/// What a slab came to.
+/// The result of packing a slab.
 struct Slab {
     stack: usize,
     /// Bytes before compression.
     raw: u64,
-    /// Bytes after it.
+    /// Bytes after compression.
     small: u64,
 }
 
@@ -160,7 +160,7 @@ fn try_slabs(plan: &Plan, options: &ConvertOptions) -> Result<Vec<Slab>> {
     })
 }
 
-/// Packs the middle slab of a cube; bytes before and after compression.
+/// Packs the middle slab of a cube. Returns its bytes before and after compression.
 fn try_slab(
     encoder: &mut Encoder,
     options: &ConvertOptions,

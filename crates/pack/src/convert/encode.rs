@@ -1,4 +1,4 @@
-//! One block of rows on its way: read → transform → cast → chunks → compressed.
+//! Processes one block of rows: read → transform → cast → cut into chunks → compress.
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard};
@@ -15,35 +15,35 @@ use super::transform::{Place, Scratch, Transform};
 use crate::precision;
 use crate::source::{RowBuffer, Source};
 
-/// A cube being converted, shared by the threads that work on it.
+/// A cube that is being converted. The threads that work on it share it.
 pub struct OpenCube {
     /// The cube.
     pub source: Box<dyn Source>,
     /// What to do with its values.
     pub transform: Transform,
-    /// Chunks of the stack.
+    /// The chunks of the stack.
     pub grid: Grid,
     /// How to compress them.
     pub codec: Codec,
     /// float16 or float32.
     pub dtype: DType,
-    /// Held while reading from a source that wants its rows in order.
+    /// Locked while rows are read from a source that must be read in order.
     pub turn: Mutex<()>,
 }
 
-/// Chunks of one array, compressed, in order.
+/// Compressed chunks of one array, in order.
 #[derive(Debug, Default)]
 pub struct Encoded {
     /// Stored chunks one after the other.
     pub data: Vec<u8>,
-    /// Length of each.
+    /// Length of each chunk.
     pub lens: Vec<usize>,
-    /// Statistics of each slab of chunks.
+    /// Statistics of each slab, a row of chunks.
     pub slabs: Vec<BandStats>,
 }
 
 impl Encoded {
-    /// Empties it and keeps its memory: pages that are mapped already are half the cost of new ones.
+    /// Empties it, but keeps its memory: pages that are already mapped cost half as much as new ones.
     pub fn recycle(mut self) -> Self {
         self.data.clear();
         self.lens.clear();
@@ -62,7 +62,7 @@ impl Encoded {
     }
 }
 
-/// What one thread keeps from block to block.
+/// Buffers that a thread reuses for all blocks.
 pub struct Encoder {
     rows: RowBuffer,
     scratch: Scratch,
@@ -73,17 +73,17 @@ pub struct Encoder {
     ids: Vec<u16>,
 }
 
-/// One slab of packed values: rows of a row of chunks, full width.
+/// One slab of packed values: the rows of one row of chunks, over the full width.
 enum Slab {
     Half(Vec<f16>),
     Single(Vec<f32>),
 }
 
 impl Slab {
-    /// Makes room for `values` packed values. What was there before may still be there.
+    /// Resizes the slab to `values` packed values. Old values may remain in it.
     ///
     /// # Errors
-    /// If the system refuses the memory.
+    /// If the memory cannot be allocated.
     fn reset(&mut self, dtype: DType, values: usize) -> Result<()> {
         match (&*self, dtype) {
             (Slab::Half(_), DType::F16) | (Slab::Single(_), DType::F32) => {}
@@ -104,7 +104,7 @@ impl Slab {
         Ok(())
     }
 
-    /// Makes everything from value `start` on NaN: the rows of the last slab that overhang.
+    /// Fills the slab with NaN from value `start` on: in the last slab, these rows are beyond the image.
     fn fill_from(&mut self, start: usize) {
         match self {
             Slab::Half(slab) => slab[start..].fill(f16::NAN),
@@ -135,7 +135,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// Reads rows `rows` of a cube, which start on a row of chunks. `turn` is given up once they are read.
+    /// Reads rows `rows` of a cube, which must start at a row of chunks. Then releases `turn`.
     ///
     /// # Errors
     /// If the source cannot be read.
@@ -151,10 +151,10 @@ impl Encoder {
         Ok(())
     }
 
-    /// Packs the rows read last into `encoded`, which is empty but may bring memory with it.
+    /// Packs the rows that were read last into `encoded`. It must be empty; its memory is reused.
     ///
     /// # Errors
-    /// If a value does not fit, or is missing and must not be.
+    /// If a value does not fit, or is missing although missing values are an error.
     pub fn encode(
         &mut self,
         cube: &OpenCube,
@@ -174,7 +174,7 @@ impl Encoder {
         Ok(encoded)
     }
 
-    /// Transforms and casts rows `take` of the rows read, which start with row `first` of the cube.
+    /// Transforms and casts rows `take` of the rows that were read. They start at row `first` of the cube.
     fn pack_slab(
         &mut self,
         cube: &OpenCube,
@@ -216,7 +216,7 @@ impl Encoder {
                         None => packed.copy_from_slice(values),
                         Some(bits) => precision::round_f32(values, bits, packed),
                     }
-                    // Sums of float32 values need the double precision of the careful path.
+                    // Sums of float32 values need the slower path, which uses double precision.
                     gatherer.add(values, packed, false);
                 }
             }
@@ -251,7 +251,7 @@ impl Encoder {
     /// Reads and packs one mask of a cube of `rows` × `columns` pixels; `None` fills it with `fill`.
     ///
     /// # Errors
-    /// If it cannot be read or holds what is no class id.
+    /// If it cannot be read, or contains a value that is not a class id.
     pub fn encode_mask(
         &mut self,
         reader: Option<&MaskReader>,
@@ -274,10 +274,10 @@ impl Encoder {
         encoded
     }
 
-    /// Packs the class ids of a cube, which `read` gives: those of some rows, from the first to the last.
+    /// Packs the class ids of a cube. `read` gives the ids of some rows at a time, from the first to the last.
     ///
     /// # Errors
-    /// Those of `read`, and if memory is refused.
+    /// The errors of `read`, and if memory cannot be allocated.
     pub fn encode_ids(
         &mut self,
         dtype: DType,
@@ -309,26 +309,26 @@ impl Encoder {
     }
 }
 
-/// Puts the class ids of some rows of a cube into a buffer, in place of what is in it.
+/// Writes the class ids of some rows of a cube to a buffer, replacing its content.
 pub type ReadIds<'r> = dyn FnMut(Range<usize>, &mut Vec<u16>) -> Result<()> + 'r;
 
-/// NaN as the bytes of a float16 (twice) and of a float32: the fill of overhanging pixels.
+/// The bytes of NaN as float16 (twice) and as float32. They fill pixels beyond the image.
 const NAN_PIXEL: [[u8; 4]; 2] = [[0x00, 0x7E, 0x00, 0x7E], [0x00, 0x00, 0xC0, 0x7F]];
 
-/// Rows of pixels, as wide as the image, to be cut into tiles.
+/// Rows of pixels, as wide as the image, that are cut into tiles.
 struct Strip<'a> {
     /// The rows, one after the other.
     bytes: &'a [u8],
-    /// Pixels a row.
+    /// Number of pixels in a row.
     columns: usize,
-    /// Bytes a pixel.
+    /// Bytes of a pixel.
     pixel: usize,
-    /// What pixels beyond the image hold, over and over.
+    /// The bytes that fill pixels beyond the image, repeated.
     fill: [u8; 4],
 }
 
 impl Strip<'_> {
-    /// Copies `columns` of every row into `tile`, each filled up to `width` pixels.
+    /// Copies `columns` of every row into `tile`, and fills each row up to `width` pixels.
     fn cut(&self, columns: Range<usize>, width: usize, tile: &mut Vec<u8>) {
         tile.clear();
         let beyond = (width - columns.len()) * self.pixel;
@@ -339,7 +339,7 @@ impl Strip<'_> {
     }
 }
 
-/// An error if a finite value became infinite.
+/// Returns an error if a finite value became infinite.
 fn refuse_overflow(cube: &OpenCube, place: Place, values: &[f32], packed: &[f32]) -> Result<()> {
     let overflow = |(x, y): (&f32, &f32)| x.is_finite() && y.is_infinite();
     let Some(at) = values.iter().zip(packed).position(overflow) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Masks: class ids, or boolean layers packed into bits, read a few rows at a time.
+//! Masks: class ids, or boolean layers packed into bits. They are read a few rows at a time.
 
 use std::path::Path;
 
@@ -19,28 +19,28 @@ use crate::source::{self, OpenOptions, RowBuffer, Source};
 pub struct MaskGroup {
     /// Name of the array.
     pub name: String,
-    /// Layer name and pattern; one without a name unless the mask is made of layers.
+    /// Layer name and pattern. If the mask is not made of layers, there is one pattern without a name.
     pub patterns: Vec<(Option<String>, String)>,
-    /// Other ids for its classes.
+    /// Class ids to replace.
     pub classes: Vec<NewClass>,
 }
 
-/// In the place of a pattern: the quality layers of the product that a cube is of.
+/// Used instead of a pattern: the quality layers of the product that a cube belongs to.
 pub const OF_PRODUCT: &str = "product";
 
-/// Most boolean layers a mask array holds: the bits of uint16.
+/// The most boolean layers in a mask array: the number of bits of uint16.
 pub const MAX_LAYERS: usize = 16;
 
-/// The chunks of masks of images of this shape, unless the user tiles the image. The size of uint16 whatever the type:
-/// the grid must not depend on the values.
+/// The chunk shape of masks of images of this shape, unless the user chose chunks for the image. It always assumes
+/// uint16, because the grid must not depend on the values.
 pub fn tile(shape: CubeShape) -> Tile {
     Tile::slab(CubeShape { bands: 1, ..shape }, 2, TARGET_CHUNK)
 }
 
-/// Gathers the patterns of each mask; masks are sorted by name, layers stay in the order given.
+/// Collects the patterns of each mask. Masks are sorted by name; layers stay in the given order.
 ///
 /// # Errors
-/// If a name comes twice without layers, or layers of one mask have the same name or are too many.
+/// If a name occurs twice without layers, two layers of a mask have the same name, or a mask has too many layers.
 pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     let mut groups: Vec<MaskGroup> = Vec::new();
     for option in options {
@@ -76,12 +76,12 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     }
 }
 
-/// Where the mask of a cube may lie: as the pattern says, seen from the working directory; if that is a
-/// relative path that does not begin with the cube's own, also seen from the cube's folder.
+/// The paths where the mask of a cube may be. The pattern is relative to the working directory. If it is a relative
+/// path that does not begin with the cube's own path, it is also tried relative to the cube's folder.
 pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
     let part =
         |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    // An archive that is the cube itself is what users know.
+    // If the cube is a whole archive, users know the path of the archive.
     let whole = mirror::archive_of(&input.file);
     let file = whole.as_ref().unwrap_or(&input.file);
     let folder =
@@ -104,14 +104,14 @@ pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
 /// The mask file that a pattern gives for a cube; `None` if there is none.
 ///
 /// # Errors
-/// If the working directory and the cube's folder have one each.
+/// If both the working directory and the cube's folder have one.
 fn resolve(pattern: &str, input: &Input, name: &str) -> Result<Option<Input>> {
     let mut there = Vec::new();
     for place in places(pattern, input, name) {
         let url = is_url(&place.file);
         match place.here() {
             Ok(place) => there.push(place),
-            // A server that does not answer is another matter.
+            // A missing object is skipped, but a server that does not answer is an error.
             Err(error) if url && !is_away(&error) => {}
             Err(error) => return Err(error),
         }
@@ -136,7 +136,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// The error of a cube without a mask.
+/// The error for a cube without a mask.
 fn missing(group: &MaskGroup, pattern: &str, input: &Input, name: &str) -> Error {
     let places: Vec<String> = places(pattern, input, name).iter().map(Input::text).collect();
     Error::new(
@@ -152,22 +152,22 @@ fn missing(group: &MaskGroup, pattern: &str, input: &Input, name: &str) -> Error
     ])
 }
 
-/// One mask of one cube, open.
+/// An open mask of one cube.
 pub struct MaskReader {
     layers: Vec<(Box<dyn Source>, Input)>,
     /// Names of the layers; empty if the mask holds class ids.
     pub layer_names: Vec<String>,
-    /// Names of the classes, where the file has them; by their new ids, if they have others.
+    /// Names of the classes, if the file has them. If classes have new ids, the names are in the order of the new ids.
     pub class_names: Option<Vec<String>>,
-    /// Other ids for those of the file.
+    /// New ids for those of the file.
     new_ids: Option<ClassTable>,
-    /// Whether layers are known to be 0 or 1, so that nobody need look.
+    /// Whether layers are known to be 0 or 1, so that values need not be checked.
     is_boolean: bool,
 }
 
 impl MaskReader {
-    /// Opens the mask `group` of the cube in `input`, which has `rows` × `columns` pixels; `None` if a
-    /// file is missing and `optional` is set.
+    /// Opens the mask `group` of the cube in `input`, which has `rows` × `columns` pixels. Returns `None` if a file is
+    /// missing and `optional` is set.
     ///
     /// # Errors
     /// If a file is missing or cannot be read, or has another shape.
@@ -216,7 +216,7 @@ impl MaskReader {
         Ok(Some(reader))
     }
 
-    /// The quality layers of the product that the cube is of.
+    /// Opens the quality layers of the product that the cube belongs to.
     fn of_product(group: &MaskGroup, input: &Input, image: [usize; 2]) -> Result<Self> {
         let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
         let found = products::quality(&input.file, input.variable.as_deref(), image)?;
@@ -284,10 +284,10 @@ impl MaskReader {
         Ok(Self { layers, layer_names, class_names, new_ids, is_boolean: false })
     }
 
-    /// Reads rows `rows` into `out`: class ids, or one bit a layer (the first layer is bit 0).
+    /// Reads rows `rows` into `out`: class ids, or one bit for each layer (the first layer is bit 0).
     ///
     /// # Errors
-    /// If a value is no class id that uint16 holds, or a layer is not boolean.
+    /// If a value is not a class id that fits uint16, or a layer is not boolean.
     pub fn read_rows(
         &self,
         rows: std::ops::Range<usize>,
@@ -327,13 +327,13 @@ impl MaskReader {
         Ok(())
     }
 
-    /// The greatest value of the mask, read to the end; and whether layers are booleans.
+    /// Reads the whole mask and returns its greatest value. Checks that layers are boolean.
     ///
     /// # Errors
-    /// As [`read_rows`](Self::read_rows), and if a file of several bands is not boolean.
+    /// The same as those of [`read_rows`](Self::read_rows), and if a file with several bands is not boolean.
     pub fn scan(&self) -> Result<u16> {
         if self.is_boolean {
-            // All of what can be told of a product is told without reading its arrays.
+            // The quality layers of a product are known to be boolean, so their arrays need not be read.
             return Ok(u16::MAX >> (MAX_LAYERS - self.layer_names.len()));
         }
         let (source, file) = &self.layers[0];
@@ -384,7 +384,7 @@ struct ClassIds<'a> {
 }
 
 impl ClassIds<'_> {
-    /// The next value, or the number that is none.
+    /// The next value as a class id, or the number if it is not a class id.
     fn next(&mut self) -> Result<u16, f64> {
         let at = self.at;
         self.at += 1;
@@ -457,7 +457,7 @@ mod tests {
         let found = resolve("masks/{stem}.png", &input, "a").unwrap().unwrap();
         assert_eq!(found.file, cubes.join("masks/a.png"));
         assert!(resolve("other/{stem}.png", &input, "a").unwrap().is_none());
-        // One that lies where the pattern says, seen from here, and another beside the cube.
+        // One file is at the path relative to the working directory, and another beside the cube.
         let here = tempfile::Builder::new().tempdir_in(".").unwrap();
         let here = Path::new(here.path().file_name().unwrap());
         std::fs::write(here.join("a.png"), "x").unwrap();

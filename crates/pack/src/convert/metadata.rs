@@ -1,4 +1,5 @@
-//! The files that make shards a dataset: `zarr.json` everywhere, `samples.jsonl` and its index, `SHA256SUMS`.
+//! Writes the files that turn shards into a dataset: `zarr.json` everywhere, `samples.jsonl` and its index,
+//! `SHA256SUMS`.
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
@@ -14,14 +15,14 @@ use super::options::ValueOptions;
 use super::plan::{Plan, PlannedMask, PlannedStack};
 use super::stats::StackStats;
 
-/// Everything that is written beside the shards.
+/// All files of a dataset except the shards.
 pub struct Metadata {
     files: Vec<(String, Vec<u8>)>,
-    /// Chunks of coordinates that are not the bands'.
+    /// Chunks of coordinate arrays other than those of the bands.
     chunks: Vec<(String, Vec<u8>)>,
-    /// What `SHA256SUMS` says of the files.
+    /// Paths and checksums for `SHA256SUMS`.
     sums: Vec<(String, String)>,
-    /// The index of the samples, which is not listed there: it can be made again at any time.
+    /// The index of the samples. `SHA256SUMS` does not list it, because it can be recreated at any time.
     index: Option<Vec<u8>>,
 }
 
@@ -36,7 +37,7 @@ impl Metadata {
         self.files.push((path, content));
     }
 
-    /// Adds the group and arrays of a stack of `len` cubes, which all lie at `geo` if that is known.
+    /// Adds the group and arrays of a stack of `len` cubes. `geo` is their common georeferencing, if they have one.
     pub fn add_stack(
         &mut self,
         stack: &PlannedStack,
@@ -73,7 +74,7 @@ impl Metadata {
         self.add(format!("{stack}/{array}/zarr.json"), zarr::to_text(&meta.to_json()));
     }
 
-    /// Adds, as they are, the metadata of the stacks of `base` that nothing is added to.
+    /// Adds, unchanged, the metadata of those stacks of `base` to which nothing is added.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -85,7 +86,7 @@ impl Metadata {
             .try_for_each(|stack| self.keep_stack(base, stack, &[]))
     }
 
-    /// Adds, as they are, the metadata of a stack of `base` but for the masks `replaced`.
+    /// Adds, unchanged, the metadata of a stack of `base`, except for the masks `replaced`.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -107,7 +108,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Adds a mask of a stack of `len` cubes, which all lie at `geo` if that is known.
+    /// Adds a mask of a stack of `len` cubes. `geo` is their common georeferencing, if they have one.
     pub fn add_mask(&mut self, stack: &str, mask: &PlannedMask, len: usize, geo: Option<&Geo>) {
         let mut meta = mask_meta(mask, len);
         if let Some(geo) = geo {
@@ -116,10 +117,11 @@ impl Metadata {
         self.add_array(stack, &mask.name, &meta);
     }
 
-    /// Adds `samples.jsonl` and its index: the lines of the samples that are there already, as they are, and new ones.
+    /// Adds `samples.jsonl` and its index. The lines of existing samples are kept unchanged, and those of new samples
+    /// follow.
     ///
     /// # Errors
-    /// If a line cannot be read, or a sample cannot be the next one.
+    /// If a line cannot be read, or a sample cannot follow the one before it.
     pub fn add_samples(
         &mut self,
         there: Option<&Samples>,
@@ -141,8 +143,8 @@ impl Metadata {
         self.add("zarr.json".to_owned(), zarr::to_text(&zarr::group(attributes)));
     }
 
-    /// All files, by their paths below the dataset, in the order in which they are written: the root group is last, since
-    /// that is what makes it a dataset. `coordinates` are stacks whose wavelengths are new.
+    /// All files with their paths below the dataset, in the order in which they must be written. The root group is
+    /// last, because it makes the files a dataset. `coordinates` are the stacks whose wavelengths are written.
     pub fn into_files(mut self, coordinates: &[&PlannedStack]) -> Vec<(String, Vec<u8>)> {
         let sums = self.sums.iter().map(|(path, sum)| (path.as_str(), sum.clone()));
         let sums = checksums::encode_sums(sums);
@@ -153,7 +155,7 @@ impl Metadata {
                 files.extend(chunk.map(|chunk| (format!("{}/{array}/c/0", stack.name), chunk)));
             }
         }
-        // After the samples: an index that is older than these is doubted.
+        // The index is written after the samples, because an index that is older than they are is not trusted.
         self.files.extend(self.index.map(|index| (SAMPLES_INDEX.to_owned(), index)));
         self.files.push((SHA256SUMS.to_owned(), sums.into_bytes()));
         self.files.sort_by_key(|(path, _)| path == "zarr.json");
@@ -206,13 +208,13 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
     let shape = mask.grid.shape();
     let mut attributes = Map::new();
     let mut own = Map::new();
-    // CF names for what boolean layers and classes are.
+    // Describes boolean layers and classes with CF attributes.
     if !mask.layers.is_empty() {
         let bits: Vec<u32> = (0..mask.layers.len()).map(|bit| 1 << bit).collect();
         attributes.insert("flag_masks".into(), json!(bits));
         attributes.insert("flag_meanings".into(), json!(flag_meanings(&mask.layers)));
     } else if let Some(classes) = &mask.class_names {
-        // A flag without a meaning is none.
+        // Classes without a name are not listed as flags.
         let named = || (0..).zip(classes).filter(|(_, name)| !name.trim().is_empty());
         let names: Vec<String> = named().map(|(_, name)| name.clone()).collect();
         let values: Vec<usize> = named().map(|(id, _)| id).collect();
@@ -243,7 +245,7 @@ pub fn mask_codec(mask: &PlannedMask) -> hsipack_format::Codec {
     hsipack_format::Codec { typesize: mask.dtype.size() as u8, ..mask.codec }
 }
 
-/// CF separates meanings by blanks, so a name's own blanks become underscores.
+/// CF separates meanings by spaces, so spaces in a name become underscores.
 fn flag_meanings(names: &[String]) -> String {
     names
         .iter()
@@ -269,7 +271,7 @@ fn coordinate_meta(len: usize, long_name: &str) -> ArrayMeta {
     }
 }
 
-/// A coordinate array's only chunk as stored.
+/// The stored bytes of a coordinate array's only chunk.
 pub fn coordinate_chunk(values: &[f64]) -> Vec<u8> {
     let mut bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     hsipack_format::codec::append_checksum(&mut bytes);
@@ -293,10 +295,10 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// The program that writes, and its version.
+/// The program that writes the dataset, and its version.
 pub const CREATED_BY: &str = concat!("hsipack ", env!("CARGO_PKG_VERSION"));
 
-/// The present time, UTC, as `2026-11-21T13:45:00Z`.
+/// The current time in UTC, as `2026-11-21T13:45:00Z`.
 pub fn now() -> String {
     let seconds = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -311,7 +313,7 @@ pub fn now() -> String {
     )
 }
 
-/// Year, month and day of a day counted from 1970-01-01 (Hinnant's `civil_from_days`).
+/// Year, month and day of a day that is counted from 1970-01-01 (Hinnant's `civil_from_days`).
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

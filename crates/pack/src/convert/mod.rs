@@ -1,25 +1,25 @@
-//! Conversion: cubes in, a packed dataset out.
+//! Conversion: packs cubes into a dataset.
 //!
 //! | file | part |
 //! |---|---|
-//! | `options.rs` | what the user asks for |
-//! | `plan/` | every input opened once, checked, given its place; nothing written |
-//! | `pairs.rs` | which white and dark reference belong to which cube |
+//! | `options.rs` | the options of a conversion |
+//! | `plan/` | opens and checks every input once and gives it a place; writes nothing |
+//! | `pairs.rs` | finds the white and dark references of each cube |
 //! | `references.rs` | white and dark references of a cube, and whether they fit it |
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
-//! | `masks.rs`, `patterns.rs` | class ids and boolean layers; where they lie |
-//! | `classes.rs` | other class ids for those of mask files |
-//! | `dry_run.rs` | what would be done, and how big it gets |
+//! | `masks.rs`, `patterns.rs` | class ids and boolean layers, and how their files are found |
+//! | `classes.rs` | replaces class ids of mask files |
+//! | `dry_run.rs` | shows what would be packed and the estimated size |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
-//! | `shards.rs` | shards, written once and whole |
-//! | `staging/` | what lies beside the output, resume, and the commit; in folders and on servers |
-//! | `shared_geo.rs` | where all samples of a stack lie |
+//! | `shards.rs` | writes shards |
+//! | `staging/` | the files beside the output, resuming, and the commit; in folders and on servers |
+//! | `shared_geo.rs` | the georeferencing that all samples of a stack share |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
-//! | `run.rs` | all of it in order, and the report |
-//! | `parts/` | the same by several processes: plan, work, commit |
+//! | `run.rs` | runs all steps in order and reports |
+//! | `parts/` | the same with several processes: plan, work, commit |
 //! | `sealed.rs` | JSON with a hash of itself |
 
 mod bad_bands;

@@ -1,4 +1,4 @@
-//! What the user can ask of a conversion.
+//! The options of a conversion.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,16 +14,16 @@ use super::classes::NewClass;
 use super::{pairs, patterns};
 use crate::input::Input;
 
-/// The factor that stored values have to be multiplied with to give physical ones.
+/// The factor by which stored values must be multiplied to get physical values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Store physical values as they are.
+    /// Store physical values unchanged.
     None,
-    /// A power of two for each stack, chosen so that its values fit fp16 and use its precision:
-    /// 1 unless the greatest magnitude is above 65504 or below 1/16. Reads every cube twice.
+    /// A power of two for each stack, chosen so that its values fit fp16 and use its precision. It is 1 unless the
+    /// greatest magnitude is above 65504 or below 1/16. Every cube is read twice.
     Auto,
-    /// Divide by this before the cast.
+    /// Divide values by this before the cast.
     Factor(f64),
 }
 
@@ -52,8 +52,8 @@ impl FromStr for Scale {
     }
 }
 
-/// What becomes of missing values: those equal to the source's ignore value, NaN, and, where spectra are
-/// normalised, infinities. It is done after normalising, so that what takes their place is in no sum.
+/// How missing values are packed. Missing values are those equal to the source's ignore value, NaN, and infinities if
+/// spectra are normalised. They are replaced after normalising, so that the replacement is not part of any sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nodata {
@@ -81,7 +81,7 @@ impl FromStr for Nodata {
     fn from_str(text: &str) -> Result<Self> {
         match text.parse() {
             _ if text == "error" => Ok(Self::Error),
-            // However it is written.
+            // NaN in any spelling.
             Ok(value) if f64::is_nan(value) => Ok(Self::Nan),
             Ok(value) => Ok(Self::Value(value)),
             Err(_) => Err(Error::conflict(format!("{text:?} is nothing for missing values"))
@@ -90,19 +90,19 @@ impl FromStr for Nodata {
     }
 }
 
-/// Normalisation of each pixel's spectrum; missing and infinite values take no part and are missing afterwards
+/// Normalisation of each pixel's spectrum. Missing and infinite values are not included, and are missing afterwards
 /// (see [`hsipack_format::spectrum`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Normalize {
-    /// None.
+    /// No normalisation.
     None,
     /// Divide by the sum of magnitudes over bands; a spectrum of zeros stays zero.
     L1,
     /// Divide by the Euclidean norm over bands; a spectrum of zeros stays zero.
     L2,
-    /// Standard normal variate: subtract the mean over bands, divide by their standard deviation
-    /// (n − 1); a constant spectrum becomes zero.
+    /// Standard normal variate: subtract the mean over bands, then divide by their standard deviation (n − 1). A
+    /// constant spectrum becomes zero.
     Snv,
 }
 
@@ -125,17 +125,17 @@ impl Normalize {
     }
 }
 
-/// How many mantissa bits of packed values are kept; the others are rounded away.
+/// How many mantissa bits of packed values are kept. The others are rounded away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeepBits {
-    /// All that the type has.
+    /// All bits of the type.
     #[default]
     All,
-    /// As many as hold 99 % of the real information of a sample of the inputs. Once planned, it is known
-    /// how many, and a dataset records [`KeepBits::Bits`].
+    /// As many bits as hold 99 % of the real information of a sample of the inputs. The plan determines the number, and
+    /// the dataset records [`KeepBits::Bits`].
     Auto,
-    /// So many: 1 to 10 of float16, 1 to 21 or 23 of float32.
+    /// This many: 1 to 10 for float16, 1 to 21 or 23 for float32.
     Bits(u8),
 }
 
@@ -164,7 +164,7 @@ impl FromStr for KeepBits {
 }
 
 impl KeepBits {
-    /// How many, where it is known and not simply all.
+    /// The number of bits, if it is known and not all bits are kept.
     pub fn bits(self) -> Option<u8> {
         match self {
             KeepBits::Bits(bits) => Some(bits),
@@ -178,7 +178,8 @@ impl KeepBits {
 
     fn check(self, dtype: DType) -> Result<()> {
         let KeepBits::Bits(bits) = self else { return Ok(()) };
-        // Rounding float32 to 22 bits once would take more than float32 to compute in, and gain nothing.
+        // Rounding to 22 bits only once would have to be computed in more precision than float32, and would gain
+        // nothing.
         let (fits, range) = match dtype {
             DType::F32 => (matches!(bits, 1..=21 | 23), "1 to 21, or 23 for all,"),
             _ => (matches!(bits, 1..=10), "1 to 10"),
@@ -199,7 +200,7 @@ pub enum BandSelection {
     All,
     /// Bands by number from 0, in this order.
     Numbers(Vec<usize>),
-    /// Bands whose centre lies in one of these ranges in nm, ends included.
+    /// Bands whose centre is in one of these ranges in nm, including the ends.
     Wavelengths(Vec<(f64, f64)>),
 }
 
@@ -209,20 +210,20 @@ pub enum BandSelection {
 pub enum Reference {
     /// The cube in this file, averaged over its rows.
     File(String),
-    /// For each cube the file that this pattern gives, with `{dir}`, `{stem}` and `{path}` of the cube.
+    /// For each cube, the file that this pattern gives, with `{dir}`, `{stem}` and `{path}` of the cube.
     Pattern(String),
-    /// The one beside each cube, as the makers of cameras name them (`convert/pairs.rs`).
+    /// The reference beside each cube, by the naming rules of the camera makers (`convert/pairs.rs`).
     Auto,
 }
 
 impl Reference {
-    /// Whether cubes have references of their own.
+    /// Whether each cube has its own references.
     pub fn is_of_each_cube(&self) -> bool {
         !matches!(self, Self::File(_))
     }
 }
 
-/// What patterns of references take from their cubes.
+/// The fields that patterns of references replace by parts of the cube's path.
 const FIELDS: [&str; 4] = ["{dir}", "{stem}", "{path}", "{name}"];
 
 impl FromStr for Reference {
@@ -239,8 +240,8 @@ impl FromStr for Reference {
     }
 }
 
-/// Everything that decides the values of a packed cube, given its source. Stored in the dataset, so
-/// that `validate --source` and `repair` can do the same again.
+/// All options that decide the values of a packed cube for a given source. The dataset stores them, so that
+/// `validate --source` and `repair` can compute the values again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ValueOptions {
@@ -249,13 +250,14 @@ pub struct ValueOptions {
     pub dtype: DType,
     /// Factor between stored and physical values.
     pub scale: Scale,
-    /// What becomes of missing values.
+    /// How missing values are packed.
     pub nodata: Nodata,
-    /// Marks missing values, whatever the source says.
+    /// The number that marks missing values. It replaces that of the source.
     pub ignore_value: Option<f64>,
-    /// Pack stored numbers: do not apply the scale factors and offsets of the sources.
+    /// Pack stored numbers, without the scale factors and offsets of the sources.
     pub raw_values: bool,
-    /// Mantissa bits of packed values to keep. Left out of recipes where all are: those of older versions have none.
+    /// Mantissa bits of packed values to keep. Recipes omit this if all are kept, because recipes of older versions do
+    /// not have it.
     #[serde(skip_serializing_if = "KeepBits::is_all")]
     pub keep_bits: KeepBits,
     /// Normalisation of spectra.
@@ -270,7 +272,7 @@ pub struct ValueOptions {
     pub dark: Option<Reference>,
     /// Reflectance of the white reference panel, above 0 and at most 1.
     pub white_reflectance: f64,
-    /// Order of array axes, e.g. `byx`, whatever the source says; `11yxb` names axes of length 1, too.
+    /// Order of array axes, e.g. `byx`. It replaces that of the source; `11yxb` also names axes of length 1.
     pub axes: Option<String>,
 }
 
@@ -317,13 +319,13 @@ pub struct LayoutOptions {
     pub level: u8,
     /// Filter before compression.
     pub shuffle: Shuffle,
-    /// Chunk shape; `None` picks whole rows near 2 MiB.
+    /// Chunk shape; `None` chooses whole rows near 2 MiB.
     pub chunk: Option<ChunkShape>,
-    /// Uncompressed bytes of a shard to aim for.
+    /// The target size of a shard in uncompressed bytes.
     pub shard_bytes: usize,
 }
 
-/// A chunk shape as the user gives it.
+/// A chunk shape chosen by the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkShape {
     /// Rows.
@@ -332,8 +334,8 @@ pub struct ChunkShape {
     pub columns: Option<usize>,
 }
 
-/// Recorded in `docs/benchmarks`: against lz4 level 5, lz4hc level 4 decodes a third faster and is a
-/// tenth smaller; it takes twenty times as long to write, once.
+/// As recorded in `docs/benchmarks`, lz4hc level 4 decodes a third faster than lz4 level 5 and is a tenth smaller.
+/// Writing takes twenty times as long, but is done only once.
 impl Default for LayoutOptions {
     fn default() -> Self {
         Self {
@@ -347,7 +349,7 @@ impl Default for LayoutOptions {
 }
 
 impl LayoutOptions {
-    /// The codec of chunks of `dtype`.
+    /// The codec for chunks of `dtype`.
     pub fn codec(&self, dtype: DType) -> Codec {
         let typesize = dtype.size() as u8;
         Codec {
@@ -371,30 +373,30 @@ impl LayoutOptions {
     }
 }
 
-/// One `--mask`: where the mask of each cube lies.
+/// One `--mask`: where to find the mask of each cube.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MaskOption {
     /// Name of the mask array.
     pub name: String,
-    /// Name of the boolean layer that this pattern gives, where several make up one mask.
+    /// Name of the boolean layer that this pattern gives, if a mask has several layers.
     pub layer: Option<String>,
-    /// Path with `{dir}`, `{stem}`, `{name}` and `{path}` for the cube's folder, file name without
-    /// ending, sample name, and whole path.
+    /// Path with `{dir}`, `{stem}`, `{name}` and `{path}` for the cube's folder, file name without extension, sample
+    /// name, and whole path.
     pub pattern: String,
-    /// Other ids for its classes; those that are not named keep theirs.
+    /// New ids for its classes. Classes that are not listed keep their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<NewClass>,
 }
 
-/// How a conversion treats what is at the output already.
+/// How a conversion treats what already exists at the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// A new dataset; the output must not exist.
     Create,
-    /// Go on with a conversion or an append that was interrupted; begin it if there is nothing to go on
-    /// from, with `append` to the dataset that is there.
+    /// Resume a conversion or an append that was interrupted. If there is nothing to resume, begin it; with `append`,
+    /// add to the existing dataset.
     Resume {
-        /// Whether the command says to append.
+        /// Whether the command also requests an append.
         append: bool,
     },
     /// Add cubes to a dataset.
@@ -406,40 +408,40 @@ pub enum Mode {
 pub struct ConvertOptions {
     /// Files, folders, globs, `file::variable`, or CSV lists with a `path` column.
     pub inputs: Vec<String>,
-    /// Files that hold the arrays of a program, after these.
+    /// Files that hold the arrays of a program. They come after the inputs.
     pub arrays: Vec<Input>,
-    /// Files below input folders to leave out: glob patterns on the path or the file name.
+    /// Files below input folders to skip: glob patterns on the path or the file name.
     pub exclude: Vec<String>,
-    /// Leave out inputs that cannot be opened instead of stopping.
+    /// Skip inputs that cannot be opened, instead of stopping.
     pub skip_errors: bool,
     /// The dataset to write.
     pub output: PathBuf,
-    /// What may be there already.
+    /// What may already exist at the output.
     pub mode: Mode,
-    /// What decides the values.
+    /// Options that decide the values.
     pub values: ValueOptions,
-    /// What decides the layout.
+    /// Options that decide the layout.
     pub layout: LayoutOptions,
     /// Masks.
     pub masks: Vec<MaskOption>,
-    /// The mask value of cubes that have no mask file; an error where `None`.
+    /// The mask value of cubes that have no mask file. If `None`, a missing mask file is an error.
     pub mask_fill: Option<u16>,
-    /// A CSV with a `name` column and any others.
+    /// A CSV with a `name` column and any other columns.
     pub table: Option<PathBuf>,
     /// A regular expression on the path whose named groups become columns.
     pub path_columns: Option<String>,
-    /// Wavelengths within a stack may differ by this much, in nm.
+    /// The most by which wavelengths within a stack may differ, in nm.
     pub wavelength_tolerance: f64,
     /// Threads that read, cast and compress.
     pub jobs: usize,
     /// Bytes of memory that all reads together may use.
     pub memory: usize,
-    /// The command, to be recorded.
+    /// The command, which the dataset records.
     pub command: String,
 }
 
 impl ConvertOptions {
-    /// A conversion of `inputs` to a new dataset at `output`, everything else at its default.
+    /// A conversion of `inputs` to a new dataset at `output`, with defaults for all other options.
     pub fn new(inputs: Vec<String>, output: impl Into<PathBuf>) -> Self {
         Self {
             inputs,
@@ -461,7 +463,7 @@ impl ConvertOptions {
         }
     }
 
-    /// Checks what can be checked without looking at any file.
+    /// Checks everything that can be checked without reading any file.
     ///
     /// # Errors
     /// If options contradict each other or are out of range.
@@ -518,14 +520,14 @@ impl ConvertOptions {
     }
 }
 
-/// Refuses names that an array beside the image cannot have.
+/// Refuses names that a mask array cannot have.
 ///
 /// # Errors
-/// If it is such a name.
+/// If the name is not allowed.
 pub(crate) fn check_mask_name(name: &str) -> Result<()> {
     let reserved = ["image", "wavelength", "fwhm", "c", "zarr.json", ""].contains(&name)
         || cf::NAMES.contains(&name);
-    // Files of Linux have names of up to 255 bytes.
+    // File names on Linux have up to 255 bytes.
     let is_long = name.len() > 200;
     if reserved
         || is_long

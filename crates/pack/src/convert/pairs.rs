@@ -1,11 +1,11 @@
-//! Which white and dark reference belong to which cube.
+//! Finds the white and dark references of each cube.
 //!
 //! | camera | cube | white reference | dark reference |
 //! |---|---|---|---|
 //! | Specim IQ; Specim FX, Fenix and others by Lumo | `NAME` | `WHITEREF_NAME` | `DARKREF_NAME` |
 //! | Headwall, MV.X | any in the folder, such as `raw_0` | `whiteReference` | `darkReference` |
 //!
-//! All lie in one folder. Others name references as they like: a pattern says how.
+//! The files are in the same folder as the cube. If references have other names, a pattern gives their paths.
 
 use std::path::{Path, PathBuf};
 
@@ -55,14 +55,14 @@ impl Kind {
 }
 
 const KINDS: [Kind; 2] = [Kind::White, Kind::Dark];
-/// What may stand behind Headwall's names: headers first, which know where their data lie.
+/// Endings that may follow Headwall's names. Headers come first, because they say where their data are.
 const ENDINGS: [&str; 4] = [".hdr", ".bin.hdr", "", ".bin"];
 
 fn text(part: Option<&std::ffi::OsStr>) -> String {
     part.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The reference beside a cube, as the makers of cameras name them.
+/// The reference beside a cube, by the naming rules of the camera makers.
 pub fn beside(cube: &Path, kind: Kind) -> Option<PathBuf> {
     let (stem, name) = (text(cube.file_stem()), text(cube.file_name()));
     let prefix = kind.prefix();
@@ -71,16 +71,16 @@ pub fn beside(cube: &Path, kind: Kind) -> Option<PathBuf> {
     let headwall = ENDINGS.iter().map(|ending| format!("{}{ending}", kind.name()));
     let headwall = headwall.filter(|_| !own);
     let all = specim.into_iter().chain(headwall).map(|name| cube.with_file_name(name));
-    // Data without their header are none.
+    // A data file without a header is not a cube.
     all.into_iter().find(|candidate| candidate.is_file() && source::is_cube_file(candidate))
 }
 
-/// Whether a file is called like that, with any of the endings.
+/// Whether a file has this name followed by one of the endings.
 fn is_named(file: &str, name: &str) -> bool {
     file.strip_prefix(name).is_some_and(|ending| ENDINGS.contains(&ending))
 }
 
-/// Whether a file that is found in a folder is the reference of a cube there, and no cube to pack.
+/// Whether a file in a folder is the reference of a cube there, and therefore not a cube to pack.
 pub fn is_reference(path: &Path) -> bool {
     let name = text(path.file_name());
     let specim = KINDS.iter().find_map(|kind| name.strip_prefix(kind.prefix()));
@@ -91,10 +91,10 @@ pub fn is_reference(path: &Path) -> bool {
     KINDS.iter().any(|kind| is_named(&name, kind.name())) && raw()
 }
 
-/// The file that is a cube's reference.
+/// Finds the file of a cube's reference.
 ///
 /// # Errors
-/// If there is none; what was looked for is named.
+/// If there is none. The error says where it was searched for.
 pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
     let word = kind.word();
     match reference {
@@ -135,10 +135,10 @@ pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
     }
 }
 
-/// Refuses patterns with a field that cubes do not have for references.
+/// Refuses patterns with a field that cannot be used for references.
 ///
 /// # Errors
-/// If so.
+/// If the pattern has such a field.
 pub fn check(reference: &Reference) -> Result<()> {
     let Reference::Pattern(pattern) = reference else { return Ok(()) };
     if pattern.contains("{name}") {
@@ -203,7 +203,7 @@ mod tests {
             ("b/darkReference.bin", true),
             ("b/whiteReference.hdr", true),
             ("b/raw_2000", false),
-            // Of a folder without scans they are what the user has.
+            // In a folder without scans, references count as cubes.
             ("d/darkReference.hdr", false),
         ] {
             assert_eq!(is_reference(&path(file)), reference, "{file}");

@@ -1,8 +1,8 @@
-//! Patterns of paths of masks and references: which fields they may have.
+//! The fields that path patterns of masks and references may have.
 
 use hsipack_format::{Error, Result};
 
-/// What a pattern may take from its cube, and what that is.
+/// The fields and their meanings.
 const FIELDS: [(&str, &str); 4] = [
     ("{dir}", "the cube's folder"),
     ("{stem}", "its file name without the ending"),
@@ -10,10 +10,10 @@ const FIELDS: [(&str, &str); 4] = [
     ("{path}", "its whole path"),
 ];
 
-/// Refuses patterns with a field that there is not; `what` they are of is said.
+/// Refuses patterns with an unknown field. `what` says what the pattern is for.
 ///
 /// # Errors
-/// If so; the fields that there are are listed.
+/// If there is an unknown field. The error lists the known fields.
 pub fn check_fields(what: &str, pattern: &str) -> Result<()> {
     let mut rest = pattern;
     while let Some((_, behind)) = rest.split_once('{') {

@@ -1,8 +1,8 @@
-//! White and dark references of a cube: opening them, comparing them with it, averaging them. Which they are is in
-//! `pairs.rs`.
+//! White and dark references of a cube: opens them, compares them with the cube, and averages them. `pairs.rs` finds
+//! their files.
 //!
-//! Every file's own scaling is applied first. Where the white reference was recorded with another integration time than
-//! the cube, the quotient is multiplied with time of white / time of cube, as the makers do.
+//! Every file's own scaling is applied first. If the white reference was recorded with another integration time than
+//! the cube, the quotient is multiplied by time of white / time of cube, as the makers do.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -18,12 +18,12 @@ use crate::source::{CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 use super::calibration::Calibration;
 use super::transform::{Scratch, Transform};
 
-/// What the references say of themselves that a calibration depends on, seen from the cube.
+/// Properties of the references, relative to the cube, that a calibration depends on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
-    /// Time of white / time of cube; 1 where it is not known, or there is no white reference.
+    /// Time of white / time of cube; 1 if it is not known, or there is no white reference.
     white_time: f64,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
     /// The white reference's file.
     pub white: Option<PathBuf>,
@@ -31,10 +31,10 @@ pub struct Fit {
     pub dark: Option<PathBuf>,
 }
 
-/// Centres of bands that lie further apart, in nm, are of other bands.
+/// If two band centres are further apart than this, in nm, they belong to different bands.
 const SAME_BAND_NM: f64 = 0.1;
 
-/// Opens the references that `options` ask for, for the cube in `input`, and compares them with it.
+/// Opens the references that `options` select for the cube in `input`, and compares them with it.
 ///
 /// # Errors
 /// If a reference cannot be found or opened, or does not fit the cube.
@@ -43,7 +43,7 @@ pub fn check(options: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<F
     Ok(references.fit(options, input, info))
 }
 
-/// The references of a cube, opened.
+/// The opened references of a cube.
 struct References {
     white: Option<Box<dyn Source>>,
     dark: Option<Box<dyn Source>>,
@@ -121,8 +121,8 @@ fn file_of(reference: &Option<Box<dyn Source>>) -> Option<PathBuf> {
     reference.as_ref().map(|source| source.info().files[0].clone())
 }
 
-/// Refuses a reference of the cube's own type where only one of them says how its numbers are scaled: most likely the other
-/// lost it on the way, and what came of the two would mean nothing.
+/// Refuses a reference that has the cube's type, if only one of the two files gives a scale. Most likely the other file
+/// lost its scale, and the result would be meaningless.
 fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()> {
     let scaled = [cube, reference].map(CubeInfo::is_scaled);
     if reference.dtype != cube.dtype || scaled[0] == scaled[1] {
@@ -157,12 +157,12 @@ fn scale_text(info: &CubeInfo) -> String {
     format!("{}{add}", multiply / divide)
 }
 
-/// How the values of each column and band become what is packed: by what the cube's file says of its camera, and by the
-/// references that `options` ask for, for the cube in `input`, with `bands` kept.
+/// The calibration of the cube in `input` with `bands` kept, for each column and band: first the camera's calibration
+/// in the cube's file, then the references that `options` select.
 ///
 /// # Errors
-/// If a reference cannot be found or read, does not fit the cube, or is no reference: saturated, or white no brighter than
-/// dark.
+/// If a reference cannot be found or read, does not fit the cube, or is unusable: it is saturated, or white is no
+/// brighter than dark.
 pub fn load(
     options: &ValueOptions,
     input: &Input,
@@ -201,7 +201,7 @@ pub fn load(
     }))
 }
 
-/// What a cube's file says of its camera, if it does.
+/// The camera's calibration in a cube's file, if there is one.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -210,7 +210,7 @@ pub fn of_camera(info: &CubeInfo, bands: Option<&[usize]>) -> Result<Option<Cali
     Ok(Some(Calibration::of_places(&radiometry.read()?, info.shape.bands, bands)))
 }
 
-/// Refuses a white reference that tells nothing.
+/// Refuses an unusable white reference.
 fn check_white(white: &Mean, dark: Option<&Mean>, fit: &Fit, input: &Input) -> Result<()> {
     let file = fit.white.clone().unwrap_or_default();
     if white.saturated > MOST_SATURATED {
@@ -286,21 +286,22 @@ fn check_grid(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()
 
 /// The mean of a reference over its rows.
 struct Mean {
-    /// One value a (column, band), in physical values unless stored ones were asked for.
+    /// One value for each (column, band): physical values, or stored values if requested.
     values: Vec<f64>,
     /// The greatest stored value of a white reference.
     greatest: f64,
-    /// The share of its values that are as great, if that is the greatest that a camera of some number of bits has; else 0.
+    /// The share of its values that equal `greatest`, if that is the greatest value of a camera with some number of
+    /// bits; otherwise 0.
     saturated: f64,
 }
 
-/// Greatest numbers of cameras of 8, 10, 12, 14 and 16 bits; signed 16 bits hold 15.
+/// The greatest values of cameras with 8, 10, 12, 14 and 16 bits; signed 16-bit numbers hold 15 bits.
 const FULL: [f64; 6] = [255.0, 1023.0, 4095.0, 16383.0, 32767.0, 65535.0];
-/// A larger share of a white reference is not a few broken pixels.
+/// If a larger share of a white reference is saturated, the cause is not a few broken pixels.
 const MOST_SATURATED: f64 = 0.005;
 
-/// The mean spectrum of every column of a reference, for the selected bands, in physical values unless `raw`. A
-/// reference of one column serves every column.
+/// The mean spectrum of every column of a reference, for the selected bands: physical values, or stored values if `raw`
+/// is set. A reference with one column is used for every column.
 fn mean_over_rows(
     source: &dyn Source,
     kind: Kind,
@@ -323,7 +324,7 @@ fn mean_over_rows(
         },
     };
     let kept = transform.out_bands();
-    // How great stored values are matters of white references only.
+    // The greatest stored value matters only for white references.
     let sums = sum_rows(source, &transform, Some(&stored).filter(|_| kind == Kind::White))?;
     let means: Vec<f64> =
         sums.sums.iter().zip(&sums.counts).map(|(sum, count)| sum / f64::from(*count)).collect();
@@ -338,7 +339,7 @@ fn mean_over_rows(
     Ok(Mean { values, greatest: sums.greatest, saturated })
 }
 
-/// Sums of the values of each column and band, of how many, and the greatest stored one.
+/// Sums of the values of each column and band, their counts, and the greatest stored value.
 struct Sums {
     sums: Vec<f64>,
     counts: Vec<u32>,

@@ -25,14 +25,14 @@ use crate::input::ARRAY;
 use crate::precision::Information;
 use crate::progress::Progress;
 
-/// What a conversion came to.
+/// The result of a conversion.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The dataset.
     pub output: String,
-    /// Cubes packed (by this and the interrupted runs before it).
+    /// Number of cubes that were packed, by this run and the interrupted runs before it.
     pub cubes: usize,
-    /// Bytes of the files they came from.
+    /// Bytes of the source files.
     pub source_bytes: u64,
     /// Bytes of the packed values before compression.
     pub packed_bytes: u64,
@@ -40,30 +40,30 @@ pub struct Report {
     pub stored_bytes: u64,
     /// packed_bytes / stored_bytes.
     pub ratio: f64,
-    /// Seconds, planning included.
+    /// Seconds, including planning.
     pub seconds: f64,
     /// NaN values in the packed cubes.
     pub nan: u64,
     /// Infinite values in the packed cubes.
     pub inf: u64,
-    /// The greatest errors that the cast to fp16 and dropped bits made, and where; `None` for float32 with all its
+    /// The greatest errors that the cast to fp16 and dropped bits caused, and where; `None` for float32 with all its
     /// bits.
     pub worst: Option<WorstError>,
-    /// Mantissa bits that were kept; `null` where it is all that the type has.
+    /// Mantissa bits that were kept; `null` if all were kept.
     pub keep_bits: Option<u8>,
-    /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
+    /// The information in the bits of the values, if it was measured (`--keep-bits auto`).
     pub information: Option<Information>,
-    /// Bands that are marked bad or have no values, of stacks that have any.
+    /// Bands that are marked bad or have no values, for stacks that have any.
     pub bad_bands: Vec<BadBands>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Inputs that were left out.
+    /// Inputs that were skipped.
     pub skipped: Vec<String>,
-    /// Whether everything was done already.
+    /// Whether everything had already been done.
     pub already_complete: bool,
 }
 
-/// The greatest relative and the greatest absolute quantisation error, which may be of different bands.
+/// The greatest relative and the greatest absolute quantisation error, which may be in different bands.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorstError {
     /// The input with the greatest relative error.
@@ -87,8 +87,8 @@ pub struct WorstError {
 /// Plans and runs a conversion.
 ///
 /// # Errors
-/// If anything is wrong with inputs, options or the output. The output is then as it was. What was
-/// packed until an interruption or a full disk is kept for `--resume`; other errors leave nothing.
+/// If anything is wrong with inputs, options or the output. The output is then unchanged. After an interruption or a
+/// disk error, finished shards are kept for `--resume`; after other errors, nothing is kept.
 pub fn convert(
     options: &ConvertOptions,
     progress: &Progress,
@@ -123,25 +123,25 @@ fn convert_here(
     }
 }
 
-/// A conversion of which everything is known that has to be before the first byte is written.
+/// A conversion that is ready to start: everything that must be known before the first byte is written.
 pub(super) struct Work {
     pub plan: Plan,
-    /// With everything chosen that they left to the plan.
+    /// The options, completed with the choices that they left to the plan.
     pub options: ConvertOptions,
-    /// The dataset that is appended to.
+    /// The dataset to which cubes are appended.
     pub base: Option<Dataset>,
-    /// What identifies the command.
+    /// Identifies the command.
     pub request: String,
-    /// What identifies the work.
+    /// Identifies the work.
     pub identity: String,
     pub append: bool,
     pub claim: Claim,
 }
 
-/// Claims the output and plans; `None` if everything is done already.
+/// Claims the output and plans; `None` if everything has already been done.
 ///
 /// # Errors
-/// As of [`convert`].
+/// The same as those of [`convert`].
 pub(super) fn begin(
     options: &ConvertOptions,
     progress: &Progress,
@@ -150,7 +150,7 @@ pub(super) fn begin(
     options.check()?;
     let request = request(options);
     check_output(options)?;
-    // From here on nobody else changes what is appended to.
+    // From here on, no other process changes the existing dataset.
     let claim = Claim::of(&options.output)?;
     let Some(append) = prepare(options, &request, &claim)? else {
         claim.discard()?;
@@ -167,12 +167,12 @@ pub(super) fn begin(
     Ok(Some(Work { plan, options, base, request, identity, append, claim }))
 }
 
-/// Whether the dataset at `output` is what the command that `request` identifies made.
+/// Whether the command that `request` identifies made the dataset at `output`.
 pub(super) fn is_done(output: &Path, request: &str) -> bool {
     staging::existing(output).as_ref().and_then(last_request).as_deref() == Some(request)
 }
 
-/// The error of an output that is there already.
+/// The error for an output that already exists.
 pub fn output_exists(output: &Path) -> Error {
     Error::conflict("the output exists").at(output).with_remedy(remedy![
         "choose another ",
@@ -188,7 +188,7 @@ fn nothing_to_append_to(output: &Path) -> Error {
         .with_remedy(remedy!["leave out ", Opt::Append])
 }
 
-/// What shows before anything is written.
+/// Checks what can be checked before anything is written.
 fn check_output(options: &ConvertOptions) -> Result<()> {
     let output = &options.output;
     if is_url(output) {
@@ -212,7 +212,7 @@ fn check_output(options: &ConvertOptions) -> Result<()> {
     Ok(())
 }
 
-/// Whether to append (`Some(true)`), to create (`Some(false)`), or that nothing is left to do (`None`).
+/// Whether to append (`Some(true)`) or to create (`Some(false)`); `None` if nothing is left to do.
 fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Option<bool>> {
     let output = &options.output;
     claim.recover()?;
@@ -251,7 +251,7 @@ fn last_request(dataset: &Dataset) -> Option<String> {
     dataset.root().last_request().map(str::to_owned)
 }
 
-/// What identifies a command: everything that decides its result, as typed.
+/// Identifies a command: a hash of everything that decides its result, as typed.
 fn request(options: &ConvertOptions) -> String {
     let text = json!({
         "inputs": options.inputs,
@@ -267,7 +267,8 @@ fn request(options: &ConvertOptions) -> String {
     hsipack_format::checksums::sha256(text.to_string().as_bytes())
 }
 
-/// What identifies the work to be resumed: the command, the inputs as they are, and what is appended to.
+/// Identifies the work to be resumed: the command, the present state of the inputs, and the dataset to which cubes are
+/// appended.
 pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
     let stacks: Vec<Value> =
         plan.stacks.iter().map(|stack| json!([stack.name, stack.scale, stack.existing])).collect();
@@ -279,7 +280,7 @@ pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> St
     hasher.finish()
 }
 
-/// What identifies the samples of a plan, of which there may be millions: a list of each.
+/// Writes what identifies each sample of a plan. There may be millions of samples.
 struct Identified<'a>(&'a [PlannedSample]);
 
 impl Serialize for Identified<'_> {
@@ -291,7 +292,7 @@ impl Serialize for Identified<'_> {
     }
 }
 
-/// What `validate --source` and `repair` need to know to make the values again.
+/// What `validate --source` and `repair` need to compute the values again.
 fn recipe(options: &ConvertOptions) -> Value {
     json!({
         "values": options.values,
@@ -307,7 +308,7 @@ fn recipe(options: &ConvertOptions) -> Value {
     })
 }
 
-/// Writes everything beside the shards, of which the dataset then consists.
+/// Writes all files of the dataset except the shards.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -320,7 +321,7 @@ pub(super) fn write_metadata(
     outcome: &Outcome,
 ) -> Result<()> {
     let mut files = Metadata::new();
-    // Arrays of the base that the dataset has no more.
+    // Arrays of the base that the new dataset does not have.
     let mut dropped = Vec::new();
     for (stack, stats) in plan.stacks.iter().zip(&outcome.stacks) {
         let geo = shared_geo::of_planned(plan, stack, base)?;
@@ -360,8 +361,9 @@ pub(super) fn write_metadata(
     staging.write_metadata(files.into_files(&stacks), &dropped)
 }
 
-/// Statistics of the samples of `old`, a stack of `base`, and of those appended to it. A split that has samples in the
-/// stack but no recorded statistics, as in datasets of older versions, gets none: they would be of the new samples only.
+/// Statistics of the samples of `old`, a stack of `base`, together with those appended to it. In datasets of older
+/// versions, a split may have samples in the stack but no recorded statistics. It then gets none, because they would
+/// cover only the new samples.
 fn appended_stats(
     plan: &Plan,
     base: &Dataset,
@@ -428,8 +430,7 @@ fn new_samples<'a>(
     })
 }
 
-/// Decides what stays after an error: everything finished after an interruption or trouble with the
-/// disk, nothing otherwise.
+/// Decides what to keep after an error: finished shards after an interruption or a disk error, otherwise nothing.
 fn leave(staging: Staging, error: Error) -> Error {
     let kept = remedy![
         format!("finished shards are kept in {}; go on with ", staging.folder().display()),
@@ -448,7 +449,7 @@ fn leave(staging: Staging, error: Error) -> Error {
             error.with_remedy(both)
         }
         _ => {
-            // The error that ended the conversion is the one to report.
+            // Report the error that ended the conversion, not one of the clean-up.
             let _ = staging.discard();
             error
         }
@@ -538,7 +539,7 @@ impl Report {
     }
 }
 
-/// The report where nothing was left to do.
+/// The report if nothing was left to do.
 pub(super) fn complete(output: &Path, start: Instant) -> Report {
     Report {
         output: output.display().to_string(),

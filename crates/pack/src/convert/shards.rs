@@ -1,4 +1,4 @@
-//! Shards being written: in chunk order, the index last.
+//! Writes shards: the chunks in order, then the index.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use hsipack_store::output::{Output, Written};
 use hsipack_store::shard::ShardFile;
 use sha2::{Digest, Sha256};
 
-/// One shard being written.
+/// A shard that is being written.
 pub struct ShardWriter {
     output: Output,
     index: ShardIndex,
@@ -17,30 +17,30 @@ pub struct ShardWriter {
     checksums: Sha256,
 }
 
-/// A shard of which all bytes were handed over.
+/// A shard that has been written completely, but is not committed yet.
 pub struct FinishedFile {
     /// The file.
     pub file: Written,
-    /// Its bytes.
+    /// Its size in bytes.
     pub bytes: u64,
     /// SHA-256 over the checksums of its chunks, in their order, and its index.
     pub sha256: String,
 }
 
 impl ShardWriter {
-    /// Starts the shard at `path`, a file or a URL, with room for `chunks` chunks of `chunk_bytes` bytes uncompressed.
+    /// Creates the shard at `path`, a file or a URL, with room for `chunks` chunks of `chunk_bytes` uncompressed bytes.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn create(path: PathBuf, chunks: usize, chunk_bytes: usize) -> Result<Self> {
-        // Compressed chunks are hardly ever larger, and each has a place in the index.
+        // Compressed chunks are hardly ever larger than uncompressed ones, and each has an entry in the index.
         let most = chunks as u64 * (chunk_bytes as u64 + 64);
         let output = Output::create(path, most)?;
         let checksums = Sha256::new();
         Ok(Self { output, index: ShardIndex::empty(chunks), offset: 0, checksums })
     }
 
-    /// Appends stored chunk `chunk`.
+    /// Appends the stored bytes of chunk `chunk`.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -53,10 +53,10 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Copies the first `chunks` chunks of an existing shard as they are.
+    /// Copies the first `chunks` chunks of an existing shard unchanged.
     ///
     /// # Errors
-    /// If one cannot be read, is damaged, or cannot be written.
+    /// If a chunk cannot be read, is damaged, or cannot be written.
     pub fn carry(&mut self, from: &ShardFile, chunks: usize) -> Result<()> {
         for chunk in 0..chunks {
             from.with_stored(chunk, |stored| {
@@ -74,7 +74,7 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Writes the index behind the chunks.
+    /// Writes the index after the chunks.
     ///
     /// # Errors
     /// If it cannot be written.

@@ -1,7 +1,7 @@
-//! The georeferencing that all samples of a stack share, so that its arrays can have coordinates of rows and columns.
+//! The georeferencing that all samples of a stack share. It gives the stack's arrays coordinates for rows and columns.
 //!
-//! Samples that do not share one each have their own in `samples.jsonl`, and the stack has no coordinates: none that are
-//! wrong for some.
+//! If samples do not share one, each sample has its own in `samples.jsonl`. The stack then has no coordinates, because
+//! they would be wrong for some samples.
 
 use hsipack_format::geo::cf;
 use hsipack_format::{Geo, Result};
@@ -9,7 +9,8 @@ use hsipack_store::{Dataset, Stack};
 
 use super::plan::{Plan, PlannedStack};
 
-/// Where the samples of a planned stack lie, those of `base` that it goes on with included; `None` if not all lie there.
+/// The georeferencing of the samples of a planned stack, including existing ones of `base`; `None` if they do not share
+/// one.
 ///
 /// # Errors
 /// If the line of a sample of `base` cannot be read.
@@ -31,7 +32,7 @@ pub fn of_planned(
     Ok(shared.filter(|shared| new.all(|geo| geo == Some(shared))))
 }
 
-/// Where the samples of a stack lie, if its arrays say so: as the first of them does.
+/// The georeferencing that the arrays of a stack have, if any: that of its first sample.
 ///
 /// # Errors
 /// If its line in `samples.jsonl` cannot be read.

@@ -1,4 +1,4 @@
-//! Per-band statistics of packed values and of the error that packing made.
+//! Per-band statistics of packed values, and of the error that packing caused.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use hsipack_format::statistics::{self, BandStatistics};
 use hsipack_format::zarr::ArrayMeta;
 use serde_json::{Map, Value, json};
 
-/// What one band's values came to; all in stored units (multiply with `scale_factor` for physical ones).
+/// Statistics of one band's values. All are in stored units; multiply by `scale_factor` for physical values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Band {
     /// Finite values.
@@ -53,8 +53,8 @@ impl Band {
         (self.m2 / self.count as f64).sqrt()
     }
 
-    /// Adds the values of `other` (Chan's formula). The result depends on the order of merging by
-    /// rounding only; conversions merge in a fixed order, so that it does not vary at all.
+    /// Adds the values of `other` (Chan's formula). Because of rounding, the result depends slightly on the order of
+    /// merging. Conversions merge in a fixed order, so their results are reproducible.
     fn merge(&mut self, other: &Band) {
         self.nan += other.nan;
         self.inf += other.inf;
@@ -95,14 +95,14 @@ impl BandStats {
         Self(vec![Band::EMPTY; bands])
     }
 
-    /// Adds the values of `other`, which follow.
+    /// Adds the values of `other`, which come after those added so far.
     pub fn merge(&mut self, other: &BandStats) {
         for (band, other) in self.0.iter_mut().zip(&other.0) {
             band.merge(other);
         }
     }
 
-    /// All bands together.
+    /// Statistics over all bands together.
     pub fn summary(&self) -> Summary {
         let min = self.0.iter().map(|band| band.min).fold(f64::INFINITY, f64::min);
         let max = self.0.iter().map(|band| band.max).fold(f64::NEG_INFINITY, f64::max);
@@ -130,8 +130,8 @@ impl BandStats {
             .reduce(|worst, next| if next.1 > worst.1 { next } else { worst })
     }
 
-    /// The `stats` and `quantisation` attributes of an image array: one list a key, one entry a band;
-    /// `null` where a band has no finite value.
+    /// The `stats` and `quantisation` attributes of an image array. Each key has a list with one entry for each band;
+    /// an entry is `null` if the band has no finite value.
     pub fn to_attributes(&self) -> Map<String, Value> {
         let quantisation = json!({
             "max_abs": self.finite(|band| band.max_abs_error),
@@ -144,7 +144,7 @@ impl BandStats {
         ])
     }
 
-    /// The `stats` attribute alone, which splits have, too.
+    /// Only the `stats` attribute, which is also recorded for splits.
     pub fn to_stats(&self) -> Value {
         json!({
             "count": self.list(|band| json!(band.count)),
@@ -165,7 +165,7 @@ impl BandStats {
         self.list(|band| if band.count == 0 { Value::Null } else { json!(value(band)) })
     }
 
-    /// Reads what [`to_attributes`](Self::to_attributes) wrote to an image array.
+    /// Reads the attributes that [`to_attributes`](Self::to_attributes) wrote to an image array.
     ///
     /// # Errors
     /// If a list is missing or has another length.
@@ -183,7 +183,7 @@ impl BandStats {
         Ok(all)
     }
 
-    /// All numbers, exactly, for the state of an unfinished conversion.
+    /// All numbers, bit for bit, for the state of an unfinished conversion.
     pub(crate) fn to_state(&self) -> Value {
         let band = |band: &Band| {
             let reals = [
@@ -200,7 +200,7 @@ impl BandStats {
         Value::Array(self.0.iter().map(band).collect())
     }
 
-    /// Reads what [`to_state`](Self::to_state) wrote.
+    /// Reads the state that [`to_state`](Self::to_state) wrote.
     pub(crate) fn from_state(state: &Value) -> Option<Self> {
         let band = |state: &Value| {
             let reals: Vec<f64> = state[3]
@@ -228,13 +228,12 @@ impl BandStats {
     }
 }
 
-/// A list of a group of attributes, one entry a band.
-/// Recorded statistics, which know nothing of errors.
+/// Recorded statistics, which do not include errors.
 impl From<&BandStatistics> for BandStats {
     fn from(stats: &BandStatistics) -> Self {
         let bands = (0..stats.count.len()).map(|band| {
             let count = stats.count[band];
-            // A band without finite values has none.
+            // A band without finite values has no statistics.
             let real = |list: &[f64], none: f64| {
                 if list[band].is_nan() { none } else { list[band] }
             };
@@ -253,12 +252,12 @@ impl From<&BandStatistics> for BandStats {
     }
 }
 
-/// Statistics of a stack's values, and of those of each split.
+/// Statistics of a stack's values, and of the values of each split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackStats {
-    /// Of all samples.
+    /// Statistics of all samples.
     pub all: BandStats,
-    /// Of the samples of each split; samples without one are in none.
+    /// Statistics of the samples of each split. Samples without a split are in none.
     pub splits: BTreeMap<String, BandStats>,
 }
 
@@ -277,7 +276,7 @@ impl StackStats {
         }
     }
 
-    /// Adds those of further samples.
+    /// Adds the statistics of further samples.
     pub fn merge(&mut self, other: &StackStats) {
         self.all.merge(&other.all);
         for (split, stats) in &other.splits {
@@ -286,8 +285,8 @@ impl StackStats {
         }
     }
 
-    /// The attributes of an image array: those of [`BandStats::to_attributes`], and `split_stats` if samples have
-    /// splits.
+    /// The attributes of an image array: those of [`BandStats::to_attributes`], and `split_stats` if any sample has a
+    /// split.
     pub fn to_attributes(&self) -> Map<String, Value> {
         let mut attributes = self.all.to_attributes();
         if !self.splits.is_empty() {
@@ -297,7 +296,8 @@ impl StackStats {
         attributes
     }
 
-    /// Reads what [`to_attributes`](Self::to_attributes) wrote to an image array; older datasets have no splits there.
+    /// Reads the attributes that [`to_attributes`](Self::to_attributes) wrote to an image array. Older datasets have no
+    /// splits there.
     ///
     /// # Errors
     /// If a list is missing or has another length.
@@ -307,14 +307,14 @@ impl StackStats {
         Ok(Self { all: BandStats::of(image)?, splits })
     }
 
-    /// All numbers, exactly, for the state of an unfinished conversion.
+    /// All numbers, bit for bit, for the state of an unfinished conversion.
     pub(crate) fn to_state(&self) -> Value {
         let splits: Map<String, Value> =
             self.splits.iter().map(|(split, stats)| (split.clone(), stats.to_state())).collect();
         json!({ "all": self.all.to_state(), "splits": splits })
     }
 
-    /// Reads what [`to_state`](Self::to_state) wrote.
+    /// Reads the state that [`to_state`](Self::to_state) wrote.
     pub(crate) fn from_state(state: &Value) -> Option<Self> {
         let split = |(split, stats): (&String, &Value)| {
             Some((split.clone(), BandStats::from_state(stats)?))
@@ -326,16 +326,16 @@ impl StackStats {
     }
 }
 
-/// Pixels after which single-precision sums go into double-precision ones.
+/// The number of pixels after which single-precision sums are added to double-precision sums.
 const PIXELS: usize = 32;
 
-/// Gathers statistics of one slab, tile by tile.
+/// Collects statistics of one slab, tile by tile.
 #[derive(Debug)]
 pub struct Gatherer {
     bands: Vec<Sums>,
     tile: TileSums,
-    /// A value of each band near which its others lie. Sums are of differences from it: a spread that is
-    /// small against the mean would drown in sums of the values themselves.
+    /// A typical value of each band. Differences from it are summed. If the values themselves were summed, rounding
+    /// would hide a spread that is small compared with the mean.
     pivots: Option<Vec<f32>>,
 }
 
@@ -390,12 +390,12 @@ impl Sums {
 /// Absolute and relative error of `y`, packed from `x`.
 fn errors(x: f32, y: f32) -> (f32, f32) {
     let abs = (y - x).abs();
-    // Zeros are packed as they are; 0 / 0 would be NaN.
+    // Zeros are packed unchanged; 0 / 0 would be NaN.
     (abs, if abs == 0.0 { 0.0 } else { abs / x.abs() })
 }
 
-/// Sums over a few pixels in single precision, a list a quantity: plain loops over bands, which the
-/// compiler turns into full vectors.
+/// Sums over a few pixels in single precision, with a list for each quantity. They are computed in plain loops over
+/// bands, which the compiler vectorises.
 #[derive(Debug)]
 struct TileSums {
     min: Vec<f32>,
@@ -439,7 +439,7 @@ impl TileSums {
 
     /// Adds one pixel of finite values.
     fn add(&mut self, values: &[f32], packed: &[f32], pivots: &[f32]) {
-        // Slices of one known length let the compiler drop every bounds check.
+        // If all slices have one known length, the compiler can drop every bounds check.
         let bands = values.len();
         let (packed, pivots) = (&packed[..bands], &pivots[..bands]);
         let (min, max) = (&mut self.min[..bands], &mut self.max[..bands]);
@@ -461,7 +461,7 @@ impl TileSums {
         }
     }
 
-    /// Adds the sums over `pixels` pixels to those of the bands, and starts over.
+    /// Adds the sums over `pixels` pixels to those of the bands, and resets the sums.
     fn flush(&mut self, pixels: u64, bands: &mut [Sums]) {
         for (band, sums) in bands.iter_mut().enumerate() {
             sums.count += pixels;
@@ -483,8 +483,8 @@ impl Gatherer {
         Self { bands: vec![NO_SUMS; bands], tile: TileSums::new(bands), pivots: None }
     }
 
-    /// Adds whole pixels: `values` before and `packed` after the cast (widened again), band fastest.
-    /// `finite` says that no packed value is NaN or infinite.
+    /// Adds whole pixels, band fastest: `values` before the cast, and `packed` after the cast, widened again. `finite`
+    /// says that no packed value is NaN or infinite.
     pub fn add(&mut self, values: &[f32], packed: &[f32], finite: bool) {
         let bands = self.bands.len();
         let pivots = self.pivots.get_or_insert_with(|| first_mean(packed, bands));
@@ -504,7 +504,7 @@ impl Gatherer {
         }
     }
 
-    /// The statistics so far; starts over.
+    /// Returns the statistics so far, and starts over.
     pub fn take(&mut self) -> BandStats {
         let pivots = self.pivots.take().unwrap_or_else(|| vec![0.0; self.bands.len()]);
         let bands = self.bands.iter().zip(pivots).map(|(sums, pivot)| {
@@ -529,7 +529,7 @@ impl Gatherer {
     }
 }
 
-/// The mean of each band over the first pixels, finite values only, 0 where there is none.
+/// The mean of the finite values of each band over the first pixels; 0 if there are none.
 fn first_mean(values: &[f32], bands: usize) -> Vec<f32> {
     let mean = |band: usize| {
         let first =
@@ -556,7 +556,7 @@ mod tests {
     use hsipack_format::DType;
     use hsipack_format::zarr::{ChunkCodecs, OWN};
 
-    /// The definitions, in double precision.
+    /// Computes the definitions in double precision.
     fn oracle(bands: usize, values: &[f32], packed: &[f32]) -> Vec<Band> {
         (0..bands)
             .map(|band| {
@@ -617,7 +617,7 @@ mod tests {
         assert_eq!(BandStats::from_state(&stats.to_state()), Some(stats));
     }
 
-    /// An image array with these attributes of hsipack's own.
+    /// An image array with these hsipack attributes.
     fn image(own: Map<String, Value>, bands: usize) -> ArrayMeta {
         ArrayMeta {
             shape: vec![1, 1, 1, bands as u64],
@@ -643,7 +643,7 @@ mod tests {
 
     #[test]
     fn relative_errors_of_the_least_numbers_are_not_understated() {
-        // What float16 rounds to 0 is off by all of it, however small it was.
+        // If float16 rounds a value to 0, the error is the whole value, however small it was.
         let least = [1e-45f32, 1e-40, 1.1e-38, 1e-30, 0.0, -1e-41, -0.0, f32::MIN_POSITIVE];
         let values: Vec<f32> = least.iter().cycle().take(8 * 40).copied().collect();
         check(8, &values);

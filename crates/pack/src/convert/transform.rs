@@ -1,13 +1,13 @@
-//! From stored numbers to the values that are packed, before the cast.
+//! Computes the values that are packed, before the cast, from stored numbers.
 //!
 //! ```text
 //! select bands → missing values become NaN → scale as the source asks → calibrate column by column
 //!     → normalise each spectrum → missing values become what --nodata says → divide by --scale
 //! ```
 //!
-//! Numbers that single precision holds exactly, and that are only masked or divided by a power of two,
-//! stay in single precision; everything else is computed in double precision and narrowed so that the
-//! cast to fp16 rounds once ([`cast::narrow`]).
+//! If single precision holds the numbers exactly, and they are only masked or divided by a power of two, they stay in
+//! single precision. Otherwise, values are computed in double precision, and narrowed so that the cast to fp16 rounds
+//! only once ([`cast::narrow`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::source::{CubeInfo, RowBuffer, Scaling};
 pub struct Transform {
     /// Shape of the source cube.
     pub source: CubeShape,
-    /// What the values are cast to afterwards: float16 or float32.
+    /// The type to which the values are cast afterwards: float16 or float32.
     pub dtype: DType,
     /// Bands of the source to keep, in this order; `None` keeps all.
     pub bands: Option<Vec<usize>>,
@@ -33,23 +33,23 @@ pub struct Transform {
     pub ignore_value: Option<f64>,
     /// From stored numbers to physical values.
     pub scaling: Scaling,
-    /// The scaling of each band that comes out, where they differ: in the place of `scaling`.
+    /// The scaling of each kept band, if bands differ. It is used instead of `scaling`.
     pub band_scaling: Option<Vec<Scaling>>,
-    /// Bands that come out without data: all their values are missing.
+    /// Kept bands without data: all their values are missing.
     pub empty_bands: Vec<usize>,
     /// White and dark references.
     pub calibration: Option<Arc<Calibration>>,
     /// Normalisation of spectra.
     pub normalize: Normalize,
-    /// What becomes of missing values.
+    /// How missing values are packed.
     pub nodata: Nodata,
     /// Factor between packed and physical values.
     pub scale: f64,
-    /// Mantissa bits that the cast keeps; `None` is all.
+    /// Mantissa bits that the cast keeps; `None` keeps all.
     pub keep_bits: Option<u8>,
 }
 
-/// Values per pass: small enough for the first-level cache, in whole pixels.
+/// Values per pass, in whole pixels: few enough for the first-level cache.
 const TILE: usize = 4096;
 
 /// Working memory of [`Transform::apply`].
@@ -59,7 +59,7 @@ pub struct Scratch {
     double: Vec<f64>,
 }
 
-/// Where a tile of pixels lies in its cube.
+/// The position of a tile of pixels in its cube.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Row of the first pixel.
@@ -69,7 +69,7 @@ pub struct Place {
 }
 
 impl Transform {
-    /// A transform that keeps every number of a cube as it stands.
+    /// A transform that keeps every number of a cube unchanged.
     pub fn identity(info: &CubeInfo) -> Self {
         Self {
             source: info.shape,
@@ -87,7 +87,7 @@ impl Transform {
         }
     }
 
-    /// The same, but from stored numbers to the physical values that the source defines, of `bands`.
+    /// A transform from stored numbers to the physical values that the source defines, for `bands`.
     pub fn physical(info: &CubeInfo, bands: Option<Vec<usize>>) -> Self {
         let kept = |band: &usize| info.empty_bands.contains(band);
         let all = || 0..info.shape.bands;
@@ -109,18 +109,18 @@ impl Transform {
         }
     }
 
-    /// Bands that come out.
+    /// The number of kept bands.
     pub fn out_bands(&self) -> usize {
         self.bands.as_ref().map_or(self.source.bands, Vec::len)
     }
 
-    /// Whether single precision loses nothing on the way.
+    /// Whether single precision is exact for the whole transform.
     fn is_exact_in_f32(&self, dtype: DType) -> bool {
         let fits = matches!(
             dtype,
             DType::Bool | DType::U8 | DType::I8 | DType::U16 | DType::I16 | DType::F16 | DType::F32
         );
-        // A fill that single precision does not hold would be rounded twice.
+        // A fill value that single precision cannot hold exactly would be rounded twice.
         let fill = !matches!(self.nodata, Nodata::Value(value) if f64::from(value as f32) != value);
         let power_of_two =
             self.scale.to_bits() & ((1 << 52) - 1) == 0 && (1e-30..1e30).contains(&self.scale);
@@ -132,11 +132,11 @@ impl Transform {
             && self.normalize == Normalize::None
     }
 
-    /// Hands the values of rows `take` of the buffer `rows`, which starts with row `first_row` of the
-    /// cube, to `each`, some pixels at a time: their place, and their values with the band fastest, ready for the cast.
+    /// Passes the values of rows `take` of the buffer `rows` to `each`, some pixels at a time: their place, and their
+    /// values with the band fastest, ready for the cast. The buffer starts with row `first_row` of the cube.
     ///
     /// # Errors
-    /// If a value is missing and `--nodata error` was asked for, or `each` fails.
+    /// If a value is missing and `--nodata error` was given, or `each` fails.
     pub fn apply(
         &self,
         rows: &RowBuffer,
@@ -155,7 +155,7 @@ impl Transform {
                 if self.dtype == DType::F32 {
                     self.nearest(&scratch.double, &mut scratch.single, place)?;
                 }
-                // Float32 with all its bits is not rounded again.
+                // Float32 values that keep all bits are not rounded again.
                 if self.dtype != DType::F32 || self.keep_bits.is_some_and(|bits| bits < 23) {
                     cast::narrow(&scratch.double, &mut scratch.single);
                 }
@@ -165,7 +165,7 @@ impl Transform {
         Ok(())
     }
 
-    /// The tiles of rows `take` of a buffer that starts with row `first_row`: place and values.
+    /// The tiles of rows `take` of a buffer that starts with row `first_row`: their places and values.
     fn tiles(
         &self,
         first_row: usize,
@@ -239,7 +239,7 @@ impl Transform {
         let out = &mut scratch.double;
         gather_f64(self, rows, values, out);
         if let Some(ignore) = self.ignore_value {
-            // A header gives single-precision values in decimal: compare as the file stores them.
+            // A header gives single-precision values in decimal, so they are compared in single precision.
             let single = rows.dtype() == DType::F32;
             let matches =
                 |value: f64| if single { value as f32 == ignore as f32 } else { value == ignore };
@@ -277,11 +277,11 @@ impl Transform {
         Ok(())
     }
 
-    /// Hands the values to `each` as [`apply`](Self::apply) does, in double precision and not yet
-    /// narrowed: to compare packed values with.
+    /// Passes the values to `each` as [`apply`](Self::apply) does, but in double precision and not narrowed. Packed
+    /// values are compared with them.
     ///
     /// # Errors
-    /// As [`apply`](Self::apply).
+    /// The same as those of [`apply`](Self::apply).
     pub fn apply_f64(
         &self,
         rows: &RowBuffer,
@@ -297,7 +297,7 @@ impl Transform {
         Ok(())
     }
 
-    /// Makes the values of bands without data missing, in whole pixels.
+    /// Marks the values of bands without data as missing. `values` are whole pixels.
     fn forget_empty<T: Copy>(&self, values: &mut [T], missing: T) {
         if self.empty_bands.is_empty() {
             return;
@@ -307,7 +307,7 @@ impl Transform {
         }
     }
 
-    /// Converts whole pixels, keeping the selected bands.
+    /// Converts whole pixels, and keeps the selected bands.
     fn gather<T, U>(&self, from: &[T], convert: impl Fn(&T) -> U, to: &mut Vec<U>) {
         to.clear();
         match &self.bands {
@@ -320,7 +320,7 @@ impl Transform {
         }
     }
 
-    /// Rounds values that are stored in single precision.
+    /// Rounds values to single precision, for storing them.
     fn nearest(&self, values: &[f64], out: &mut [f32], place: Place) -> Result<()> {
         for (at, (value, out)) in values.iter().zip(out).enumerate() {
             *out = *value as f32;
@@ -361,7 +361,7 @@ impl Transform {
         ]))
     }
 
-    /// Place and source band of value `at` in a tile that starts at `place`.
+    /// The place and the source band of value `at` in a tile that starts at `place`.
     pub fn locate(&self, place: Place, at: usize) -> (Place, usize) {
         let bands = self.out_bands();
         let pixel = place.row * self.source.columns + place.column + at / bands;
@@ -380,7 +380,8 @@ fn gather_f64(transform: &Transform, rows: &RowBuffer, values: Range<usize>, out
         DType::I16 => transform.gather(&rows.as_slice::<i16>()[values], |v| f64::from(*v), out),
         DType::U32 => transform.gather(&rows.as_slice::<u32>()[values], |v| f64::from(*v), out),
         DType::I32 => transform.gather(&rows.as_slice::<i32>()[values], |v| f64::from(*v), out),
-        // Above 2^53 the nearest double is 2^42 fp16 steps finer than fp16: rounding to it cannot be seen.
+        // Above 2^53, double precision is 2^42 times finer than fp16, so rounding to the nearest double makes no
+        // difference.
         DType::U64 => transform.gather(&rows.as_slice::<u64>()[values], |v| *v as f64, out),
         DType::I64 => transform.gather(&rows.as_slice::<i64>()[values], |v| *v as f64, out),
         DType::F16 => transform.gather(&rows.as_slice::<f16>()[values], |v| v.to_f64(), out),
@@ -441,7 +442,7 @@ mod tests {
         let got = apply(&Transform::physical(&info, Some(vec![2, 1, 0])), &values).unwrap();
         assert_eq!((got[0], got[2], got[3], got[5]), (1.0, 3.0, 3.0, 11.0));
         assert!(got[1].is_nan() && got[4].is_nan());
-        // Bands that are scaled alike share one scale, and single precision may do.
+        // If all bands have the same scaling, there is only one scale, and single precision may suffice.
         info.scale_bands(vec![Scaling::NONE; 3]);
         assert!(!info.is_scaled());
         let got = apply(&Transform::physical(&info, None), &values).unwrap();

@@ -1,8 +1,8 @@
 //! ENVI: a header (`.hdr`) and band-interleaved-by-pixel data (`.img`), little-endian.
 //!
-//! ENVI has no float16; float32 holds every float16 exactly. `scale_factor` travels as
-//! `reflectance scale factor`, by which readers divide, where dividing by its reciprocal is the same. `add_offset` has
-//! no field that readers know, so that physical values are written where there is one.
+//! ENVI has no float16, but float32 can hold every float16 value exactly. If dividing by its reciprocal gives the same
+//! values, `scale_factor` is written as `reflectance scale factor`, by which readers divide. Readers know no field for
+//! `add_offset`, so physical values are written if there is one.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -17,9 +17,9 @@ use crate::staged::Staged;
 /// How values are written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Values {
-    /// As stored, widened to float32; `divisor` makes them physical.
+    /// As stored, widened to float32. Dividing by `divisor` gives physical values.
     Stored { divisor: f64 },
-    /// Physical ones, in a type that still tells stored values apart.
+    /// Physical values, in a type that can still distinguish all stored values.
     Scaled(DType),
 }
 
@@ -36,7 +36,7 @@ fn values(Scaling { factor: scale, offset }: Scaling, stored: DType) -> Values {
     }
 }
 
-/// Writes both files, the header last: without it the data are no cube yet.
+/// Writes both files. The header comes last, because without it the data are not a cube yet.
 pub(super) fn write(raster: &Raster<'_>, header_path: &Path, data_path: &Path) -> Result<Written> {
     let (stored, scaling) = (raster.dtype, raster.scaling);
     let mut data = Staged::create(data_path)?;
@@ -101,7 +101,7 @@ fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> 
          header offset = 0\nfile type = {file_type}\ndata type = {code}\ninterleave = bip\n\
          byte order = 0\n"
     );
-    // Writing to a String cannot fail, here and below.
+    // Writing to a `String` cannot fail, here and below.
     match raster.nodata {
         Some(value) if value.is_nan() => text.push_str("data ignore value = NaN\n"),
         Some(value) => _ = writeln!(text, "data ignore value = {value}"),
@@ -132,7 +132,7 @@ fn bands_text(raster: &Raster<'_>, text: &mut String) {
     if let Some(wavelength) = raster.wavelength {
         text.push_str("wavelength units = Nanometers\n");
         list(text, "wavelength", wavelength.iter().map(f64::to_string));
-        // Without wavelengths there is no unit for it to be in.
+        // Without wavelengths, fwhm has no unit.
         if let Some(fwhm) = raster.fwhm {
             list(text, "fwhm", fwhm.iter().map(f64::to_string));
         }
@@ -145,14 +145,14 @@ fn bands_text(raster: &Raster<'_>, text: &mut String) {
     }
 }
 
-/// A list in braces, lines of eight.
+/// Writes a list in braces, in lines of eight entries.
 fn list(text: &mut String, key: &str, items: impl IntoIterator<Item = String>) {
     let items: Vec<String> = items.into_iter().collect();
     let lines: Vec<String> = items.chunks(8).map(|line| line.join(", ")).collect();
     let _ = writeln!(text, "{key} = {{\n  {}}}", lines.join(",\n  "));
 }
 
-/// Text without what would end a list or an entry.
+/// Replaces the characters that would end a list or an entry.
 fn plain(text: &str) -> String {
     text.replace(['{', '}', ',', '\n', '\r', ';'], " ")
 }
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(of(1.0, DType::F16), Values::Stored { divisor: 1.0 });
         assert_eq!(of(0.0009765625, DType::F16), Values::Stored { divisor: 1024.0 });
         assert_eq!(of(0.0001, DType::F16), Values::Stored { divisor: 10000.0 });
-        // 1 / (1 / x) is not x for these.
+        // For these numbers, 1 / (1 / x) is not x.
         let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
         assert_eq!(of(odd, DType::F16), Values::Scaled(DType::F32));
         assert_eq!(of(odd, DType::F32), Values::Scaled(DType::F64));

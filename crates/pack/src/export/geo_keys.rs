@@ -1,4 +1,4 @@
-//! Where pixels lie, as tags and keys of [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
+//! The georeferencing as tags and keys of [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
 
 use std::io::{Seek, Write};
 
@@ -31,22 +31,22 @@ pub(super) fn write<K: TiffKind>(
     let (keys, text) = keys(geo);
     directory.write_tag(KEYS, keys.as_slice())?;
     match text {
-        // Writers of tags add the NUL.
+        // The TIFF encoder adds the NUL at the end.
         Some(text) => directory.write_tag(Tag::Unknown(TEXTS), text.as_str()),
         None => Ok(()),
     }
 }
 
-/// The directory of keys, and the texts that it points into.
+/// The directory of keys, and the text to which it refers.
 fn keys(geo: &Geo) -> (Vec<u16>, Option<String>) {
     let degrees = geo.unit == Some(Unit::Degree);
     let (model, system) = if degrees { (2, 2048) } else { (1, 3072) };
-    // Pixels are areas: positions are those of their corners.
+    // Pixels are areas, so positions are those of their corners.
     let area = [1025, 0, 1, 1];
     let mut text = None;
     let entries: Vec<[u16; 4]> = match (geo.epsg(), &geo.crs) {
         (Some(code), _) => vec![[1024, 0, 1, model], area, [system, 0, 1, code]],
-        // GDAL and ESRI know WKT by what stands before it, and GDAL only with a model that is of neither kind.
+        // GDAL and ESRI recognise WKT by the text before it; GDAL does so only if the model is user-defined.
         (None, Some(wkt)) if wkt.is_ascii() && !wkt.contains('|') => {
             let citation = format!("ESRI PE String = {wkt}|");
             let said = [3073, TEXTS, citation.len() as u16, 0];

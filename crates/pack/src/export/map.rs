@@ -1,4 +1,4 @@
-//! A map of a cube, such as a network's predictions, in a file that lies where the cube does.
+//! Writes a map of a cube, such as a network's predictions, to a file with the cube's georeferencing.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -11,46 +11,46 @@ use super::raster::Raster;
 use super::{Kind, files, kind, write};
 use crate::preview::palette::{Colour, class_colour};
 
-/// Bytes to ask for at a time.
+/// The number of bytes to request at a time.
 const SLAB: usize = 4 << 20;
 
-/// What a map is.
+/// Describes a map.
 #[derive(Clone, Debug)]
 pub struct MapOptions {
-    /// The file to write; its ending gives the format. What is there is replaced.
+    /// The file to write. Its extension selects the format. An existing file is replaced.
     pub output: PathBuf,
     /// Rows × columns × channels.
     pub shape: CubeShape,
-    /// Whether there is no axis of channels: `.npy` has two axes then.
+    /// Whether there is no axis of channels. A `.npy` file then has two axes.
     pub flat: bool,
-    /// Of the values: uint8, uint16 or float32.
+    /// Type of the values: uint8, uint16 or float32.
     pub dtype: DType,
-    /// What it is of, in a few words.
+    /// A short description of the map.
     pub title: String,
-    /// Where its pixels lie.
+    /// The georeferencing of its pixels.
     pub geo: Option<Geo>,
-    /// The value of pixels without prediction.
+    /// The value of pixels without a prediction.
     pub nodata: Option<f64>,
-    /// Names of classes 0, 1, … of a map of whole numbers, else of the channels.
+    /// Names of classes 0, 1, … if the map contains whole numbers, otherwise of the channels.
     pub names: Option<Vec<String>>,
     /// Colours of classes 0, 1, ….
     pub colours: Option<Vec<Colour>>,
 }
 
-/// What was written.
+/// The files that were written.
 #[derive(Clone, Debug, Serialize)]
 pub struct WrittenMap {
-    /// Every file.
+    /// Paths of all files.
     pub files: Vec<PathBuf>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 /// Writes a map. `rows` gives the values of some rows, little-endian, in (row, column, channel) order.
 ///
 /// # Errors
-/// If the ending is of no format, values are of another type, names or colours fit nothing, `rows` fails or gives
-/// another number of bytes, or the file cannot be written; nothing is left behind then.
+/// If the extension is not that of a format, values have another type, names or colours do not fit the map, `rows` fails
+/// or gives another number of bytes, or the file cannot be written. No file is then left behind.
 pub fn write_map(
     options: &MapOptions,
     rows: &mut dyn FnMut(Range<usize>) -> Result<Vec<u8>>,

@@ -1,9 +1,9 @@
-//! Where pixels lie, as ENVI headers say it: `map info`, and the reference system as ESRI's WKT.
+//! The georeferencing in ENVI headers: `map info`, and the reference system as ESRI's WKT.
 
 use hsipack_format::Geo;
 use hsipack_format::geo::{Datum, Unit, Utm};
 
-/// The lines of a header, each with its end; or why there are none.
+/// The lines of a header, each with a line end; or the reason why there are none.
 pub(super) fn lines(geo: &Geo) -> Result<String, String> {
     let grid = Grid::of(geo).ok_or(
         "ENVI headers cannot say that pixels are mirrored or skewed; where they lie is left out",
@@ -41,7 +41,7 @@ pub(super) fn lines(geo: &Geo) -> Result<String, String> {
     }
 }
 
-/// Pixels as `map info` gives them.
+/// The grid of pixels as `map info` describes it.
 struct Grid {
     width: f64,
     height: f64,
@@ -50,12 +50,12 @@ struct Grid {
 }
 
 impl Grid {
-    /// `None` if the transform does more than turn and stretch pixels.
+    /// `None` if the transform does more than rotate and stretch pixels.
     fn of(geo: &Geo) -> Option<Self> {
         let [_, a, b, _, d, e] = geo.transform;
         let [width, height] = geo.pixel_size();
         if b == 0.0 && d == 0.0 && e > 0.0 {
-            // See the reader: half a turn stands for rows that run from south to north.
+            // As in the reader, a rotation of 180° means that rows run from south to north.
             return (a > 0.0).then_some(Self { width, height, rotation: 180.0 });
         }
         let (sin, cos) = (d / width, a / width);
@@ -65,7 +65,7 @@ impl Grid {
     }
 }
 
-/// The name that ENVI has for a datum.
+/// ENVI's name for a datum.
 fn name_of(datum: Datum) -> &'static str {
     match datum {
         Datum::Wgs84 => "WGS-84",
@@ -75,7 +75,7 @@ fn name_of(datum: Datum) -> &'static str {
     }
 }
 
-/// Longitude and latitude.
+/// WKT of a system in longitude and latitude.
 fn degrees(datum: Datum) -> String {
     let (name, spheroid) = match datum {
         Datum::Wgs84 => ("WGS_1984", "\"WGS_1984\",6378137.0,298.257223563"),
@@ -89,7 +89,7 @@ fn degrees(datum: Datum) -> String {
     )
 }
 
-/// A zone.
+/// WKT of a UTM zone.
 fn projected(zone: Utm) -> String {
     let (meridian, letter) = (6 * i32::from(zone.zone) - 183, if zone.south { 'S' } else { 'N' });
     let northing = if zone.south { 10_000_000 } else { 0 };

@@ -1,4 +1,4 @@
-//! A sample of a dataset, back in a file that other tools open.
+//! Writes a sample of a dataset to a file that other tools can open.
 //!
 //! | ending | image | mask |
 //! |---|---|---|
@@ -8,11 +8,12 @@
 //! | `.zarr` (`zarr.rs`) | the stored values with wavelengths, coordinates and scale, as xarray opens them | the stored ids |
 //! | `.png` (`png.rs`) | | the stored ids |
 //!
-//! Stored values are written as they are, and the header says how to scale them, so that a file holds
-//! exactly what the dataset holds; `.npy` has no header for it. Where ENVI's divisor cannot express
-//! `scale_factor`, values are scaled, in a type wide enough that dividing and rounding gives the stored
-//! ones back. ENVI and TIFF files say where pixels lie, if the dataset does. `raster.rs` is what all of them write, be it of a
-//! dataset or a map that somebody computed (`map.rs`). Files get their name once they are complete, and memory is bounded by the chunks.
+//! Stored values are written unchanged, and the header says how to scale them, so a file contains exactly what the
+//! dataset contains. `.npy` has no header for this. If ENVI's divisor cannot express `scale_factor`, values are scaled,
+//! in a type wide enough that dividing and rounding gives the stored values back. ENVI and TIFF files contain the
+//! georeferencing, if the dataset has one. `raster.rs` describes what all writers write, from a dataset or from a
+//! computed map (`map.rs`). Files get their names when they are complete, and the chunk size limits the memory that is
+//! needed.
 
 mod envi;
 mod geo_keys;
@@ -38,7 +39,7 @@ use crate::staged::check_absent;
 use crate::target;
 use raster::Raster;
 
-/// What to export, and where to.
+/// What to export, and to which file.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The dataset.
@@ -47,16 +48,16 @@ pub struct ExportOptions {
     pub sample: String,
     /// The mask to export instead of the image.
     pub mask: Option<String>,
-    /// The file to write; its ending gives the format.
+    /// The file to write. Its extension selects the format.
     pub output: PathBuf,
-    /// Overwrite files that exist.
+    /// Whether to overwrite existing files.
     pub force: bool,
 }
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exported {
-    /// Every file.
+    /// Paths of all files.
     pub files: Vec<PathBuf>,
     /// Id of the sample.
     pub sample: usize,
@@ -66,11 +67,11 @@ pub struct Exported {
     pub shape: [usize; 3],
     /// Type of the values in the file.
     pub dtype: &'static str,
-    /// From values in the file to physical ones; 1 if they are physical.
+    /// Factor from values in the file to physical values; 1 if they are physical.
     pub scale_factor: f64,
-    /// What is added to values in the file × `scale_factor`; 0 if they are physical.
+    /// Offset that is added to values in the file × `scale_factor`; 0 if they are physical.
     pub add_offset: f64,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -86,8 +87,8 @@ enum Kind {
 /// Exports a sample.
 ///
 /// # Errors
-/// If there is no such sample or mask, the ending is of no format, a file exists, or reading or writing
-/// fails; nothing is left behind then.
+/// If there is no such sample or mask, the extension is not that of a format, a file exists, or reading or writing
+/// fails. No file is then left behind.
 pub fn export(options: &ExportOptions) -> Result<Exported> {
     let kind = kind(&options.output, options.mask.is_some())?;
     let files = files(&options.output, kind);
@@ -109,7 +110,7 @@ pub fn export(options: &ExportOptions) -> Result<Exported> {
     })
 }
 
-/// What a writer did: type of the values written, how they become physical ones, notes.
+/// The result of a writer: the type of the written values, their scaling to physical values, and notes.
 type Written = (DType, Scaling, Vec<String>);
 
 fn write(kind: Kind, raster: &Raster<'_>, files: &[PathBuf]) -> Result<Written> {
@@ -157,7 +158,7 @@ fn files(output: &Path, kind: Kind) -> Vec<PathBuf> {
 /// The mask `name` of a stack.
 ///
 /// # Errors
-/// If there is none of that name; those there are are listed.
+/// If there is no mask of that name. The error lists the existing masks.
 pub(crate) fn find_mask<'a>(
     dataset: &Dataset,
     stack: &'a Stack,
@@ -173,7 +174,7 @@ pub(crate) fn find_mask<'a>(
     })
 }
 
-/// Stored float16 or float32 bytes as float32, which holds both exactly.
+/// Converts stored float16 or float32 bytes to float32, which holds both exactly.
 fn to_f32(bytes: &[u8], dtype: DType, out: &mut Vec<f32>) {
     out.clear();
     if dtype == DType::F16 {
@@ -210,7 +211,7 @@ mod tests {
         to_f32(&bytes, DType::F16, &mut singles);
         for (bits, single) in singles.iter().enumerate() {
             let back = half::f16::from_f32(*single);
-            // A signalling NaN comes back quiet; the sign and payload stay.
+            // A signalling NaN becomes quiet; its sign and payload stay.
             let quiet = if back.is_nan() { 0x200 } else { 0 };
             assert_eq!(back.to_bits(), bits as u16 | quiet);
         }

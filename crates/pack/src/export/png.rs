@@ -1,4 +1,4 @@
-//! `.png`: a mask as grayscale of 8 or 16 bits, the pixels being the stored ids.
+//! `.png`: a mask as a grayscale image of 8 or 16 bits, whose pixels are the stored ids.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What is written to a file, wherever it comes from: rows of one array, and what is known of them.
+//! The data that a writer writes, whatever their origin: rows of one array, and their description.
 
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{Command, CubeShape, DType, Error, Geo, Result, Sample, remedy};
@@ -8,9 +8,9 @@ use hsipack_store::{Dataset, Stack};
 use super::find_mask;
 use crate::preview::palette::{Colour, class_colour};
 
-/// Takes the bytes of some whole rows.
+/// Receives the bytes of some whole rows.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
-/// Hands out all rows, some at a time.
+/// Passes on all rows, some at a time.
 pub(super) type Rows<'a> = Box<dyn Fn(Take<'_>) -> Result<()> + 'a>;
 
 /// One image, or one mask or map of whole numbers.
@@ -19,17 +19,17 @@ pub(super) struct Raster<'a> {
     pub shape: CubeShape,
     /// Type of the values that `rows` gives: float16 or float32, uint8 or uint16.
     pub dtype: DType,
-    /// Whether it is (rows, columns), without an axis of bands.
+    /// Whether the array is (rows, columns), without an axis of bands.
     pub flat: bool,
-    /// Rows that come at a time, but for the last ones.
+    /// Number of rows that come at a time; the last time there may be fewer.
     pub slab: usize,
-    /// From values to physical ones.
+    /// Scaling from values to physical values.
     pub scaling: Scaling,
-    /// What it is called where it stands among others: `image`, a mask's name, `map`.
+    /// The array's name in a file with several arrays: `image`, a mask's name, `map`.
     pub name: &'a str,
-    /// What it is, in a few words.
+    /// A short description.
     pub title: String,
-    /// Where the pixels lie.
+    /// The georeferencing of the pixels.
     pub geo: Option<Geo>,
     /// Band centres in nm.
     pub wavelength: Option<&'a [f64]>,
@@ -41,7 +41,7 @@ pub(super) struct Raster<'a> {
     pub band_names: Option<Vec<String>>,
     /// Names of classes 0, 1, ….
     pub class_names: Option<Vec<String>>,
-    /// Their colours.
+    /// Colours of the classes.
     pub class_colours: Option<Vec<Colour>>,
     /// The value of pixels without data.
     pub nodata: Option<f64>,
@@ -118,7 +118,7 @@ impl<'a> Raster<'a> {
         })
     }
 
-    /// An array of which nothing but shape and type is known, without an axis of bands.
+    /// An array of which only shape and type are known, without an axis of bands.
     pub fn new(shape: CubeShape, dtype: DType, title: String, rows: Rows<'a>) -> Raster<'a> {
         Raster {
             shape,
@@ -140,7 +140,7 @@ impl<'a> Raster<'a> {
         }
     }
 
-    /// Whether values are whole numbers: ids of classes, or bits.
+    /// Whether values are whole numbers: class ids, or bits.
     pub fn is_whole(&self) -> bool {
         !self.dtype.is_float()
     }

@@ -1,5 +1,5 @@
-//! TIFF: float32, the bands of a pixel side by side, in strips of whole rows; BigTIFF above 4 GB.
-//! What the bands are goes into GDAL's metadata.
+//! TIFF: float32, the bands of a pixel side by side, in strips of whole rows; BigTIFF above 4 GB. GDAL's metadata
+//! describe the bands.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -15,9 +15,9 @@ use super::raster::Raster;
 use super::{Written, geo_keys, to_f32};
 use crate::staged::Staged;
 
-/// Bytes of a strip to aim for.
+/// The target size of a strip in bytes.
 const STRIP: usize = 4 << 20;
-/// Room for directory, strip table and metadata when deciding on BigTIFF.
+/// Space for the directory, strip table and metadata in the decision for BigTIFF.
 const MARGIN: u64 = 64 << 20;
 const GDAL_METADATA: Tag = Tag::Unknown(42112);
 const GDAL_NODATA: Tag = Tag::Unknown(42113);
@@ -68,7 +68,7 @@ fn encode<K: TiffKind>(
             Error::unsupported(format!("cannot write TIFF: {other}")).at(path).caused_by(other)
         }
     };
-    // The encoder counts from where the writer stands.
+    // The encoder counts offsets from the writer's position.
     writer.rewind().map_err(|error| Error::io(path, "cannot write", error))?;
     let mut encoder = TiffEncoder::<_, K>::new_generic(writer).map_err(fail)?;
     let mut directory = encoder.image_directory().map_err(fail)?;
@@ -100,8 +100,8 @@ fn encode<K: TiffKind>(
         .map_err(fail)
 }
 
-/// Rows of a strip: a divisor of the rows of a chunk, so that strips fill slabs exactly, below
-/// [`STRIP`] bytes if possible.
+/// Number of rows in a strip. It divides the rows of a chunk, so that strips fill slabs exactly, and a strip has at
+/// most [`STRIP`] bytes if possible.
 fn strip_rows(tile_rows: usize, row_bytes: usize) -> usize {
     (1..=tile_rows)
         .rev()
@@ -158,7 +158,7 @@ fn write_tags<K: TiffKind>(
     directory.write_tag(Tag::Software, concat!("hsipack ", env!("CARGO_PKG_VERSION")))
 }
 
-/// Reds, greens and blues of all values that class ids may have; classes without a colour are black.
+/// Red, green and blue of all possible class ids. Classes without a colour are black.
 fn palette(raster: &Raster<'_>) -> Option<Vec<u16>> {
     let colours = raster.class_colours.as_ref().filter(|_| raster.dtype == DType::U8)?;
     let part = |part: usize| {
@@ -178,7 +178,7 @@ fn write_metadata<K: TiffKind>(
         None => {}
     }
     match metadata(raster) {
-        // Tags of this type are ASCII; XML can say the rest in ASCII, too.
+        // Tags of this type are ASCII. XML can express all other characters in ASCII.
         Some(xml) => directory.write_tag(GDAL_METADATA, ascii(&xml).as_str()),
         None => Ok(()),
     }

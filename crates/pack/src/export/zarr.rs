@@ -1,4 +1,4 @@
-//! `.zarr`: a group of Zarr v3, as xarray opens it: the array, and beside it where its bands and pixels lie.
+//! `.zarr`: a Zarr v3 group that xarray can open. It contains the array and the coordinates of its bands and pixels.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -39,7 +39,7 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
     let mut number = 0;
     let whole = raster.slab * raster.shape.row_values() * raster.dtype.size();
     (raster.rows)(&mut |bytes| {
-        // The last chunk is as long as the others.
+        // The last chunk must be as long as the others.
         let mut all = bytes.to_vec();
         all.resize(whole, 0);
         let mut stored = Vec::new();
@@ -91,7 +91,7 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
     Ok((raster.dtype, raster.scaling, Vec::new()))
 }
 
-/// Numbers of bands.
+/// One number for each band.
 struct List {
     name: &'static str,
     values: Vec<f64>,
@@ -102,7 +102,7 @@ fn map<const N: usize>(attributes: [(&str, Value); N]) -> Map<String, Value> {
     attributes.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// LZ4 after the shuffle of bytes: quick, and what any Zarr reader has.
+/// LZ4 after a byte shuffle: it is fast, and every Zarr reader supports it.
 fn codec_of(dtype: DType) -> Codec {
     let shuffle = if dtype.size() > 1 { Shuffle::Byte } else { Shuffle::None };
     let typesize = dtype.size() as u8;
@@ -118,7 +118,7 @@ fn fill(raster: &Raster<'_>) -> Value {
     }
 }
 
-/// What CF has readers know of the values.
+/// Attributes that describe the values by the CF conventions.
 fn attributes(raster: &Raster<'_>) -> Map<String, Value> {
     let mut all = map([("long_name", json!(raster.title))]);
     let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
@@ -132,7 +132,7 @@ fn attributes(raster: &Raster<'_>) -> Map<String, Value> {
     }
     if let Some(names) = &raster.class_names {
         put("flag_values", json!((0..names.len()).collect::<Vec<_>>()));
-        // Words stand apart in one text, so a name is one word there.
+        // All names are in one text, separated by spaces, so each name must be one word.
         let words: Vec<String> = names.iter().map(|name| word(name)).collect();
         put("flag_meanings", json!(words.join(" ")));
         put("class_names", json!(names));
@@ -159,7 +159,7 @@ fn word(name: &str) -> String {
     if word.is_empty() { "_".to_owned() } else { word }
 }
 
-/// A folder being written under a temporary name beside its own; removed again unless committed.
+/// A folder that is written under a temporary name beside its final one, and deleted unless it is committed.
 struct StagedFolder {
     temporary: PathBuf,
     path: PathBuf,
@@ -187,7 +187,7 @@ impl StagedFolder {
         Ok(Self { temporary, path: path.to_owned() })
     }
 
-    /// Writes a file below it.
+    /// Writes a file in the folder.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let file = self.temporary.join(name);
         let write = || {
@@ -199,7 +199,7 @@ impl StagedFolder {
         write().map_err(|error| Error::io(&self.path, "cannot write", error))
     }
 
-    /// Gives it its name; a group of that name goes.
+    /// Renames the folder to its final name. Replaces an existing group of that name.
     fn commit(self) -> Result<()> {
         let fail = |error| Error::io(&self.path, "cannot write", error);
         if !self.path.exists() {
@@ -208,7 +208,7 @@ impl StagedFolder {
         let old = self.temporary.with_extension("old");
         fs::rename(&self.path, &old).map_err(fail)?;
         if let Err(error) = fs::rename(&self.temporary, &self.path) {
-            // What was there stays there.
+            // The existing group gets its name back.
             let _ = fs::rename(&old, &self.path);
             return Err(fail(error));
         }
@@ -216,14 +216,14 @@ impl StagedFolder {
     }
 }
 
-/// Whether a folder is a group of Zarr: nothing else is replaced.
+/// Whether a folder is a Zarr group. Nothing else is replaced.
 fn is_group(path: &Path) -> bool {
     fs::read(path.join("zarr.json")).is_ok_and(|text| parse_group(&text).is_ok())
 }
 
 impl Drop for StagedFolder {
     fn drop(&mut self) {
-        // After a commit there is nothing under this name.
+        // After a commit, no folder has this name any more.
         let _ = fs::remove_dir_all(&self.temporary);
     }
 }

@@ -1,4 +1,4 @@
-//! What is known about a cube in a file.
+//! Describes a cube in a file.
 
 use hsipack_format::{Geo, Result};
 use hsipack_store::mirror;
@@ -11,9 +11,9 @@ use crate::source::{Scaling, Source, products};
 /// A cube in a file.
 #[derive(Clone, Debug, Serialize)]
 pub struct CubeReport {
-    /// `cube`.
+    /// Always `cube`.
     pub kind: &'static str,
-    /// As the user would type it.
+    /// The path as the user would type it.
     pub path: String,
     /// Format.
     pub format: String,
@@ -21,53 +21,53 @@ pub struct CubeReport {
     pub shape: Shape,
     /// Type of the stored numbers.
     pub dtype: &'static str,
-    /// Bytes of the values uncompressed.
+    /// Bytes of the uncompressed values.
     pub bytes: u64,
     /// Bytes of its files.
     pub file_bytes: u64,
-    /// Every file that holds part of it.
+    /// All files of the cube.
     pub files: Vec<String>,
     /// Wavelengths, if known.
     pub wavelengths: Option<Wavelengths>,
-    /// Numbers of bad bands from 0, where the file has a bad-band list.
+    /// Numbers of bad bands, counted from 0, if the file has a bad-band list.
     pub bad_bands: Option<Vec<usize>>,
-    /// Whether the bands have names.
+    /// Names of the bands, if the file has them.
     pub band_names: Option<Vec<String>>,
     /// The stored number that marks missing values.
     pub ignore_value: Option<f64>,
-    /// From stored numbers to physical values: value * multiply / divide + add; `null` if none.
+    /// From stored numbers to physical values: value * multiply / divide + add; `null` if there is no scaling.
     pub scaling: Option<ScalingReport>,
-    /// The same for each band, where bands differ; `null` where they do not.
+    /// The scaling of each band, if bands differ; otherwise `null`.
     pub band_scaling: Option<Vec<ScalingReport>>,
-    /// Numbers of bands from 0 that the product says have no data.
+    /// Numbers, counted from 0, of bands that have no data according to the product.
     pub empty_bands: Vec<usize>,
-    /// The unit of physical values, where the product defines it.
+    /// The unit of physical values, if the product defines it.
     pub unit: Option<String>,
     /// Names of classes, for classification maps.
     pub class_names: Option<Vec<String>>,
-    /// Where the pixels lie on Earth: reference system, transform in GDAL's order, unit.
+    /// The georeferencing: reference system, transform in GDAL's order, unit.
     pub geo: Option<Geo>,
-    /// Quality layers that the product has beside the cube, of which `--mask NAME=product` makes a mask.
+    /// Quality layers in the product of this cube. `--mask NAME=product` makes a mask of them.
     pub quality_layers: Vec<String>,
-    /// What reading every value found; `null` with `--quick`.
+    /// Statistics of all values; `null` with `--quick`.
     pub values: Option<Values>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 /// From stored numbers to physical values.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct ScalingReport {
-    /// Multiplied with the stored number.
+    /// The stored number is multiplied by this.
     pub multiply: f64,
-    /// Divides it.
+    /// The product is divided by this.
     pub divide: f64,
-    /// Added last.
+    /// This is added last.
     pub add: f64,
 }
 
 impl CubeReport {
-    /// Reports on a cube; reads every value unless `quick`.
+    /// Describes a cube. Reads every value unless `quick` is set.
     ///
     /// # Errors
     /// If a value cannot be read.

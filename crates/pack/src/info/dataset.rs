@@ -1,4 +1,4 @@
-//! What is known about a packed dataset.
+//! Describes a packed dataset.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::convert::stats::BandStats;
 /// A packed dataset.
 #[derive(Clone, Debug, Serialize)]
 pub struct DatasetReport {
-    /// `dataset`.
+    /// Always `dataset`.
     pub kind: &'static str,
     /// The folder.
     pub path: String,
@@ -30,25 +30,25 @@ pub struct DatasetReport {
     pub stacks: Vec<StackReport>,
     /// Bytes of all shard files.
     pub stored_bytes: u64,
-    /// Bytes of all values uncompressed.
+    /// Bytes of all uncompressed values.
     pub uncompressed_bytes: u64,
     /// uncompressed_bytes / stored_bytes.
     pub ratio: f64,
-    /// Samples a split; the key is empty for samples without one.
+    /// Number of samples in each split; the key is empty for samples without a split.
     pub splits: BTreeMap<String, usize>,
-    /// Samples a group, likewise.
+    /// Number of samples in each group; the key is empty for samples without a group.
     pub groups: BTreeMap<String, usize>,
-    /// Samples a label, likewise.
+    /// Number of samples with each label; the key is empty for samples without a label.
     pub labels: BTreeMap<String, usize>,
-    /// Reference systems and pixel sizes of the samples that say where they lie.
+    /// Reference systems and pixel sizes of the georeferenced samples.
     pub geo: Vec<Georeferenced>,
     /// Names of further columns in samples.jsonl.
     pub columns: Vec<String>,
     /// Version of hsipack that wrote it.
     pub created_by: Option<String>,
-    /// When, UTC.
+    /// When it was written, UTC.
     pub created: Option<String>,
-    /// By which command.
+    /// The command that wrote it.
     pub command: Option<String>,
     /// How often cubes were appended.
     pub appends: usize,
@@ -56,20 +56,20 @@ pub struct DatasetReport {
     pub fingerprint: String,
 }
 
-/// Samples whose pixels are of one size in one reference system.
+/// Samples that share the pixel size and the reference system.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Georeferenced {
-    /// `EPSG:` and a code, or WKT, where known.
+    /// `EPSG:` and a code, or WKT, if known.
     pub crs: Option<String>,
     /// Width and height of a pixel, in units of the reference system.
     pub pixel_size: [f64; 2],
-    /// The unit, where known.
+    /// The unit, if known.
     pub unit: Option<Unit>,
-    /// How many samples.
+    /// Number of samples.
     pub samples: usize,
 }
 
-/// The cubes of one shape.
+/// Cubes that have the same shape.
 #[derive(Clone, Debug, Serialize)]
 pub struct StackReport {
     /// `ROWSxCOLUMNSxBANDS`.
@@ -82,13 +82,13 @@ pub struct StackReport {
     pub dtype: &'static str,
     /// Factor from stored to physical values.
     pub scale_factor: f64,
-    /// What is added to stored values × `scale_factor`.
+    /// Offset that is added to stored values × `scale_factor`.
     pub add_offset: f64,
-    /// Mantissa bits that values were rounded to; `null` where all are in use.
+    /// Mantissa bits that values were rounded to; `null` if all are in use.
     pub keep_bits: Option<u8>,
-    /// Rows, columns of a chunk, which holds all bands.
+    /// Rows and columns of a chunk, which holds all bands.
     pub chunk: [usize; 2],
-    /// Bytes of a chunk uncompressed.
+    /// Bytes of an uncompressed chunk.
     pub chunk_bytes: u64,
     /// Number of shard files.
     pub shards: usize,
@@ -98,15 +98,15 @@ pub struct StackReport {
     pub codec: Option<CodecReport>,
     /// Bytes of the image's shards.
     pub stored_bytes: u64,
-    /// Bytes of the image uncompressed.
+    /// Bytes of the uncompressed image.
     pub uncompressed_bytes: u64,
     /// Wavelengths, if known.
     pub wavelengths: Option<Wavelengths>,
-    /// Numbers of bad bands from 0, where there is a bad-band list.
+    /// Numbers of bad bands, counted from 0, if there is a bad-band list.
     pub bad_bands: Option<Vec<usize>>,
-    /// Physical values; `null` where the statistics are not stored.
+    /// Physical values; `null` if the statistics are not stored.
     pub values: Option<Values>,
-    /// Errors that packing made; `null` where not stored.
+    /// Errors that packing caused; `null` if they are not stored.
     pub quantisation: Option<Quantisation>,
     /// Its masks.
     pub masks: Vec<MaskReport>,
@@ -119,16 +119,16 @@ pub struct CodecReport {
     pub name: &'static str,
     /// Its level.
     pub level: u8,
-    /// Filter before it: noshuffle, shuffle or bitshuffle.
+    /// Filter before compression: noshuffle, shuffle or bitshuffle.
     pub shuffle: &'static str,
     /// Whether every chunk has a CRC-32C.
     pub checksum: bool,
 }
 
-/// The greatest errors that packing made, each with its band.
+/// The greatest errors that packing caused, each with its band.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Quantisation {
-    /// The band with the greatest relative error, from 0.
+    /// The band with the greatest relative error, counted from 0.
     pub band: usize,
     /// Its wavelength in nm.
     pub wavelength_nm: Option<f64>,
@@ -136,9 +136,9 @@ pub struct Quantisation {
     pub max_rel: f64,
     /// Mean relative error of that band.
     pub mean_rel: f64,
-    /// Greatest absolute error, physical.
+    /// Greatest absolute error, in physical units.
     pub max_abs: f64,
-    /// The band that has it.
+    /// The band with the greatest absolute error.
     pub max_abs_band: usize,
     /// Its wavelength in nm.
     pub max_abs_wavelength_nm: Option<f64>,
@@ -153,7 +153,7 @@ pub struct MaskReport {
     pub dtype: &'static str,
     /// Names of boolean layers, bit 0 first; empty for class ids.
     pub layers: Vec<String>,
-    /// Names of classes 0, 1, …, where known.
+    /// Names of classes 0, 1, …, if known.
     pub class_names: Option<Vec<String>>,
     /// The command that made it; `null` if it was packed with the cubes.
     pub made_by: Option<String>,
@@ -162,10 +162,10 @@ pub struct MaskReport {
 }
 
 impl DatasetReport {
-    /// Reports on a dataset, from its metadata and the sizes of its files alone.
+    /// Describes a dataset. Uses only its metadata and the sizes of its files.
     ///
     /// # Errors
-    /// If a shard file cannot be found, or the samples that say where they lie cannot be read.
+    /// If a shard file cannot be found, or the lines of georeferenced samples cannot be read.
     pub fn new(dataset: &Dataset) -> Result<Self> {
         let stacks = dataset.stacks().iter().map(StackReport::new).collect::<Result<Vec<_>>>()?;
         let masks = || dataset.stacks().iter().flat_map(|stack| &stack.masks);
@@ -202,10 +202,10 @@ impl DatasetReport {
 }
 
 impl Georeferenced {
-    /// In the order in which they first come.
+    /// The groups, in the order in which they first occur.
     fn of(samples: &Samples) -> Result<Vec<Self>> {
         let mut all: Vec<Self> = Vec::new();
-        // Most datasets have none, and may have a million lines.
+        // Most datasets have no georeferencing, and may have a million lines.
         let lines = if samples.have_geo() { samples.len() } else { 0 };
         for id in 0..lines {
             let Some(geo) = samples.get(id)?.geo else { continue };
@@ -222,7 +222,7 @@ impl Georeferenced {
     }
 }
 
-/// How many samples have each value; empty if none has any.
+/// How many samples have each value; empty if no sample has a value.
 fn count<K>(keys: &Keys<K>, text: impl Fn(&K) -> String) -> BTreeMap<String, usize> {
     let mut counts = vec![0; keys.different().len()];
     let mut without = 0;
@@ -250,7 +250,7 @@ fn label_text(label: &Value) -> String {
 /// Bytes of an array's shard files.
 fn stored_bytes(array: &ChunkArray) -> Result<u64> {
     if array.meta().chunk_shape.is_none() {
-        // Another library's, one file a chunk: what is there counts.
+        // An array that another library wrote has one file for each chunk, so the existing files are counted.
         let files = walkdir::WalkDir::new(array.folder().join("c")).into_iter().flatten();
         return Ok(files
             .filter_map(|file| file.metadata().ok())

@@ -1,12 +1,12 @@
-//! What is known about a cube in a file, or about a packed dataset.
+//! Describes a cube in a file, or a packed dataset.
 //!
-//! The field names of these types are the keys of `hsipack info --json`; they stay.
+//! The field names of these types are the keys of `hsipack info --json` and must not change.
 //!
 //! | file | job |
 //! |---|---|
 //! | `cube.rs` | the report on a cube |
 //! | `dataset.rs` | the report on a dataset |
-//! | `values.rs` | what both tell of wavelengths and values |
+//! | `values.rs` | wavelengths and statistics of values, for both reports |
 
 mod cube;
 mod dataset;

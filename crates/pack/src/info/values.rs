@@ -1,4 +1,4 @@
-//! Wavelengths and the range of values, as both reports have them.
+//! Wavelengths and statistics of values, for both reports.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use crate::convert::stats::BandStats;
 use crate::physical::{self, BUDGET, readers};
 use crate::source::{Access, RowBuffer, Source};
 
-/// Shape as JSON gives it: rows, columns, bands.
+/// Shape in JSON: rows, columns, bands.
 pub(super) type Shape = [usize; 3];
 
-/// Wavelengths of the bands; those at 0 nm, which a sensor does not use, only count.
+/// Wavelengths of the bands. Bands at 0 nm, which a sensor does not use, are included only in `count`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Wavelengths {
     /// Number of bands.
@@ -29,7 +29,7 @@ pub struct Wavelengths {
     pub fwhm_nm: Option<[f64; 2]>,
 }
 
-/// What all values came to, physical (masked and scaled).
+/// Statistics of all values, in physical units (masked and scaled).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Values {
     /// Least finite value.
@@ -40,7 +40,7 @@ pub struct Values {
     pub nan: u64,
     /// Infinite values.
     pub inf: u64,
-    /// Values equal to the ignore value, and those of bands without data.
+    /// Values equal to the ignore value, and values of bands without data.
     pub ignored: u64,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn bad_bands(good: &[bool]) -> Vec<usize> {
 }
 
 impl Wavelengths {
-    /// Bands at 0 nm are none: so makers mark those that a sensor does not use.
+    /// Skips bands at 0 nm: makers mark unused bands of a sensor in this way.
     pub(super) fn of(nm: Option<&[f64]>, fwhm: Option<&[f64]>) -> Option<Self> {
         let all = nm.filter(|nm| !nm.is_empty())?;
         let is_band = |band: &usize| all[*band] != 0.0 || all.iter().all(|nm| *nm == 0.0);
@@ -85,7 +85,7 @@ impl Values {
     pub(super) fn read(source: &dyn Source) -> Result<Self> {
         let rows = source.info().shape.rows;
         let row_bytes = source.info().row_bytes();
-        // Tiny reads cost more than their bytes.
+        // Very small reads cost more than their bytes alone.
         let worthwhile = (1 << 20) / row_bytes.max(1);
         let step = source.preferred_rows(BUDGET).max(worthwhile).clamp(1, rows);
         let reads = (0..rows.div_ceil(step)).map(|read| read * step..rows.min((read + 1) * step));
@@ -104,7 +104,8 @@ impl Values {
             values.add(pixels);
             Ok(())
         })?;
-        // What is missing after masking, and was not NaN before, was the ignore value.
+        // A value that is missing after masking, but was not NaN in the file, is the ignore value or belongs to an
+        // empty band.
         values.nan = count_nan(buffer);
         values.ignored = values.ignored.saturating_sub(values.nan);
         Ok(values)

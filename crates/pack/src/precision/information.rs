@@ -1,19 +1,20 @@
 //! The real information in each bit of packed values (Klöwer et al. 2021).
 //!
-//! A bit holds information about the scene if knowing it tells something of the same bit of the
-//! neighbouring value: the mutual information of the two, in bits,
+//! A bit holds information about the scene if its value tells something about the same bit of the neighbouring value.
+//! This is the mutual information of the two, in bits,
 //!
 //! ```text
 //! I = Σ p(r,s) log2( p(r,s) / (p(r) p(s)) )      r, s ∈ {0, 1}
 //! ```
 //!
-//! over all pairs of neighbours. Noise agrees with its neighbour by chance only: I is near 0. Chance
-//! alone gives a little, though: what two random bits in as many pairs stay below with 99 % confidence counts
-//! as none (the paper's significance filter, `set_zero_insignificant` of the authors' BitInformation.jl).
+//! over all pairs of neighbours. Noise agrees with its neighbour only by chance, so I is near 0. But chance alone gives
+//! a little information: if I is not above what two random bits in the same number of pairs stay below with 99 %
+//! confidence, it counts as 0 (the paper's significance filter, `set_zero_insignificant` of the authors'
+//! BitInformation.jl).
 //!
-//! Neighbours are values of the same band in adjacent columns: neighbouring pixels see nearly the same
-//! surface through other detector elements, so that their noise is independent. Neighbouring bands of one pixel
-//! share noise (illumination, resampling), which would pass for information. Cubes of one column take rows.
+//! Neighbours are values of the same band in adjacent columns. Neighbouring pixels see nearly the same surface through
+//! other detector elements, so their noise is independent. Neighbouring bands of one pixel share noise (illumination,
+//! resampling), which would look like information. In cubes with one column, neighbours are adjacent rows.
 
 use std::ops::{BitAnd, Shr};
 
@@ -26,7 +27,7 @@ pub const CONFIDENCE: f64 = 0.99;
 /// The 1 − (1 − [`CONFIDENCE`]) / 2 quantile of the standard normal distribution.
 const QUANTILE: f64 = 2.575_829_303_548_900_4;
 
-/// A bit pattern of a float.
+/// The bit pattern of a float.
 trait Pattern: Copy + BitAnd<Output = Self> + Shr<u32, Output = Self> + PartialEq {
     const WIDTH: usize;
     const ZERO: Self;
@@ -53,16 +54,16 @@ impl Pattern for u32 {
     }
 }
 
-/// How often bits of neighbours were set, for every bit, the most significant first.
+/// How often the bits of neighbours were set, for every bit. The most significant bit comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counts {
     pairs: u64,
-    /// Pairs with the bit set in the first, in the second, in both.
+    /// Number of pairs in which the bit is set in the first value, in the second, and in both.
     set: Vec<[u64; 3]>,
 }
 
 impl Counts {
-    /// No pairs yet, of values of `width` bits: 16 for float16, 32 for float32.
+    /// No pairs yet. `width` is the number of bits of a value: 16 for float16, 32 for float32.
     pub fn new(width: usize) -> Self {
         Self { pairs: 0, set: vec![[0; 3]; width] }
     }
@@ -88,9 +89,9 @@ impl Counts {
         }
     }
 
-    /// Adds pairs; those with a value that is not finite are left out.
+    /// Adds pairs, but skips those with a value that is not finite.
     fn add<T: Pattern>(&mut self, first: &[T], second: &[T]) {
-        // Small enough for the first-level cache, which every bit's pass reads again.
+        // Small enough for the first-level cache, since the pass over each bit reads the block again.
         const BLOCK: usize = 2048;
         debug_assert_eq!(self.set.len(), T::WIDTH);
         let finite = |value: T| value & T::EXPONENT != T::EXPONENT;
@@ -100,7 +101,7 @@ impl Counts {
             for (at, (a, b)) in first.iter().zip(second).enumerate() {
                 let known = finite(*a) && finite(*b);
                 pairs += u32::from(known);
-                // Zeros add nothing to counts of set bits.
+                // Zeros do not change the counts of set bits.
                 one[at] = if known { *a } else { T::ZERO };
                 two[at] = if known { *b } else { T::ZERO };
             }
@@ -121,7 +122,7 @@ impl Counts {
         }
     }
 
-    /// Adds what was counted of other pairs, of values of the same width.
+    /// Adds the counts of other pairs, whose values have the same width.
     pub fn merge(&mut self, other: &Counts) {
         self.pairs += other.pairs;
         for (all, part) in self.set.iter_mut().zip(&other.set) {
@@ -140,7 +141,7 @@ impl Counts {
     }
 }
 
-/// Mutual information, in bits, of two bits that were set so often in so many pairs.
+/// Mutual information, in bits, of two bits. The counts say how often they were set in `pairs` pairs.
 fn mutual_information(pairs: u64, [first, second, both]: [u64; 3]) -> f64 {
     let n = pairs as f64;
     let term = |joint: u64, a: u64, b: u64| {
@@ -158,8 +159,8 @@ fn mutual_information(pairs: u64, [first, second, both]: [u64; 3]) -> f64 {
     sum.max(0.0)
 }
 
-/// What the information of random bits stays below with 99 % confidence: one less the entropy of a coin
-/// that fell on one side as often as a fair one would, so many times thrown.
+/// The limit that the information of random bits stays below with 99 % confidence: 1 minus the entropy of a biased
+/// coin. Its bias is the largest that a fair coin shows with this confidence in `pairs` throws.
 fn chance(pairs: u64) -> f64 {
     if pairs == 0 {
         return 1.0;
@@ -174,19 +175,19 @@ fn chance(pairs: u64) -> f64 {
 pub struct Information {
     /// Pairs of neighbours that were compared.
     pub pairs: u64,
-    /// Information that chance alone gives with 99 % confidence, in bits: not above it counts as none.
+    /// Information that chance alone gives with 99 % confidence, in bits. Bits that are not above it count as 0.
     pub chance: f64,
     /// Information of each bit in bits, 0 to 1: sign, exponent, mantissa, the most significant first.
     pub bits: Vec<f64>,
 }
 
 impl Information {
-    /// Information of all bits together, in bits a value.
+    /// Information of all bits together, in bits per value.
     pub fn total(&self) -> f64 {
         self.bits.iter().sum()
     }
 
-    /// Sign and exponent bits.
+    /// Number of sign and exponent bits.
     pub fn leading(&self) -> usize {
         if self.bits.len() == 32 { 9 } else { 6 }
     }
@@ -196,21 +197,22 @@ impl Information {
         &self.bits[self.leading()..]
     }
 
-    /// Share of the information that is left with `kept` mantissa bits, 0 to 1; 1 if there is none at all.
+    /// Share of the information that remains if `kept` mantissa bits are kept, 0 to 1; 1 if there is no information at
+    /// all.
     pub fn share(&self, kept: u8) -> f64 {
         let total = self.total();
         let end = self.bits.len().min(self.leading() + usize::from(kept));
         if total > 0.0 { self.bits[..end].iter().sum::<f64>() / total } else { 1.0 }
     }
 
-    /// The least number of mantissa bits, at least 1, that keep `share` of the information. All of them where
-    /// no bit has any: nothing speaks for dropping some.
+    /// The smallest number of mantissa bits, at least 1, that keeps `share` of the information. If no bit has
+    /// information, all bits are kept: there is no reason to drop any.
     pub fn bits_for(&self, share: f64) -> u8 {
         let all = self.mantissa().len() as u8;
         if self.total() == 0.0 {
             return all;
         }
-        // The sum of all may round to less than the total.
+        // Because of rounding, the sum of all bits may be less than the total.
         (1..all).find(|kept| self.share(*kept) >= share.min(1.0 - 1e-12)).unwrap_or(all)
     }
 }
@@ -221,7 +223,7 @@ mod tests {
     use half::f16;
     use proptest::prelude::*;
 
-    /// The definition, pair by pair and bit by bit.
+    /// Computes the definition, pair by pair and bit by bit.
     fn oracle(pairs: &[(u16, u16)]) -> Vec<f64> {
         (0..16)
             .map(|bit| {

@@ -1,16 +1,16 @@
-//! Values to the nearest that a float with fewer mantissa bits holds.
+//! Rounds values to the nearest float with fewer mantissa bits.
 //!
-//! The values with N mantissa bits are those of float16 (or float32) whose other mantissa bits are zero:
-//! a float of N mantissa bits and the same exponents, subnormal numbers included. Rounding is IEEE 754's, to
-//! nearest with ties to even, from the value as it was before any cast. NaN, infinities and the sign of zero stay.
+//! A value with N mantissa bits is a float16 (or float32) value whose other mantissa bits are zero, subnormal numbers
+//! included. Values are rounded as in IEEE 754, to nearest with ties to even, before any cast. NaN, infinities and the
+//! sign of zero stay.
 //!
-//! Finite values stay finite: what the full type holds, but would round up to beyond the greatest value
-//! of N bits, becomes that greatest value. Its relative error is below 2^-(N+1) as everywhere else.
+//! Finite values stay finite: if the full type can hold a value, but it would round up beyond the greatest value with N
+//! bits, it becomes that greatest value. Its relative error is below 2^-(N+1), as for all other values.
 
 use half::f16;
 use hsipack_format::DType;
 
-/// Mantissa bits of a packed type, the leading one not counted.
+/// Number of mantissa bits of a packed type, without the implicit leading bit.
 pub const fn mantissa_bits(dtype: DType) -> u8 {
     match dtype {
         DType::F32 => 23,
@@ -18,7 +18,7 @@ pub const fn mantissa_bits(dtype: DType) -> u8 {
     }
 }
 
-/// Least exponent of normal numbers and greatest exponent of a type.
+/// The lowest exponent of normal numbers and the highest exponent of a type.
 const fn exponents(dtype: DType) -> (i32, i32) {
     match dtype {
         DType::F32 => (-126, 127),
@@ -26,7 +26,7 @@ const fn exponents(dtype: DType) -> (i32, i32) {
     }
 }
 
-/// 2 to a power that double precision holds.
+/// 2 to the power of `exponent`, which double precision must be able to hold.
 fn power(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
@@ -37,16 +37,16 @@ pub fn greatest(bits: u8, dtype: DType) -> f64 {
     (2.0 - power(-i32::from(bits))) * power(most)
 }
 
-/// The value of `dtype` with `bits` mantissa bits nearest to `value`, rounded once; infinite if `dtype` does
-/// not hold `value` with all its bits.
+/// The value of `dtype` with `bits` mantissa bits nearest to `value`, rounded once. It is infinite if `value` is too
+/// large for `dtype` with all its bits.
 pub fn nearest(value: f64, bits: u8, dtype: DType) -> f64 {
     if !value.is_finite() {
         return value;
     }
     let (least, most) = exponents(dtype);
     let own = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
-    // Added to a value below it, this leaves the last bit of the sum where the last bit to keep is, and
-    // the processor rounds there.
+    // If this is added to a smaller value, the last bit of the sum is the last bit to keep, so the processor rounds
+    // there.
     let pivot = power(own.clamp(least, most + 1) + 52 - i32::from(bits));
     let rounded = (value.abs() + pivot) - pivot;
     let overflow = (2.0 - power(-i32::from(mantissa_bits(dtype)) - 1)) * power(most);
@@ -55,11 +55,12 @@ pub fn nearest(value: f64, bits: u8, dtype: DType) -> f64 {
     rounded.copysign(value)
 }
 
-/// Rounds values to the nearest of float16 with `bits` mantissa bits (1 to 10), as single precision: a cast to
-/// float16 then changes nothing. What float16 does not hold becomes too large for it, as in a plain cast.
+/// Rounds values to the nearest float16 value with `bits` mantissa bits (1 to 10). The results are single precision,
+/// and a cast to float16 does not change them. A value that float16 cannot hold stays too large for it, as in a plain
+/// cast.
 ///
-/// Values that were narrowed to single precision by rounding to odd round as if directly: single
-/// precision has the two bits more that it takes.
+/// Values that were narrowed to single precision by rounding to odd give the same result as if they were rounded
+/// directly: single precision has the two extra bits that this needs.
 pub fn round_f16(values: &[f32], bits: u8, out: &mut [f32]) {
     let shift = (23 - u32::from(bits.min(10))) << 23;
     let greatest = greatest(bits.min(10), DType::F16) as f32;
@@ -68,23 +69,23 @@ pub fn round_f16(values: &[f32], bits: u8, out: &mut [f32]) {
     }
 }
 
-/// Rounds values to the nearest of float32 with `bits` mantissa bits; the dropped bits of NaN are cleared, too.
+/// Rounds values to the nearest float32 value with `bits` mantissa bits. The dropped bits of NaN are also cleared.
 pub fn round_f32(values: &[f32], bits: u8, out: &mut [f32]) {
     let keep = !((1u32 << (23 - u32::from(bits.min(23)))) - 1);
     for (value, out) in values.iter().zip(out) {
         let rounded = nearest(f64::from(*value), bits, DType::F32) as f32;
-        // A NaN whose mantissa were cleared whole would be an infinity.
+        // A NaN whose mantissa bits are all cleared would become an infinity.
         let quiet =
             if value.is_nan() { rounded.to_bits() | 0x0040_0000 } else { rounded.to_bits() };
         *out = f32::from_bits(quiet & keep);
     }
 }
 
-/// As [`nearest`], without a branch and in single precision: the compiler makes full vectors of it.
+/// The same as [`nearest`], but in single precision and without branches, so that the compiler can vectorise it.
 fn round_one(value: f32, shift: u32, greatest: f32) -> f32 {
     const LEAST: u32 = (127 - 14) << 23;
     const MOST: u32 = (127 + 16) << 23;
-    /// Half way between the greatest float16 and what would follow.
+    /// Halfway between the greatest float16 value and the one that would follow.
     const OVERFLOW: f32 = 65520.0;
     let magnitude = value.abs();
     let own = (magnitude.to_bits() & 0x7F80_0000).clamp(LEAST, MOST);
@@ -94,8 +95,7 @@ fn round_one(value: f32, shift: u32, greatest: f32) -> f32 {
     saturated.copysign(value)
 }
 
-/// Clears the mantissa bits that are not kept: of finite values that were rounded they are zero
-/// already, of NaN not.
+/// Clears the mantissa bits that are not kept. In rounded finite values they are zero already, but not in NaN.
 pub(crate) fn clear_f16(values: &mut [f16], bits: u8) {
     let keep = !((1u16 << (10 - bits.min(10))) - 1);
     bytemuck::cast_slice_mut::<f16, u16>(values).iter_mut().for_each(|value| *value &= keep);
@@ -112,7 +112,7 @@ mod tests {
         (0..0x7C00u16).step_by(step).map(|pattern| f16::from_bits(pattern).to_f64()).collect()
     }
 
-    /// The nearest value of the grid, found by looking; ties go to the pattern whose last kept bit is zero.
+    /// The nearest value of the grid, found by searching. Ties go to the pattern whose last kept bit is zero.
     fn oracle(value: f64, grid: &[f64]) -> f64 {
         if !value.is_finite() {
             return value;
@@ -133,7 +133,7 @@ mod tests {
         grid[place].copysign(value)
     }
 
-    /// As a conversion does it: narrowed to single precision, rounded, cast.
+    /// The steps of a conversion: narrowed to single precision, rounded, cast.
     fn packed(value: f64, bits: u8) -> f16 {
         let mut single = [0.0];
         crate::convert::cast::narrow(&[value], &mut single);
@@ -157,7 +157,7 @@ mod tests {
             for (place, low) in grid.iter().enumerate() {
                 let high = grid.get(place + 1).copied().unwrap_or(65520.0);
                 let tie = (low + high) / 2.0;
-                // Half a float16 step beside the tie is where two roundings in turn go wrong.
+                // Rounding twice goes wrong within half a float16 step of the tie.
                 let near = tie.max(1e-9) * 2f64.powi(-12);
                 for value in
                     [*low, tie, tie.next_up(), tie.next_down(), tie + near, tie - near, high]
@@ -189,7 +189,7 @@ mod tests {
                 assert!(same(packed(value, bits).to_f64(), value));
                 assert!(same(nearest(value, bits, DType::F16), value));
             }
-            // The sign of what becomes zero stays.
+            // A value that becomes zero keeps its sign.
             assert_eq!(packed(-1e-12, bits).to_bits(), 0x8000);
             let most = greatest(bits, DType::F16);
             assert_eq!(packed(65519.9, bits).to_f64(), most);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn two_roundings_would_differ() {
-        // Just above the tie of 7 bits: the cast to float16 rounds down to it, and the tie goes to even.
+        // Just above the tie of 7 bits: the cast to float16 rounds down to the tie, and the tie goes to even.
         let value = 1.0 + 2f64.powi(-8) + 2f64.powi(-12);
         let twice = nearest(f16::from_f64(value).to_f64(), 7, DType::F16);
         assert_eq!(twice, 1.0);
@@ -232,7 +232,7 @@ mod tests {
             prop_assume!(value.is_finite());
             prop_assert_eq!(f64::from(rounded as f32), rounded);
             prop_assert_eq!((rounded as f32).to_bits() & ((1 << (23 - bits)) - 1), 0);
-            // The integer way to do it, where it cannot overflow.
+            // The same with integers, if it cannot overflow.
             let drop = 23 - u32::from(bits);
             let even = pattern >> drop & 1;
             let simple = f32::from_bits(pattern.wrapping_add((1 << (drop - 1)) - 1 + even) & !((1 << drop) - 1));

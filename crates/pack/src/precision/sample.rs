@@ -1,6 +1,6 @@
-//! Rows of the inputs of a conversion, as they would be packed, spread over all of them within a budget.
+//! Reads rows of a conversion's inputs as they would be packed. They are spread over all inputs, within a budget.
 //!
-//! Which rows is a pure function of the plan and the budget: not of threads, memory or time.
+//! Which rows are read depends only on the plan and the budget, not on threads, memory or time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,17 +15,17 @@ use crate::convert::cast;
 use crate::convert::plan::pieces::{Opened, Piece, Room};
 use crate::convert::plan::{Plan, PlannedSample};
 
-/// Values that `--keep-bits auto` looks at, at most, but for one row a cube.
+/// The most values that `--keep-bits auto` reads. It reads at least one row of each cube, even if that is more.
 pub const PLAN_BUDGET: Budget = Budget { values: 32 << 20, cubes: 4096, blocks: 8 };
 
-/// How much of the inputs is looked at.
+/// How much of the inputs to read.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Values in all; a cube gives whole rows, at least one.
+    /// The most values in total. Of each cube, whole rows are read, at least one.
     pub values: usize,
-    /// Cubes at most, evenly spread over the inputs.
+    /// The most cubes, evenly spread over the inputs.
     pub cubes: usize,
-    /// Runs of adjacent rows of a cube, evenly spread over its height.
+    /// The most runs of adjacent rows of a cube, evenly spread over its height.
     pub blocks: usize,
 }
 
@@ -34,18 +34,19 @@ pub struct Budget {
 pub struct Block<'a> {
     /// The cube.
     pub sample: &'a PlannedSample,
-    /// Which rows.
+    /// The rows.
     pub rows: Range<usize>,
     /// Shape of the whole cube as packed.
     pub shape: CubeShape,
-    /// Their values before the cast, (row, column, band).
+    /// Their values before the cast, in (row, column, band) order.
     pub values: &'a [f32],
 }
 
-/// What `each` makes of rows of the planned cubes, block by block, in order. `jobs` threads do it.
+/// Calls `each` for blocks of rows of the planned cubes, with `jobs` threads. The results are in the order of the
+/// blocks.
 ///
 /// # Errors
-/// If a cube cannot be read, a thread is refused, `each` fails, or `stop` was set.
+/// If a cube cannot be read, a thread cannot be started, `each` fails, or `stop` was set.
 pub fn map_blocks<T: Send>(
     plan: &Plan,
     values: &ValueOptions,
@@ -84,8 +85,8 @@ pub fn map_blocks<T: Send>(
     Ok(found.into_iter().flatten().collect())
 }
 
-/// About `count` of `height` rows, all if `count` is `height`, in up to `blocks` runs, each in the middle of its
-/// share of the height.
+/// About `count` of `height` rows (all if `count` is `height`) in up to `blocks` runs, each in the middle of its part
+/// of the height.
 fn spread(count: usize, height: usize, blocks: usize) -> impl Iterator<Item = Range<usize>> {
     let blocks = blocks.clamp(1, count.max(1));
     (0..blocks).map(move |block| {
@@ -97,10 +98,10 @@ fn spread(count: usize, height: usize, blocks: usize) -> impl Iterator<Item = Ra
     })
 }
 
-/// The real information in the bits of the planned cubes, over a sample of their rows.
+/// The real information in the bits of the planned cubes, measured in a sample of their rows.
 ///
 /// # Errors
-/// As [`map_blocks`].
+/// The same as those of [`map_blocks`].
 pub fn measure(
     plan: &Plan,
     values: &ValueOptions,

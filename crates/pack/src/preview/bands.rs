@@ -1,8 +1,8 @@
-//! Which bands become red, green and blue.
+//! Chooses the bands for red, green and blue.
 
 /// Wavelengths of red, green and blue in nm.
 const RGB: [f64; 3] = [640.0, 550.0, 460.0];
-/// A band may lie this far off, in nm: sensors that begin at 500 nm still have a blue of sorts.
+/// A band may be this far from the wavelength, in nm. So sensors that begin at 500 nm still have a band for blue.
 const TOLERANCE: f64 = 50.0;
 
 /// The bands of a colour picture.
@@ -10,12 +10,12 @@ const TOLERANCE: f64 = 50.0;
 pub struct Composite {
     /// Red, green and blue.
     pub bands: [usize; 3],
-    /// What they are, for the caption.
+    /// A description of the bands, for the caption.
     pub caption: String,
 }
 
-/// Chooses among the good bands: those nearest to red, green and blue light, or three spread over all,
-/// the longest wavelength being red.
+/// Chooses good bands: those nearest to red, green and blue light, otherwise three spread over all bands, with the
+/// longest wavelength as red.
 pub fn choose(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -> Composite {
     let mut usable: Vec<usize> =
         (0..bands).filter(|band| good.is_none_or(|good| good[*band])).collect();
@@ -31,7 +31,7 @@ pub fn choose(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -
         }
         usable.sort_by(|a, b| nm[*a].total_cmp(&nm[*b]));
     }
-    // At 1/6, 1/2 and 5/6: the outermost bands of most sensors are noise.
+    // Bands at 1/6, 1/2 and 5/6 are used, because the outermost bands of most sensors are noise.
     let at = |sixths: usize| usable[(usable.len() * sixths / 6).min(usable.len() - 1)];
     let bands = [at(5), at(3), at(1)];
     let caption = match usable.as_slice() {
@@ -41,23 +41,23 @@ pub fn choose(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -
     Composite { bands, caption }
 }
 
-/// A way to see a cube in colour.
+/// A named choice of bands that shows a cube in colour.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
     /// `RGB`, `CIR`, `SWIR`, `False colour` or `Gray`.
     pub name: &'static str,
     /// Red, green and blue.
     pub bands: [usize; 3],
-    /// Which bands these are, in words.
+    /// The bands in words.
     pub caption: String,
 }
 
-/// Composites that have names, and where their red, green and blue lie in nm.
+/// Composites that have names, and the wavelengths of their red, green and blue in nm.
 const NAMED: [(&str, [f64; 3]); 3] =
     [("RGB", RGB), ("CIR", [860.0, 650.0, 550.0]), ("SWIR", [2200.0, 1650.0, 860.0])];
 
-/// The ways to see a cube: those that its wavelengths reach, or the one that previews take; at least one. Bands that are
-/// not good are taken where there are no others.
+/// All presets for a cube, at least one: those for which it has the wavelengths, and the choice that previews use.
+/// Bands that are not good are used only if there are no others.
 pub fn presets(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) -> Vec<Preset> {
     let usable: Vec<usize> =
         (0..bands).filter(|band| good.is_none_or(|good| good[*band])).collect();
@@ -76,7 +76,7 @@ pub fn presets(bands: usize, wavelength: Option<&[f64]>, good: Option<&[bool]>) 
     all
 }
 
-/// The bands nearest to these wavelengths, three different ones within [`TOLERANCE`].
+/// The bands nearest to these wavelengths; `None` unless they differ and are within [`TOLERANCE`].
 fn nearest(usable: &[usize], nm: &[f64], targets: [f64; 3]) -> Option<[usize; 3]> {
     let mut bands = [0; 3];
     for (band, target) in bands.iter_mut().zip(targets) {
@@ -90,7 +90,7 @@ fn nearest(usable: &[usize], nm: &[f64], targets: [f64; 3]) -> Option<[usize; 3]
     (red != green && green != blue).then_some(bands)
 }
 
-/// `640.1, 550, 459.8 nm (bands 3, 2, 1)`, equal bands named once.
+/// The bands as text, such as `640.1, 550, 459.8 nm (bands 3, 2, 1)`. Equal bands are named once.
 fn name_of(bands: [usize; 3], wavelength: Option<&[f64]>) -> String {
     let mut list = bands.to_vec();
     if list.iter().all(|band| *band == list[0]) {

@@ -1,4 +1,4 @@
-//! The page: shapes, text and pictures on white, and how it becomes a PNG file.
+//! The page: draws shapes, text and pictures on white, and writes a PNG file.
 
 use std::io::BufReader;
 use std::path::Path;
@@ -14,19 +14,19 @@ use super::stretch::Image;
 use super::text;
 use crate::staged::Staged;
 
-/// What the `Software` entry of the pictures says: a picture of ours may be drawn again.
+/// The `Software` entry of the pictures. It marks them as previews, which may be overwritten.
 const SOFTWARE: &str = concat!("hsipack ", env!("CARGO_PKG_VERSION"), " preview");
 
-/// A page being drawn; coordinates are pixels from the upper left corner.
+/// A page that is being drawn. Coordinates are pixels from the upper left corner.
 pub struct Canvas {
     pixels: Pixmap,
 }
 
 impl Canvas {
-    /// A white page.
+    /// Creates a white page.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the memory cannot be allocated.
     pub fn new(width: f32, height: f32) -> Result<Self> {
         let mut pixels = Pixmap::new(width.ceil() as u32, height.ceil() as u32)
             .ok_or_else(|| Error::unsupported("the picture gets too large"))?;
@@ -34,20 +34,20 @@ impl Canvas {
         Ok(Self { pixels })
     }
 
-    /// Text whose base line starts at (`x`, `y`).
+    /// Draws text whose base line starts at (`x`, `y`).
     pub fn text(&mut self, text: &str, x: f32, y: f32, size: f32, colour: Colour) {
         text::rasterise(text, x, y, size, &mut |x, y, coverage| {
-            // The font is light; its stems need some more ink on white.
+            // The font is light, so its stems need more ink on white.
             self.mix(x, y, colour, f64::from(coverage.clamp(0.0, 1.0).powf(0.7)));
         });
     }
 
-    /// Text that ends at `x`.
+    /// Draws text that ends at `x`.
     pub fn text_right(&mut self, text: &str, x: f32, y: f32, size: f32, colour: Colour) {
         self.text(text, x - text::width(text, size), y, size, colour);
     }
 
-    /// Text centred on `x`.
+    /// Draws text that is centred on `x`.
     pub fn text_centred(&mut self, text: &str, x: f32, y: f32, size: f32, colour: Colour) {
         self.text(text, x - text::width(text, size) / 2.0, y, size, colour);
     }
@@ -62,14 +62,14 @@ impl Canvas {
         }
     }
 
-    /// A filled rectangle.
+    /// Draws a filled rectangle.
     pub fn fill(&mut self, x: f32, y: f32, width: f32, height: f32, colour: Colour, opacity: f32) {
         if let Some(rect) = Rect::from_xywh(x, y, width, height) {
             self.pixels.fill_rect(rect, &paint(colour, opacity), Transform::identity(), None);
         }
     }
 
-    /// A hairline frame just outside a rectangle.
+    /// Draws a hairline frame just outside a rectangle.
     pub fn frame(&mut self, x: f32, y: f32, width: f32, height: f32) {
         self.fill(x - 1.0, y - 1.0, width + 2.0, 1.0, GRID, 1.0);
         self.fill(x - 1.0, y + height, width + 2.0, 1.0, GRID, 1.0);
@@ -77,7 +77,7 @@ impl Canvas {
         self.fill(x + width, y, 1.0, height, GRID, 1.0);
     }
 
-    /// A line through `points`; a single point becomes a dot.
+    /// Draws a line through `points`. A single point becomes a dot.
     pub fn line(&mut self, points: &[(f32, f32)], colour: Colour, width: f32) {
         let mut path = PathBuilder::new();
         match points {
@@ -103,7 +103,7 @@ impl Canvas {
         }
     }
 
-    /// A filled polygon.
+    /// Draws a filled polygon.
     pub fn polygon(&mut self, points: &[(f32, f32)], colour: Colour, opacity: f32) {
         let mut path = PathBuilder::new();
         let [(x, y), rest @ ..] = points else { return };
@@ -116,7 +116,7 @@ impl Canvas {
         }
     }
 
-    /// A picture in the rectangle at (`x`, `y`), each of its pixels enlarged as it is.
+    /// Draws a picture into the rectangle at (`x`, `y`). Its pixels are enlarged without smoothing.
     pub fn picture(&mut self, image: &Image, x: usize, y: usize, width: usize, height: usize) {
         let across = self.pixels.width() as usize;
         let bottom = (y + height).min(self.pixels.height() as usize);
@@ -175,11 +175,11 @@ fn paint(colour: Colour, opacity: f32) -> Paint<'static> {
     paint
 }
 
-/// Refuses an output that is no PNG by name, or a file there that is not a preview: a mistyped `-o`
-/// must not cost a mask.
+/// Refuses an output whose name is not that of a PNG file, or an existing file that is not a preview. So a mistyped
+/// `-o` cannot overwrite a mask.
 ///
 /// # Errors
-/// If so.
+/// If the output is refused.
 pub fn check_output(path: &Path, force: bool) -> Result<()> {
     if path.extension().is_none_or(|ending| !ending.eq_ignore_ascii_case("png")) {
         return Err(Error::unsupported("previews are PNG files")

@@ -1,4 +1,4 @@
-//! Spectra: mean lines with a band of one standard deviation, axes, and a legend.
+//! Draws spectra: mean lines with a band of one standard deviation, axes, and a legend.
 
 use super::canvas::Canvas;
 use super::palette::{BAD, Colour, GRID, INK, MUTED};
@@ -13,15 +13,15 @@ const LEGEND_WIDTH: f32 = 210.0;
 
 /// One line of the chart.
 pub struct Line {
-    /// What the legend says.
+    /// The label in the legend.
     pub label: String,
-    /// A second, fainter text behind it.
+    /// A second, fainter text after the label.
     pub detail: String,
     /// Its colour.
     pub colour: Colour,
     /// Position of every band on the x axis.
     pub x: Vec<f64>,
-    /// Which bands are drawn; the others are gaps.
+    /// Which bands are drawn. The others are gaps.
     pub drawn: Vec<bool>,
     /// Its values.
     pub curve: Curve,
@@ -29,19 +29,19 @@ pub struct Line {
 
 /// A chart of spectra.
 pub struct Chart {
-    /// The lines; those given first are drawn last.
+    /// The lines. The first ones are drawn last, on top of the others.
     pub lines: Vec<Line>,
     /// Name of the x axis, with its unit.
     pub x_title: String,
-    /// Whether only whole numbers mean something on the x axis.
+    /// Whether only whole numbers have a meaning on the x axis.
     pub whole: bool,
     /// Name of the values.
     pub y_title: String,
-    /// What else the legend says, below the lines.
+    /// Further text in the legend, below the lines.
     pub remarks: Vec<String>,
 }
 
-/// Ticks of an axis: their places and labels.
+/// Ticks of an axis: their positions and labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ticks {
     places: Vec<f64>,
@@ -102,7 +102,7 @@ impl Chart {
             TITLE_SIZE,
             INK,
         );
-        // Many bands on top of one another hide the lines.
+        // If many bands of standard deviation overlap, they must be fainter, because they would hide the lines.
         let opacity = (0.5 / self.lines.len().max(1) as f32).clamp(0.06, 0.16);
         for line in self.lines.iter().rev() {
             line.draw_band(canvas, &frame, opacity);
@@ -134,7 +134,7 @@ impl Chart {
         range(ends).unwrap_or((0.0, 1.0))
     }
 
-    /// Shades bad bands, where they are the same for all lines.
+    /// Shades bad bands, if they are the same for all lines.
     fn draw_gaps(&self, canvas: &mut Canvas, frame: &Frame) {
         let [line, others @ ..] = self.lines.as_slice() else { return };
         if others.iter().any(|other| other.x != line.x || other.drawn != line.drawn) {
@@ -146,7 +146,7 @@ impl Chart {
             let from = place.checked_sub(1).map_or(frame.left, |before| mid(order[before], *band));
             let to =
                 order.get(place + 1).map_or(frame.left + frame.width, |next| mid(*band, *next));
-            // Whole pixels, so that neighbours leave no seam.
+            // Whole pixels are filled, so that there are no seams between neighbours.
             let (from, to) = (from.round(), to.round());
             canvas.fill(from, frame.top, (to - from).max(1.0), frame.height, BAD, 1.0);
         }
@@ -180,7 +180,7 @@ impl Chart {
 }
 
 impl Line {
-    /// The greatest absolute mean that is drawn; 0 if none is.
+    /// The greatest absolute mean that is drawn; 0 if none is drawn.
     pub fn magnitude(&self) -> f64 {
         let drawn = (0..self.x.len()).filter(|band| self.is_drawn(*band));
         drawn.map(|band| self.curve.mean[band].abs()).fold(0.0, f64::max)
@@ -214,7 +214,7 @@ impl Line {
             let points: Vec<(f32, f32)> =
                 upper.chain(run.iter().rev().map(|band| edge(band, -1.0))).collect();
             match run.as_slice() {
-                // One band has no width to fill: a bar.
+                // A single band has no width to fill, so it becomes a bar.
                 [_] => canvas.line(&points, self.colour, 1.0),
                 _ => canvas.polygon(&points, self.colour, opacity),
             }
@@ -245,7 +245,7 @@ fn draw_axes(canvas: &mut Canvas, frame: &Frame, y_ticks: &Ticks, x_ticks: &Tick
     canvas.fill(frame.left, bottom, right - frame.left, 1.0, MUTED, 1.0);
 }
 
-/// Ticks of the x axis: as many as have room, at whole numbers where only those mean something.
+/// Ticks of the x axis: as many as there is room for, at whole numbers if only those have a meaning.
 fn x_ticks(frame: &Frame, whole: bool) -> Ticks {
     let most = (frame.width / 70.0).max(2.0) as usize;
     let (low, high) = frame.x;
@@ -262,9 +262,9 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 /// A range with some room above and below; never empty.
 fn padded((low, high): (f64, f64)) -> (f64, f64) {
     let room = (high - low) * 0.04;
-    // Differences that are rounding errors next to the values are none.
+    // If the difference is only a rounding error of the values, the range counts as empty.
     if room > low.abs().max(high.abs()) * 1e-12 {
-        // An axis that just leaves zero out hides what zero is.
+        // If the axis would begin just above zero, it begins at zero.
         let from = if low >= 0.0 && low < (high - low) * 0.25 { 0.0 } else { low - room };
         return (from, high + room);
     }

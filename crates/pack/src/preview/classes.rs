@@ -1,4 +1,4 @@
-//! Masks: which class every pixel of the picture is of, and the colours of the classes.
+//! Masks: the class of every pixel of the picture, and the colours of the classes.
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Result};
@@ -10,7 +10,7 @@ use super::stretch::Image;
 use crate::input::Input;
 use crate::source::{self, OpenOptions, RowBuffer, Source};
 
-/// Classes that get a spectrum and a line in the legend.
+/// The most classes that get a spectrum and a line in the legend.
 const SHOWN: usize = 10;
 /// Opacity of a class's colour over the picture.
 const OPACITY: f64 = 0.5;
@@ -22,9 +22,9 @@ const BUDGET: usize = 64 << 20;
 pub struct Class {
     /// Class id, or bit of the layer.
     pub id: u16,
-    /// `3 liver`.
+    /// The label, such as `3 liver`.
     pub label: String,
-    /// Sampled pixels.
+    /// Number of its sampled pixels.
     pub pixels: u64,
     /// Its colour.
     pub colour: Colour,
@@ -37,18 +37,18 @@ pub struct ClassMap {
     pub name: String,
     /// The most frequent classes, in order of their ids.
     pub classes: Vec<Class>,
-    /// Classes that are there beyond those.
+    /// Number of further classes that are in the picture.
     pub more: usize,
     ids: Vec<u16>,
     meaning: Meaning,
 }
 
-/// What the labels of a mask are called, and their colours.
+/// The meaning of a mask's labels: their names and colours.
 #[derive(Clone, Debug)]
 pub enum Meaning {
     /// Class ids.
     Ids {
-        /// Names of the classes, where known.
+        /// Names of the classes, if known.
         names: Option<Vec<String>>,
     },
     /// Sets of bits, one for each layer.
@@ -68,7 +68,8 @@ impl ClassMap {
         Ok(Self::of_labels(array, ids))
     }
 
-    /// Labels of a picture's pixels, or bits of layers, that mean what those of the dataset's mask do.
+    /// A mask of given labels of a picture's pixels, or bits of layers. They have the same meaning as in the dataset's
+    /// mask.
     pub fn of_labels(array: &ChunkArray, ids: Vec<u16>) -> Self {
         let meaning = Meaning::from(array.meta().mask_meaning());
         Self::new(array.name().to_owned(), ids, meaning)
@@ -77,7 +78,7 @@ impl ClassMap {
     /// The mask in a file, `file` or `file::variable`, of a cube of `rows` × `columns` pixels.
     ///
     /// # Errors
-    /// If it cannot be read, is of another shape or holds something else than class ids.
+    /// If it cannot be read, has another shape, or contains a value that is not a class id.
     pub fn of_file(text: &str, rows: usize, columns: usize, sampling: &Sampling) -> Result<Self> {
         let input = Input::parse(text).here()?;
         let variable = input.variable.clone();
@@ -129,13 +130,13 @@ impl ClassMap {
         Self { name, classes, more, ids, meaning }
     }
 
-    /// Pixels in the picture.
+    /// Number of pixels in the picture.
     pub fn pixels(&self) -> usize {
         self.ids.len()
     }
 
-    /// The classes of pixel `place` of the picture, as indices into [`classes`](Self::classes): several
-    /// where layers overlap.
+    /// The classes of pixel `place` of the picture, as indices into [`classes`](Self::classes). There are several if
+    /// layers overlap.
     pub fn of_pixel(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         let id = self.ids[place];
         let layers = matches!(self.meaning, Meaning::Layers { .. });
@@ -145,7 +146,7 @@ impl ClassMap {
         self.classes.iter().enumerate().filter(move |(_, class)| member(class)).map(|(i, _)| i)
     }
 
-    /// `image` with the colours of the classes laid over; background stays as it is.
+    /// `image` tinted with the colours of the classes. The background stays unchanged.
     pub fn overlay(&self, image: &Image) -> Image {
         let tint = |(pixel, id): (&Colour, &u16)| match &self.meaning {
             Meaning::Layers { names } => (0..names.len() as u16)
@@ -160,7 +161,7 @@ impl ClassMap {
 }
 
 impl Meaning {
-    /// Pixels of each id, or of each layer.
+    /// Number of pixels of each id, or of each layer.
     fn count(&self, ids: &[u16]) -> Vec<u64> {
         match self {
             Self::Layers { names } => (0..names.len().min(16))
@@ -174,7 +175,7 @@ impl Meaning {
         }
     }
 
-    /// `3 liver`, `3` for a class without a name, or the name of a layer.
+    /// The label: `3 liver`, `3` for a class without a name, or the name of a layer.
     pub fn label(&self, id: u16) -> String {
         match self {
             Self::Layers { names } => {
@@ -197,7 +198,7 @@ impl Meaning {
         }
     }
 
-    /// Whether `id` means that nothing was labelled: 0, if its name says so.
+    /// Whether `id` means that a pixel is not labelled: id 0, if its name says so.
     fn is_background(&self, id: u16) -> bool {
         const NOTHING: [&str; 7] =
             ["background", "unlabel", "unclassified", "undefined", "unknown", "none", "no data"];
@@ -216,7 +217,7 @@ impl From<MaskMeaning> for Meaning {
     }
 }
 
-/// Labels of sample `index` of a dataset's mask at the pixels of `sampling`, row by row.
+/// Reads the labels of sample `index` of a dataset's mask at the pixels of `sampling`, row by row.
 ///
 /// # Errors
 /// If it cannot be read.

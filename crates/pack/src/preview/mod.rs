@@ -2,18 +2,18 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `sampling.rs` | which pixels are looked at; one pass over them |
-//! | `bands.rs` | which bands become red, green and blue |
-//! | `stretch.rs` | from values to colours |
+//! | `sampling.rs` | chooses the pixels to read, and reads them in one pass |
+//! | `bands.rs` | chooses the bands for red, green and blue |
+//! | `stretch.rs` | turns values into colours |
 //! | `classes.rs` | the mask: classes, their pixels and colours |
 //! | `palette.rs` | colours |
 //! | `canvas.rs`, `text.rs` | shapes, text, PNG |
 //! | `chart.rs` | axes, lines, legend |
-//! | `page.rs` | where everything stands |
-//! | `pictures.rs` | sheets of pictures that others made |
+//! | `page.rs` | layout of the page |
+//! | `pictures.rs` | contact sheets of given pictures |
 //!
-//! At most 1024 rows and columns of a cube are looked at, evenly spread, so that memory does not grow
-//! with the cube; the same pixels on every run.
+//! At most 1024 rows and columns of a cube are read, evenly spread, so that memory does not grow with the cube. Every
+//! run reads the same pixels.
 
 mod bands;
 mod canvas;
@@ -51,37 +51,37 @@ use sampling::{Gathered, gather};
 pub use sampling::{Sampling, spread};
 pub use stretch::{Image, stretch};
 
-/// Rows and columns of one picture.
+/// The most rows and columns of one picture.
 const SIDE: usize = 1024;
-/// Rows and columns of each of two pictures side by side.
+/// The most rows and columns of each of two pictures side by side.
 const SIDE_OF_TWO: usize = 660;
-/// Rows of a picture at least twice as high as wide.
+/// The most rows of a picture that is at least twice as high as wide.
 const SIDE_OF_TALL: usize = 760;
-/// Pictures on a contact sheet.
+/// The most pictures on a contact sheet.
 const CELLS: usize = 12;
-/// Stacks whose spectra are drawn.
+/// The most stacks whose spectra are drawn.
 const STACKS: usize = 8;
 /// Spectra share a chart if none exceeds another by more than this factor.
 const ALIKE: f64 = 10.0;
 
-/// What to draw, and where to.
+/// What to draw, and to which file.
 #[derive(Clone, Debug)]
 pub struct PreviewOptions {
     /// A cube (`file` or `file::variable`) or a dataset.
     pub path: String,
     /// The PNG file to write.
     pub output: PathBuf,
-    /// Id or name of a sample; a contact sheet of the dataset where `None`.
+    /// Id or name of a sample. If `None`, a contact sheet of the dataset is drawn.
     pub sample: Option<String>,
     /// A mask: its name in a dataset, `file` or `file::variable` for a cube.
     pub mask: Option<String>,
     /// Order of the axes of an array.
     pub axes: Option<String>,
-    /// Overwrite a file that is not a preview.
+    /// Whether to overwrite a file that is not a preview.
     pub force: bool,
 }
 
-/// What was drawn.
+/// The result of a preview.
 #[derive(Clone, Debug, Serialize)]
 pub struct Previewed {
     /// The file.
@@ -143,7 +143,7 @@ fn preview_dataset(options: &PreviewOptions, dataset: &Dataset) -> Result<Previe
     draw_single(options, &title, &cube, &sampling, map.as_ref())
 }
 
-/// The mask of a sample that was asked for; the first one where none was and `first` is set.
+/// The mask of a sample with the given name. Without a name, the first mask if `first` is set.
 fn mask_of<'a>(
     dataset: &'a Dataset,
     sample: &Sample,
@@ -157,8 +157,8 @@ fn mask_of<'a>(
     }
 }
 
-/// The pixels of a cube to look at: fewer where two pictures stand side by side, and where a tall one
-/// would not fit a screen.
+/// The pixels of a cube to read. There are fewer if two pictures are side by side, or if a tall picture would not fit
+/// on a screen.
 fn sampling_of(cube: &Cube, two: bool) -> Sampling {
     let (rows, columns) = (cube.shape.rows, cube.shape.columns);
     let side = match () {
@@ -247,7 +247,7 @@ fn nm_range(nm: Option<&[f64]>) -> Option<(f64, f64)> {
     (low <= high).then_some((low, high))
 }
 
-/// What was left out or stretched in the picture, if anything.
+/// Says which pixels of the cube are shown and how they are stretched; `None` if neither needs a note.
 fn size_caption(cube: &Cube, sampling: &Sampling) -> Option<String> {
     let (rows, columns) = (sampling.rows.len(), sampling.columns.len());
     let mut parts = Vec::new();
@@ -273,7 +273,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// Wavelengths where they are known, numbers of bands elsewhere; bad bands are gaps.
+    /// Wavelengths if they are known, otherwise numbers of bands. Bad bands are gaps.
     fn of(wavelength: Option<&[f64]>, good: Option<&[bool]>, bands: usize) -> Self {
         Self {
             x: match wavelength {
@@ -349,7 +349,7 @@ fn cell(dataset: &Dataset, sample: &Sample, mask: Option<&str>) -> Result<Cell> 
     Ok(Cell { image, name: sample.name.clone(), detail: detail(sample) })
 }
 
-/// `sample 3 · train · tumour`.
+/// Text such as `sample 3 · train · tumour`.
 fn detail(sample: &Sample) -> String {
     let label = sample.label.as_ref().map(|label| match label {
         Value::String(text) => text.clone(),
@@ -394,8 +394,8 @@ fn sheet_captions(dataset: &Dataset, mask: Option<&str>) -> Vec<String> {
     captions
 }
 
-/// The spectra of the stacks, from the statistics that packing stored: one chart for stacks whose values
-/// are of a like size, so that none is a flat line at the bottom.
+/// Charts with the spectra of the stacks, from the statistics that packing stored. Stacks share a chart only if their
+/// values have a similar magnitude, so that no spectrum becomes a flat line at the bottom.
 fn stack_charts(dataset: &Dataset) -> Result<Vec<Chart>> {
     let stacks: Vec<&Stack> = dataset.stacks().iter().take(STACKS).collect();
     let wavelengths = stacks.iter().all(|stack| stack.wavelength.is_some());
@@ -425,7 +425,7 @@ fn stack_line(stack: &Stack, place: usize, wavelengths: bool) -> Result<Option<L
     Ok(Some(axis.line(stack.name.clone(), detail, colour, curve)))
 }
 
-/// Parts lines where the largest is more than [`ALIKE`] times the smallest; lines keep their order.
+/// Groups lines so that in each group the largest is at most [`ALIKE`] times the smallest. Lines keep their order.
 fn by_magnitude(lines: Vec<Line>) -> Vec<Vec<Line>> {
     let mut groups: Vec<(f64, f64, Vec<Line>)> = Vec::new();
     for line in lines {

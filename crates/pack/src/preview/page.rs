@@ -1,4 +1,4 @@
-//! Pages: the picture of one cube, and the contact sheet of a dataset.
+//! Layout of pages: the picture of one cube, and the contact sheet of a dataset.
 
 use hsipack_format::Result;
 
@@ -14,12 +14,12 @@ const CHART_HEIGHT: f32 = 330.0;
 const BETWEEN: usize = 16;
 const TITLE: f32 = 24.0;
 const BODY: f32 = 14.0;
-/// A picture's longer side gets at least about this many pixels, ...
+/// The longer side of a picture is shown with at least about this many pixels.
 const LEAST_SIDE: usize = 480;
-/// ... and its shorter one this many, so that one row can be seen.
+/// The shorter side is shown with at least this many pixels, so that even one row is visible.
 const LEAST_BREADTH: usize = 36;
 
-/// What stands above and below the pictures.
+/// The text above and below the pictures.
 pub struct Words {
     /// The title.
     pub title: String,
@@ -37,11 +37,11 @@ pub struct Cell {
     pub image: Image,
     /// The sample's name.
     pub name: String,
-    /// What else is to be said.
+    /// Further details.
     pub detail: String,
 }
 
-/// A page being filled from top to bottom.
+/// A page that is filled from top to bottom.
 struct Page {
     canvas: Canvas,
     width: f32,
@@ -107,8 +107,8 @@ fn chart_height(chart: &Chart) -> f32 {
     CHART_HEIGHT.max(chart.legend_height() + 40.0)
 }
 
-/// The size at which a picture of `width` × `height` pixels is shown: enlarged by a whole number, and
-/// a side of a few pixels by more.
+/// The size at which a picture of `width` × `height` pixels is shown. It is enlarged by a whole number; a side of only
+/// a few pixels is enlarged more.
 pub fn shown_size(width: usize, height: usize) -> (usize, usize) {
     let factor = (LEAST_SIDE / width.max(height)).max(1);
     let side = |length: usize| {
@@ -118,11 +118,11 @@ pub fn shown_size(width: usize, height: usize) -> (usize, usize) {
     (side(width), side(height))
 }
 
-/// The page of one cube: its pictures (of one size), side by side or one below the other, and its
-/// spectra. Gives the page and its height.
+/// The page of one cube: its pictures (of one size), side by side or one below the other, and its spectra. Returns the
+/// page and its height.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// If the memory cannot be allocated.
 pub fn single(images: &[Image], words: &Words, charts: &[Chart]) -> Result<(Canvas, f32)> {
     let Some(first) = images.first() else { return sheet(&[], words, charts) };
     let (width, height) = shown_size(first.width, first.height);
@@ -143,13 +143,13 @@ pub fn single(images: &[Image], words: &Words, charts: &[Chart]) -> Result<(Canv
     Ok(page.finish(charts))
 }
 
-/// Widest and highest picture of a cell.
+/// The greatest width and height of a picture in a cell.
 pub const CELL: (usize, usize) = (252, 200);
 
-/// The contact sheet of a dataset. Gives the page and its height.
+/// The contact sheet of a dataset. Returns the page and its height.
 ///
 /// # Errors
-/// If there is no memory for it.
+/// If the memory cannot be allocated.
 pub fn sheet(cells: &[Cell], words: &Words, charts: &[Chart]) -> Result<(Canvas, f32)> {
     const ACROSS: usize = 4;
     let width = ACROSS * (CELL.0 + BETWEEN) - BETWEEN;
@@ -176,7 +176,7 @@ pub fn sheet(cells: &[Cell], words: &Words, charts: &[Chart]) -> Result<(Canvas,
     Ok(page.finish(charts))
 }
 
-/// The size of a picture that fits its cell, in its proportions but for a side of a few pixels.
+/// The size at which a picture fits its cell. It keeps its proportions, unless a side has only a few pixels.
 fn cell_size(image: &Image) -> (usize, usize) {
     let scale = (CELL.0 as f64 / image.width as f64).min(CELL.1 as f64 / image.height as f64);
     let side =

@@ -1,24 +1,24 @@
-//! Colours that stay apart for colour-blind eyes, on a light page.
+//! Colours that colour-blind readers can distinguish on a light page.
 
 /// An sRGB colour.
 pub type Colour = [u8; 3];
 
-/// The page.
+/// The background of the page.
 pub const PAGE: Colour = [255, 255, 255];
 /// Text and axes.
 pub const INK: Colour = [34, 34, 40];
-/// Text that explains.
+/// Explanatory text.
 pub const MUTED: Colour = [92, 92, 102];
 /// Grid lines and frames.
 pub const GRID: Colour = [224, 224, 230];
-/// Bad bands behind the spectra.
+/// The background of bad bands in charts of spectra.
 pub const BAD: Colour = [240, 240, 244];
-/// Pixels without data: a pale violet that no stretched grey is taken for.
+/// Pixels without data: a pale violet that cannot be confused with a stretched grey.
 pub const NODATA: Colour = [206, 190, 220];
 /// The spectrum of a whole cube.
 pub const WHOLE: Colour = [0, 114, 178];
 
-/// Okabe and Ito's palette, yellow darkened so that its lines are seen on white.
+/// Okabe and Ito's palette. Its yellow is darkened so that lines are visible on white.
 const OKABE_ITO: [Colour; 7] = [
     [0, 114, 178],
     [213, 94, 0],
@@ -29,8 +29,8 @@ const OKABE_ITO: [Colour; 7] = [
     [188, 172, 20],
 ];
 
-/// The colour of class `id`: gray for 0, Okabe and Ito's for the first
-/// classes, then hues a golden angle apart.
+/// The colour of class `id`: gray for 0, Okabe and Ito's colours for the first classes, then hues that differ by the
+/// golden angle.
 pub fn class_colour(id: usize) -> Colour {
     match id {
         0 => [120, 120, 120],
@@ -53,7 +53,7 @@ fn hsl(hue: f64, saturation: f64, lightness: f64) -> Colour {
     [part(0.0), part(8.0), part(4.0)]
 }
 
-/// `over` laid on `under`, `opacity` 0 to 1.
+/// Blends `over` onto `under` with an `opacity` from 0 to 1.
 pub fn blend(under: Colour, over: Colour, opacity: f64) -> Colour {
     let mix = |channel: usize| {
         let (u, o) = (f64::from(under[channel]), f64::from(over[channel]));

@@ -1,4 +1,4 @@
-//! Contact sheets of pictures that others made: augmented samples beside what they were made from.
+//! Contact sheets of given pictures, such as augmented samples beside their originals.
 
 use std::path::{Path, PathBuf};
 
@@ -16,20 +16,20 @@ use super::{Previewed, canvas, palette};
 /// A picture for a sheet.
 #[derive(Clone, Debug)]
 pub struct Picture {
-    /// What stands below it.
+    /// The text below it.
     pub name: String,
-    /// What stands below that.
+    /// A second line of text below the name.
     pub detail: String,
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Columns.
+    /// Number of columns.
     pub columns: usize,
     /// Red, green and blue of every pixel, row by row, in the data's units.
     pub rgb: Vec<[f32; 3]>,
     /// The mask's labels, or bits of its layers, row by row.
     pub mask: Option<Vec<u16>>,
-    /// The picture, by its place on the sheet, whose darkest and brightest values are black and white here, too;
-    /// its own if that is it.
+    /// The place on the sheet of the picture that defines which values are black and white here. It may be this
+    /// picture's own.
     pub stretched_like: usize,
 }
 
@@ -38,7 +38,7 @@ pub struct Picture {
 pub struct Sheet {
     /// The PNG file to write.
     pub output: PathBuf,
-    /// Overwrite a file that is not a preview.
+    /// Whether to overwrite a file that is not a preview.
     pub force: bool,
     /// The title.
     pub title: String,
@@ -48,7 +48,7 @@ pub struct Sheet {
     pub captions: Vec<String>,
 }
 
-/// The bands that show a stack's cubes in colour, and what they are in words.
+/// The bands that show a stack's cubes in colour, and a description of them.
 pub fn colour_bands(stack: &Stack) -> ([usize; 3], String) {
     let good = stack.image.meta().band_notes().good_bands;
     let bands = stack.image.shape().bands;
@@ -57,18 +57,18 @@ pub fn colour_bands(stack: &Stack) -> ([usize; 3], String) {
     (bands, caption)
 }
 
-/// Checks, before work is spent, that the picture may be written.
+/// Checks that the picture may be written, before any work is done.
 ///
 /// # Errors
-/// If the file is there and no preview, or is not to be a PNG file.
+/// If the file exists and is not a preview, or its name is not that of a PNG file.
 pub fn check_output(output: &Path, force: bool) -> Result<()> {
     canvas::check_output(output, force)
 }
 
-/// Draws the sheet; `mask` says what labels mean.
+/// Draws the sheet. `mask` gives the meaning of the labels.
 ///
 /// # Errors
-/// If there is no memory for it, or it cannot be written.
+/// If the memory cannot be allocated, or the file cannot be written.
 pub fn draw(sheet: Sheet, pictures: &[Picture], mask: Option<&ChunkArray>) -> Result<Previewed> {
     let small: Vec<Small> = pictures.iter().map(Small::of).collect();
     let cells: Vec<Cell> = (pictures.iter().zip(&small))
@@ -89,7 +89,7 @@ pub fn draw(sheet: Sheet, pictures: &[Picture], mask: Option<&ChunkArray>) -> Re
     Ok(Previewed { output, cubes, captions: words.captions })
 }
 
-/// The pixels of a picture that its cell has room for.
+/// The pixels of a picture that fit into its cell.
 struct Small {
     width: usize,
     height: usize,

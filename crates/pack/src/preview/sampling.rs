@@ -1,4 +1,4 @@
-//! Rows and columns of a cube that go into a picture, so that memory does not grow with the cube.
+//! Chooses the rows and columns of a cube for a picture, so that memory does not grow with the cube.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use super::classes::ClassMap;
 use crate::physical::{Cube, readers};
 use crate::spectra::Spectrum;
 
-/// The pixels of a cube that are looked at: evenly spread, the same on every run.
+/// The pixels of a cube that are read. They are evenly spread, and the same on every run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// Rows, ascending.
+    /// Rows, in ascending order.
     pub rows: Vec<usize>,
-    /// Columns, ascending.
+    /// Columns, in ascending order.
     pub columns: Vec<usize>,
 }
 
 impl Sampling {
-    /// At most `side` rows and columns, in the cube's proportions.
+    /// Selects at most `side` rows and columns, in the cube's proportions.
     pub fn new(rows: usize, columns: usize, side: usize) -> Self {
         let longest = rows.max(columns);
         let length = |length: usize| {
@@ -28,13 +28,13 @@ impl Sampling {
         Self { rows: spread(rows, length(rows)), columns: spread(columns, length(columns)) }
     }
 
-    /// Pixels looked at.
+    /// Number of pixels that are read.
     pub fn pixels(&self) -> usize {
         self.rows.len() * self.columns.len()
     }
 
-    /// The place in the picture of the pixels of row `row` from `column` on, `count` of them: pairs
-    /// of the picture's pixel and how far behind `column` it lies.
+    /// Which of the `count` pixels of row `row` from `column` on are in the picture: pairs of the place in the picture
+    /// and the distance from `column`.
     pub fn hits(
         &self,
         row: usize,
@@ -50,7 +50,7 @@ impl Sampling {
         })
     }
 
-    /// Runs of sampled rows that lie in one block of `block` rows: read together, they cost one read.
+    /// Runs of sampled rows in the same block of `block` rows. Reading a run together costs one read.
     pub fn reads(&self, block: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let block = block.max(1);
         self.rows.chunk_by(move |a, b| a / block == b / block).map(|run| {
@@ -66,7 +66,7 @@ pub fn spread(length: usize, count: usize) -> Vec<usize> {
     (0..count).map(|i| (2 * i + 1) * length / (2 * count)).collect()
 }
 
-/// What a cube's sampled pixels came to.
+/// What was read from a cube's sampled pixels.
 pub struct Gathered {
     /// Red, green and blue of every sampled pixel, row by row.
     pub rgb: Vec<[f32; 3]>,
@@ -74,11 +74,11 @@ pub struct Gathered {
     pub spectra: Vec<Spectrum>,
 }
 
-/// Parts that a cube is read in. Always the same, whatever the threads: sums are rounded, and how depends on where they
-/// are cut.
+/// The number of parts in which a cube is read. It does not depend on the number of threads, because the rounding of
+/// sums depends on where the parts begin.
 const PARTS: usize = 16;
 
-/// Reads the sampled pixels once: colours from `bands`, and spectra of the classes, or of all pixels.
+/// Reads the sampled pixels once: colours from `bands`, and spectra of each class, or of all pixels.
 ///
 /// # Errors
 /// If the cube cannot be read.
@@ -104,7 +104,7 @@ pub fn gather(
     Ok(all)
 }
 
-/// The sampled pixels of some adjacent reads.
+/// Reads the sampled pixels of some adjacent reads.
 fn gather_part(
     cube: &Cube,
     sampling: &Sampling,

@@ -1,4 +1,4 @@
-//! From physical values to what a screen shows.
+//! Turns physical values into the colours of a screen.
 
 use hsipack_format::{Error, Result};
 
@@ -11,19 +11,19 @@ const HIGH: f64 = 0.98;
 /// A picture, row by row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Image {
-    /// Pixels in a row.
+    /// Number of pixels in a row.
     pub width: usize,
-    /// Rows.
+    /// Number of rows.
     pub height: usize,
     /// Colours.
     pub pixels: Vec<Colour>,
 }
 
 impl Image {
-    /// The picture as a PNG file.
+    /// The picture as the bytes of a PNG file.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If the memory cannot be allocated.
     pub fn png(&self) -> Result<Vec<u8>> {
         let fail = |error: png::EncodingError| {
             Error::unsupported(format!("a picture of {}x{}: {error}", self.width, self.height))
@@ -40,13 +40,13 @@ impl Image {
     }
 }
 
-/// Stretches each channel from its 2nd to its 98th percentile; a pixel in which a channel is not
-/// finite gets the colour of missing data. A channel of one value only is mid-gray.
+/// Stretches each channel from its 2nd to its 98th percentile. If a channel of a pixel is not finite, the pixel gets
+/// the colour of missing data. A channel with only one value becomes mid-gray.
 pub fn stretch(width: usize, height: usize, values: &[[f32; 3]]) -> Image {
     stretch_like(width, height, values, values)
 }
 
-/// As [`stretch`], by the percentiles of other values.
+/// The same as [`stretch`], but with the percentiles of the values in `like`.
 pub fn stretch_like(width: usize, height: usize, values: &[[f32; 3]], like: &[[f32; 3]]) -> Image {
     let limits = [0, 1, 2].map(|channel| percentiles(like.iter().map(|pixel| pixel[channel])));
     let shade = |pixel: &[f32; 3]| {

@@ -1,4 +1,4 @@
-//! Text: measuring, shortening, wrapping; glyphs as coverage of pixels.
+//! Text: measures, shortens and wraps it, and draws its glyphs.
 
 use std::sync::LazyLock;
 
@@ -9,13 +9,13 @@ static FONTS: LazyLock<[FontRef<'static>; 2]> = LazyLock::new(|| {
         .map(|bytes| FontRef::try_from_slice(bytes).expect("the built-in fonts are sound"))
 });
 
-/// A glyph's font and number: the first font that has the letter; `None` if there is none.
+/// The font and glyph of a letter, from the first font that has it; `None` if no font has it.
 fn glyph_of(letter: char) -> Option<(&'static FontRef<'static>, GlyphId)> {
     FONTS.iter().map(|font| (font, font.glyph_id(letter))).find(|(_, id)| id.0 != 0)
 }
 
-/// The glyphs of `text`. A letter of which the fonts know nothing, such as those of Chinese, is written as Python would
-/// escape it (`\u80bf`): a name must never look shorter than it is.
+/// The glyphs of `text`. If no font has a letter, for example a Chinese one, it is written as Python would escape it
+/// (`\u80bf`), so that a name never looks shorter than it is.
 fn glyphs(text: &str) -> impl Iterator<Item = (&'static FontRef<'static>, GlyphId)> {
     text.chars().flat_map(|letter| match glyph_of(letter) {
         Some(glyph) => vec![glyph],
@@ -33,8 +33,8 @@ pub fn width(text: &str, size: f32) -> f32 {
     glyphs(text).map(|(font, id)| font.as_scaled(PxScale::from(size)).h_advance(id)).sum()
 }
 
-/// Hands the coverage (0 to 1) of every pixel that `text` touches to `paint`; `x` is where it starts,
-/// `y` its base line.
+/// Calls `paint` with the coverage (0 to 1) of every pixel that `text` touches. The text starts at `x`, and `y` is its
+/// base line.
 pub fn rasterise(text: &str, x: f32, y: f32, size: f32, paint: &mut dyn FnMut(i32, i32, f32)) {
     let scale = PxScale::from(size);
     let mut pen = x;
@@ -50,7 +50,7 @@ pub fn rasterise(text: &str, x: f32, y: f32, size: f32, paint: &mut dyn FnMut(i3
     }
 }
 
-/// `text`, its middle left out where it is wider than `room`: the ends of paths and names tell most.
+/// Shortens `text` in the middle if it is wider than `room`, because the ends of paths and names are most informative.
 pub fn fit(text: &str, size: f32, room: f32) -> String {
     if width(text, size) <= room {
         return text.to_owned();
@@ -67,7 +67,7 @@ pub fn fit(text: &str, size: f32, room: f32) -> String {
     String::new()
 }
 
-/// `text` in lines of at most `room` pixels, broken at blanks.
+/// Breaks `text` at spaces into lines of at most `room` pixels.
 pub fn wrap(text: &str, size: f32, room: f32) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

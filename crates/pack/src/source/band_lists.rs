@@ -15,7 +15,7 @@ enum Says {
     GoodBands,
 }
 
-/// Names of lists that describe bands, the surest first.
+/// Names of lists that describe bands, the most reliable first.
 const BAND_LISTS: [(&str, Says); 22] = [
     ("wavelengths_nm", Says::Wavelength),
     ("wavelength_nm", Says::Wavelength),
@@ -42,7 +42,7 @@ const BAND_LISTS: [(&str, Says); 22] = [
 ];
 
 const MOST_LISTS: usize = 32;
-/// No sensor has more bands; a longer list is not read.
+/// No sensor has more bands than this. Longer lists are not read.
 const MOST_BANDS: usize = 1 << 20;
 
 fn rank(name: &str) -> Option<usize> {
@@ -51,8 +51,8 @@ fn rank(name: &str) -> Option<usize> {
 
 /// Fills in what the lists beside a cube say about its bands.
 ///
-/// `vectors` are the (name, length) of all vectors beside the cube; `read` gives the values of the
-/// one at an index. Lists that do not fit are left out, with a note.
+/// `vectors` holds the name and length of every vector beside the cube. `read` returns the values
+/// of the vector at an index. Lists that do not fit are skipped, with a note.
 ///
 /// # Errors
 /// If `read` fails.
@@ -62,19 +62,20 @@ pub(super) fn describe(
     read: impl Fn(usize) -> Result<Vec<f64>>,
 ) -> Result<()> {
     let mut unit = None;
-    // Wavelengths first: they tell the unit of the widths.
+    // Wavelengths come first because they determine the unit of the widths.
     for says in [Says::Wavelength, Says::Fwhm, Says::GoodBands] {
         let mut known: Vec<(usize, usize)> = (0..vectors.len())
             .filter_map(|index| Some((rank(&vectors[index].0)?, index)))
             .filter(|(rank, _)| BAND_LISTS[*rank].1 == says)
             .collect();
         known.sort_unstable();
-        // No file has as many lists of one kind; in a compressed struct each takes long to read.
+        // No file has this many lists of one kind, and reading one from a compressed struct takes
+        // long.
         known.truncate(MOST_LISTS);
         for (_, index) in known {
             let (name, length) = &vectors[index];
             if *length != info.shape.bands || *length > MOST_BANDS {
-                // A lone number, such as `bands = 32`, is no list.
+                // A single number, such as `bands = 32`, is not a list.
                 if *length != 1 {
                     info.notes.push(format!(
                         "'{name}' has {length} values for {} bands and was left out",
@@ -97,7 +98,7 @@ pub(super) fn describe(
     Ok(())
 }
 
-/// The factor to nm that a list's own name states.
+/// The factor to nm, if the name of a list states its unit.
 fn stated_unit(name: &str) -> Option<f64> {
     let name = last_component(name).to_ascii_lowercase();
     match known_unit(name.rsplit_once('_')?.1) {
@@ -137,7 +138,7 @@ fn take_wavelengths(
     true
 }
 
-/// Whether values count 0, 1, 2, … or 1, 2, 3, …: numbers of bands.
+/// Whether values are band numbers: 0, 1, 2, … or 1, 2, 3, …
 fn numbered(values: &[f64]) -> bool {
     values.len() > 1
         && values[0] <= 1.0
@@ -223,7 +224,7 @@ mod tests {
         }
         let info = described(&[("wavelength", &[400.0, 500.0])]);
         assert_eq!(info.notes, ["'wavelength' has 2 values for 3 bands and was left out"]);
-        // A band count beside the list is no list.
+        // A number of bands beside the list is not a list.
         let info = described(&[("bands", &[3.0]), ("wl", &[400.0, 500.0, 600.0])]);
         assert!(info.wavelength.is_some() && info.notes.is_empty());
     }

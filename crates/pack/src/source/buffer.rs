@@ -5,9 +5,10 @@ use half::f16;
 use hsipack_format::{DType, Result};
 use hsipack_store::memory;
 
-/// Rows of one cube in (row, column, band) order, native byte order; reused from read to read.
+/// Rows of one cube in (row, column, band) order and native byte order. One buffer serves many
+/// reads.
 ///
-/// The memory is aligned for every element type, so views are free.
+/// The memory is aligned for every element type, so [`as_slice`](Self::as_slice) does not copy.
 #[derive(Debug)]
 pub struct RowBuffer {
     dtype: DType,
@@ -28,16 +29,16 @@ impl RowBuffer {
         Self { dtype: DType::U8, values: 0, words: Vec::new(), scratch: Vec::new() }
     }
 
-    /// Makes sure that there is memory for `bytes` of rows.
+    /// Reserves memory for `bytes` bytes of rows.
     ///
     /// # Errors
-    /// If the system refuses it.
+    /// If the system does not provide the memory.
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
         memory::room(&mut self.words, bytes.div_ceil(8), "rows of a cube")
     }
 
-    /// Makes room for `values` elements of `dtype` and gives their bytes to fill. What was in the
-    /// buffer before may still be there.
+    /// Makes room for `values` elements of `dtype` and returns their bytes, which the caller fills.
+    /// They may still hold values from an earlier read.
     pub fn reset(&mut self, dtype: DType, values: usize) -> &mut [u8] {
         self.dtype = dtype;
         self.values = values;
@@ -46,8 +47,8 @@ impl RowBuffer {
         &mut bytemuck::cast_slice_mut(&mut self.words)[..bytes]
     }
 
-    /// Like [`reset`](Self::reset), with `scratch_bytes` of aligned working memory beside it: for
-    /// sources that read in one order and deliver in another.
+    /// Like [`reset`](Self::reset), but also returns `scratch_bytes` bytes of aligned working
+    /// memory, for sources that read in one order and deliver in another.
     pub fn reset_with_scratch(
         &mut self,
         dtype: DType,
@@ -65,7 +66,7 @@ impl RowBuffer {
         )
     }
 
-    /// The element type last asked for.
+    /// The element type of the last [`reset`](Self::reset).
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -85,10 +86,10 @@ impl RowBuffer {
         &bytemuck::cast_slice(&self.words)[..self.values * self.dtype.size()]
     }
 
-    /// The element at a place as a number; large whole ones are rounded.
+    /// The element at index `at` as a number. Large integers are rounded.
     ///
     /// # Panics
-    /// If there is no such place.
+    /// If `at` is out of bounds.
     pub fn number(&self, at: usize) -> f64 {
         match self.dtype {
             DType::Bool | DType::U8 => self.bytes()[at].into(),
@@ -108,7 +109,7 @@ impl RowBuffer {
     /// The elements as `T`.
     ///
     /// # Panics
-    /// If `T` is not as large as the element type.
+    /// If `T` and the element type differ in size.
     pub fn as_slice<T: Pod>(&self) -> &[T] {
         assert_eq!(size_of::<T>(), self.dtype.size(), "view does not fit {}", self.dtype);
         bytemuck::cast_slice(self.bytes())

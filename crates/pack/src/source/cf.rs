@@ -1,54 +1,54 @@
-//! Where pixels lie, as variables of [CF](https://cfconventions.org) say it: the coordinates of rows and columns, and a
-//! *grid mapping*, whose attributes tell the reference system.
+//! Where pixels lie, according to the [CF conventions](https://cfconventions.org): the coordinates of rows and columns,
+//! and a *grid mapping*, a variable whose attributes define the coordinate reference system.
 //!
-//! | said by | taken |
+//! | attribute or variable | what is read from it |
 //! |---|---|
 //! | `crs_wkt`, `spatial_ref` | EPSG code, or the text |
 //! | `grid_mapping_name` and its parameters | EPSG code of longitude and latitude, and of UTM zones |
 //! | coordinates (`standard_name`, `units`) | the transform, if they are evenly spaced |
-//! | `GeoTransform` | the transform, if coordinates do not contradict it: parts that were cut out keep that of the whole |
+//! | `GeoTransform` | the transform, unless the coordinates contradict it: a part that was cut out keeps the transform of the whole |
 //!
-//! NetCDF and Zarr have the same attributes; their readers find the variables.
+//! NetCDF and Zarr use the same attributes. Their readers find the variables.
 
 use hsipack_format::geo::{Datum, Unit, Utm};
 use hsipack_format::{CubeShape, Geo};
 
 use super::georeference;
 
-/// How far coordinates may lie from even spacing, in pixels. In single precision a northing is half a metre.
+/// How far coordinates may deviate from even spacing, in pixels. In single precision, a northing is exact to half a metre.
 const UNEVEN: f64 = 1.0 / 32.0;
 
 /// The attributes of a variable.
 pub(super) trait Attributes {
-    /// The text of that name.
+    /// The text of the attribute `name`.
     fn text(&self, name: &str) -> Option<String>;
-    /// The number of that name.
+    /// The number in the attribute `name`.
     fn number(&self, name: &str) -> Option<f64>;
 }
 
 /// The coordinates along one axis of a cube.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Coordinates {
-    /// One a row or column.
+    /// One value per row or column.
     pub values: Vec<f64>,
-    /// What they are, in CF's words.
+    /// Their `standard_name`, which says what they are.
     pub standard_name: Option<String>,
     /// Their unit, as written.
     pub units: Option<String>,
 }
 
-/// What a file says of a cube's grid.
+/// What a file says about a cube's grid.
 #[derive(Default)]
 pub(super) struct Said<'a> {
     /// The grid mapping.
     pub mapping: Option<&'a dyn Attributes>,
-    /// Of columns.
+    /// The coordinates of columns.
     pub x: Option<Coordinates>,
-    /// Of rows.
+    /// The coordinates of rows.
     pub y: Option<Coordinates>,
 }
 
-/// Where the pixels of a cube of this shape lie; notes what is not kept.
+/// Where the pixels of a cube of this shape lie. Adds notes about anything that is not kept.
 pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) -> Option<Geo> {
     let grid = Grid::of(said, shape);
     let lists = match grid.as_ref().map(|grid| Some((grid.x.spacing()?, grid.y.spacing()?))) {
@@ -85,12 +85,12 @@ pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) ->
         }
         None => (None, None),
     };
-    // Some writers count pixels where they know no place on Earth.
+    // Some writers number the pixels if they do not know where on Earth these lie.
     let counts_pixels = crs.is_none() && geo.pixel_size() == [1.0, 1.0];
     (!counts_pixels).then(|| Geo { crs, unit: own.or(unit), ..geo })
 }
 
-/// Coordinates of columns and rows, both positions in one system.
+/// Coordinates of columns and rows, both in the same reference system.
 struct Grid {
     x: Coordinates,
     y: Coordinates,
@@ -98,7 +98,8 @@ struct Grid {
 }
 
 impl Grid {
-    /// `None` if there are none, or they are something else. A list of one value has no spacing, so is none either.
+    /// `None` if coordinates are missing, do not fit the shape or are not positions. A list of one value does not count
+    /// either, because it has no spacing.
     fn of(said: &Said<'_>, shape: CubeShape) -> Option<Self> {
         let (x, y) = (said.x.as_ref()?, said.y.as_ref()?);
         let mapped = said.mapping.is_some();
@@ -116,7 +117,7 @@ impl Grid {
     }
 }
 
-/// Numbers that go up or down evenly.
+/// Evenly spaced numbers, rising or falling.
 #[derive(Clone, Copy, Debug)]
 struct Spacing {
     first: f64,
@@ -124,8 +125,9 @@ struct Spacing {
 }
 
 impl Coordinates {
-    /// What makes them positions in the unit that is said then; `None` if they are something else. Their standard name
-    /// tells that they are positions, or a unit that nothing else has, or that they stand beside a grid mapping.
+    /// The factor that turns the coordinates into positions, and their unit; `None` if they are not positions. They are
+    /// positions if their standard name says so, if they have a unit that only positions have, or if there is a grid
+    /// mapping.
     fn unit(
         &self,
         plane: &str,
@@ -153,7 +155,7 @@ impl Coordinates {
         }
     }
 
-    /// `None` if they are not evenly spaced.
+    /// The spacing; `None` if they are not evenly spaced.
     fn spacing(&self) -> Option<Spacing> {
         let (first, last) = (*self.values.first()?, *self.values.last()?);
         let step = (last - first) / (self.values.len() - 1) as f64;
@@ -165,14 +167,14 @@ impl Coordinates {
     }
 }
 
-/// GDAL's six numbers in one text.
+/// The six numbers of a GDAL transform, written in one text.
 fn given_transform(text: &str) -> Option<[f64; 6]> {
     let numbers = text.split([' ', ',']).filter(|word| !word.is_empty());
     let numbers: Vec<f64> = numbers.map(|word| word.parse().ok()).collect::<Option<_>>()?;
     numbers.try_into().ok()
 }
 
-/// Whether a transform puts the middles of the first and the last pixel where the coordinates do.
+/// Whether a transform puts the centres of the first and the last pixel where the coordinates do.
 fn agree(transform: [f64; 6], (x, y): (Spacing, Spacing), shape: CubeShape) -> bool {
     let [left, a, b, top, d, e] = transform;
     let near = |start: f64, step: f64, list: Spacing, len: usize| {
@@ -185,7 +187,7 @@ fn agree(transform: [f64; 6], (x, y): (Spacing, Spacing), shape: CubeShape) -> b
     b == 0.0 && d == 0.0 && near(left, a, x, shape.columns) && near(top, e, y, shape.rows)
 }
 
-/// The reference system that a grid mapping tells, and its unit if that is known.
+/// The reference system that a grid mapping defines, and its unit if that is known.
 fn system(mapping: &dyn Attributes, notes: &mut Vec<String>) -> (Option<String>, Option<Unit>) {
     let texts = ["crs_wkt", "spatial_ref"].map(|key| mapping.text(key));
     let code = texts.iter().flatten().find_map(|text| georeference::code_of(text));
@@ -206,7 +208,7 @@ fn system(mapping: &dyn Attributes, notes: &mut Vec<String>) -> (Option<String>,
     (None, None)
 }
 
-/// The code of a system that CF's parameters tell: longitude and latitude, or a UTM zone, in a known datum.
+/// The EPSG code of a system that CF's parameters define: longitude and latitude, or a UTM zone, in a known datum.
 fn by_parameters(mapping: &dyn Attributes) -> Option<u16> {
     let datum = datum(mapping)?;
     let is = |key: &str, wanted: f64| {
@@ -235,7 +237,7 @@ fn by_parameters(mapping: &dyn Attributes) -> Option<u16> {
     }
 }
 
-/// By its name, or by the ellipsoid that only it has.
+/// The datum, by its name, or by an ellipsoid that no other datum has.
 fn datum(mapping: &dyn Attributes) -> Option<Datum> {
     let names = ["horizontal_datum_name", "geographic_crs_name"];
     let named: Vec<String> = names.into_iter().filter_map(|key| mapping.text(key)).collect();
@@ -316,7 +318,7 @@ mod tests {
         let (found, notes) = plane(Some(&whole), &X.map(|x| x + 30.0), "m");
         assert_eq!(found.unwrap().transform[0], 634230.0);
         assert!(notes[0].contains("GeoTransform"), "{notes:?}");
-        // Without coordinates, turned pixels too.
+        // Without coordinates, pixels may also be rotated.
         let turned = json!({"GeoTransform": "5 20 10 7 10 -20", "crs_wkt": "EPSG:32632"});
         let said = Said { mapping: Some(&turned), ..Said::default() };
         let found = geo(&said, CubeShape::new(2, 3, 4), &mut Vec::new()).unwrap();
@@ -332,7 +334,7 @@ mod tests {
         assert_eq!(plane(Some(&mapping), &[1.0, f64::NAN, 3.0], "m").0, None);
         assert_eq!(plane(Some(&mapping), &X, "rad").0, None);
         assert_eq!(plane(Some(&mapping), &X[..2], "m").0, None);
-        // Pixels that are counted, without a system.
+        // Numbered pixels, without a reference system.
         let said = Said {
             x: list(&[0.0, 1.0, 2.0], "projection_x_coordinate", ""),
             y: list(&[0.0, 1.0], "projection_y_coordinate", ""),
@@ -363,7 +365,7 @@ mod tests {
             assert_eq!(found.transform, [7.375, 0.25, 0.0, 47.75, 0.0, -0.5]);
             assert!(notes[0].contains("WGS 84"), "{notes:?}");
         }
-        // The other way round, and of a rotated pole.
+        // Latitude and longitude swapped, and names of a rotated pole.
         for names in [["latitude", "longitude"], ["grid_longitude", "grid_latitude"]] {
             let said = Said {
                 x: list(&x, names[0], "degrees"),
@@ -401,7 +403,7 @@ mod tests {
             "inverse_flattening": 298.257222101, "horizontal_datum_name": "North American Datum 1983",
         });
         assert_eq!(told(named), ("EPSG:4269".into(), Some(Unit::Degree)));
-        // An ellipsoid that several datums have.
+        // An ellipsoid that several datums share.
         let grs80 = json!({
             "grid_mapping_name": "latitude_longitude", "semi_major_axis": 6378137.0,
             "inverse_flattening": 298.257222101,

@@ -1,20 +1,21 @@
-//! Which axes of an array are the cube's: three, and any number of axes of length 1.
+//! Which axes of an array are the cube's. An array has these three, and any number of axes of length 1.
 
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 
 use super::variables::lengths_text;
 use super::{Axis, AxisOrder, OpenOptions};
 
-/// The user's word on an array's axes (`--axes`), one letter an axis: `y`, `x` and `b` once each, and `1`
-/// for every axis of length 1 that is to be left out. `11yxb` is (1, 1, row, column, band).
+/// The axes of an array as the user names them (`--axes`), one letter per axis: `y`, `x` and `b` once each,
+/// and `1` for each axis of length 1 to drop. `11yxb` is (1, 1, row, column, band).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Axes(Vec<Option<Axis>>);
 
-/// More axes than any container's arrays have.
+/// No container has arrays with more axes.
 const MOST_AXES: usize = 32;
 
 impl Axes {
-    /// Reads axes as the user spells them; `None` if a letter is unknown, missing or there twice.
+    /// Parses axes as the user spells them. `None` if a letter is unknown, or if `y`, `x` or `b` is missing
+    /// or occurs twice.
     pub fn parse(text: &str) -> Option<Axes> {
         let letters: Vec<Option<Axis>> = text
             .chars()
@@ -37,10 +38,10 @@ impl Axes {
         AxisOrder(std::array::from_fn(|_| *axes.next().expect("three letters, each once")))
     }
 
-    /// The order, for data that have three axes and no others.
+    /// The order, for data with exactly three axes.
     ///
     /// # Errors
-    /// If axes of length 1 are named, too.
+    /// If the user also names axes of length 1.
     pub fn of_three(&self) -> Result<AxisOrder> {
         match self.0.len() {
             3 => Ok(self.order()),
@@ -51,7 +52,7 @@ impl Axes {
         }
     }
 
-    /// Where the cube's axes stand in an array of these `lengths`.
+    /// The positions of the cube's axes in an array of these `lengths`.
     fn within(&self, lengths: &[usize]) -> Result<[usize; 3]> {
         let text = lengths_text(lengths);
         if self.0.len() != lengths.len() {
@@ -97,12 +98,13 @@ impl std::fmt::Display for Axes {
     }
 }
 
-/// Which axes of an array of at least three are the cube's, in index order: those that the user names, else
-/// all of three, else the three that are longer than 1. Three letters name the axes that are left when
-/// those of length 1 are taken away.
+/// Which axes of an array with three or more axes are the cube's, in index order: the axes that the user
+/// names, otherwise all if there are three, otherwise the three that are longer than 1. If the user names
+/// only three letters, they are the axes that remain without those of length 1.
 ///
 /// # Errors
-/// If more axes than three are longer than 1, or fewer and the user does not name all axes.
+/// If the axes that the user names do not fit the array, if more than three axes are longer than 1, or if
+/// fewer than three are and the user does not name all axes.
 pub(super) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize; 3]> {
     if let Some(axes) = axes.filter(|axes| axes.0.len() != 3) {
         return axes.within(lengths);
@@ -129,14 +131,13 @@ pub(super) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize
     }
 }
 
-/// The cube shape of an array and the order of its axes, slowest index first as `lengths`; axes of length 1
-/// beyond three are left out, which moves no value.
+/// The cube shape of an array and the order of its axes, slowest index first, as in `lengths`. Additional
+/// axes of length 1 are dropped, which moves no value.
 ///
-/// Three axes are (row, column, band) unless the user says otherwise; two are one band, where a
-/// mask is asked for.
+/// Three axes are (row, column, band) unless the user says otherwise. For a mask, two axes are one band.
 ///
 /// # Errors
-/// If the array cannot be a cube, or is empty, or too large for the machine's addresses.
+/// If the array cannot be a cube, is empty, or is too large for the machine's address space.
 pub(super) fn cube_axes(
     lengths: &[usize],
     options: &OpenOptions,

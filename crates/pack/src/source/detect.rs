@@ -1,4 +1,4 @@
-//! Which format a file is of: from its content first, then its name.
+//! Detects the format of a file, first by its content, then by its name.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,17 +15,17 @@ use super::{
     png, products, tiff, tivita, zarr,
 };
 
-/// How much of a file the formats get to see.
+/// How many bytes at the start of a file the formats see.
 const HEAD: u64 = 4096;
-/// A row of a cube may take this many bytes, since no less than a row is read; only damaged or crafted
-/// files declare more.
+/// The most bytes that a row of a cube may take, because at least one row is read at a time. Only damaged or crafted files
+/// declare more.
 pub(super) const MAX_ROW: u64 = 2 << 30;
 
 type Recognise = fn(&Path, &[u8]) -> bool;
 type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
 
-/// The formats, surest signature first. ENVI is last: its data files have no signature and are
-/// known by the header beside them.
+/// The formats, the most reliable signatures first. ENVI is last: its data files have no signature and are recognised by the
+/// header beside them.
 const FORMATS: [(Recognise, Open); 10] = [
     (hdf5::recognises, hdf5::open),
     (numpy::recognises, numpy::open),
@@ -39,13 +39,13 @@ const FORMATS: [(Recognise, Open); 10] = [
     (envi::recognises, envi::open),
 ];
 
-/// Opens the cube in `path`, a file or a Zarr folder, whatever its format.
+/// Opens the cube in `path`, a file or a folder, in any known format.
 ///
 /// # Errors
 /// If the path cannot be read, no format recognises it, or its format's reader refuses it.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let (source, pin) = mirror::pinning(|| {
-        // Some libraries open it by its name.
+        // Some libraries open the file by name, so it is fetched first.
         mirror::prepare(path)?;
         products::open(path, options, open_file)
     });
@@ -57,11 +57,11 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     })
 }
 
-/// A cube whose files stand for objects of a server or members of an archive, and stay while it is open.
+/// A cube whose files represent objects on a server or members of an archive. They are kept while the cube is open.
 struct Pinned {
     source: Box<dyn Source>,
     pin: Pin,
-    /// Whether members that are read in an archive were held against their checksums. Nobody reads a row before that.
+    /// Whether archive members that are read in place were verified against their checksums. No row is read before that.
     is_verified: Mutex<bool>,
 }
 
@@ -109,7 +109,7 @@ impl Source for Pinned {
 fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let fail = |error| Error::io(path, "cannot read", error);
     if mirror::is_archive(path) {
-        // Whoever looks for cubes looks into it; most likely it cannot be read.
+        // A search for cubes would have looked into the archive, so most likely it cannot be read.
         mirror::folder_of_archive(path)?;
         return Err(Error::unsupported("an archive, not a cube")
             .at(path)
@@ -144,8 +144,8 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     }
 }
 
-/// Refuses cubes whose values cannot be counted, or of which no memory could hold a row: for readers
-/// that need this before they are done.
+/// Refuses cubes with too many values to count, or with rows too large for memory. Readers call this if they must know it
+/// before they finish opening a file.
 pub(super) fn check_size(shape: CubeShape, dtype: DType) -> Result<()> {
     match shape.checked_values().is_some() && row_fits(shape, dtype) {
         true => Ok(()),
@@ -159,7 +159,7 @@ fn row_fits(shape: CubeShape, dtype: DType) -> bool {
     row.is_some_and(|row| row as u64 <= MAX_ROW)
 }
 
-/// Compressed data of a few MB can honestly hold a row that no memory can.
+/// Refuses rows larger than `MAX_ROW`, which even a valid file can hold in a few MB of compressed data.
 fn check_row(info: &CubeInfo) -> Result<()> {
     let CubeShape { columns, bands, .. } = info.shape;
     match row_fits(info.shape, info.dtype) {
@@ -178,8 +178,9 @@ pub fn is_container_folder(path: &Path) -> bool {
     ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
 }
 
-/// Whether a file found while searching a folder is a cube to try: any known format, but not images,
-/// of ENVI's pairs only the header, and nothing that a product has beside its cubes. A file that cannot be read is one to try, so that it is named.
+/// Whether a file found while searching a folder should be opened as a cube. This is so for any known format, except images,
+/// the data files of ENVI pairs, and files that a product has beside its cubes. It is also so for files that cannot be read,
+/// because the error then names them.
 pub fn is_cube_file(path: &Path) -> bool {
     if products::is_beside_a_cube(path) {
         return false;

@@ -1,4 +1,4 @@
-//! Cubes that are one flat array in a stretch of bytes: ENVI, NumPy, MATLAB v5, Tivita, HTC.
+//! Cubes that are stored as one flat array: ENVI, NumPy, MATLAB v5, Tivita, HTC.
 //!
 //! A format's reader parses its header into a [`FlatLayout`], picks where the bytes come from
 //! ([`ByteSource`]) and leaves the rest to [`FlatSource`]:
@@ -10,10 +10,11 @@
 //!     swap    bytes if the file has the other byte order
 //! ```
 //!
-//! How many stretches there are depends on where the row axis stands in the file: first (BIL, BIP)
-//! gives one; second (BSQ) one a band; last (column-major MATLAB and Fortran arrays) one a column
-//! and band, so that [`FlatSource::preferred_rows`](crate::source::Source::preferred_rows) asks for
-//! as many rows at once as the budget allows.
+//! How many stretches there are depends on the position of the row axis in the file. If it is first (BIL, BIP),
+//! there is one. If it is second (BSQ), there is one per band. If it is last (column-major MATLAB and Fortran
+//! arrays), there is one per column and band, so
+//! [`FlatSource::preferred_rows`](crate::source::Source::preferred_rows) asks for as many rows at once as the budget
+//! allows.
 
 use std::io::Read;
 use std::ops::Range;
@@ -32,14 +33,14 @@ pub trait ByteSource: Send + Sync {
     /// Fills `out` with the bytes at `offset`.
     ///
     /// # Errors
-    /// If they cannot be read, or the source ends before them.
+    /// If they cannot be read, or the source ends too early.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()>;
 
-    /// Whether any offset is as cheap as the next one.
+    /// Whether all offsets are equally cheap to read, or only those after the last one read.
     fn access(&self) -> Access;
 }
 
-/// A plain file, or one that lies uncompressed in an archive.
+/// A plain file, or an uncompressed member of an archive.
 #[derive(Debug)]
 pub struct FileBytes {
     file: Window,
@@ -105,7 +106,7 @@ impl ByteSource for MemoryBytes {
 
 type OpenStream = dyn Fn() -> Result<Box<dyn Read + Send>> + Send + Sync;
 
-/// A stream that can only be read from its start, such as gzip: going back opens it anew.
+/// A stream that can only be read from its start, such as gzip. To go back, it is opened again.
 pub struct StreamBytes {
     path: PathBuf,
     open: Box<OpenStream>,
@@ -113,7 +114,7 @@ pub struct StreamBytes {
 }
 
 impl StreamBytes {
-    /// A stream that `open` starts; `path` is the file to name in errors.
+    /// A stream that `open` starts. Errors name the file `path`.
     pub fn new(
         path: impl Into<PathBuf>,
         open: impl Fn() -> Result<Box<dyn Read + Send>> + Send + Sync + 'static,
@@ -135,7 +136,7 @@ impl StreamBytes {
 
 impl ByteSource for StreamBytes {
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
-        // A poisoned lock only means another reader panicked: the stream is opened anew then.
+        // A poisoned lock only means that another reader panicked. The stream is then opened again.
         let mut state = self.state.lock().unwrap_or_else(|poisoned| {
             let mut state = poisoned.into_inner();
             *state = None;
@@ -162,7 +163,7 @@ impl ByteSource for StreamBytes {
     }
 }
 
-/// How a cube lies in its bytes.
+/// How a cube is laid out in its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatLayout {
     /// Bytes before the first value.
@@ -182,14 +183,14 @@ pub struct FlatSource {
     bytes: Box<dyn ByteSource>,
 }
 
-/// Stretches closer together than this are read as one, the gap thrown away.
+/// Stretches closer together than this are read as one, and the gap is thrown away.
 const WORTH_READING_OVER: usize = 4096;
 /// A read of at least this many bytes costs little more than copying it.
 const CHEAP_READ: usize = 64 << 10;
 
 impl FlatSource {
-    /// A source of the cube described by `info`, lying in `bytes` as `layout` says. The caller has
-    /// checked that the bytes are long enough, as far as that can be known.
+    /// A source of the cube that `info` describes, stored in `bytes` with this `layout`. The caller has checked that
+    /// there are enough bytes, as far as that can be known.
     pub fn new(info: CubeInfo, layout: FlatLayout, bytes: impl ByteSource + 'static) -> Self {
         Self { info, layout, bytes: Box::new(bytes) }
     }
@@ -210,7 +211,7 @@ impl FlatSource {
         }
     }
 
-    /// Reads file rows `rows` into `scratch`, in file order with the row axis cut to `rows`.
+    /// Reads file rows `rows` into `scratch`, in file order, with only these rows along the row axis.
     fn gather(&self, rows: Range<usize>, scratch: &mut [u8]) -> Result<()> {
         let size = self.info.dtype.size();
         let lengths = self.layout.order.lengths(self.info.shape);
@@ -243,8 +244,8 @@ impl FlatSource {
     }
 }
 
-/// Brings values of `size` bytes, lying in `order`, into (row, column, band) order. `shape` is that
-/// of the values given, not of the whole cube.
+/// Reorders values of `size` bytes from `order` to (row, column, band). `shape` is the shape of these values, not of
+/// the whole cube.
 pub(crate) fn permute(
     order: AxisOrder,
     shape: CubeShape,
@@ -291,7 +292,7 @@ fn permute_values<T: Pod>(
             transpose(&from[y * row..], band, shape.bands, shape.columns, to, shape.bands);
         }
     } else {
-        // Rows are fastest in the file: one (band, row) plane a column.
+        // Rows are fastest in the file: there is one (band, row) plane per column.
         for x in 0..shape.columns {
             let plane = &from[x * column..];
             for y in 0..rows {
@@ -304,8 +305,8 @@ fn permute_values<T: Pod>(
     }
 }
 
-/// `to[f * to_stride + s] = from[s * from_stride + f]` for `slow` × `fast` values, in tiles that
-/// keep both sides in the first-level cache.
+/// `to[f * to_stride + s] = from[s * from_stride + f]` for `slow` × `fast` values, in tiles, so that both sides stay
+/// in the first-level cache.
 fn transpose<T: Copy>(
     from: &[T],
     from_stride: usize,
@@ -405,7 +406,7 @@ impl Source for FlatSource {
     fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         let FlatLayout { offset, order, big_endian, rows_reversed } = self.layout;
         let (shape, dtype) = (self.info.shape, self.info.dtype);
-        // Where the next row of the same band, and the same row of the next band, begin; both are lines of the file.
+        // How many lines of the file lie between rows of the same band, and between bands of the same row.
         let (next_row, next_band) = match order {
             AxisOrder::BSQ => (1, shape.rows),
             AxisOrder::BIL => (shape.bands, 1),

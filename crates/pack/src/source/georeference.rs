@@ -1,8 +1,8 @@
-//! What formats say about where pixels lie: names of datums, and texts of coordinate reference systems.
+//! Georeferencing that several formats share: names of datums, and texts of coordinate reference systems.
 
 use hsipack_format::geo::{Datum, MAX_CRS, Unit, Utm};
 
-/// The datum of this name, as ENVI, ESRI, EPSG and GDAL write it.
+/// The datum with this name, as ENVI, ESRI, EPSG and GDAL write it.
 pub(super) fn datum(name: &str) -> Option<Datum> {
     let letters = name.chars().filter(char::is_ascii_alphanumeric);
     let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
@@ -25,8 +25,8 @@ pub(super) fn datum(name: &str) -> Option<Datum> {
     }
 }
 
-/// A coordinate reference system as it is kept, `EPSG:` and a code or WKT in one line, and its unit; `None` if the text is
-/// neither.
+/// A coordinate reference system in the form in which it is stored, `EPSG:` and a code or WKT in one line, and its unit.
+/// `None` if the text is neither.
 pub(crate) fn crs(text: &str) -> Option<(String, Option<Unit>)> {
     let wkt = wkt(text);
     let unit = wkt.as_ref().and_then(|wkt| wkt.unit);
@@ -36,7 +36,7 @@ pub(crate) fn crs(text: &str) -> Option<(String, Option<Unit>)> {
     }
 }
 
-/// The EPSG code in a text: `EPSG:32632`, or WKT that names its own.
+/// The EPSG code in a text: `EPSG:32632`, or WKT that states its own code.
 pub(super) fn code_of(text: &str) -> Option<u16> {
     let plain = text.trim().to_uppercase();
     let code = match plain.strip_prefix("EPSG:") {
@@ -46,7 +46,7 @@ pub(super) fn code_of(text: &str) -> Option<u16> {
     code.filter(|code| *code != 0)
 }
 
-/// The unit of the reference system of this code, where it is one that is known here.
+/// The unit of the reference system with this EPSG code, if the code is known here.
 pub(super) fn unit_of(code: u16) -> Option<Unit> {
     let degrees = Datum::of_geographic_epsg(code).map(|_| Unit::Degree);
     degrees.or_else(|| Utm::of_epsg(code).map(|_| Unit::Metre))
@@ -55,9 +55,9 @@ pub(super) fn unit_of(code: u16) -> Option<Unit> {
 /// A coordinate reference system as WKT.
 #[derive(Debug, PartialEq)]
 pub(super) struct Wkt {
-    /// The text in one line, without space between its parts.
+    /// The text in one line, without spaces between its parts.
     pub text: String,
-    /// `EPSG:` and the code that it gives for itself.
+    /// `EPSG:` and the code that the text states for itself.
     pub epsg: Option<String>,
     /// Name of its datum.
     pub datum: Option<String>,
@@ -65,7 +65,7 @@ pub(super) struct Wkt {
     pub unit: Option<Unit>,
 }
 
-/// Reads WKT, of version 1 (also ESRI's) or 2; `None` if it is none.
+/// Parses WKT of version 1 (also ESRI's) or 2. `None` if the text is not WKT.
 pub(super) fn wkt(text: &str) -> Option<Wkt> {
     const GEOGRAPHIC: [&str; 4] = ["GEOGCS[", "GEOGCRS[", "GEODCRS[", "GEOGRAPHICCRS["];
     const OTHER: [&str; 8] = [
@@ -96,7 +96,8 @@ pub(super) fn wkt(text: &str) -> Option<Wkt> {
     })
 }
 
-/// The text without space outside of quotes; `None` if quotes or brackets do not close, or it holds what no name does.
+/// The text without spaces outside quotes. `None` if quotes or brackets do not close, or if it contains control
+/// characters.
 fn in_one_line(text: &str) -> Option<String> {
     let (mut line, mut open, mut is_quoted) = (String::with_capacity(text.len()), 0usize, false);
     for letter in text.trim().chars() {
@@ -113,7 +114,7 @@ fn in_one_line(text: &str) -> Option<String> {
     (open == 0 && !is_quoted && line.ends_with(']')).then_some(line)
 }
 
-/// The code that closes the whole text: `…,AUTHORITY["EPSG","32632"]]` or `…,ID["EPSG",32632]]`.
+/// The EPSG code at the end of the whole text: `…,AUTHORITY["EPSG","32632"]]` or `…,ID["EPSG",32632]]`.
 fn own_epsg(upper: &str) -> Option<String> {
     let (_, last) =
         upper.strip_suffix("]]")?.rsplit_once([',', '[']).and_then(|(rest, code)| {
@@ -124,7 +125,7 @@ fn own_epsg(upper: &str) -> Option<String> {
     Some(format!("EPSG:{code}"))
 }
 
-/// The text in quotes behind a keyword.
+/// The text in quotes after a keyword.
 fn quoted(text: &str, upper: &str, key: &str) -> Option<String> {
     let start = upper.find(key)? + key.len();
     let inside = text.get(start..)?.strip_prefix('"')?;
@@ -164,7 +165,7 @@ mod tests {
         let second = wkt("GEOGCRS[\"WGS 84\",DATUM[\"x\"],ID[\"EPSG\",4326]]").unwrap();
         assert_eq!(second.epsg.as_deref(), Some("EPSG:4326"));
         assert_eq!(second.unit, Some(Unit::Degree));
-        // The code of a part is not that of the whole.
+        // The code of a part is not the code of the whole.
         let part = wkt("PROJCS[\"x\",GEOGCS[\"y\",AUTHORITY[\"EPSG\",\"4326\"]]]").unwrap();
         assert_eq!(part.epsg, None);
     }

@@ -1,7 +1,7 @@
-//! Several cubes of one grid as one: the detectors of a sensor, their bands in order of wavelength.
+//! Several cubes with the same grid as one: the detectors of a sensor, their bands in order of wavelength.
 //!
-//! A user names them with `+` between: `scene.he5::VNIR_Cube+SWIR_Cube`. Each band keeps its own scaling. Bands without
-//! data are left out, since they have no place in the order.
+//! The user joins their names with `+`: `scene.he5::VNIR_Cube+SWIR_Cube`. Each band keeps its own scaling. Bands
+//! without data are dropped, because they have no place in the order.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ struct Band {
     wavelength: f64,
 }
 
-/// Cubes of one grid.
+/// Cubes with the same grid, as one.
 struct Joined {
     info: CubeInfo,
     parts: Vec<Box<dyn Source>>,
@@ -38,7 +38,7 @@ struct Joined {
 /// The cubes `parts`, which the user calls `names`, as one.
 ///
 /// # Errors
-/// If they differ in their grid, their type, or the value that is missing, or one lacks wavelengths.
+/// If they differ in grid, type or ignore value, or if one lacks wavelengths.
 pub(super) fn join(names: &[&str], parts: Vec<Box<dyn Source>>) -> Result<Box<dyn Source>> {
     let infos: Vec<&CubeInfo> = parts.iter().map(|part| part.info()).collect();
     check(names, &infos)?;
@@ -67,7 +67,7 @@ fn check(names: &[&str], infos: &[&CubeInfo]) -> Result<()> {
     Ok(())
 }
 
-/// All bands that have data, in order of wavelength; bands of one wavelength in the order of their cubes.
+/// All bands that have data, in order of wavelength. Bands of the same wavelength keep the order of their cubes.
 fn in_order(names: &[&str], infos: &[&CubeInfo]) -> Result<Vec<Band>> {
     let mut bands = Vec::new();
     for (part, (name, info)) in names.iter().zip(infos).enumerate() {
@@ -128,7 +128,7 @@ fn last_component(name: &str) -> &str {
 }
 
 impl Joined {
-    /// The part of `budget` for one of the cubes: each is read, and all are put together.
+    /// The share of `budget` for each cube. One more share is for the joined rows.
     fn share(&self, budget: usize) -> usize {
         budget / (self.parts.len() + 1)
     }

@@ -1,4 +1,4 @@
-//! JPEG 2000, which is told from other files so that it can be refused by its name: `docs/architecture.md` says why.
+//! JPEG 2000 is not read. It is recognised so that the error can name it; `docs/architecture.md` says why.
 
 use std::path::Path;
 
@@ -14,20 +14,20 @@ pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
     SIGNATURES.iter().any(|signature| head.starts_with(signature))
 }
 
-/// Whether the file has the name of one.
+/// Whether the file is named like a JPEG 2000 file.
 pub(super) fn is_named(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("jp2"))
 }
 
-/// Opens nothing.
+/// Refuses the file.
 ///
 /// # Errors
-/// Always: it is not read.
+/// Always: JPEG 2000 is not read.
 pub(super) fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
     Err(refusal(path))
 }
 
-/// The error for such a file.
+/// The error for a JPEG 2000 file.
 pub(super) fn refusal(path: &Path) -> Error {
     Error::unsupported("JPEG 2000 is not read").at(path).with_remedy(
         "make a TIFF of it under the same name: gdal_translate -co INTERLEAVE=BAND NAME.JP2 NAME.TIF",

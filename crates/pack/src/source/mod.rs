@@ -1,9 +1,8 @@
-//! Source readers: a folder or a file a format, all behind [`Source`].
+//! Source readers: one folder or file per format, all behind [`Source`].
 //!
-//! A source opens a cube, says what it knows about it ([`CubeInfo`]) and hands out image rows in
-//! (row, column, band) order, whatever the order in the file, with bounded memory. It yields the
-//! numbers as they are stored: masking, scaling and the cast to fp16 come later, in
-//! [`crate::convert`].
+//! A source opens a cube, says what it knows about it ([`CubeInfo`]) and returns image rows in (row, column, band) order,
+//! whatever the order in the file, with bounded memory. It returns the numbers as they are stored. Masking, scaling and the
+//! cast to float16 come later, in [`crate::convert`].
 //!
 //! | format | in | parts |
 //! |---|---|---|
@@ -18,12 +17,14 @@
 //! | PNG, for masks | `png.rs` | |
 //! | JPEG 2000, refused by name | `jpeg2000.rs` | |
 //!
-//! What the numbers of a sensor's product mean, whichever format holds them, is in [`products`], a file a product.
+//! [`products`] says what the numbers of a sensor's product mean, in any format: one file per product.
 //!
-//! What several formats share: `flat.rs` is the engine under every format that is one n-d array in a
-//! stretch of bytes, `radiometry.rs` is background and gain of each column that a file holds itself, `variables.rs` picks the cube among the arrays of a container, `joined.rs` makes one of several, `cube_axes.rs` tells which
-//! axes of an array are the cube's, `band_lists.rs` reads what the arrays beside it say of its bands,
-//! `wavelengths.rs` knows the units, `georeference.rs` reference systems, `cf.rs` grids of NetCDF and Zarr, `xml.rs` parses within limits. `detect.rs` tells which format a file is of; a new one is a line there.
+//! Several formats share these files. `flat.rs` is the engine for every format that is one n-d array in a stretch of bytes.
+//! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
+//! the arrays of a container, and `joined.rs` makes one cube of several. `cube_axes.rs` determines which axes of an array
+//! are the cube's. `band_lists.rs` reads what the arrays beside a cube say about its bands. `wavelengths.rs` knows units,
+//! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
+//! `detect.rs` detects the format of a file; a new format is a line there.
 
 mod band_lists;
 mod buffer;
@@ -62,7 +63,7 @@ pub use radiometry::{PlaceScaling, Radiometry};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///
-/// Multiplier and divisor are kept apart because headers give either, and 1/10000 is not exact.
+/// Multiplier and divisor are separate because headers give either, and 1/10000 is not exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scaling {
     /// Multiplied with the stored number (GDAL SCALE, CF scale_factor).
@@ -85,24 +86,24 @@ impl Scaling {
     /// The physical value of a stored number.
     pub fn physical(&self, value: f64) -> f64 {
         let scaled = value * self.multiply / self.divide;
-        // Adding 0 would make -0.0 to 0.0.
+        // Adding 0 would turn -0.0 into 0.0.
         if self.add == 0.0 { scaled } else { scaled + self.add }
     }
 }
 
-/// How long the sensor gathered light, as a file says it.
+/// How long the sensor gathered light, as a file states it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exposure {
-    /// The field that says it, such as `tint`.
+    /// The field that states it, such as `tint`.
     pub field: String,
-    /// Its number.
+    /// The number in this field.
     pub time: f64,
-    /// The unit behind the number; empty where there is none.
+    /// The unit after the number; empty if there is none.
     pub unit: String,
 }
 
 impl Exposure {
-    /// This time as a multiple of `other`; `None` where they are given in another field or unit.
+    /// This time as a multiple of `other`; `None` if the two differ in field or unit.
     pub fn ratio_to(&self, other: &Self) -> Option<f64> {
         let alike = self.field == other.field && self.unit == other.unit;
         alike.then_some(self.time / other.time)
@@ -125,23 +126,23 @@ pub struct CubeInfo {
     pub shape: CubeShape,
     /// Type of the stored numbers, which is also the type [`Source::read_rows`] yields.
     pub dtype: DType,
-    /// Band centres in nm, one a band.
+    /// Band centres in nm, one per band.
     pub wavelength: Option<Vec<f64>>,
-    /// Full width at half maximum in nm, one a band.
+    /// Full width at half maximum in nm, one per band.
     pub fwhm: Option<Vec<f64>>,
-    /// The file's own bad-band list, one a band: `true` is a good band.
+    /// The file's own bad-band list, one entry per band: `true` is a good band.
     pub good_bands: Option<Vec<bool>>,
-    /// Names of the bands, one a band.
+    /// Names of the bands, one per band.
     pub band_names: Option<Vec<String>>,
     /// The number that marks missing data, in stored units.
     pub ignore_value: Option<f64>,
-    /// From stored numbers to physical values, for every band; [`Scaling::NONE`] where bands differ.
+    /// The scaling from stored numbers to physical values, if it is the same for all bands; otherwise [`Scaling::NONE`].
     pub scaling: Scaling,
-    /// The scaling of each band, where bands differ: it takes the place of `scaling`.
+    /// The scaling of each band, if bands differ. It replaces `scaling`.
     pub band_scaling: Option<Vec<Scaling>>,
-    /// Background and gain of each column and band, which the file holds itself; they come after the scaling.
+    /// Background and gain of each column and band, if the file holds them. They are applied after the scaling.
     pub radiometry: Option<Radiometry>,
-    /// Numbers of bands, from 0, that the product says have no data: whatever is stored there is no value.
+    /// Bands, counted from 0, that have no data according to the product. The numbers stored for them mean nothing.
     pub empty_bands: Vec<usize>,
     /// The unit of physical values as the product's maker writes it, such as `W/(m2 sr nm)`.
     pub unit: Option<String>,
@@ -151,14 +152,14 @@ pub struct CubeInfo {
     pub class_names: Option<Vec<String>>,
     /// Where the pixels lie on Earth.
     pub geo: Option<Geo>,
-    /// What the user should know: header keys dropped because they contradict, guesses made.
+    /// What the user should know: header keys that were dropped because they contradict each other, and guesses.
     pub notes: Vec<String>,
     /// Every file that holds part of the cube; the first is the one to name in messages.
     pub files: Vec<PathBuf>,
 }
 
 impl CubeInfo {
-    /// A cube about which nothing but shape and type is known.
+    /// A cube of which only shape and type are known.
     pub fn new(
         format: impl Into<String>,
         shape: CubeShape,
@@ -187,7 +188,7 @@ impl CubeInfo {
         }
     }
 
-    /// Gives every band its own scaling; one for all bands where they are alike.
+    /// Sets the scaling of every band. If all are the same, they become one scaling for all bands.
     pub fn scale_bands(&mut self, scaling: Vec<Scaling>) {
         let alike = scaling.windows(2).all(|pair| pair[0] == pair[1]);
         (self.scaling, self.band_scaling) = match scaling.first() {
@@ -206,19 +207,19 @@ impl CubeInfo {
         self.band_scaling.as_ref().map_or(self.scaling, |bands| bands[band])
     }
 
-    /// Bytes of an image row as [`Source::read_rows`] gives it.
+    /// Bytes of an image row as [`Source::read_rows`] returns it.
     pub fn row_bytes(&self) -> usize {
         self.shape.row_values() * self.dtype.size()
     }
 }
 
-/// In which order rows may be asked for.
+/// In which order rows can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Any rows at any time, from several threads at once.
     Random,
-    /// Rows from first to last are cheap; going back starts over (a compressed stream). Still
-    /// correct in any order and from any thread, only slow.
+    /// Reading rows from first to last is cheap; going back starts over (a compressed stream). Other orders and several
+    /// threads are still correct, only slow.
     Sequential,
 }
 
@@ -227,12 +228,11 @@ pub trait Source: Send + Sync {
     /// What the file says about the cube.
     fn info(&self) -> &CubeInfo;
 
-    /// In which order to ask for rows.
+    /// In which order to read rows.
     fn access(&self) -> Access;
 
-    /// How many rows to ask for at a time so that reading is cheap, when one read may use about
-    /// `budget` bytes (for its output and what it needs on the way). At least 1, at most the
-    /// number of rows. Reading fewer or more rows must work, too.
+    /// How many rows to read at a time so that reading is cheap, if one read may use about `budget` bytes (for its output
+    /// and its working memory). At least 1, at most the number of rows. Reading fewer or more rows must work, too.
     fn preferred_rows(&self, budget: usize) -> usize {
         let _ = budget;
         1
@@ -242,26 +242,26 @@ pub trait Source: Send + Sync {
     /// [`CubeInfo::dtype`]. `rows` lies within the cube.
     ///
     /// # Errors
-    /// If the file cannot be read, or is found to be malformed only now.
+    /// If the file cannot be read, or turns out to be malformed.
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()>;
 
-    /// Whether [`read_band`](Self::read_band) reads little more than what is asked for: bands, or their lines, lie
-    /// together in the file, and any place in it is cheap.
+    /// Whether [`read_band`](Self::read_band) reads little more than the requested values: the values of a band, or of a
+    /// line of a band, are contiguous in the file, and any offset is cheap to read.
     fn has_cheap_bands(&self) -> bool {
         false
     }
 
-    /// Reads rows `rows` of band `band` alone into `out`, in (row, column) order; otherwise as
+    /// Reads rows `rows` of only the band `band` into `out`, in (row, column) order; otherwise like
     /// [`read_rows`](Self::read_rows).
     ///
     /// # Errors
-    /// As of [`read_rows`](Self::read_rows).
+    /// Those of [`read_rows`](Self::read_rows).
     fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         read_band_of_rows(self, band, rows, out)
     }
 }
 
-/// [`Source::read_band`] by rows of all bands.
+/// [`Source::read_band`], by reading rows of all bands.
 fn read_band_of_rows<S: Source + ?Sized>(
     source: &S,
     band: usize,
@@ -280,8 +280,8 @@ fn read_band_of_rows<S: Source + ?Sized>(
     Ok(())
 }
 
-/// How many rows to read at once where `together` of them lie in the same chunks: at least `wanted`,
-/// in whole runs, as far as `affordable` goes. All three are at least 1, and so is the answer.
+/// How many rows to read at once if `together` rows lie in the same chunks: at least `wanted`, in whole runs of `together`,
+/// as far as `affordable` allows. All three are at least 1, and so is the result.
 fn whole_runs(wanted: usize, together: usize, affordable: usize) -> usize {
     let rows = wanted.next_multiple_of(together).min(affordable);
     if rows > together { rows - rows % together } else { rows }
@@ -310,19 +310,19 @@ impl AxisOrder {
     /// Band-sequential: (band, row, column).
     pub const BSQ: AxisOrder = AxisOrder([Axis::Band, Axis::Row, Axis::Column]);
 
-    /// Reads an order spelled with the letters `y`, `x`, `b`, each once; `None` if it is not one.
+    /// Parses an order spelled with the letters `y`, `x`, `b`, each once; `None` if the text is something else.
     pub fn parse(text: &str) -> Option<AxisOrder> {
         let axes = Axes::parse(text)?;
         axes.of_three().ok()
     }
 
-    /// The same axes in opposite order: what C order calls a Fortran-ordered array.
+    /// The same axes in reverse: the order in C of an array that is stored in Fortran order.
     pub fn reversed(self) -> AxisOrder {
         let [a, b, c] = self.0;
         AxisOrder([c, b, a])
     }
 
-    /// Where `axis` stands, 0 to 2.
+    /// The position of `axis`, 0 to 2.
     pub fn position(self, axis: Axis) -> usize {
         self.0.iter().position(|a| *a == axis).expect("each axis occurs once")
     }
@@ -359,17 +359,17 @@ impl std::fmt::Display for AxisOrder {
     }
 }
 
-/// How to open a file: what the user said beyond its path.
+/// How to open a file: what the user gives besides its path.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// The variable inside a container (`file::variable`).
     pub variable: Option<String>,
-    /// The user's word on an array's axes (`axes`), in the index order that the format's own tools
-    /// show (NumPy's, MATLAB's, h5py's).
+    /// The axes of an array as the user names them (`axes`), in the index order that the format's own tools show (NumPy's,
+    /// MATLAB's, h5py's).
     pub axes: Option<Axes>,
-    /// Accept 2-D arrays as a single band, and images: the file is a mask.
+    /// Whether the file is a mask: images, and 2-D arrays as a single band, are accepted.
     pub mask: bool,
-    /// Rows and columns of the image that a mask is for. One column of as many values in a MATLAB file is
-    /// folded to it, as `reshape` does.
+    /// Rows and columns of the image to which a mask belongs. In a MATLAB file, a column or row with as many values is
+    /// folded to this shape, as `reshape` does.
     pub image: Option<[usize; 2]>,
 }

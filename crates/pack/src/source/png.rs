@@ -1,11 +1,11 @@
 //! PNG, for label masks: grayscale of any depth, or palette.
 //!
-//! The numbers are those stored: class ids 0 to 3 of a 2-bit image stay 0 to 3, and the pixels of a
-//! palette image are its indices, whatever colours the palette gives them. A 1-bit grayscale image is
-//! boolean. Colour images have no class ids and are refused.
+//! Numbers are read as they are stored: class ids 0 to 3 of a 2-bit image stay 0 to 3, and the pixels
+//! of a palette image are its indices, whatever colours the palette gives them. A 1-bit grayscale
+//! image is boolean. Colour images have no class ids and are refused.
 //!
-//! Rows are decoded as they are asked for. Only an interlaced image, whose first row is complete at
-//! the very end, is decoded whole; it may take 1 GiB.
+//! Rows are decoded when they are read. Only an interlaced image, whose first row is complete at the
+//! very end, is decoded as a whole. It may take up to 1 GiB.
 
 use std::io::{BufReader, Read};
 use std::path::Path;
@@ -19,9 +19,10 @@ use super::flat::{FlatLayout, FlatSource, StreamBytes};
 use super::{AxisOrder, CubeInfo, OpenOptions, Source};
 
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
-/// Deflate cannot do better.
+/// Deflate cannot compress better than this.
 const BEST_DEFLATE_RATIO: u64 = 1032;
-/// What the decoder may allocate for text, profiles and one row, beside the rows measured below.
+/// What the decoder may allocate for text, profiles and one row, in addition to the rows counted
+/// below.
 const DECODER_BYTES: usize = 16 << 20;
 const LARGEST_INTERLACED: u64 = 1 << 30;
 
@@ -69,7 +70,7 @@ struct Image {
 }
 
 impl Image {
-    /// Reads the header and checks that the file can hold what it promises.
+    /// Reads the header and checks that the file can hold the image that it describes.
     fn measure(path: &Path) -> Result<Image> {
         let file = small::window(path)?;
         let len = file.len();
@@ -143,7 +144,7 @@ impl Image {
         format!("PNG {}-bit {}", self.bits, if self.palette { "palette" } else { "grayscale" })
     }
 
-    /// Viewers stretch grayscale of few bits; who compares with them should know.
+    /// A note that viewers stretch grayscale images of few bits, for users who compare with them.
     fn note(&self) -> Option<String> {
         let stretched = !self.palette && self.bits < 8;
         stretched.then(|| {
@@ -186,7 +187,7 @@ impl Pixels {
         Ok(Pixels { image, reader, whole, next_row: 0, row: Vec::new(), used: 0 })
     }
 
-    /// Decodes the next row; leaves `row` empty behind the last one.
+    /// Decodes the next row. Leaves `row` empty after the last one.
     fn advance(&mut self) -> std::result::Result<(), DecodingError> {
         self.row.clear();
         self.used = 0;
@@ -201,7 +202,7 @@ impl Pixels {
         }
         self.next_row += 1;
         if self.next_row == self.image.height && self.whole.is_none() {
-            // Only past the last row does the decoder compare the last checksum.
+            // The decoder compares the last checksum only after the last row.
             self.reader.next_row()?;
         }
         Ok(())
@@ -220,7 +221,7 @@ impl Read for Pixels {
 }
 
 fn decode_whole(reader: &mut Reader<BufReader<Window>>, image: Image) -> Result<Vec<u8>> {
-    // Both are the same for a sound file, and the second one was held against the file's size.
+    // Both are the same in a valid file, and the second was checked against the file's size.
     let len = reader.output_buffer_size().filter(|len| *len as u64 == image.packed_len());
     let len = len.ok_or_else(|| Error::malformed("the image has an impossible size"))?;
     let mut whole = vec![0; len];
@@ -228,7 +229,8 @@ fn decode_whole(reader: &mut Reader<BufReader<Window>>, image: Image) -> Result<
     Ok(whole)
 }
 
-/// Appends the pixels of a packed row: one byte each for up to 8 bits, which come high bits first.
+/// Appends the pixels of a packed row. Pixels of up to 8 bits take one byte each; their high bits
+/// come first.
 fn unpack(packed: &[u8], image: Image, out: &mut Vec<u8>) {
     let bits = image.bits;
     if bits >= 8 {

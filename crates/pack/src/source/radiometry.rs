@@ -1,4 +1,4 @@
-//! Background and gain of every place of a line, which some files hold beside their cube.
+//! Background and gain of every column and band, which some files hold beside their cube.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::products::hyspex;
 
-/// Where a file says how the numbers of each column and band become physical. It is some megabytes, so it is read when it
-/// is needed.
+/// Where a file says how the numbers of each column and band become physical values. This takes some megabytes, so it is
+/// read only when it is needed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Radiometry {
     /// The file.
@@ -19,22 +19,23 @@ pub struct Radiometry {
     pub bands: usize,
 }
 
-/// What [`Radiometry::read`] gives; every list has one value a (column, band), the band fastest.
+/// What [`Radiometry::read`] returns. Every list has one value per (column, band), the band fastest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaceScaling {
     /// Subtracted from stored numbers.
     pub background: Vec<f64>,
-    /// The same behind the last row, where it was measured there again; it changes evenly from row to row.
+    /// The background after the last row, if it was measured again there. In between, the background changes evenly from
+    /// row to row.
     pub last_background: Option<Vec<f64>>,
-    /// Divided by then; 0 where nothing is known.
+    /// Numbers are divided by this afterwards; 0 where nothing is known.
     pub divisor: Vec<f64>,
 }
 
 impl Radiometry {
-    /// Reads it.
+    /// Reads background and gain.
     ///
     /// # Errors
-    /// If the file cannot be read, or says something else than when it was opened.
+    /// If the file cannot be read, or changed since it was opened.
     pub fn read(&self) -> Result<PlaceScaling> {
         hyspex::read(self)
     }

@@ -18,7 +18,7 @@ const HEADER: usize = 12;
 /// The number of bands of the Tivita sensor; cubes with another number have been cut or binned.
 const SENSOR_BANDS: usize = 100;
 
-/// The band centres of the Tivita sensor, 500 nm to 1000 nm with both ends, if a cube has as many
+/// The band centres of the Tivita sensor, from 500 nm to 1000 nm inclusive, if a cube has as many
 /// bands as the sensor.
 pub(super) fn sensor_wavelengths(bands: usize) -> Option<Vec<f64>> {
     let step = (1000.0 - 500.0) / (SENSOR_BANDS - 1) as f64;
@@ -29,7 +29,7 @@ pub(super) fn sensor_wavelengths(bands: usize) -> Option<Vec<f64>> {
 /// The shape that the first 12 bytes of a SpecCube file state.
 ///
 /// # Errors
-/// If they are too few, or a length is not positive, or all together are impossible.
+/// If there are fewer bytes, a length is not positive, or the lengths are impossible together.
 #[doc(hidden)]
 pub fn parse(head: &[u8]) -> Result<CubeShape> {
     let Some((header, _)) = head.split_first_chunk::<HEADER>() else {
@@ -61,7 +61,7 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     if !metadata.is_file() {
         return false;
     }
-    // A file of a few bytes fits the formula by chance.
+    // A file of a few bytes may fit the formula by chance.
     let fits = |shape: &CubeShape| {
         shape.bands > 1 && shape.pixels() > 1 && file_len(*shape) == Some(metadata.len())
     };
@@ -83,7 +83,8 @@ fn has_envi_header(path: &Path) -> bool {
 /// Opens the cube in `path`.
 ///
 /// # Errors
-/// If the file cannot be read or is malformed, or the options ask for something it has not.
+/// If the file cannot be read or is malformed, or the options ask for something that it does not
+/// have.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     refuse_variable(path, options)?;
     if options.axes.as_ref().is_some_and(|axes| *axes != AxisOrder::BIP.into()) {

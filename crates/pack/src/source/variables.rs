@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! the user names one        that one
-//! else, for a cube          arrays with the most axes longer than 1 (three, or two of a single line);
-//!                           an array of more long axes than a cube has is none, but competes if it is larger;
-//!                           a picture (3 or 4 bands of bytes) only where there is nothing else;
-//!                           a list stored with three axes only where there is not even that
+//! else, for a cube          arrays with the most axes longer than 1 (three, or two for a single line);
+//!                           an array with more such axes is not a cube, but competes if it is larger;
+//!                           a picture (3 or 4 bands of bytes) only if there is nothing else;
+//!                           a list stored with three axes only if there is no picture either
 //! else, for a mask          2-D arrays of whole numbers, 2-D arrays, arrays that may be cubes
 //! ```
 //!
-//! One that is left is taken; of several, the user is asked to name one.
+//! If one array remains, it is used. If several remain, an error asks the user to name one.
 
 use std::path::Path;
 
@@ -17,25 +17,25 @@ use hsipack_format::{DType, Error, Opt, Result, remedy};
 
 use super::OpenOptions;
 
-/// What an array may serve as when the user names none.
+/// What an array may be used as if the user names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// A cube, this many of whose axes (0 to 3) are longer than 1.
+    /// A cube with this many axes (0 to 3) longer than 1.
     Cube(usize),
     /// Three or four bands of bytes: a preview, unless there is nothing else.
     Picture,
-    /// More axes longer than 1 than a cube has.
+    /// An array with more axes longer than 1 than a cube has.
     Higher,
-    /// One layer: taken as a mask, where a mask is asked for.
+    /// One layer, which is used only as a mask.
     Layer,
-    /// One column of as many values as the mask's image has pixels: a mask if there is no layer.
+    /// One column with as many values as the mask's image has pixels: a mask if there is no layer.
     Column,
     /// None of these.
     Other,
 }
 
 impl Role {
-    /// The role of an array of `dtype` numbers with these `lengths`. Vectors are no layers, though MATLAB
+    /// The role of an array of `dtype` numbers with these `lengths`. Vectors are not layers, although MATLAB
     /// stores them with two axes.
     pub(super) fn of(lengths: &[usize], dtype: DType) -> Role {
         if lengths.contains(&0) {
@@ -56,13 +56,13 @@ impl Role {
     }
 }
 
-/// An array in a container, as far as choosing goes.
+/// What matters about an array in a container when one is chosen.
 pub(super) struct Candidate {
     /// Its full path inside the container.
     pub name: String,
     /// What it is, in words for messages: `8x10x32 uint16`.
     pub what: String,
-    /// What it may serve as.
+    /// What it may be used as.
     pub role: Role,
     /// Bytes of its numbers; 0 if it holds none.
     bytes: u64,
@@ -83,19 +83,19 @@ impl Candidate {
         }
     }
 
-    /// The array in another role than its lengths tell.
+    /// The array, with another role than its lengths suggest.
     pub fn of(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
-    /// Something that is no array of real numbers; `what` says what it is.
+    /// Something that is not an array of real numbers; `what` says what it is.
     pub fn other(name: impl Into<String>, what: impl Into<String>) -> Self {
         let (name, what) = (name.into(), what.into());
         Self { name, what, role: Role::Other, bytes: 0, whole: false }
     }
 }
 
-/// `8x10x32`.
+/// The lengths as text, such as `8x10x32`.
 pub(super) fn lengths_text(lengths: &[usize]) -> String {
     let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
     lengths.join("x")
@@ -120,7 +120,7 @@ fn choices<'a>(path: &Path, candidates: impl IntoIterator<Item = &'a Candidate>)
     all
 }
 
-/// The same in one line.
+/// The names of arrays for messages, in one line.
 pub(super) fn listing<'a>(
     path: &Path,
     candidates: impl IntoIterator<Item = &'a Candidate>,
@@ -129,7 +129,7 @@ pub(super) fn listing<'a>(
     if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
 }
 
-/// The index of the array to open: the one the user named, else the only one that can be meant.
+/// The index of the array to open: the one that the user names, otherwise the only one that fits.
 ///
 /// # Errors
 /// If none or several fit.
@@ -187,10 +187,10 @@ fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usi
     .with_remedy("name one of those after '::'"))
 }
 
-/// The index of the only array that can be meant where the user names none.
+/// The index of the only array that fits if the user names none.
 ///
 /// # Errors
-/// If none or several can be.
+/// If none or several fit.
 pub(super) fn choose_unnamed(path: &Path, mask: bool, candidates: &[Candidate]) -> Result<usize> {
     let (what, found) =
         if mask { ("the file holds several masks", masks(candidates)) } else { cubes(candidates) };
@@ -201,7 +201,7 @@ pub(super) fn choose_unnamed(path: &Path, mask: bool, candidates: &[Candidate]) 
     }
 }
 
-/// The arrays that compete to be the mask, where the user names none.
+/// The arrays that may be the mask if the user names none.
 pub(super) fn masks(candidates: &[Candidate]) -> Vec<usize> {
     let of = |wanted: &dyn Fn(&Candidate) -> bool| indices(candidates, wanted);
     let tries = [
@@ -215,7 +215,7 @@ pub(super) fn masks(candidates: &[Candidate]) -> Vec<usize> {
     tries.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// The arrays that compete to be the cube, where the user names none, and what to say if they are several.
+/// The arrays that may be the cube if the user names none, and what to say if they are several.
 pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
     let of = |wanted: &dyn Fn(&Candidate) -> bool| indices(candidates, wanted);
     let several = "the file holds several cubes";
@@ -225,7 +225,7 @@ pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
     let largest = found.iter().map(|index| candidates[*index].bytes).max().unwrap_or(0);
     found.extend(of(&|one| one.role == Role::Higher && one.bytes > largest));
     if !found.is_empty() {
-        // A single line may be a white reference, with the picture for its scene.
+        // A single line may be a white reference, and the picture its scene.
         if found.iter().any(|index| candidates[*index].role == Role::Cube(2)) {
             found.extend(pictures);
         }
@@ -361,7 +361,7 @@ mod tests {
         assert_eq!(pick(&of, Some("DATA"), false).unwrap_err().kind(), ErrorKind::Ambiguous);
     }
 
-    /// The arrays that compete among these, by name.
+    /// The names of the arrays among these that may be the cube.
     fn compete(of: &[(&str, &[usize], DType)]) -> String {
         let all: Vec<_> = of
             .iter()
@@ -386,7 +386,7 @@ mod tests {
         ] {
             assert_eq!(compete(&[PREVIEW, ("data", lengths, dtype)]), "data", "{lengths:?}");
         }
-        // What else is there can be no cube, or need not be the one that is meant.
+        // The other arrays cannot be cubes, or may not be the one that the user means.
         assert_eq!(compete(&[PREVIEW, ("y", &[4096, 100], DType::F32)]), "preview y");
         assert_eq!(compete(&[PREVIEW, ("gt", &[512, 512], DType::U8)]), "preview");
         assert_eq!(compete(&[PREVIEW, ("white", &[1, 640, 100], DType::U16)]), "white preview");

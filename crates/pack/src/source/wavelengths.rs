@@ -1,7 +1,7 @@
-//! Wavelengths and their units: the one way to nm, whatever the format.
+//! Wavelengths and their units: converts them to nm, for all formats.
 
-/// Brings `values` to nm, or says in a sentence why they cannot be used. Without a unit that says
-/// something, it is [guessed](guess).
+/// Converts `values` to nm, or says in a sentence why they cannot be used. If the unit is missing or
+/// says nothing, it is [guessed](guess).
 pub(super) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, String> {
     if values.iter().any(|value| !value.is_finite() || *value < 0.0) {
         return Err("the wavelengths hold numbers that are no wavelengths; left out".to_owned());
@@ -21,8 +21,9 @@ pub(super) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, Stri
     }
 }
 
-/// The unit of a list that comes without one: nm in it, and its name. No sensor sees below 100 nm or
-/// beyond 100 µm, so below 100 are micrometres, and metres where even those would be too small.
+/// Guesses the unit of a list without one. Returns how many nm it has, and its name. No sensor sees
+/// below 100 nm or beyond 100 µm, so values below 100 are micrometres, or metres if they are too
+/// small even for that.
 pub(super) fn guess(values: &[f64]) -> (f64, &'static str) {
     let largest = values.iter().copied().fold(0.0, f64::max);
     match largest {
@@ -32,8 +33,8 @@ pub(super) fn guess(values: &[f64]) -> (f64, &'static str) {
     }
 }
 
-/// `fwhm` in nm: in its own unit if it has one, else in the unit its wavelengths turned out to be
-/// in, which `wavelength` (as in the file) and `nm` show.
+/// Converts `fwhm` to nm: with its own unit if it has one, otherwise with the unit of its
+/// wavelengths. `wavelength` gives these as stored and in nm, which shows their unit.
 pub(super) fn fwhm_to_nm(
     fwhm: &[f64],
     unit: Option<&str>,
@@ -53,16 +54,16 @@ pub(super) fn fwhm_to_nm(
     to_nm(fwhm, unit).map_err(|why| why.replace("wavelengths", "fwhm"))
 }
 
-/// `values * factor`, dividing where the factor is a negative power of ten, since 0.1 is not exact.
+/// `values * factor`. Divides if the factor is a negative power of ten, because 0.1 is not exact.
 pub(super) fn scaled(values: &[f64], factor: f64) -> Vec<f64> {
     let one = |value: &f64| if factor < 1.0 { value / (1.0 / factor) } else { value * factor };
     values.iter().map(one).collect()
 }
 
-/// A unit of what a list of wavelengths holds.
+/// The unit of a list of wavelengths.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Unit {
-    /// Nanometres in one of it.
+    /// A length: how many nm it has.
     Length(f64),
     /// Known to be something else: wave numbers, frequencies, indices.
     Other,

@@ -1,18 +1,18 @@
-//! XML from files: parsed within limits, and the few ways in which metadata are looked up.
+//! XML from files: parses it within limits, and looks up metadata.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
 /// Texts of 500 bands take 200 KB.
 pub(super) const LONGEST_TEXT: usize = 16 << 20;
-/// The parser's time grows with the square of the number of attributes of one element, and its memory
-/// with the square of the number of namespaces: no writer comes near either.
+/// The parser's time grows with the square of the number of attributes of one element, and its memory with the
+/// square of the number of namespaces. No writer comes near these limits.
 const MOST_ATTRIBUTES: usize = 1024;
 const MOST_NAMESPACES: usize = 256;
 
 /// Parses XML from a file, unless that would take very long.
 ///
 /// # Errors
-/// In words, if it would, or the text is not well-formed.
+/// A message, if it would, or if the text is not well-formed.
 pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
     if text.len() > LONGEST_TEXT {
         return Err("longer than 16 MiB".to_owned());
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
     if text.matches("xmlns").count() > MOST_NAMESPACES {
         return Err("of too many namespaces".to_owned());
     }
-    // A tag has no more attributes than there are equal signs up to the next one.
+    // A tag has at most as many attributes as there are equal signs before the next tag.
     if text.split('<').any(|tag| tag.matches('=').count() > MOST_ATTRIBUTES) {
         return Err("of too many attributes".to_owned());
     }
@@ -28,12 +28,13 @@ pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
     Document::parse_with_options(text, options).map_err(|error| error.to_string())
 }
 
-/// The element at the end of `path`, such as `specific/bandCharacterisation`, below `node`: the first of each name.
+/// The element at the end of `path`, such as `specific/bandCharacterisation`, below `node`: the first with each
+/// name.
 pub(super) fn at<'a, 'input>(node: Node<'a, 'input>, path: &str) -> Option<Node<'a, 'input>> {
     path.split('/').try_fold(node, |node, name| all(node, name).next())
 }
 
-/// The elements `name` in `node` itself, of whatever namespace.
+/// The elements `name` directly in `node`, of any namespace.
 pub(super) fn all<'a, 'input>(
     node: Node<'a, 'input>,
     name: &str,
@@ -46,7 +47,7 @@ pub(super) fn text<'a>(node: Node<'a, '_>, path: &str) -> Option<&'a str> {
     at(node, path)?.text().map(str::trim).filter(|text| !text.is_empty())
 }
 
-/// The number in the element at the end of `path`; `None` if it is none.
+/// The number in the element at the end of `path`; `None` if there is no number.
 pub(super) fn number(node: Node<'_, '_>, path: &str) -> Option<f64> {
     text(node, path)?.parse().ok().filter(|number: &f64| number.is_finite())
 }

@@ -1,8 +1,8 @@
-//! Columns of what is known of samples, each of one type, as data frames have them.
+//! Columns of a data frame that describe samples. Each column has one type.
 
 use serde_json::Value;
 
-/// A column of a table: its name, and a value or nothing for every row.
+/// A column of a table: its name, and an optional value for every row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
     /// The name.
@@ -25,7 +25,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// Of JSON: the narrowest type that has all values; texts, if they are of several types.
+    /// Converts JSON values to the narrowest type that can hold all of them; to text if they have several types.
     pub(super) fn of_json(values: Vec<Value>) -> Self {
         let known = || values.iter().filter(|value| !value.is_null());
         if known().next().is_some() {
@@ -47,7 +47,7 @@ impl Values {
         Self::Text(values.into_iter().map(text).collect())
     }
 
-    /// The value of a row as text; nothing where there is none.
+    /// The value of a row as text; `None` if it is missing.
     pub(super) fn text(&self, row: usize) -> Option<String> {
         match self {
             Self::Whole(values) => values[row].map(|value| value.to_string()),

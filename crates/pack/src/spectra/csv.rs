@@ -1,4 +1,4 @@
-//! The table as CSV: after what is known of a row, three columns a band, named by its wavelength in nm.
+//! The table as CSV: columns that describe the row, then three columns for each band, named by its wavelength in nm.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use hsipack_format::{Error, Result};
 use super::table::{Row, Table};
 use crate::staged::Staged;
 
-/// Writes the file. Bands are columns `LABEL`, `std_LABEL` and `missing_LABEL`; what a row does not have is empty.
+/// Writes the file. The columns of a band are `LABEL`, `std_LABEL` and `missing_LABEL`. If a row has no value in a
+/// column, the cell is empty.
 pub(super) fn write(table: &Table, path: &Path) -> Result<()> {
     let bands = Bands::of(table);
     let mut file = Staged::create(path)?;
@@ -32,10 +33,10 @@ pub(super) fn write(table: &Table, path: &Path) -> Result<()> {
     file.commit()
 }
 
-/// The bands of all stacks that have rows: bands of one label are one column.
+/// The bands of all stacks that have rows. Bands with the same label share one column.
 struct Bands {
     labels: Vec<String>,
-    /// By stack: the place in `labels` of each of its bands.
+    /// For each stack, the place in `labels` of each of its bands.
     places: Vec<Vec<usize>>,
 }
 
@@ -76,7 +77,7 @@ impl Bands {
     }
 }
 
-/// Wavelengths of bands in nm, where all are known and differ; else `band_0`, `band_1`, …
+/// Wavelengths of the bands in nm, if all are known and differ; otherwise `band_0`, `band_1`, …
 fn labels(wavelengths: Option<&[f64]>, bands: usize) -> Vec<String> {
     let named: Vec<String> = wavelengths.unwrap_or_default().iter().map(f64::to_string).collect();
     let mut sorted = named.clone();

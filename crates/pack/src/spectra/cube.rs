@@ -1,4 +1,4 @@
-//! One cube: its pixels, chunk after chunk, to the statistics of its regions.
+//! Reads the pixels of one cube, chunk after chunk, and computes the statistics of its regions.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ pub(super) struct CubeReader<'a> {
     pub progress: &'a Progress,
 }
 
-/// A cube that is open, and its regions.
+/// An open cube and its regions.
 struct Opened<'a> {
     cube: Cube<'a>,
     regions: Regions,
@@ -33,7 +33,7 @@ impl CubeReader<'_> {
     /// A row for every region of sample `id`, in the order of their ids.
     ///
     /// # Errors
-    /// If the cube or its mask cannot be read or is damaged, memory is refused, or the user asked to stop.
+    /// If the cube or its mask cannot be read or is damaged, memory cannot be allocated, or the user asked to stop.
     pub(super) fn regions(&self, id: usize) -> Result<Vec<Row>> {
         self.progress.check()?;
         let sample = self.dataset.samples().get(id)?;
@@ -62,7 +62,7 @@ impl CubeReader<'_> {
         Ok(spectra.into_iter().enumerate().map(row).collect())
     }
 
-    /// Sums of every region, and its medians if they are asked for.
+    /// Sums of every region, and its medians if they were requested.
     fn spectra(&self, opened: &Opened<'_>) -> Result<Vec<(Spectrum, Option<Vec<f64>>)>> {
         let (bands, regions) = (opened.cube.shape.bands, &opened.regions);
         let mut sums = vec![Spectrum::new(bands); regions.ids.len()];
@@ -84,8 +84,8 @@ impl CubeReader<'_> {
         Ok(sums.into_iter().zip(medians.into_iter().map(Some)).collect())
     }
 
-    /// Hands the pixels of regions to `each`, row by row: the place of the region, and the physical values. Rows of chunks
-    /// without any are not read. `counted` if they are to count as progress.
+    /// Passes the pixels of all regions to `each`, row by row: the place of the region, and the physical values. Chunk
+    /// rows without any region are not read. `counted` says whether the pixels count as progress.
     fn each_pixel(
         &self,
         opened: &Opened<'_>,

@@ -1,33 +1,33 @@
-//! Medians, exact: every value of a region is kept until all are there.
+//! Exact medians: every value of a region is kept until all have been read.
 //!
-//! A cube's values take 8 bytes for each pixel of a region and each band. Where they are more than fits [`ROOM`], bands are
-//! done in several passes over the cube's chunks.
+//! A cube's values take 8 bytes for each pixel of a region and each band. If they do not fit into [`ROOM`], the bands
+//! are processed in several passes over the cube's chunks.
 
 use std::ops::Range;
 
 use hsipack_format::Result;
 use hsipack_store::memory;
 
-/// Bytes of values that a thread keeps, unless one band of a cube takes more.
+/// Bytes of values that a thread keeps. If one band of a cube needs more, it uses more.
 const ROOM: usize = 256 << 20;
 
 /// The values of some bands of all regions of a cube.
 pub(super) struct Gathered {
     bands: Range<usize>,
-    /// Region after region, each band after band, each pixel after pixel.
+    /// Ordered by region, then band, then pixel.
     values: Vec<f64>,
     regions: Vec<Region>,
 }
 
 struct Region {
-    /// Where its values begin.
+    /// Where the values of the region begin.
     start: usize,
     pixels: usize,
-    /// Pixels that are there already.
+    /// Number of pixels that have been added.
     seen: usize,
 }
 
-/// Bands of each pass over a cube, for regions of so many pixels.
+/// The bands of each pass over a cube. `pixels` are the numbers of pixels of its regions.
 pub(super) fn passes(pixels: &[u64], bands: usize) -> impl Iterator<Item = Range<usize>> {
     passes_within(ROOM, pixels, bands)
 }
@@ -39,10 +39,10 @@ fn passes_within(room: usize, pixels: &[u64], bands: usize) -> impl Iterator<Ite
 }
 
 impl Gathered {
-    /// Room for these bands of regions of so many pixels.
+    /// Allocates memory for these bands of regions with these numbers of pixels.
     ///
     /// # Errors
-    /// If the system refuses the memory.
+    /// If the memory cannot be allocated.
     pub(super) fn new(pixels: &[u64], bands: Range<usize>) -> Result<Self> {
         let mut start = 0;
         let region = |pixels: &u64| {
@@ -58,7 +58,7 @@ impl Gathered {
         })
     }
 
-    /// Takes in a pixel of a region: the values of all bands.
+    /// Adds a pixel to a region. `pixel` has the values of all bands.
     pub(super) fn add(&mut self, region: usize, pixel: &[f64]) {
         let Region { start, pixels, seen } = &mut self.regions[region];
         for (band, value) in pixel[self.bands.clone()].iter().enumerate() {
@@ -67,7 +67,7 @@ impl Gathered {
         *seen += 1;
     }
 
-    /// The medians of each region's bands, once all pixels are there; NaN where no value is finite.
+    /// The medians of each region's bands, after all pixels were added. NaN if no value is finite.
     pub(super) fn medians(mut self) -> Vec<Vec<f64>> {
         let bands = self.bands.len();
         let of = |region: &Region| {
@@ -78,7 +78,7 @@ impl Gathered {
     }
 }
 
-/// The median of the finite values, which are moved about.
+/// The median of the finite values. Reorders `values`.
 fn median(values: &mut [f64]) -> f64 {
     let mut known = 0;
     for place in 0..values.len() {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// By sorting.
+    /// Computes the median by sorting.
     fn oracle(values: &[f64]) -> f64 {
         let mut known: Vec<f64> =
             values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -133,7 +133,7 @@ mod tests {
             let mut got = vec![Vec::new(); regions.len()];
             for part in passes_within(room, &regions, bands) {
                 let mut gathered = Gathered::new(&regions, part).unwrap();
-                // Regions take turns, as they do along a row.
+                // Regions alternate, as they do along a row.
                 for (region, pixel) in pixels.iter().rev() {
                     gathered.add(*region, pixel);
                 }

@@ -1,19 +1,19 @@
-//! Spectra of regions: for every cube and every class of a mask, the mean or median spectrum of its pixels.
+//! Spectra of regions: the mean or median spectrum of the pixels of each class of a mask, for every cube.
 //!
 //! | file | job |
 //! |---|---|
-//! | `options.rs` | what is asked for |
-//! | `regions.rs` | which regions a cube's mask has, and which pixels are theirs |
-//! | `sums.rs` | mean and standard deviation, as pictures have them, too |
-//! | `median.rs` | medians, exact |
-//! | `cube.rs` | one cube: its pixels, chunk after chunk, to the statistics of its regions |
-//! | `parts.rs` | the same by several processes |
-//! | `table.rs` | the rows of all cubes, with what is known of the samples |
-//! | `columns.rs` | columns of what is known of samples, each of one type |
-//! | `csv.rs`, `parquet.rs` | the table as a file |
+//! | `options.rs` | which spectra to compute |
+//! | `regions.rs` | the regions in a cube's mask, and the pixels of each |
+//! | `sums.rs` | mean and standard deviation; previews use them too |
+//! | `median.rs` | exact medians |
+//! | `cube.rs` | reads the pixels of one cube, chunk after chunk, and computes the statistics of its regions |
+//! | `parts.rs` | the same with several processes |
+//! | `table.rs` | the rows of all cubes, with columns that describe the samples |
+//! | `columns.rs` | columns that describe samples, each of one type |
+//! | `csv.rs`, `parquet.rs` | write the table to a file |
 //!
-//! Values are physical ones in double precision, and only finite ones count. Cubes are read by several threads, each of them
-//! by one thread from its first row to its last; so the result does not depend on the number of threads.
+//! Values are physical, in double precision, and only finite ones count. Several threads read cubes, but each cube is
+//! read by one thread from its first row to its last, so the result does not depend on the number of threads.
 
 mod columns;
 mod csv;
@@ -39,11 +39,11 @@ pub use table::{Output, Row, Table};
 
 use cube::CubeReader;
 
-/// Computes the spectra of all regions of the samples that are asked for.
+/// Computes the spectra of all regions of the selected samples.
 ///
 /// # Errors
-/// If there is no such dataset, split, sample or mask; a chunk cannot be read or is damaged; memory is refused; or
-/// `progress.stop` was set.
+/// If the dataset, a split, a sample or the mask does not exist; a chunk cannot be read or is damaged; memory cannot be
+/// allocated; or `progress.stop` was set.
 pub fn spectra(options: &SpectraOptions, progress: &Progress) -> Result<Table> {
     let dataset = Dataset::open_to_read(&options.dataset, options.as_of.as_deref())?;
     let samples = choose(&dataset, options)?;
@@ -52,7 +52,7 @@ pub fn spectra(options: &SpectraOptions, progress: &Progress) -> Result<Table> {
     Table::new(&dataset, options, samples.len(), rows)
 }
 
-/// Looks whether all samples have the mask.
+/// Checks that all samples have the mask.
 fn look(dataset: &Dataset, options: &SpectraOptions, samples: &[usize]) -> Result<()> {
     let mut stacks: Vec<usize> = samples.iter().map(|id| dataset.samples().stack(*id)).collect();
     stacks.sort_unstable();
@@ -75,7 +75,7 @@ fn rows_of(
     Ok(cubes.into_iter().flatten().collect())
 }
 
-/// Ids of the samples that are asked for, ascending.
+/// Ids of the selected samples, in ascending order.
 fn choose(dataset: &Dataset, options: &SpectraOptions) -> Result<Vec<usize>> {
     let there = dataset.samples().len();
     let mut ids = options.samples.clone().unwrap_or_else(|| (0..there).collect());

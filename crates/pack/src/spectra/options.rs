@@ -1,38 +1,38 @@
-//! What is asked for.
+//! Options: which spectra to compute.
 
 use std::path::PathBuf;
 
 use hsipack_format::samples::Condition;
 
-/// Spectra of which regions of which samples.
+/// Selects the samples and regions, and the statistic.
 #[derive(Clone, Debug)]
 pub struct SpectraOptions {
     /// The dataset.
     pub dataset: PathBuf,
-    /// With the samples that it had when this was its fingerprint; as it is now if `None`.
+    /// Uses the samples that the dataset had when it had this fingerprint; `None` uses its present samples.
     pub as_of: Option<String>,
     /// The mask whose classes, or layers, are the regions.
     pub mask: String,
-    /// What a region's spectrum is.
+    /// The statistic that makes a region's spectrum.
     pub statistic: Statistic,
-    /// Only samples of these splits; all if empty.
+    /// Only samples of these splits; all samples if empty.
     pub splits: Vec<String>,
-    /// Only samples that fulfil this; all if `None`.
+    /// Only samples that fulfil this condition; all samples if `None`.
     pub condition: Option<Condition>,
-    /// Only these samples, by id; all if `None`.
+    /// Only samples with these ids; all samples if `None`.
     pub samples: Option<Vec<usize>>,
-    /// Regions that have fewer pixels in a cube are left out there.
+    /// A region with fewer pixels in a cube is skipped in that cube.
     pub min_pixels: u64,
-    /// Class ids, or numbers of layers, to leave out.
+    /// Class ids, or numbers of layers, to skip.
     pub ignore: Vec<u32>,
-    /// Whether pixels of class id 0 are a region, too. Of layers, number 0 is one like the others.
+    /// Whether pixels of class id 0 are also a region. Layer 0 is always treated like any other layer.
     pub background: bool,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
 }
 
 impl SpectraOptions {
-    /// Mean spectra of all regions of a mask, by one thread a core.
+    /// Mean spectra of all regions of a mask, with one thread for each core.
     pub fn new(dataset: impl Into<PathBuf>, mask: impl Into<String>) -> Self {
         Self {
             dataset: dataset.into(),
@@ -50,13 +50,13 @@ impl SpectraOptions {
     }
 }
 
-/// What a region's spectrum is, band by band.
+/// The statistic that makes a region's spectrum, band by band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Statistic {
     /// The mean of the finite values.
     #[default]
     Mean,
-    /// The median of the finite values; of an even number of them the mean of the two in the middle.
+    /// The median of the finite values. If their number is even, the mean of the two in the middle.
     Median,
 }
 

@@ -1,5 +1,5 @@
-//! The table as Parquet: after what is known of a row, lists with a value a band: `wavelength` (nm), `spectrum`, `std` and
-//! `missing`.
+//! The table as Parquet: columns that describe the row, then lists with one value for each band: `wavelength` (nm),
+//! `spectrum`, `std` and `missing`.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::columns::Values;
 use super::table::{Row, Table};
 use crate::staged::Staged;
 
-/// Rows of a row group: what readers take at once.
+/// Rows in a row group, the unit that readers load at once.
 const GROUP: usize = 8192;
 
 /// Writes the file.
@@ -70,7 +70,7 @@ fn encode(table: &Table, out: &mut (impl Write + Send)) -> Result<(), ParquetErr
     writer.close().map(drop)
 }
 
-/// Flat columns may be null; lists are null where wavelengths are not known, and have no null in them.
+/// Flat columns may contain nulls. A list is null if the wavelengths are not known, and contains no nulls.
 fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
     let flat = |name: &str, physical: Physical, logical: Option<LogicalType>| {
         Type::primitive_type_builder(name, physical)
@@ -111,7 +111,7 @@ fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
     Type::group_type_builder("spectra").with_fields(fields).build().map(Arc::new)
 }
 
-/// The next column, of values that may be missing.
+/// Writes the next column, whose values may be missing.
 fn flat<T: DataType, V>(
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     values: &[Option<V>],
@@ -122,7 +122,7 @@ fn flat<T: DataType, V>(
     put::<T>(group, &known, &levels, None)
 }
 
-/// The next column, of lists that may be missing.
+/// Writes the next column, whose lists may be missing.
 fn lists<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, impl Write + Send>,
     rows: &[Row],
@@ -130,7 +130,7 @@ fn lists<T: DataType>(
 ) -> Result<(), ParquetError> {
     let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
     for row in rows {
-        // No list is level 0, an empty one 1, a value of one 2.
+        // The definition level is 0 for a missing list, 1 for an empty list, and 2 for a value in a list.
         match list(row) {
             Some(list) if !list.is_empty() => {
                 defined.extend(list.iter().map(|_| 2));

@@ -1,4 +1,5 @@
-//! Spectra by several processes: each computes those of some samples, one makes the table of what they give.
+//! Spectra with several processes: each computes the spectra of some samples, and one combines the results into a
+//! table.
 
 use hsipack_format::{Error, Result};
 use hsipack_store::Dataset;
@@ -8,12 +9,12 @@ use super::table::{Row, Table};
 use super::{SpectraOptions, choose, look, rows_of};
 use crate::progress::Progress;
 
-/// What goes before the numbers of rows.
+/// The header before the numbers of the rows.
 #[derive(Serialize, Deserialize)]
 struct Head {
-    /// Of which dataset.
+    /// Fingerprint of the dataset.
     fingerprint: String,
-    /// Samples that were looked at.
+    /// Number of samples that were read, including those without a region.
     samples: usize,
     rows: Vec<RowHead>,
 }
@@ -27,10 +28,10 @@ struct RowHead {
     bands: usize,
 }
 
-/// The samples that are asked for, in up to `most` shares of those that lie beside one another.
+/// Divides the selected samples into at most `most` shares of neighbouring samples.
 ///
 /// # Errors
-/// As of [`spectra`](super::spectra), but for what is wrong with chunks.
+/// The same as those of [`spectra`](super::spectra), except errors of chunks.
 pub fn shares(options: &SpectraOptions, most: usize) -> Result<Vec<Vec<usize>>> {
     let dataset = Dataset::open_to_read(&options.dataset, options.as_of.as_deref())?;
     let samples = choose(&dataset, options)?;
@@ -43,7 +44,7 @@ pub fn shares(options: &SpectraOptions, most: usize) -> Result<Vec<Vec<usize>>> 
 /// The spectra of one share, as bytes for [`put_together`].
 ///
 /// # Errors
-/// As of [`spectra`](super::spectra).
+/// The same as those of [`spectra`](super::spectra).
 pub fn part(options: &SpectraOptions, progress: &Progress) -> Result<Vec<u8>> {
     let dataset = Dataset::open_to_read(&options.dataset, options.as_of.as_deref())?;
     let samples = choose(&dataset, options)?;
@@ -51,10 +52,10 @@ pub fn part(options: &SpectraOptions, progress: &Progress) -> Result<Vec<u8>> {
     Ok(encode(dataset.fingerprint(), samples.len(), &rows))
 }
 
-/// The table of all shares: that of one process.
+/// Combines all shares into the same table that one process would compute.
 ///
 /// # Errors
-/// If the dataset cannot be opened, or a part is of another dataset.
+/// If the dataset cannot be opened, or a part comes from another dataset.
 pub fn put_together(options: &SpectraOptions, parts: &[Vec<u8>]) -> Result<Table> {
     let dataset = Dataset::open_to_read(&options.dataset, options.as_of.as_deref())?;
     let (mut samples, mut rows) = (0, Vec::new());
@@ -73,7 +74,7 @@ pub fn put_together(options: &SpectraOptions, parts: &[Vec<u8>]) -> Result<Table
     Table::new(&dataset, options, samples, rows)
 }
 
-/// A line of JSON, then the numbers of each row: spectrum, standard deviation, missing.
+/// A line of JSON, followed by the numbers of each row: spectrum, standard deviation, missing.
 fn encode(fingerprint: &str, samples: usize, rows: &[Row]) -> Vec<u8> {
     let head = |row: &Row| RowHead {
         sample: row.sample,

@@ -1,4 +1,4 @@
-//! Which regions a cube's mask has, and which pixels are theirs.
+//! The regions in a cube's mask, and the pixels of each.
 
 use std::ops::Range;
 
@@ -10,33 +10,33 @@ use super::options::SpectraOptions;
 
 /// The regions of one cube: classes of a mask, or its layers, which may overlap.
 pub(super) struct Regions {
-    /// What the mask holds, row by row.
+    /// Values of the mask, row by row.
     values: Vec<u16>,
     columns: usize,
-    /// Class ids, or numbers of layers, ascending.
+    /// Class ids, or numbers of layers, in ascending order.
     pub ids: Vec<u16>,
-    /// Pixels of each.
+    /// Number of pixels of each region.
     pub pixels: Vec<u64>,
     /// The place of each id among `ids`.
     places: Places,
 }
 
 enum Places {
-    /// By class id; `NONE` where the class is no region.
+    /// By class id; `NONE` if the class is not a region.
     OfIds(Vec<u32>),
-    /// Number and place of every layer that is a region.
+    /// Number and place of each layer that is a region.
     OfLayers(Vec<(u16, u32)>),
 }
 
 const NONE: u32 = u32::MAX;
-/// Layers that fit the widest mask.
+/// The most layers that a mask can have.
 const LAYERS: u16 = 16;
 
 impl Regions {
-    /// Those of the cube at `index`.
+    /// The regions of the cube at `index`.
     ///
     /// # Errors
-    /// If the mask cannot be read, is damaged, or holds neither uint8 nor uint16.
+    /// If the mask cannot be read, is damaged, or is neither uint8 nor uint16.
     pub(super) fn of(array: &ChunkArray, index: usize, options: &SpectraOptions) -> Result<Self> {
         let values = read(array, index)?;
         let layers = array.meta().mask_meaning().layers.len();
@@ -67,7 +67,7 @@ impl Regions {
         Ok(Self { values, columns: array.shape().columns, ids, pixels, places })
     }
 
-    /// Whether a pixel of these rows is of a region.
+    /// Whether any pixel of these rows belongs to a region.
     pub(super) fn are_in(&self, rows: Range<usize>) -> bool {
         let values = &self.values[rows.start * self.columns..rows.end * self.columns];
         match &self.places {
@@ -79,7 +79,7 @@ impl Regions {
         }
     }
 
-    /// Hands the places of the regions of a pixel to `each`.
+    /// Passes the place of each region of a pixel to `each`.
     pub(super) fn of_pixel(&self, row: usize, column: usize, mut each: impl FnMut(usize)) {
         let value = self.values[row * self.columns + column];
         match &self.places {
@@ -97,7 +97,7 @@ impl Regions {
     }
 }
 
-/// The whole mask of a cube.
+/// Reads the whole mask of a cube.
 fn read(array: &ChunkArray, index: usize) -> Result<Vec<u16>> {
     let dtype = array.meta().dtype;
     if !matches!(dtype, DType::U8 | DType::U16) {

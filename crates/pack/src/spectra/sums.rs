@@ -10,7 +10,7 @@ pub struct Spectrum {
 #[derive(Clone, Copy, Debug)]
 struct Sums {
     count: u64,
-    /// The first value: sums of differences from it lose nothing where all values are large.
+    /// The first value. Differences from it are summed, so that sums stay precise even if all values are large.
     shift: f64,
     sum: f64,
     squares: f64,
@@ -24,7 +24,7 @@ impl Sums {
             }
             return;
         }
-        // The other's differences, taken from this shift.
+        // Shifts the other's differences to this shift.
         let (count, between) = (other.count as f64, other.shift - self.shift);
         self.squares += other.squares + 2.0 * between * other.sum + count * between * between;
         self.sum += other.sum + count * between;
@@ -32,7 +32,7 @@ impl Sums {
     }
 }
 
-/// One line of a chart: mean and standard deviation of each band, NaN where there is none.
+/// One line of a chart: mean and standard deviation of each band, NaN if there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// Means.
@@ -66,18 +66,18 @@ impl Spectrum {
         }
     }
 
-    /// Adds the pixels of `other`, which follow.
+    /// Adds the pixels of `other`, which come after those added so far.
     pub fn merge(&mut self, other: &Spectrum) {
         self.pixels += other.pixels;
         self.bands.iter_mut().zip(&other.bands).for_each(|(sums, other)| sums.merge(other));
     }
 
-    /// Pixels added.
+    /// Number of pixels added.
     pub fn pixels(&self) -> u64 {
         self.pixels
     }
 
-    /// Pixels without a finite value, of each band.
+    /// For each band, the number of pixels without a finite value.
     pub fn missing(&self) -> Vec<u64> {
         self.bands.iter().map(|sums| self.pixels - sums.count).collect()
     }

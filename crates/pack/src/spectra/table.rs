@@ -1,4 +1,4 @@
-//! The rows of all cubes, with what is known of the samples.
+//! The rows of all cubes, with columns that describe the samples.
 
 use std::path::{Path, PathBuf};
 
@@ -17,40 +17,40 @@ use crate::staged::check_absent;
 pub struct Row {
     /// Id of the sample.
     pub sample: usize,
-    /// Its stack, as its place among the dataset's stacks.
+    /// Its stack, as an index into the dataset's stacks.
     pub stack: usize,
     /// Class id, or number of the layer.
     pub region: u16,
-    /// Pixels of the region.
+    /// Number of pixels of the region.
     pub pixels: u64,
-    /// Mean or median of the finite values, physical, by band; NaN where no value is finite.
+    /// Mean or median of the finite values of each band, in physical units; NaN if no value is finite.
     pub spectrum: Vec<f64>,
-    /// Standard deviation of the finite values, dividing by their number; NaN likewise.
+    /// Standard deviation of the finite values, dividing by their number; NaN if no value is finite.
     pub std: Vec<f64>,
-    /// Pixels without a finite value, by band.
+    /// For each band, the number of pixels without a finite value.
     pub missing: Vec<u64>,
 }
 
 /// Spectra of regions, by sample and region.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// What spectra are.
+    /// The statistic that made the spectra.
     pub statistic: Statistic,
     /// The mask.
     pub mask: String,
-    /// Samples that were looked at, also those without a region.
+    /// Number of samples that were read, including those without a region.
     pub samples: usize,
     /// The spectra.
     pub rows: Vec<Row>,
-    /// What is known of each row's sample and region: `sample`, `name`, `stack`, `split`, `group`, `label`, `source`,
-    /// `region`, `class`, `pixels`, then the columns of the user's table. Those whose name is taken are called
-    /// `table_NAME`.
+    /// Columns that describe each row's sample and region: `sample`, `name`, `stack`, `split`, `group`, `label`,
+    /// `source`, `region`, `class`, `pixels`, then the columns of the user's table. If the name of a column is taken,
+    /// it becomes `table_NAME`.
     pub columns: Vec<Column>,
-    /// Band centres in nm of each of the dataset's stacks, where known.
+    /// Band centres in nm of each of the dataset's stacks, if known.
     pub wavelengths: Vec<Option<Vec<f64>>>,
 }
 
-/// Names that a file gives to spectra; columns of the user's table cannot have them.
+/// Names that the file format uses for its own columns. Columns of the user's table cannot have them.
 const TAKEN: [&str; 14] = [
     "sample",
     "name",
@@ -81,7 +81,7 @@ impl Table {
         Ok(Self { statistic, mask, samples, rows, columns, wavelengths })
     }
 
-    /// Writes it to a file, which appears whole or not at all.
+    /// Writes the table to a file, which appears complete or not at all.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -107,10 +107,10 @@ enum Kind {
 }
 
 impl Output {
-    /// The file `path`, whose ending names the format; an existing one is overwritten only with `force`.
+    /// The file `path`, whose extension selects the format. An existing file is overwritten only with `force`.
     ///
     /// # Errors
-    /// If the ending names no format, or the file exists.
+    /// If the extension is not one of a known format, or the file exists.
     pub fn new(path: impl Into<PathBuf>, force: bool) -> Result<Self> {
         let path = path.into();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -127,17 +127,17 @@ impl Output {
         Ok(Self { path, kind })
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// What is known of the rows' samples and regions.
+/// Columns that describe the rows' samples and regions.
 fn columns(dataset: &Dataset, mask: &str, rows: &[Row]) -> Result<Vec<Column>> {
     let samples = of_samples(rows, |id| dataset.samples().get(id));
     let samples = samples.into_iter().collect::<Result<Vec<Sample>>>()?;
-    // Rows of a sample come one after the other.
+    // The rows of a sample are consecutive.
     let mut place = 0;
     let place_of: Vec<usize> = (0..rows.len())
         .map(|row| {
@@ -184,12 +184,12 @@ fn columns(dataset: &Dataset, mask: &str, rows: &[Row]) -> Result<Vec<Column>> {
     Ok(columns.into_iter().map(|(name, values)| Column { name, values }).collect())
 }
 
-/// What `read` gives of each sample that has rows, in their order.
+/// The result of `read` for each sample that has rows, in their order.
 fn of_samples<T>(rows: &[Row], read: impl Fn(usize) -> T) -> Vec<T> {
     rows.chunk_by(|a, b| a.sample == b.sample).map(|rows| read(rows[0].sample)).collect()
 }
 
-/// The name of a class or a layer, where it has one.
+/// The name of a class or a layer, if it has one.
 fn class_name(meaning: &MaskMeaning, region: u16) -> Option<String> {
     let names = match meaning.layers.is_empty() {
         true => meaning.class_names.as_deref()?,

@@ -1,13 +1,13 @@
-//! Labelled pixels of packed samples, divided among splits: training, validation, test within the scenes.
+//! Divides the labelled pixels of packed samples among splits: training, validation and test within the scenes.
 //!
-//! Each split becomes a mask of the dataset, which has the class ids of its pixels and 0 elsewhere: what reads patches
-//! around the labelled pixels of a mask reads those of the split.
+//! Each split becomes a mask of the dataset. The mask has the class ids of the split's pixels, and 0 elsewhere. A
+//! loader that reads patches around the labelled pixels of this mask reads the patches of the split.
 //!
 //! | file | part |
 //! |---|---|
 //! | `decide/` | which pixel belongs to which split; pure |
-//! | `splitter.rs` | the masks of the dataset on their way through the decision |
-//! | `report.rs` | what came of it, class by class |
+//! | `splitter.rs` | reads the masks of the dataset and applies the decision |
+//! | `report.rs` | the result, class by class |
 
 pub mod decide;
 mod report;
@@ -33,50 +33,51 @@ pub struct SplitOptions {
     pub dataset: PathBuf,
     /// The mask of class ids whose pixels are divided.
     pub mask: String,
-    /// What is kept whole.
+    /// What must not be divided: nothing, blocks or regions.
     pub by: By,
     /// The splits and their shares; the first one is for training.
     pub shares: Shares,
-    /// Pixels of each class that the first split has, in place of its share.
+    /// If set, the number of pixels of each class that the first split gets, instead of its share.
     pub per_class: Option<u64>,
-    /// Class ids of pixels that count as unlabelled, beside 0.
+    /// Class ids of pixels that count as unlabelled, in addition to 0.
     pub ignore: Vec<u16>,
-    /// Pixels between training and the other splits.
+    /// The distance between training pixels and those of other splits.
     pub buffer: Buffer,
     /// Rows and columns of the patches that training will read.
     pub patch: [u32; 2],
-    /// Decides what is drawn.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// What the names of the masks begin with; the mask's own name if `None`.
+    /// The prefix of the masks' names; the mask's own name if `None`.
     pub name: Option<String>,
-    /// Replace masks of these names that were added before.
+    /// Whether to replace masks of these names that were added before.
     pub force: bool,
-    /// Only say what would come of it.
+    /// Whether to report only what the result would be.
     pub dry_run: bool,
-    /// The command as typed, which the masks record.
+    /// The command as typed. The masks record it.
     pub command: String,
 }
 
-/// How far training pixels stay away from those of other splits. Nearer ones belong to no split.
+/// How far training pixels must be from pixels of other splits. Training pixels that are nearer belong to no split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffer {
     /// They may touch.
     #[default]
     None,
-    /// So far that no patch around a training pixel shares a pixel with a patch of another split, edges that are mirrored
-    /// included.
+    /// So far that no patch around a training pixel shares a pixel with a patch of another split, even if patches are
+    /// mirrored at edges.
     Auto,
-    /// No pixel of another split is within so many rows and columns.
+    /// No pixel of another split is within this many rows and columns.
     Pixels(u32),
 }
 
 impl Buffer {
-    /// Rows and columns within which no pixel of another split may be; `None` if they may touch.
+    /// Rows and columns within which there must be no pixel of another split; `None` if they may touch.
     pub fn distance(self, patch: [u32; 2]) -> Option<[u32; 2]> {
         match self {
             Self::None | Self::Pixels(0) => None,
             Self::Pixels(pixels) => Some([pixels; 2]),
-            // Patches of n rows meet up to n - 1 rows apart. Of even ones, the outermost mirrored row is not in the patch.
+            // Patches of n rows share pixels if they are up to n - 1 rows apart. For even n, the distance is n: at an
+            // edge, mirroring also reads one row outside the patch.
             Self::Auto => Some(patch.map(|side| side / 2 * 2)).filter(|both| *both != [0, 0]),
         }
     }
@@ -85,7 +86,7 @@ impl Buffer {
 impl std::str::FromStr for Buffer {
     type Err = Error;
 
-    /// `auto` or a number of pixels.
+    /// Parses `auto` or a number of pixels.
     fn from_str(text: &str) -> Result<Self> {
         match text.parse() {
             _ if text == "auto" => Ok(Self::Auto),
@@ -97,7 +98,7 @@ impl std::str::FromStr for Buffer {
     }
 }
 
-/// The patch that most published results on scenes use.
+/// The patch size of most published results on scenes.
 pub const PATCH: [u32; 2] = [9, 9];
 /// Rows and columns of a block.
 pub const BLOCK: usize = 32;
@@ -129,7 +130,7 @@ impl SplitOptions {
         }
     }
 
-    /// What decides the splits, as the masks record it.
+    /// The options that decide the splits, as the masks record them.
     fn recipe(&self) -> serde_json::Value {
         let block = match self.by {
             By::Blocks(side) => Some(side),
@@ -153,8 +154,8 @@ impl SplitOptions {
 /// Divides the labelled pixels of a mask among splits, and adds a mask for each split to the dataset.
 ///
 /// # Errors
-/// If options contradict each other, the dataset has no such mask of class ids, nothing is labelled, names are taken, the
-/// buffer leaves nothing to train on, or a file cannot be read or written. The dataset is then as it was.
+/// If options contradict each other, the dataset has no such mask of class ids, no pixel is labelled, names are taken,
+/// the buffer leaves nothing to train on, or a file cannot be read or written. The dataset is then unchanged.
 pub fn split(options: &SplitOptions, progress: &Progress) -> Result<Report> {
     let start = Instant::now();
     options.check()?;

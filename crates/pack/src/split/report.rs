@@ -1,47 +1,47 @@
-//! What a split came to. The field names are the keys of `hsipack split --json`; they stay.
+//! The result of a split. The field names are the keys of `hsipack split --json` and must not change.
 
 use serde::Serialize;
 
-/// What a split came to.
+/// The result of a split.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The dataset.
     pub dataset: String,
     /// The mask whose pixels were divided.
     pub mask: String,
-    /// What is kept whole: `pixels`, `blocks` or `regions`.
+    /// What was not divided: `pixels`, `blocks` or `regions`.
     pub by: &'static str,
-    /// Rows and columns of a block; `null` if not by blocks.
+    /// Rows and columns of a block; `null` if not divided by blocks.
     pub block: Option<usize>,
-    /// Blocks or regions that have labelled pixels; `null` by pixels.
+    /// Number of blocks or regions that have labelled pixels; `null` if divided by pixels.
     pub units: Option<usize>,
-    /// What was drawn by.
+    /// The seed of the random choices.
     pub seed: u64,
-    /// Samples of the dataset.
+    /// Number of samples of the dataset.
     pub samples: usize,
-    /// Labelled pixels.
+    /// Number of labelled pixels.
     pub pixels: u64,
-    /// The splits, the first of which is for training.
+    /// The splits. The first one is for training.
     pub splits: Vec<SplitReport>,
     /// The classes, in the order of their ids.
     pub classes: Vec<ClassReport>,
-    /// Labelled pixels that no share is of.
+    /// Number of labelled pixels that no split got.
     pub unused: u64,
     /// Rows and columns of the patches that training reads.
     pub patch: [u32; 2],
-    /// What patches around training pixels see of the other splits.
+    /// How many pixels of the other splits the patches around training pixels contain.
     pub seen: Vec<SeenReport>,
-    /// Rows and columns within which no pixel of another split is near a training pixel; `null` without a buffer.
+    /// Rows and columns around a training pixel in which no other split has a pixel; `null` without a buffer.
     pub buffer: Option<[u32; 2]>,
-    /// Training pixels that the buffer took out of all splits.
+    /// Number of training pixels that the buffer removed from all splits.
     pub buffered: u64,
-    /// Masks of these names were there and got replaced.
+    /// Names of existing masks that were replaced.
     pub replaced: Vec<String>,
-    /// Whether nothing was written.
+    /// Whether this was a dry run that wrote nothing.
     pub dry_run: bool,
-    /// Seconds it took.
+    /// Seconds that it took.
     pub seconds: f64,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -52,9 +52,9 @@ pub struct SplitReport {
     pub name: String,
     /// The mask that has its pixels.
     pub mask: String,
-    /// Its pixels.
+    /// Number of its pixels.
     pub pixels: u64,
-    /// Its part of all labelled pixels.
+    /// Its share of all labelled pixels.
     pub share: f64,
     /// Bytes of the mask's shards; 0 if nothing was written.
     pub stored_bytes: u64,
@@ -65,36 +65,36 @@ pub struct SplitReport {
 pub struct ClassReport {
     /// Its id.
     pub id: u16,
-    /// Its name, where the mask has names.
+    /// Its name, if the mask has names.
     pub name: Option<String>,
-    /// Its labelled pixels.
+    /// Number of its labelled pixels.
     pub pixels: u64,
-    /// Those of each split.
+    /// Number of its pixels in each split.
     pub splits: Vec<u64>,
-    /// Those that no share is of.
+    /// Number of its pixels that no split got.
     pub unused: u64,
-    /// Those that the buffer took out of training.
+    /// Number of its pixels that the buffer removed from training.
     pub buffered: u64,
 }
 
-/// What patches around training pixels see of one other split.
+/// How many pixels of one other split the patches around training pixels contain.
 #[derive(Clone, Debug, Serialize)]
 pub struct SeenReport {
     /// The split.
     pub split: String,
-    /// Its pixels.
+    /// Number of its pixels.
     pub pixels: u64,
-    /// Its pixels that lie in a patch around a training pixel.
+    /// Number of its pixels that lie in a patch around a training pixel.
     pub inside: u64,
-    /// The same as a part of its pixels.
+    /// `inside` as a share of its pixels.
     pub inside_share: f64,
-    /// Its pixels whose own patch shares pixels with one around a training pixel.
+    /// Number of its pixels whose own patch shares pixels with a patch around a training pixel.
     pub overlapping: u64,
-    /// The same as a part of its pixels.
+    /// `overlapping` as a share of its pixels.
     pub overlapping_share: f64,
 }
 
-/// `part` of `all`; 0 of nothing.
+/// `part` divided by `all`; 0 if `all` is 0.
 pub fn share(part: u64, all: u64) -> f64 {
     part as f64 / all.max(1) as f64
 }

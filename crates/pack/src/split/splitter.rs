@@ -1,4 +1,4 @@
-//! The masks of a dataset on their way through the decision: once to count, once to divide.
+//! Reads the masks of a dataset twice: first to count pixels, then to divide them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::add_mask::MaskIds;
 use crate::export::find_mask;
 use crate::progress::Progress;
 
-/// Divides one sample after the other.
+/// Divides the samples one after the other.
 pub struct Splitter<'a> {
     options: &'a SplitOptions,
     dataset: &'a Dataset,
@@ -32,7 +32,7 @@ pub struct Splitter<'a> {
     current: Option<Divided>,
 }
 
-/// A sample, divided.
+/// A sample whose pixels have been divided.
 struct Divided {
     sample: usize,
     columns: usize,
@@ -40,18 +40,19 @@ struct Divided {
     split_of: Vec<u8>,
 }
 
-/// What was counted while samples were divided.
+/// Counts that are collected while samples are divided.
 struct Tally {
-    /// Of each class: all, those of each split, those of none, those that the buffer took.
+    /// For each class: all pixels, those of each split, those of no split, and those that the buffer removed.
     classes: BTreeMap<u16, ClassReport>,
     seen: Vec<Seen>,
 }
 
 impl<'a> Splitter<'a> {
-    /// Counts the labelled pixels of all samples and decides.
+    /// Counts the labelled pixels of all samples and decides how to divide them.
     ///
     /// # Errors
-    /// If a stack has no such mask of class ids, a chunk cannot be read, nothing is labelled, or `progress.stop` was set.
+    /// If a stack has no such mask of class ids, a chunk cannot be read, no pixel is labelled, or `progress.stop` was
+    /// set.
     pub fn decide(
         dataset: &'a Dataset,
         options: &'a SplitOptions,
@@ -105,7 +106,7 @@ impl<'a> Splitter<'a> {
         self.masks.iter().map(|mask| mask.meta().mask_meaning().class_names).collect()
     }
 
-    /// Divides all samples and writes nothing.
+    /// Divides all samples without writing anything.
     ///
     /// # Errors
     /// If a chunk cannot be read, or `progress.stop` was set.
@@ -118,7 +119,7 @@ impl<'a> Splitter<'a> {
         Ok(())
     }
 
-    /// Divides a sample; each once, in the order in which they were counted.
+    /// Divides a sample. Each sample is divided once, in the order in which samples were counted.
     fn divide(&mut self, stack: usize, index: usize) -> Result<(Vec<u16>, Vec<u8>)> {
         let mask = self.masks[stack];
         let ids = read(mask, index, &self.options.ignore, self.progress)?;
@@ -136,7 +137,7 @@ impl<'a> Splitter<'a> {
         Ok((ids, split_of))
     }
 
-    /// What came of it, once all samples are divided.
+    /// The result, after all samples have been divided.
     ///
     /// # Errors
     /// If nothing is left to train on.
@@ -221,12 +222,12 @@ impl MaskIds for Splitter<'_> {
 }
 
 impl Tally {
-    /// Adds the pixels of a sample. `before` is what it was before the buffer.
+    /// Counts the pixels of a sample. `before` has the splits before the buffer was applied.
     fn add(&mut self, ids: &[u16], split_of: &[u8], before: Option<&[u8]>) {
         let before = before.unwrap_or(split_of);
         let mut rest = ids;
         while let Some(id) = rest.first() {
-            // One look into the map for a run of pixels of one class.
+            // Looks up the class once for each run of pixels of that class.
             let run = rest.iter().take_while(|other| *other == id).count();
             let start = ids.len() - rest.len();
             rest = &rest[run..];
@@ -274,7 +275,7 @@ fn check_ids(mask: &ChunkArray) -> Result<()> {
     }
 }
 
-/// The class ids of a sample, those to be ignored as 0.
+/// The class ids of a sample, with ignored ids replaced by 0.
 fn read(mask: &ChunkArray, index: usize, ignore: &[u16], progress: &Progress) -> Result<Vec<u16>> {
     if progress.stop.load(Ordering::Relaxed) {
         return Err(
@@ -295,7 +296,7 @@ fn read(mask: &ChunkArray, index: usize, ignore: &[u16], progress: &Progress) ->
     Ok(ids)
 }
 
-/// Names of the classes, of the first stack whose mask has names.
+/// Names of the classes, from the first stack whose mask has names.
 fn names(masks: &[&ChunkArray]) -> Option<Vec<String>> {
     masks.iter().find_map(|mask| mask.meta().mask_meaning().class_names)
 }
@@ -315,7 +316,7 @@ fn nothing_to_train_on(options: &SplitOptions, buffered: u64) -> Error {
     })
 }
 
-/// Classes that are missing in a split.
+/// Notes on classes that are missing in a split.
 fn notes(splits: &[SplitReport], classes: &[ClassReport]) -> Vec<String> {
     const SHOWN: usize = 8;
     let missing = splits.iter().enumerate().filter_map(|(place, split)| {

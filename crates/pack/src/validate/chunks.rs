@@ -1,4 +1,4 @@
-//! Every chunk decoded, by all threads, and what it holds compared with what was recorded.
+//! Decodes every chunk, with several threads, and compares the values with the recorded statistics.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -17,12 +17,12 @@ use super::{Problem, ProblemKind, is_no_damage, stopped};
 use crate::convert::stats::{BandStats, StackStats};
 use crate::progress::Progress;
 
-/// What the chunks of one stack's image hold.
+/// The values of the chunks of one stack's image.
 #[derive(Default)]
 struct Found {
-    /// By band.
+    /// Counts of each band.
     bands: Vec<Counts>,
-    /// By band, of the samples of each split.
+    /// Counts of each band, over the samples of each split.
     splits: BTreeMap<String, Vec<Counts>>,
     samples: HashMap<usize, Counts>,
     problems: Vec<Problem>,
@@ -30,30 +30,30 @@ struct Found {
     bytes: u64,
 }
 
-/// What the chunks of a share of one stack's samples hold.
+/// What was found in the chunks of a share of one stack's samples.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StackFound {
     /// Damaged chunks, by array: the image, then masks.
     damaged: Vec<Vec<Problem>>,
-    /// Samples that hold something else than was recorded.
+    /// Samples whose values differ from what was recorded.
     records: Vec<Problem>,
-    /// By band of the image.
+    /// Counts of each band of the image.
     bands: Vec<Counts>,
-    /// By band, of the samples of each split.
+    /// Counts of each band, over the samples of each split.
     splits: BTreeMap<String, Vec<Counts>>,
-    /// Chunks that were decoded.
+    /// Number of chunks that were decoded.
     pub chunks: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
 impl StackFound {
-    /// All that is wrong, but for what all samples show together.
+    /// All problems, except those of statistics over all samples.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         self.damaged.iter().flatten().chain(&self.records)
     }
 
-    /// What is wrong with the statistics of all samples, if no chunk of the image is damaged.
+    /// The problem of the statistics over all samples, if there is one and no chunk of the image is damaged.
     pub fn compare_bands(&self, stack: &Stack, broken: &Broken) -> Option<Problem> {
         let image = stack.image.name();
         let lost = broken.iter().any(|(name, of, _)| *name == stack.name && of == image);
@@ -61,7 +61,7 @@ impl StackFound {
         whole.then(|| compare_bands(stack, &self.bands, &self.splits)).flatten()
     }
 
-    /// All that is wrong, `bands` of the statistics, in the order of the files.
+    /// All problems in the order of the files. `bands` is the problem of the statistics.
     pub fn into_problems(mut self, bands: Option<Problem>) -> impl Iterator<Item = Problem> {
         let place = |problem: &Problem| (problem.index, problem.chunk);
         self.damaged.iter_mut().for_each(|damaged| damaged.sort_by_key(place));
@@ -72,7 +72,7 @@ impl StackFound {
     }
 }
 
-/// Adds to what was found of each stack what was found of other samples.
+/// Adds what was found in other samples of each stack.
 pub fn merge_stacks(all: &mut Vec<StackFound>, part: Vec<StackFound>) {
     all.resize_with(part.len(), StackFound::default);
     for (all, part) in all.iter_mut().zip(part) {
@@ -90,10 +90,11 @@ pub fn merge_stacks(all: &mut Vec<StackFound>, part: Vec<StackFound>) {
     }
 }
 
-/// Decodes every chunk of a share of the samples but those of broken shards. `known` are problems that were found before.
+/// Decodes every chunk of a share of the samples, except those of broken shards. `known` are problems that were found
+/// before.
 ///
 /// # Errors
-/// If a thread or memory is refused, a server does not serve, or `progress.stop` was set.
+/// If a thread cannot be started, memory cannot be allocated, a server does not answer, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     share: &Share,
@@ -127,7 +128,7 @@ pub fn check(
 #[derive(Clone, Copy)]
 struct Of<'a> {
     stack: &'a Stack,
-    /// Its place among the dataset's stacks.
+    /// Its index among the dataset's stacks.
     place: usize,
     samples: &'a Samples,
     share: &'a Share,
@@ -163,7 +164,7 @@ fn check_array<'a>(
         let mut worker = worker.map_or_else(|| Worker::new(of, array), Ok)?;
         if !is_broken(array.grid().locate(index).0) {
             if chunk == 0 {
-                // Of the next one, too, so that the way to a server is never empty.
+                // The next sample is also requested, so that there is always a request on the way to the server.
                 for index in index..array.len().min(index + 2) {
                     array
                         .ask_ahead(index)
@@ -184,7 +185,7 @@ fn check_array<'a>(
             (one, other) => one.or(other),
         })
     };
-    // Chunk after chunk, in the order in which they lie in the files, each to the next thread that is free.
+    // Chunks are checked in the order in which they are in the files. Each goes to the next free thread.
     let samples = of.share.places(of.place).take_while(|index| *index < array.len());
     let chunks = samples.flat_map(|index| (0..per_sample).map(move |chunk| (index, chunk)));
     let chunks = chunks.par_bridge();
@@ -223,7 +224,7 @@ fn merge_bands(all: &mut Vec<Counts>, part: &[Counts]) {
     all.iter_mut().zip(part).for_each(|(all, part)| all.merge(part));
 }
 
-/// One thread.
+/// The state of one thread.
 struct Worker<'a> {
     of: Of<'a>,
     array: &'a ChunkArray,
@@ -246,7 +247,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Memory that is refused, and a server that does not serve, are no damage.
+    /// Memory that cannot be allocated, or a server that does not answer, is an error, not damage.
     fn check(&mut self, index: usize, chunk: usize) -> Result<()> {
         let decoded = &mut bytemuck::cast_slice_mut(&mut self.decoded)[..self.array.chunk_bytes()];
         if let Err(error) = self.array.read_chunk(index, chunk, &mut self.stored, decoded) {
@@ -266,7 +267,7 @@ impl<'a> Worker<'a> {
         }
         self.found.chunks += 1;
         self.found.bytes += decoded.len() as u64;
-        // Any bits of a mask are class ids; there is nothing to count.
+        // Any bits of a mask are valid class ids, so there is nothing to count.
         if self.array.meta().dtype.is_float() {
             self.count(index, chunk);
         }
@@ -281,7 +282,7 @@ impl<'a> Worker<'a> {
         let decoded: &[u8] = bytemuck::cast_slice(&self.decoded);
         self.bands.fill(Counts::EMPTY);
         if region.columns.len() == grid.tile().columns {
-            // Rows of the chunk are rows of the cube: all at once.
+            // The rows of the chunk are whole rows of the cube, so they can be counted at once.
             let values = region.rows.len() * region.columns.len() * pixel;
             count::add(&decoded[..values], dtype, &mut self.bands);
         } else {
@@ -301,7 +302,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Samples whose chunks are sound, but hold something else than was recorded.
+/// Samples whose chunks are intact, but whose values differ from what was recorded.
 fn compare_samples<'a>(
     dataset: &Dataset,
     stack: usize,
@@ -316,7 +317,7 @@ fn compare_samples<'a>(
     };
     let samples = dataset.samples();
     let looked_at = samples.ids_in(stack).filter_map(|id| {
-        // Its line is read only if its chunks were.
+        // The sample's line is read only if its chunks were read.
         found.get(&samples.index(id)).map(|counts| Ok((samples.get(id)?, counts)))
     });
     let wrong = |(sample, counts): (Sample, &Counts)| differs(&sample, counts).then_some(sample);
@@ -338,7 +339,7 @@ fn compare_samples<'a>(
     Ok(problems.collect())
 }
 
-/// Bands that hold something else than the statistics of the stack, or of a split of it, say.
+/// The bands whose values differ from the statistics of the stack, or of one of its splits.
 fn compare_bands(
     stack: &Stack,
     bands: &[Counts],
@@ -360,7 +361,7 @@ fn compare_bands(
     })
 }
 
-/// What is wrong with the statistics of splits, if anything. A split need not have any.
+/// The problem of the statistics of splits, if there is one. A split need not have statistics.
 fn differing_split(stats: &StackStats, found: &BTreeMap<String, Vec<Counts>>) -> Option<String> {
     stats.splits.iter().find_map(|(split, stats)| match found.get(split) {
         None => Some(format!("statistics are recorded of split {split:?}, which no sample is of")),

@@ -1,4 +1,5 @@
-//! Coordinate arrays: lists of bands, as they were read; rows, columns and the grid mapping, against `samples.jsonl`.
+//! Coordinate arrays: for lists of bands, reports problems that were found when they were read; compares rows, columns
+//! and the grid mapping with `samples.jsonl`.
 
 use hsipack_format::geo::cf::{self, GeoArray};
 use hsipack_format::zarr::ArrayMeta;
@@ -8,10 +9,10 @@ use hsipack_store::{Dataset, Stack, small};
 use super::{Problem, ProblemKind, is_no_damage};
 use crate::convert::shared_geo;
 
-/// Looks for what is wrong with the coordinate arrays of a stack, the `place`-th.
+/// Finds the problems of the coordinate arrays of a stack. `place` is the index of the stack.
 ///
 /// # Errors
-/// If a server does not serve.
+/// If a server does not answer.
 pub fn check(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
     let stack = &dataset.stacks()[place];
     let bands = stack.problems.iter().map(|error| {
@@ -20,14 +21,14 @@ pub fn check(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
         problem
     });
     let mut problems: Vec<Problem> = bands.collect();
-    // Other libraries write them in their own ways, and need not list samples with their places.
+    // Other libraries write these arrays in other ways, and need not list the georeferencing of samples.
     if !stack.geo_arrays.is_empty() && dataset.root().is_ours() {
         problems.extend(check_grid(dataset, place)?);
     }
     Ok(problems)
 }
 
-/// The arrays that say where the pixels of a stack's samples lie, as they should be; none if the stack has none.
+/// The georeferencing arrays that a stack should have; none if the stack has none.
 ///
 /// # Errors
 /// If a line of `samples.jsonl` cannot be read.
@@ -67,7 +68,7 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
             problems.push(wrong(cf::GRID_MAPPING, &what));
         }
         Err(error) if is_no_damage(&error) => return Err(error),
-        // Lines that cannot be read are a problem of that file.
+        // Lines that cannot be read are reported as a problem of that file.
         Err(_) => {}
     }
     for array in arrays {
@@ -94,14 +95,14 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Whether an array is laid out as it should be and of the same transform. How else it tells the reference system is
-/// another version's.
+/// Whether an array has the expected layout and transform. Other versions may describe the reference system in another
+/// way.
 fn is_of_kind(meta: &ArrayMeta, wanted: &ArrayMeta) -> bool {
     let transform = |meta: &ArrayMeta| meta.attributes.get("GeoTransform").cloned();
     meta.shape == wanted.shape && meta.dtype == wanted.dtype && transform(meta) == transform(wanted)
 }
 
-/// The name of a sample of a stack that lies elsewhere than the first one.
+/// The name of a sample of a stack whose georeferencing differs from that of the first one.
 fn strays(dataset: &Dataset, place: usize) -> Result<Option<String>> {
     let samples = dataset.samples();
     let mut shared: Option<Option<Geo>> = None;

@@ -1,12 +1,12 @@
-//! Counting what decoded chunks hold, fast enough not to slow decoding down.
+//! Counts the values of decoded chunks, fast enough not to slow down decoding.
 //!
-//! fp16 values are looked at as bit patterns: flipping the magnitude bits of negative numbers makes the
-//! order of the patterns the order of the values.
+//! fp16 values are compared as bit patterns. If the magnitude bits of negative numbers are flipped, the patterns have
+//! the same order as the values.
 
 use hsipack_format::DType;
 use serde::{Deserialize, Serialize};
 
-/// What one band holds.
+/// Counts of the values of one band.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
     /// Values that are not NaN or infinite.
@@ -23,7 +23,7 @@ pub struct Counts {
     pub max: f64,
 }
 
-/// Numbers by their bits: the range of nothing is infinite, which JSON has no sign for.
+/// Stores numbers as their bits: without values, the range is infinite, which JSON cannot represent.
 mod bits {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -37,11 +37,11 @@ mod bits {
 }
 
 impl Counts {
-    /// Nothing.
+    /// Counts of no values.
     pub const EMPTY: Counts =
         Counts { finite: 0, nan: 0, inf: 0, min: f64::INFINITY, max: f64::NEG_INFINITY };
 
-    /// Adds what `other` holds.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Counts) {
         self.finite += other.finite;
         self.nan += other.nan;
@@ -51,7 +51,7 @@ impl Counts {
     }
 }
 
-/// Adds whole pixels of `counts.len()` bands, as stored.
+/// Adds whole pixels of `counts.len()` bands, as stored bytes.
 pub fn add(values: &[u8], dtype: DType, counts: &mut [Counts]) {
     match dtype {
         DType::F16 => add_half(bytemuck::cast_slice(values), counts),
@@ -59,16 +59,16 @@ pub fn add(values: &[u8], dtype: DType, counts: &mut [Counts]) {
     }
 }
 
-/// Values looked at together, at least: where some are not finite, they are still in the second-level
-/// cache for the second look.
+/// The least number of values that are processed together. If some of them are not finite, they are still in the
+/// second-level cache for the second pass.
 const TILE_VALUES: usize = 16 << 10;
-/// Values that vectors hold, on the machines of today.
+/// Number of values in a vector on current machines.
 const LANES: usize = 16;
-/// Most columns of values whose ranges stay in the first-level cache.
+/// The most columns of values whose ranges fit into the first-level cache.
 const MAX_COLUMNS: usize = 4096;
 
-/// Pixels are looked at in groups, as many as make whole vectors, so that no bands are left over at the end
-/// of each pixel: 100 bands are 6¼ vectors, four pixels of them are 25. Gives values of a group.
+/// Number of values in a group of pixels. A group has as many pixels as are needed to fill whole vectors, so that no
+/// bands are left over at the end of each pixel. For example, 100 bands are 6¼ vectors, so four pixels make 25.
 fn group_values(bands: usize) -> usize {
     let pixels = LANES >> bands.trailing_zeros().min(LANES.trailing_zeros());
     if pixels * bands <= MAX_COLUMNS { pixels * bands } else { bands }
@@ -81,12 +81,12 @@ fn add_half(values: &[u16], counts: &mut [Counts]) {
     let (mut tile_min, mut tile_max) = (min.clone(), max.clone());
     let mut pixels = 0;
     let (groups, rest) = values.split_at(values.len() / group * group);
-    // Long enough that what is done once a tile costs little.
+    // Tiles are long enough that the work done once for each tile costs little.
     for tile in groups.chunks((TILE_VALUES / group).max(128) * group) {
         tile_min.fill(i16::MAX);
         tile_max.fill(i16::MIN);
         find_range(tile, &mut tile_min, &mut tile_max);
-        // Infinity and NaN lie beyond all finite values in this order, so the range tells of them.
+        // In this order, infinity and NaN are beyond all finite values, so the range shows whether there are any.
         let finite = tile_max.iter().all(|max| *max < order_of(INFINITY))
             && tile_min.iter().all(|min| *min > order_of(INFINITY | SIGN));
         if finite {
@@ -112,7 +112,7 @@ fn add_half(values: &[u16], counts: &mut [Counts]) {
 const SIGN: u16 = 0x8000;
 const INFINITY: u16 = 0x7C00;
 
-/// A bit pattern as a number in the order of the values: magnitude bits of negative ones flipped.
+/// A bit pattern as a number that has the order of the values: the magnitude bits of negative values are flipped.
 fn order_of(bits: u16) -> i16 {
     (bits ^ (((bits as i16) >> 15) as u16 & 0x7FFF)) as i16
 }
@@ -122,10 +122,10 @@ fn value_of(order: i16) -> f64 {
     half::f16::from_bits(order_of(order as u16) as u16).to_f64()
 }
 
-/// Groups whose values of one vector are looked at in a row, their range in registers.
+/// Number of groups for which one vector of values is processed in succession, with its range in registers.
 const ROWS: usize = 16;
 
-/// Least and greatest value a column; `values` are whole groups of as many columns as `min` and `max` have.
+/// The least and greatest value of each column. `values` are whole groups with as many columns as `min` and `max`.
 fn find_range(values: &[u16], min: &mut [i16], max: &mut [i16]) {
     let columns = min.len();
     if let ((min, []), (max, [])) = (min.as_chunks_mut(), max.as_chunks_mut()) {
@@ -135,8 +135,8 @@ fn find_range(values: &[u16], min: &mut [i16], max: &mut [i16]) {
     }
 }
 
-/// Measured 1.5 times as fast as row by row with 100 bands; loops that hold a few rows at once instead are
-/// as fast or eight times slower, as the compiler likes.
+/// With 100 bands, this was measured to be 1.5 times as fast as row by row. Loops that hold a few rows at once are
+/// either as fast or eight times slower, depending on the compiler.
 fn find_range_of_vectors(rows: &[u16], min: &mut [[i16; LANES]], max: &mut [[i16; LANES]]) {
     let width = min.len();
     let (vectors, _) = rows.as_chunks::<LANES>();
@@ -153,9 +153,9 @@ fn find_range_of_vectors(rows: &[u16], min: &mut [[i16; LANES]], max: &mut [[i16
     }
 }
 
-/// A plain loop, which the compiler turns into vectors and a rest.
+/// A plain loop, which the compiler vectorises.
 fn find_range_of_row(row: &[u16], min: &mut [i16], max: &mut [i16]) {
-    // Slices of one known length let the compiler drop every bounds check.
+    // If all slices have one known length, the compiler can drop every bounds check.
     let (min, max) = (&mut min[..row.len()], &mut max[..row.len()]);
     for band in 0..row.len() {
         let order = order_of(row[band]);
@@ -164,7 +164,7 @@ fn find_range_of_row(row: &[u16], min: &mut [i16], max: &mut [i16]) {
     }
 }
 
-/// Values among which some are not finite.
+/// Adds values of which some are not finite.
 fn add_any(values: &[u16], counts: &mut [Counts]) {
     for pixel in values.chunks_exact(counts.len()) {
         for (bits, counts) in pixel.iter().zip(&mut *counts) {
@@ -203,7 +203,7 @@ mod tests {
         fn tiles_count_as_one_value_at_a_time_does(
             bands in 1usize..40, mask in prop::sample::select(vec![0xFFFFu16, 0xBFFF]), bits in prop::collection::vec(any::<u16>(), 0..4000)
         ) {
-            // Half of the cases have no infinity and no NaN.
+            // Half of the cases contain no infinity and no NaN.
             let bits: Vec<u16> = bits[..bits.len() / bands * bands].iter().map(|bits| bits & mask).collect();
             let mut got = vec![Counts::EMPTY; bands];
             add(bytemuck::cast_slice(&bits), DType::F16, &mut got);

@@ -1,16 +1,16 @@
-//! Proof that a packed dataset is intact: structure, checksums, decoding, recorded counts, and, on
-//! request, every value against its source.
+//! Checks that a packed dataset is intact: structure, checksums, decoding, recorded counts, and, if requested, every
+//! value against its source.
 //!
 //! | file | part |
 //! |---|---|
 //! | `structure.rs` | metadata against `SHA256SUMS`, the index of the samples, shards and their indexes |
-//! | `coordinates.rs` | lists of bands; where rows and columns lie, against `samples.jsonl` |
-//! | `chunks.rs` | every chunk decoded, by all threads |
-//! | `count.rs` | what the decoded values are, to be compared with what was recorded |
-//! | `sources.rs` | every value against its source |
+//! | `coordinates.rs` | lists of bands; coordinates of rows and columns, against `samples.jsonl` |
+//! | `chunks.rs` | decodes every chunk, with several threads |
+//! | `count.rs` | counts the decoded values, to compare them with what was recorded |
+//! | `sources.rs` | compares every value with its source |
 //! | `recipe.rs` | how the values were made, as the dataset records it |
-//! | `share.rs` | which samples somebody checks |
-//! | `parts.rs` | the same by several processes |
+//! | `share.rs` | which samples a process checks |
+//! | `parts.rs` | the same with several processes |
 
 mod chunks;
 pub(crate) mod coordinates;
@@ -37,14 +37,14 @@ use crate::progress::Progress;
 /// How much to check.
 #[derive(Clone, Debug)]
 pub struct ValidateOptions {
-    /// Only metadata and shard indexes; no chunk is read.
+    /// Check only metadata and shard indexes, without reading chunks.
     pub quick: bool,
-    /// Compare every value with its source, too.
+    /// Also compare every value with its source.
     pub source: bool,
-    /// Where to look for sources whose recorded path is relative, beside the working directory and
-    /// the dataset's folder.
+    /// A folder in which to search for sources whose recorded path is relative, in addition to the working directory
+    /// and the dataset's folder.
     pub source_root: Option<PathBuf>,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
 }
 
@@ -55,36 +55,36 @@ impl Default for ValidateOptions {
     }
 }
 
-/// What sort of thing is wrong.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProblemKind {
     /// A metadata file: `zarr.json`, `samples.jsonl`, `SHA256SUMS`.
     Metadata,
-    /// The index of the samples, which readers then do without.
+    /// The index of the samples. Readers do not use an index that has a problem.
     Index,
-    /// A coordinate array: wavelengths, fwhm; where rows and columns lie.
+    /// A coordinate array: wavelengths, fwhm, or the coordinates of rows and columns.
     Coordinate,
-    /// A whole shard: missing, cut short, or its index.
+    /// A whole shard that is missing or truncated, or its index.
     Shard,
     /// One chunk.
     Chunk,
-    /// Values that differ from what was recorded of them.
+    /// Values that differ from the recorded statistics.
     Record,
     /// Values that differ from their source.
     Source,
 }
 
-/// One thing that is wrong.
+/// A problem that was found.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Problem {
-    /// What sort of thing.
+    /// Its kind.
     pub kind: ProblemKind,
     /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
     pub what: String,
-    /// The stack, where one is concerned.
+    /// The stack, if the problem concerns one.
     pub stack: Option<String>,
     /// The array in the stack.
     pub array: Option<String>,
@@ -118,37 +118,38 @@ impl Problem {
     }
 }
 
-/// What a validation found.
+/// The result of a validation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The dataset.
     pub dataset: PathBuf,
-    /// Whether nothing is wrong, as far as was checked.
+    /// Whether no problem was found, as far as was checked.
     pub ok: bool,
     /// What was checked: `quick`, `full` or `source`.
     pub checked: &'static str,
-    /// Samples in the dataset.
+    /// Number of samples in the dataset.
     pub samples: usize,
-    /// Chunks that were decoded.
+    /// Number of chunks that were decoded.
     pub chunks: u64,
-    /// Their bytes uncompressed.
+    /// Their uncompressed bytes.
     pub bytes: u64,
-    /// Samples compared with their sources.
+    /// Number of samples that were compared with their sources.
     pub sources: usize,
-    /// Seconds it took.
+    /// Seconds that it took.
     pub seconds: f64,
-    /// Everything that is wrong, in the order of the files.
+    /// All problems, in the order of the files.
     pub problems: Vec<Problem>,
     /// Names of samples with a damaged chunk or shard, in order.
     pub damaged_samples: Vec<String>,
-    /// What could not be checked, such as sources that are not there.
+    /// What could not be checked, such as samples whose sources are missing.
     pub unchecked: Vec<String>,
 }
 
-/// Checks the dataset at `path`, which may be a URL. Files that `SHA256SUMS` does not list are not looked for on a server.
+/// Checks the dataset at `path`, which may be a URL. On a server, files that `SHA256SUMS` does not list are not
+/// searched for.
 ///
 /// # Errors
-/// If it is no dataset, cannot be read at all, or the check was stopped. Damage is no error but in the
+/// If it is not a dataset, cannot be read at all, or the check was stopped. Damage is not an error; it is in the
 /// report.
 pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
     let _inputs = mirror::session();
@@ -163,11 +164,11 @@ pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> 
     Ok(report)
 }
 
-/// A report of what is at `path`, where nothing was looked at yet.
+/// An empty report on the dataset at `path`.
 fn new_report(path: &Path, options: &ValidateOptions) -> Result<Report> {
     let parts = ["zarr.json", "samples.jsonl", hsipack_format::checksums::SHA256SUMS];
     if is_url(path) {
-        // The error of a server that refuses, or has nothing there.
+        // Gives the error of a server that refuses the request or has no object there.
         small::read(&path.join(parts[0]), small::METADATA)?;
     } else if !parts.iter().any(|part| path.join(part).is_file()) {
         let partial = is_unfinished(path);
@@ -208,9 +209,9 @@ fn new_report(path: &Path, options: &ValidateOptions) -> Result<Report> {
 /// A dataset that can be opened, with its broken shards.
 type Opened = (Dataset, structure::Broken);
 
-/// Adds problems of metadata and shard indexes to the report; gives the dataset, if it can be opened.
+/// Adds problems of metadata and shard indexes to the report. Returns the dataset, if it can be opened.
 fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
-    // Again if others are appended meanwhile: what is found of two datasets is wrong of both.
+    // Repeated if cubes are appended meanwhile: results from two states of the dataset would be wrong for both.
     let (problems, opened) = folder::steadily(path, || {
         let mut problems = structure::check_sums(path)?;
         match Dataset::open_unverified(path) {
@@ -235,20 +236,20 @@ fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
     Ok(opened)
 }
 
-/// Whether an error says nothing of the data: there is no memory, or a server does not serve.
+/// Whether an error does not concern the data: memory cannot be allocated, or a server does not answer.
 fn is_no_damage(error: &Error) -> bool {
     memory::refused(error) || remote::is_away(error)
 }
 
-/// The error of a check that the user stopped.
+/// The error for a check that the user stopped.
 fn stopped() -> Error {
     Error::new(ErrorKind::Interrupted, "stopped")
 }
 
-/// What was found of a share of the samples, beside what metadata and indexes show.
+/// What was found in a share of the samples, except for problems of metadata and indexes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
-    /// By stack.
+    /// One entry for each stack.
     chunks: Vec<chunks::StackFound>,
     sources: sources::Found,
 }
@@ -265,8 +266,8 @@ impl Found {
     }
 }
 
-/// Looks into the chunks of a share of the samples, as thoroughly as the options say. `known` are problems that metadata and
-/// indexes have.
+/// Checks the chunks of a share of the samples, as thoroughly as the options require. `known` are the problems of
+/// metadata and indexes.
 fn inspect(
     dataset: &Dataset,
     share: &Share,
@@ -288,7 +289,7 @@ fn inspect(
     Ok(found)
 }
 
-/// Adds to the report what was found of all samples, and how it compares with what is recorded of them together.
+/// Adds to the report what was found in all samples, and compares it with what is recorded about all of them together.
 fn conclude(dataset: &Dataset, broken: &structure::Broken, found: Found, report: &mut Report) {
     for (stack, found) in dataset.stacks().iter().zip(found.chunks) {
         report.chunks += found.chunks;

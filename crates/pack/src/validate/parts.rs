@@ -1,4 +1,4 @@
-//! Validation by several processes: each checks the samples of some shards, one puts together what they found.
+//! Validation by several processes: each checks the samples of some shards, and one combines the results.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,19 +17,19 @@ use crate::progress::Progress;
 /// What one process found in its part.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PartFound {
-    /// Of which dataset.
+    /// Fingerprint of the dataset.
     fingerprint: String,
     found: Found,
 }
 
 impl PartFound {
-    /// Bytes of the chunks that were decoded.
+    /// Bytes of the decoded chunks.
     pub fn bytes(&self) -> u64 {
         self.found.bytes()
     }
 }
 
-/// Into how many parts the validation of the dataset at `path` can be divided: its image shards.
+/// The most parts into which the validation of the dataset at `path` can be divided: the number of its image shards.
 ///
 /// # Errors
 /// If the dataset cannot be opened.
@@ -37,10 +37,11 @@ pub fn most_parts(path: &Path) -> Result<usize> {
     Ok(Share::most_parts(&Dataset::open_unverified(path)?))
 }
 
-/// Checks a part of the dataset at `path`: the chunks of its samples, and, if asked, their values against their sources.
+/// Checks a part of the dataset at `path`: the chunks of its samples and, if requested, their values against their
+/// sources.
 ///
 /// # Errors
-/// As of [`validate`](super::validate); if the dataset cannot be opened.
+/// The same as those of [`validate`](super::validate), and if the dataset cannot be opened.
 pub fn validate_part(
     path: &Path,
     options: &ValidateOptions,
@@ -55,11 +56,11 @@ pub fn validate_part(
     Ok(PartFound { fingerprint: dataset.fingerprint().to_owned(), found })
 }
 
-/// The report of a validation whose parts were checked elsewhere, all of them: metadata and shards' indexes are checked here,
-/// and what was recorded of all samples together. It is that of one process.
+/// Combines all parts that other processes have checked into the same report that one process would give. Metadata,
+/// shard indexes, and what was recorded about all samples together are checked here.
 ///
 /// # Errors
-/// As of [`validate`](super::validate); if the dataset is not the one that was checked.
+/// The same as those of [`validate`](super::validate), and if the dataset is not the one that was checked.
 pub fn put_together(
     path: &Path,
     options: &ValidateOptions,

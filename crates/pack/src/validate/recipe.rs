@@ -11,22 +11,23 @@ use hsipack_store::remote::is_url;
 use crate::convert::{MaskOption, ValueOptions};
 use crate::input::{ARRAY, Input};
 
-/// What was recorded of one conversion or append.
+/// The record of one conversion or append.
 pub struct Recipe {
-    /// What decides the values.
+    /// Options that decide the values.
     pub values: ValueOptions,
     /// The masks.
     pub masks: Vec<MaskOption>,
     /// The class id of cubes without a mask.
     pub mask_fill: Option<u16>,
-    /// Samples before this number, and not before that of the recipe before it, were made this way.
+    /// The first sample that was not made this way. The recipe applies to all samples from the `until` of the previous
+    /// recipe.
     pub until: usize,
 }
 
 /// The recipes of a dataset, in the order of the samples.
 ///
 /// # Errors
-/// If the dataset has none, or of another version.
+/// If the dataset has no recipes, or they are from another version.
 pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
     let missing = || {
         Error::unsupported("the dataset does not record how it was converted")
@@ -66,11 +67,11 @@ pub fn codec(array: &hsipack_store::dataset::ChunkArray) -> Codec {
     })
 }
 
-/// The source of a sample: the recorded path, from the working directory, else from `root`, else from
-/// the folder that the dataset is in.
+/// Finds the source of a sample: the recorded path relative to the working directory, otherwise to `root`, otherwise to
+/// the folder that contains the dataset.
 ///
 /// # Errors
-/// If nothing lies there, or it never was a file.
+/// If no file is there, or the source was never a file.
 pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Result<Input> {
     if sample.source.format == ARRAY {
         let what = "it was packed from an array of a program, of which no file is left";
@@ -92,7 +93,7 @@ fn find(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
     if is_url(&recorded.file) {
         return recorded.here().ok();
     }
-    // A path that does not exist here was not split at its `::`-less end; do it by hand.
+    // If the whole recorded path does not exist here, the variable after `::` is split off.
     let (file, variable) = match sample.source.path.split_once("::") {
         Some((file, variable)) if !Path::new(&sample.source.path).exists() => {
             (PathBuf::from(file), Some(variable.to_owned()))

@@ -1,4 +1,4 @@
-//! The values of a packed sample beside those that its source gives once more, block by block.
+//! Gives the packed values of a sample together with those of its source, block by block.
 
 use hsipack_format::{DType, Result, Sample};
 use hsipack_store::Stack;
@@ -10,17 +10,17 @@ use crate::convert::transform::{Scratch, Transform};
 use crate::input::Input;
 use crate::source::{RowBuffer, Source};
 
-/// A sample's source, opened as it was for packing.
+/// A sample's source, opened in the same way as for packing.
 pub struct Reproduction<'a> {
     /// The source.
     pub source: Box<dyn Source>,
-    /// From its stored numbers to the values that were packed, before the cast.
+    /// Computes the values that were packed, before the cast, from the source's stored numbers.
     pub transform: Transform,
     stack: &'a Stack,
     index: usize,
 }
 
-/// Some rows, whole: where they begin, what the source's file holds, what is packed.
+/// Some whole rows: the first row, the rows of the source, and the packed values.
 pub struct Block<'a> {
     /// The first row.
     pub start: usize,
@@ -30,20 +30,20 @@ pub struct Block<'a> {
     pub packed: &'a [u8],
 }
 
-/// Working memory, used again for the next sample.
+/// Working memory, which is reused for the next sample.
 #[derive(Default)]
 pub struct Memory {
     rows: RowBuffer,
-    /// For [`Transform::apply_f64`].
+    /// Working memory of [`Transform::apply_f64`].
     pub scratch: Scratch,
     packed: Vec<u8>,
 }
 
 impl<'a> Reproduction<'a> {
-    /// Opens `input`, the source of `sample`, as `recipe` says.
+    /// Opens `input`, the source of `sample`, with the options in `recipe`.
     ///
     /// # Errors
-    /// If it, or its references, cannot be opened.
+    /// If the source or its references cannot be opened.
     pub fn open(sample: &Sample, stack: &'a Stack, recipe: &Recipe, input: &Input) -> Result<Self> {
         let source = plan::open_source(input, &recipe.values)?;
         let info = source.info();
@@ -53,19 +53,19 @@ impl<'a> Reproduction<'a> {
         Ok(Self { source, transform, stack, index: sample.index })
     }
 
-    /// Whether it gives as many rows, columns and bands as were packed.
+    /// Whether the source has as many rows, columns and bands as were packed.
     pub fn has_the_shape(&self) -> bool {
         let (info, shape) = (self.source.info(), self.stack.image.shape());
         (info.shape.rows, info.shape.columns, self.transform.out_bands())
             == (shape.rows, shape.columns, shape.bands)
     }
 
-    /// Type of the packed values.
+    /// The type of the packed values.
     pub fn dtype(&self) -> DType {
         self.stack.image.meta().dtype
     }
 
-    /// Hands all rows to `each`, which says whether it wants more.
+    /// Passes all rows to `each`, which returns whether it wants more.
     ///
     /// # Errors
     /// If the source or the dataset cannot be read, or `each` fails.

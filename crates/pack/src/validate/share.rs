@@ -1,4 +1,4 @@
-//! Which samples somebody checks: all, or those of some image shards where several divide the work.
+//! Which samples a process checks: all, or those of some image shards if several processes share the work.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use hsipack_store::Dataset;
 
 use crate::convert::parts::Part;
 
-/// Places of samples, by stack.
+/// Places of samples in each stack.
 #[derive(Clone, Debug)]
 pub struct Share(Vec<Vec<Range<usize>>>);
 
-/// The samples of every shard of an image: stack, places.
+/// The samples of every shard of an image: the stack and the places in it.
 fn shards(dataset: &Dataset) -> impl Iterator<Item = (usize, Range<usize>)> {
     dataset.stacks().iter().enumerate().flat_map(|(stack, of)| {
         let (all, each) = (of.image.len(), of.image.grid().samples_per_shard());
@@ -25,14 +25,14 @@ impl Share {
         Self::of(dataset, Part::WHOLE)
     }
 
-    /// Those of a part of the shards.
+    /// The samples of a part of the shards.
     pub fn of(dataset: &Dataset, part: Part) -> Self {
         let mut ranges = vec![Vec::new(); dataset.stacks().len()];
         part.of(shards(dataset)).for_each(|(stack, places)| ranges[stack].push(places));
         Self(ranges)
     }
 
-    /// Into how many parts the work can be divided.
+    /// The most parts into which the work can be divided.
     pub fn most_parts(dataset: &Dataset) -> usize {
         shards(dataset).count()
     }
@@ -42,13 +42,13 @@ impl Share {
         self.0[stack].iter().cloned().flatten()
     }
 
-    /// Whether a sample is among them.
+    /// Whether the share contains a sample.
     pub fn has(&self, stack: usize, place: usize) -> bool {
         let after = self.0[stack].partition_point(|range| range.end <= place);
         self.0[stack].get(after).is_some_and(|range| range.contains(&place))
     }
 
-    /// Whether one of them has chunks in a shard of an array with that grid.
+    /// Whether a sample of the share has chunks in a shard of an array with this grid.
     pub fn touches(&self, stack: usize, grid: &Grid, shard: usize) -> bool {
         let (first, each) = (shard * grid.samples_per_shard(), grid.samples_per_shard());
         let after = self.0[stack].partition_point(|range| range.end <= first);

@@ -1,4 +1,4 @@
-//! Every value of every cube against its source, after the recorded scaling.
+//! Compares every value of every cube with its source, after the recorded scaling.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -22,26 +22,26 @@ use crate::precision;
 use crate::progress::Progress;
 use crate::source::RowBuffer;
 
-/// What comparing with sources found.
+/// The result of comparing with sources.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Found {
     /// Values that differ, with the ids of their samples.
     pub problems: Vec<(usize, Problem)>,
-    /// Samples whose source could not be compared, and why.
+    /// Ids of samples whose source could not be compared, and why.
     pub unchecked: Vec<(usize, String)>,
-    /// Samples that were compared.
+    /// Number of samples that were compared.
     pub samples: usize,
 }
 
 impl Found {
-    /// Takes in what was found of other samples.
+    /// Adds what was found in other samples.
     pub fn merge(&mut self, other: Self) {
         self.problems.extend(other.problems);
         self.unchecked.extend(other.unchecked);
         self.samples += other.samples;
     }
 
-    /// In the order of the samples.
+    /// Sorts the result in the order of the samples.
     pub fn sorted(mut self) -> Self {
         self.problems.sort_by_key(|(id, _)| *id);
         self.unchecked.sort_by_key(|(id, _)| *id);
@@ -49,10 +49,10 @@ impl Found {
     }
 }
 
-/// Compares every sample of a share, but for those that are damaged, which are named, with its source.
+/// Compares every sample of a share with its source, except the samples whose names are in `damaged`.
 ///
 /// # Errors
-/// If the dataset does not record how it was made, a thread is refused, or `progress.stop` was set.
+/// If the dataset does not record how it was made, a thread cannot be started, or `progress.stop` was set.
 pub fn check(
     dataset: &Dataset,
     share: &Share,
@@ -80,7 +80,7 @@ pub fn check(
             }
             let result = samples.get(id).and_then(|sample| comparer.compare(&sample));
             progress.cubes.fetch_add(1, Ordering::Relaxed);
-            // A source that cannot be compared does not end the comparison.
+            // If a source cannot be compared, the comparison continues with the others.
             Ok((id, result))
         },
     )?;
@@ -104,7 +104,7 @@ pub fn check(
     Ok(found)
 }
 
-/// One thread.
+/// The state of one thread.
 struct Comparer<'a> {
     dataset: &'a Dataset,
     options: &'a ValidateOptions,
@@ -235,8 +235,8 @@ fn mask_id(packed: &[u8], at: usize, array: &ChunkArray) -> u16 {
     }
 }
 
-/// The first of `values` that is not what is stored from value `start` on, and what is. Where bits were
-/// dropped, the value rounded again has to be the stored one, bit for bit.
+/// The first of `values` that differs from the values that are stored from value `start` on, and the stored value. If
+/// bits were dropped, the stored value must equal the value rounded again, bit for bit.
 fn first_difference(
     packed: &[u8],
     start: usize,
@@ -281,8 +281,8 @@ fn agrees(stored: f64, value: f64, half_step: f64) -> bool {
     }
 }
 
-/// Half the distance between neighbouring floating-point numbers around `value`, for numbers of
-/// `digits` fraction bits whose least normal exponent is `least`.
+/// Half the distance between neighbouring floating-point numbers around `value`. The numbers have `digits` fraction
+/// bits and the lowest normal exponent `least`.
 fn half_step(value: f64, digits: i32, least: i32) -> f64 {
     let exponent = ((value.to_bits() >> 52) & 0x7FF) as i32 - 1023;
     2f64.powi(exponent.max(least) - digits - 1)

@@ -1,4 +1,4 @@
-//! Metadata against `SHA256SUMS`, shards and their indexes.
+//! Compares metadata with `SHA256SUMS`, and checks shards and their indexes.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -17,14 +17,13 @@ use walkdir::WalkDir;
 use super::share::Share;
 use super::{Problem, ProblemKind, coordinates, is_no_damage};
 
-/// Shards that cannot be read at all: stack, array, shard.
+/// Shards that cannot be read at all: stack, array, number.
 pub type Broken = HashSet<(String, String, usize)>;
 
-/// Compares every metadata file with its line in `SHA256SUMS`, and looks for lines and files that lack
-/// the other.
+/// Compares every metadata file with its line in `SHA256SUMS`. Finds lines without a file, and files without a line.
 ///
 /// # Errors
-/// If the folder cannot be listed, or a server does not serve.
+/// If the folder cannot be listed, or a server does not answer.
 pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
     if !is_url(path) {
         return check_sums_at(path, path);
@@ -32,7 +31,7 @@ pub fn check_sums(path: &Path) -> Result<Vec<Problem>> {
     folder::steadily(path, || check_sums_at(path, &metadata_place(path)?))
 }
 
-/// As [`check_sums`], of metadata that lie below `place`.
+/// The same as [`check_sums`], for metadata below `place`.
 fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
     let sums = path.join(SHA256SUMS);
     let problem = |file: &Path, what: &str| Problem::new(ProblemKind::Metadata, file, what);
@@ -68,10 +67,10 @@ fn check_sums_at(path: &Path, place: &Path) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// Looks whether `samples.index`, where there is one, says what `samples.jsonl` says.
+/// Checks that `samples.index`, if it exists, agrees with `samples.jsonl`.
 ///
 /// # Errors
-/// If memory is refused, or a server does not serve.
+/// If memory cannot be allocated, or a server does not answer.
 pub fn check_index(dataset: &Dataset) -> Result<Option<Problem>> {
     let path = dataset.path();
     let place = if is_url(path) { metadata_place(path)? } else { path.to_owned() };
@@ -99,7 +98,7 @@ pub fn made_index(dataset: &Dataset) -> Result<Vec<u8>> {
     Ok(index_of(dataset.samples(), dataset.samples().sha256()?))
 }
 
-/// Every `zarr.json` and `samples.jsonl` below `path`; shard folders are not entered.
+/// Every `zarr.json` and `samples.jsonl` below `path`. Shard folders are skipped.
 fn metadata_files(path: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     let walk = WalkDir::new(path)
@@ -122,11 +121,12 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// Checks that every shard of a share of the samples is there and its index sound: every chunk of every sample written, none
-/// beyond, back to back up to the index.
+/// Checks that every shard of a share of the samples exists and that its index is correct: every chunk of every sample
+/// is written, there are no others, and the chunks are back to back up to the index. Returns the problems, and the
+/// shards that cannot be read at all.
 ///
 /// # Errors
-/// If memory is refused, or a server does not serve. Never for damage; the result tells it, and which shards cannot be read at all.
+/// If memory cannot be allocated, or a server does not answer. Damage is not an error.
 pub fn check_shards(dataset: &Dataset, share: &Share) -> Result<(Vec<Problem>, Broken)> {
     let mut problems = Vec::new();
     let mut broken = Broken::new();
@@ -179,7 +179,7 @@ fn check_shard(
     let file = match array.open_shard(shard) {
         Ok(file) => file,
         Err(error) if is_no_damage(&error) => return Err(error),
-        // Every sample in it is lost.
+        // Every sample in the shard is lost.
         Err(error) => {
             let lost = samples.map(|index| Problem {
                 index: Some(index),
@@ -208,8 +208,8 @@ fn check_shard(
     Ok(problems)
 }
 
-/// What is odd about where chunks lie, if anything: hsipack writes them back to back. There may be chunks of samples that do
-/// not exist: an append on a server writes them before it is decided, and may be given up.
+/// Describes what is wrong with the positions of chunks, if anything: hsipack writes them back to back. There may be
+/// chunks of samples that do not exist: an append on a server writes them before it is decided, and may be given up.
 fn loose_ends(index: &ShardIndex, data_len: u64) -> Option<String> {
     let mut spans: Vec<_> = index.0.iter().flatten().collect();
     spans.sort_by_key(|span| span.offset);

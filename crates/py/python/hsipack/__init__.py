@@ -10,8 +10,8 @@
 >>> tuple(image.shape), tuple(mask.shape)
 ((4, 7, 20, 24), (4, 20, 24))
 
-Arrays are torch's tensors where torch is installed, else NumPy's; torch is imported with the first
-of them, not before.
+Arrays are torch tensors if torch is installed, otherwise NumPy arrays. torch is imported when the
+first tensor is made, not before.
 
 The command ``hsipack`` comes with the package; ``hsipack --help`` explains it.
 """
@@ -20,7 +20,7 @@ from hsipack import _processor
 
 _processor.check()
 
-from hsipack import augment  # noqa: E402  (an older processor could not run what this imports)
+from hsipack import augment  # noqa: E402  (an older processor cannot run what this imports)
 from hsipack._concat import Concat, concat  # noqa: E402
 from hsipack._errors import (  # noqa: E402
     AmbiguousError,

@@ -1,4 +1,4 @@
-"""From what the native part gives to what users asked for, and from users' arrays to it."""
+"""Conversion between the arrays of the native part and the arrays of users."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     import torch
 
 Output = Literal["torch", "numpy", "dlpack"]
-"""What arrays are given as: ``torch.Tensor``, ``numpy.ndarray``, or :class:`hsipack.Array` for
-any other library.
+"""The type of arrays: ``torch.Tensor``, ``numpy.ndarray``, or :class:`hsipack.Array` for any other
+library.
 """
 
 CPU = 1
-"""DLPack's number of the host's memory; memory that is page-locked for CUDA is 3."""
+"""DLPack's number for the host's memory; page-locked memory for CUDA is 3."""
 
 
 def chosen_output(output: object, outputs: tuple[Output, ...]) -> Output:
-    """The output that is asked for: if none is, torch's where it is installed, else NumPy's.
+    """The chosen output. If it is None, torch if torch is installed, otherwise NumPy.
 
     Raises:
-        ConflictError: if it is none of these.
-        UnsupportedError: if it is torch's and there is no torch; what to install.
+        ConflictError: if it is not one of ``outputs``.
+        UnsupportedError: if it is torch, but torch is not installed; says what to install.
     """
     if output is None:
         return "torch" if _torch.is_installed() else "numpy"
@@ -43,15 +43,15 @@ def chosen_output(output: object, outputs: tuple[Output, ...]) -> Output:
 
 
 def tensor(array: Array) -> torch.Tensor:
-    """A tensor over an array's memory."""
-    # With the capsule torch asks no questions; on a device it has to name its stream.
+    """A tensor that shares the memory of an array."""
+    # With a capsule, torch calls no method of the array; but on a device it has to name its stream.
     on_host = array.__dlpack_device__()[0] == CPU
     made: torch.Tensor = _torch.load().from_dlpack(array.__dlpack__() if on_host else array)
     return made
 
 
 def given(array: Array, output: Output) -> Any:
-    """An array as it was asked for, over the same memory."""
+    """An array as the chosen output, sharing its memory."""
     if output == "torch":
         return tensor(array)
     return np.asarray(array) if output == "numpy" else array
@@ -70,9 +70,9 @@ def on_host(array: Any) -> bool:
 
 
 def native(array: Any) -> Any:
-    """What the native part takes for an array of any library, over the same memory if possible:
-    NumPy's arrays, DLPack's capsules of what else is in the host's memory, torch's tensors of what
-    is on a device.
+    """Converts an array of any library for the native part, sharing its memory if possible. NumPy
+    arrays stay, other arrays in the host's memory become DLPack capsules, and arrays on a device
+    become torch tensors.
     """
     if isinstance(array, np.ndarray):
         return _plain(array)
@@ -87,8 +87,8 @@ def native(array: Any) -> Any:
 
 
 def host(array: Any) -> Any:
-    """An array of any library as one of NumPy's, over the same memory where that is the host's;
-    NumPy has no bfloat16, of which float32 is made.
+    """Converts an array of any library to a NumPy array, sharing its memory if it is in the host's
+    memory. bfloat16, which NumPy does not have, becomes float32.
     """
     if isinstance(array, np.ndarray):
         return array
@@ -101,7 +101,9 @@ def host(array: Any) -> Any:
 
 
 def _plain(array: Any) -> Any:
-    """An array of NumPy's whose elements are aligned, native, and whole strides apart."""
+    """A NumPy array with aligned elements in native byte order, whose strides are multiples of the
+    element size. Copies the array if it is not like that.
+    """
     native = array.dtype.newbyteorder("=")
     odd = any(stride % array.itemsize for stride in array.strides) if array.itemsize else False
     if odd or not array.flags.aligned or array.dtype != native:
@@ -110,7 +112,9 @@ def _plain(array: Any) -> Any:
 
 
 def like(old: Any, new: Array) -> Any:
-    """A result of the native part as the kind of array that went in, over the same memory."""
+    """Converts a result of the native part to the kind of array that ``old`` is, sharing its
+    memory.
+    """
     if isinstance(old, np.ndarray):
         return np.asarray(new)
     if _torch.is_tensor(old):
@@ -121,12 +125,12 @@ def like(old: Any, new: Array) -> Any:
         return make(new)
     raise UnsupportedError(
         f"arrays of {type(old).__module__}, which cannot be made by DLPack",
-        remedy="give an array of NumPy's or a tensor of torch's",
+        remedy="give a NumPy array or a torch tensor",
     )
 
 
 def _makers(old: Any) -> Any:
-    """Functions that make arrays such as this one by DLPack."""
+    """Functions that make arrays of this kind by DLPack."""
     if hasattr(old, "__array_namespace__"):
         space = old.__array_namespace__()
         if hasattr(space, "from_dlpack"):

@@ -1,4 +1,4 @@
-"""Several packed datasets as one, for a loader."""
+"""Several packed datasets, joined for a loader."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from hsipack.dataset import Dataset, Stats, _together
 from hsipack.loader import Batch, Loader
 
 _SEEDS = 1 << 64
-# What the seed of the next dataset differs by: an odd number, far from 0.
+# The difference between the seeds of two datasets: an odd number, far from 0.
 _STEP = 0x9E3779B97F4A7C15
 
 
 class Concat:
-    """Packed datasets with the same bands and masks, one after the other: what
-    :func:`hsipack.concat` gives.
+    """Joined datasets with the same bands and masks: the result of :func:`hsipack.concat`.
 
-    Samples are numbered through: those of the first dataset come first. Each is a sample of its
-    dataset, with ``dataset`` added, the dataset's number; ``id`` is its number in that dataset, and
-    ``label`` its place in :attr:`classes`.
+    Samples are numbered from 0 over all datasets, beginning with those of the first dataset. A
+    sample has one key more than in its dataset: ``dataset``, the number of the dataset. ``id`` is
+    its number in that dataset, and ``label`` is the position of its class in :attr:`classes`.
 
     Attributes:
         datasets: the datasets.
-        weights: their shares of an epoch's samples, if they were given.
+        weights: the share of each dataset in the samples of an epoch, or ``None``.
     """
 
     def __init__(self, datasets: Sequence[Dataset], weights: Sequence[float] | None) -> None:
@@ -36,7 +35,8 @@ class Concat:
         labels = {label for dataset in datasets for label in dataset.classes}
         texts = sorted(label for label in labels if isinstance(label, str))
         self._classes = [*sorted(label for label in labels if not isinstance(label, str)), *texts]
-        # Of every dataset, places of its classes among those of all; the last is that of no label.
+        # For every dataset, the positions of its classes in those of all; the last one, -1, is for
+        # samples without a label.
         self._places = [
             np.array([*map(self._classes.index, dataset.classes), -1], dtype=np.int64)
             for dataset in datasets
@@ -44,17 +44,17 @@ class Concat:
 
     @property
     def classes(self) -> list[Any]:
-        """The different labels of all datasets, numbers before texts, ascending."""
+        """The distinct labels of all datasets in ascending order, numbers before texts."""
         return list(self._classes)
 
     @property
     def stats(self) -> Stats | None:
         """Per-band statistics of the stored values of all datasets together (see
-        :attr:`hsipack.Dataset.stats`); None if one records none.
+        :attr:`hsipack.Dataset.stats`); None if one of the datasets has no statistics.
 
         Raises:
-            ConflictError: if stored values of the datasets mean different things: another
-                ``scale_factor`` or ``add_offset``.
+            ConflictError: if stored values of the datasets differ in meaning, because the datasets
+                have different ``scale_factor`` or ``add_offset``.
         """
         factors = {
             (stack.scale_factor, stack.add_offset)
@@ -95,26 +95,29 @@ class Concat:
 
 
 def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> Concat:
-    """Packed datasets with the same bands and masks as one, for :class:`hsipack.Loader`.
+    """Joins packed datasets with the same bands and masks, for :class:`hsipack.Loader`.
 
-    ``Loader(hsipack.concat([a, b]), 8, shuffle=True)`` reads every sample of every dataset once an
-    epoch. **Each batch is of one dataset**, whose number it has as ``dataset``. With ``shuffle``
-    the batches of all datasets come in an order that is drawn from the seed and the epoch, the same
-    on all ranks; the samples of each batch are drawn from all of its dataset. Without, one dataset
-    comes after the other.
+    ``Loader(hsipack.concat([a, b]), 8, shuffle=True)`` reads every sample of every dataset once per
+    epoch. **All samples of a batch are from one dataset**; the batch has its number as ``dataset``.
+    With ``shuffle``, the batches of all datasets come in random order, which depends only on the
+    seed and the epoch and is the same on all ranks; the samples of each batch are drawn from its
+    whole dataset. Without ``shuffle``, the datasets come one after the other.
 
-    Numbers of classes in ``label`` are places in ``concat(…).classes``, the labels of all datasets.
-    ``normalize="standardize"`` is refused, since it would treat each dataset by its own figures:
-    give ``normalize=(joined.stats.mean, joined.stats.std)``.
+    The numbers of classes in ``label`` are positions in ``concat(…).classes``, the labels of all
+    datasets. ``normalize="standardize"`` is refused, because it would use different statistics for
+    each dataset. Give ``normalize=(joined.stats.mean, joined.stats.std)`` instead.
 
     Args:
-        datasets: datasets, or their paths; parts of datasets (``ds.split("train")``) as well.
-        weights: the share of each dataset in an epoch's samples, in any unit. An epoch has as many
-            samples as all datasets together, or ``epoch_length``; a dataset that gives more than
-            it has gives samples several times.
+        datasets: datasets, their paths, or parts of datasets (``ds.split("train")``).
+        weights: the share of each dataset in the samples of an epoch, in any unit. An epoch has as
+            many samples as all datasets together, or ``epoch_length``. If a dataset has fewer
+            samples than its share, samples are repeated.
+
+    Returns:
+        The joined datasets.
 
     Raises:
-        ConflictError: if numbers of bands, wavelengths or masks differ, or weights mean nothing.
+        ConflictError: if numbers of bands, wavelengths or masks differ, or weights are invalid.
 
     >>> joined = concat([hsipack.open(dataset_path, split="val"), dataset_path], weights=[1, 2])
     >>> len(joined)
@@ -138,7 +141,7 @@ def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> C
 
 
 def _check_alike(one: Dataset, other: Dataset) -> None:
-    """Refuses datasets whose batches mean different things."""
+    """Refuses datasets whose batches do not match."""
     remedy = "open them with the same bands and masks: hsipack.open(path, bands=…, masks=…)"
     counts = [
         {len(part._bands) if part._bands is not None else stack.shape[2] for stack in stacks}
@@ -167,9 +170,9 @@ def _check_alike(one: Dataset, other: Dataset) -> None:
 
 
 class ConcatLoader(Loader):
-    """A loader of several datasets: what ``hsipack.Loader`` makes of what :func:`hsipack.concat`
-    gives. It takes a loader's options and has its methods; each dataset is read by a loader of its
-    own, with ring and threads.
+    """A loader of several datasets, which ``hsipack.Loader`` makes from the result of
+    :func:`hsipack.concat`. It has the options and methods of a loader. Each dataset is read by its
+    own loader, with its own ring and threads.
     """
 
     def __init__(
@@ -197,7 +200,7 @@ class ConcatLoader(Loader):
             )
         if isinstance(options.get("crop"), crops.Windows):
             raise UnsupportedError(
-                "listed windows of several datasets, whose ids are those of one",
+                "listed windows over several datasets",
                 remedy="make a loader for each dataset",
             )
         self._joined = dataset
@@ -208,7 +211,7 @@ class ConcatLoader(Loader):
                 part,
                 batch_size,
                 shuffle=shuffle,
-                # Samples of the same number in two datasets are not augmented alike.
+                # So samples with the same number in two datasets are augmented differently.
                 seed=(self._seed + number * _STEP) % _SEEDS,
                 sampler=sampler,
                 epoch_length=length,
@@ -234,7 +237,7 @@ class ConcatLoader(Loader):
         self._present: _Iteration | None = None
 
     def _order_of(self, epoch: int) -> list[int]:
-        """Which part gives each batch of the epoch."""
+        """The number of the part that gives each batch of the epoch."""
         if self._order is None:
             order = np.repeat(np.arange(len(self._parts)), [len(part) for part in self._parts])
             if self._mixes:
@@ -243,16 +246,16 @@ class ConcatLoader(Loader):
         return self._order
 
     def _step(self) -> Batch | None:
-        """The next batch of the epoch; None at its end, once."""
+        """The next batch of the epoch; None once at its end."""
         order = self._order_of(self._at)
         if self._given == len(order):
             for iterator in self._iterators.values():
-                # Its end, for which nobody has asked yet.
+                # Take the end of its epoch, for which nobody has asked yet.
                 if next(iterator, None) is not None:
                     raise AssertionError("a dataset gave more batches than it has")
             epoch, present = self._at + 1, self._present
             for part in self._parts:
-                # One that had nothing to give, or that a state had left at its end.
+                # A part that had no batches, or that a state had put at its end.
                 if part.epoch != epoch:
                     part.set_epoch(epoch)
             self._reset(epoch)
@@ -265,27 +268,27 @@ class ConcatLoader(Loader):
         self._given += 1
         number = self._numbers_of[place]
         crop = self._parts[place]._settings["crop"]
-        # Class ids of masks are the same in all of them.
+        # Class ids of masks are the same in all datasets.
         if crop is None or crop["kind"] not in ("labelled", "regions"):
             batch["label"] = _mapped(batch["label"], self._joined._places[number])
         batch["dataset"] = number
         return batch
 
     def _at_end(self) -> bool:
-        """Whether all batches of the epoch were given, but not its end."""
+        """Whether all batches of the epoch were given, but nobody has asked for its end."""
         return 0 < self._given == len(self._order_of(self._at))
 
     def __iter__(self) -> Iterator[Batch]:
-        """What remains of an epoch that was resumed; else a whole epoch."""
+        """Iterates over an epoch, or over the rest of one that was resumed."""
         return _Iteration(self)
 
     def __len__(self) -> int:
-        """Batches of this rank in the present epoch, those given already included."""
+        """The number of batches of this rank in this epoch, including those already given."""
         return len(self._order_of(self._at))
 
     @property
     def dataset(self) -> Any:
-        """What it reads."""
+        """The joined datasets that the loader reads."""
         return self._joined
 
     @property
@@ -294,14 +297,14 @@ class ConcatLoader(Loader):
         return self._at
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of an epoch, which the next iteration gives."""
+        """Moves to the start of an epoch: the next iteration is this epoch."""
         epoch = _options.natural("epoch", epoch, least=0)
         for part in self._parts:
             part.set_epoch(epoch)
         self._reset(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it is: behind the last batch that was given."""
+        """Returns the position: after the last batch that you got."""
         return {
             "epoch": self._at,
             "given": self._given,
@@ -310,11 +313,11 @@ class ConcatLoader(Loader):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where the loader was that gave the state.
+        """Moves to the position of a state.
 
         Raises:
-            ConflictError: if the state is of other datasets, seeds or weights or, in the midst of
-                an epoch, of another batch size or world size.
+            ConflictError: if the state is from other datasets, seeds or weights or, in the middle
+                of an epoch, from another batch size or world size.
         """
         if not isinstance(state, Mapping) or not {"epoch", "given", "order", "parts"} <= set(state):
             raise _options.wrong("state", state, "give what state_dict() gave")
@@ -350,21 +353,21 @@ class ConcatLoader(Loader):
         self._given = state["given"]
 
     def stats(self) -> dict[str, Any]:
-        """Where the time went, of each dataset's loader, under ``datasets``."""
+        """Returns the statistics of each dataset's loader, under ``datasets``."""
         return {"datasets": [part.stats() for part in self._parts]}
 
     def report(self) -> dict[str, Any]:
-        """What the loaders of the datasets do, under ``datasets``."""
+        """Returns the report of each dataset's loader, under ``datasets``."""
         return {"datasets": [part.report() for part in self._parts]}
 
     def save_trace(self, path: Any) -> None:
-        """Refused: each dataset has a loader of its own."""
+        """Refused, because each dataset has its own loader."""
         raise UnsupportedError(
             "a trace of several datasets at once", remedy="trace a loader of one of them"
         )
 
     def close(self) -> None:
-        """Ends all threads and gives their memory back. Batches that are kept stay valid."""
+        """Stops all threads and frees their memory. Batches that you keep stay valid."""
         for part in self._parts:
             part.close()
 
@@ -398,7 +401,7 @@ class _Iteration(Iterator[Batch]):
         if not self._begun:
             self._begun = True
             if loader._present is not None or loader._at_end():
-                # With its first batch a new iteration ends an older one.
+                # The first batch of a new iteration ends an older one.
                 loader.set_epoch(loader._at + 1)
             loader._present = self
         elif loader._present is not self:
@@ -414,21 +417,21 @@ class _Iteration(Iterator[Batch]):
 
 
 def _lengths(joined: Concat, epoch_length: int | None) -> list[int | None]:
-    """Samples of an epoch of each dataset; None where every one comes once."""
+    """The number of samples of each dataset in an epoch; None if every sample comes once."""
     if joined.weights is None and epoch_length is None:
         return [None] * len(joined.datasets)
     total = len(joined) if epoch_length is None else _options.natural("epoch_length", epoch_length)
     weights = joined.weights or [float(len(dataset)) for dataset in joined.datasets]
     exact = np.array(weights) * (total / sum(weights))
     lengths = np.floor(exact).astype(int)
-    # What rounding leaves goes to those that lost most.
+    # Samples that are left after rounding down go to the datasets that lost most.
     for place in np.argsort(lengths - exact, kind="stable")[: total - int(lengths.sum())]:
         lengths[place] += 1
     return [int(length) for length in lengths]
 
 
 def _mapped(labels: Any, places: Any) -> Any:
-    """Numbers of classes as places among the classes of all datasets."""
+    """Converts numbers of classes to positions in the classes of all datasets."""
     if isinstance(labels, np.ndarray):
         return places[labels]
     return labels.new_tensor(places)[labels]

@@ -1,4 +1,4 @@
-"""What a program gives of a cube, checked, and as files that a conversion reads."""
+"""Cubes that a program gives: checked, and converted to files that a conversion reads."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hsipack._errors import ConflictError
 
 # ENVI's numbers of element types.
 _TYPES = {"u1": 1, "i2": 2, "i4": 3, "f4": 4, "f8": 5, "u2": 12, "u4": 13, "i8": 14, "u8": 15}
-# What holds the values of types that it has no number for.
+# ENVI has no number for these types; the wider types hold their values.
 _WIDER = {"f2": "f4", "i1": "i2"}
-# What a cube may tell of its bands, and what an ENVI header calls it.
+# What a cube may say about its bands, and the name of the field in an ENVI header.
 _PER_BAND = {"wavelengths": "wavelength", "fwhm": "fwhm", "good_bands": "bbl"}
 
 
@@ -26,12 +26,12 @@ class Cube:
     """A cube that a program gave.
 
     Attributes:
-        name: of the sample.
+        name: name of the sample.
         array: (rows, columns, bands), little-endian, of a type that ENVI has.
-        per_band: what it tells of its bands, by the names of ENVI's fields.
+        per_band: numbers for each band, by the name of the field in an ENVI header.
         masks: arrays (rows, columns) by mask and layer; layer None for class ids.
-        geo: where its pixels lie, as JSON, if it tells.
-        more: columns.
+        geo: geographic position of the pixels, as JSON, or None.
+        more: the columns of the sample.
     """
 
     name: str
@@ -43,8 +43,8 @@ class Cube:
 
     @classmethod
     def of(cls, given: object) -> Cube:
-        """The cube of ``(name, array)`` or ``(name, array, more)``."""
-        remedy = "give (name, array) or (name, array, more) of each"
+        """Makes a cube from ``(name, array)`` or ``(name, array, more)``."""
+        remedy = "give (name, array) or (name, array, more) for each cube"
         if not isinstance(given, tuple | list) or len(given) not in (2, 3):
             raise _options.wrong("cubes", given, remedy)
         name, more = given[0], given[2] if len(given) == 3 else None
@@ -74,7 +74,7 @@ class Cube:
         return cls(name, array, per_band, masks, geo, rest)
 
     def layers(self) -> dict[str, list[str] | None]:
-        """The layers of every mask; None where it has class ids."""
+        """The layers of every mask; None for masks of class ids."""
         found: dict[str, list[str] | None] = {}
         for mask, layer in self.masks:
             known = found.setdefault(mask, None if layer is None else [])
@@ -123,7 +123,7 @@ def _array(values: Any) -> npt.NDArray[Any]:
 
 
 def _numbers(name: str, key: str, values: Any, bands: int) -> list[float]:
-    """What a cube tells of its bands."""
+    """The numbers that a cube gives for its bands, checked."""
     try:
         given = np.asarray(_array(values), dtype=bool if key == "good_bands" else np.float64)
     except (TypeError, ValueError):
@@ -166,12 +166,12 @@ def _mask(
     if given.shape != shape:
         raise ConflictError(
             f"mask {mask!r} of cube {name!r} has the shape {given.shape}",
-            remedy=f"give {shape}, as its image has",
+            remedy=f"give {shape}, the rows and columns of its image",
         )
     most = 1 if is_layer else (1 << 16) - 1
     if given.dtype.kind not in "bui" or not 0 <= given.min() <= given.max() <= most:
         raise ConflictError(
-            f"mask {mask!r} of cube {name!r} has other values than it should",
+            f"mask {mask!r} of cube {name!r} has values that are not allowed",
             remedy="give booleans" if is_layer else "give whole numbers from 0 to 65535",
         )
     return given.astype(np.uint8 if given.max() < 1 << 8 else np.uint16)

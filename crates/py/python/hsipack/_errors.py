@@ -1,8 +1,8 @@
-"""Exceptions: every one names the file, what was wrong with it, and what to do."""
+"""Exceptions. Each one says which file is concerned, what is wrong, and what to do."""
 
 import re
 
-# Names in messages may hold anything. These characters would steer the terminal that shows them.
+# Names in messages may have any characters. These would control the terminal that shows them.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
@@ -11,18 +11,18 @@ def _printable(text: str) -> str:
 
 
 class Error(Exception):
-    """Whatever hsipack could not do.
+    """The base class of all errors of hsipack.
 
     Attributes:
-        what: what was wrong.
-        path: the file concerned, if one is.
-        remedy: what to do about it, if that is known.
+        what: what is wrong.
+        path: the file concerned, or ``None``.
+        remedy: what to do about it, or ``None`` if that is unknown.
 
     >>> error = Error("interleave is 'bup'", path="a.hdr", remedy="use bsq, bil or bip")
     >>> str(error)
     "a.hdr: interleave is 'bup' (use bsq, bil or bip)"
 
-    Control characters are escaped in its text, and stay what they are in its attributes.
+    Control characters are escaped in the text of the error, but not in its attributes.
     """
 
     def __init__(self, what: str, *, path: str | None = None, remedy: str | None = None) -> None:
@@ -38,7 +38,7 @@ class Error(Exception):
         return path + "\n".join(map(_printable, lines))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions travel from workers to the process that waits for them.
+        # Workers send their exceptions to the process that waits for them.
         return _remade, (type(self), self.what, self.path, self.remedy)
 
 
@@ -47,7 +47,9 @@ def _remade(kind: type[Error], what: str, path: str | None, remedy: str | None) 
 
 
 class FileError(Error, OSError):
-    """The operating system refused: missing, unreadable, no space, no memory, no permission."""
+    """The operating system reports an error: a file is missing or unreadable, or there is no space,
+    memory or permission.
+    """
 
 
 class MalformedError(Error, ValueError):
@@ -55,15 +57,15 @@ class MalformedError(Error, ValueError):
 
 
 class UnsupportedError(Error):
-    """What is asked for is sound, but hsipack does not do it."""
+    """The request is valid, but hsipack does not support it."""
 
 
 class AmbiguousError(Error, ValueError):
-    """A file holds several candidates, or axes that cannot be told apart; choose."""
+    """A file has several candidates, or axes that cannot be distinguished: choose one."""
 
 
 class RangeError(Error, ValueError):
-    """A value does not fit what it has to be stored in."""
+    """A value does not fit the type that it has to be stored as."""
 
 
 class ConflictError(Error, ValueError):
@@ -75,8 +77,10 @@ class DamagedError(Error):
 
 
 class DeviceError(Error, RuntimeError):
-    """A device cannot be used or failed: no GPU, an old driver, its memory is full, it was lost."""
+    """A device cannot be used, or failed: there is no GPU, the driver is too old, the memory of the
+    device is full, or the device was lost.
+    """
 
 
 class BugError(Error, RuntimeError):
-    """hsipack itself is wrong; please report it."""
+    """A bug in hsipack; please report it."""

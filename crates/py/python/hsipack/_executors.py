@@ -1,4 +1,4 @@
-"""Work in parts, over whatever runs functions elsewhere: Dask, ``concurrent.futures``, mpi4py,
+"""Work in parts, with libraries that run functions elsewhere: Dask, ``concurrent.futures``, mpi4py,
 submitit.
 """
 
@@ -16,21 +16,21 @@ from hsipack import _hsipack, _options
 from hsipack._errors import Error, FileError
 
 TRIES = 3
-"""How often a part is tried before its error is the user's."""
+"""How many times a part is tried before its error is raised."""
 MOST_PARTS = 256
-"""Each worker reads the plan for each part."""
+"""The maximum number of parts: a worker reads the plan again for each part."""
 LOOK = 0.05
-"""Seconds between looks at what has ended."""
+"""Seconds between checks for parts that have ended."""
 
 
 class Executor(Protocol):
-    """What takes functions to run elsewhere, and gives futures: objects with ``done()`` and
-    ``result()``. A ``dask.distributed.Client``, the executors of ``concurrent.futures`` and
-    ``mpi4py.futures``, and those of submitit are such.
+    """An object that runs functions elsewhere and returns futures: objects with ``done()`` and
+    ``result()``. Examples are a ``dask.distributed.Client`` and the executors of
+    ``concurrent.futures``, ``mpi4py.futures`` and submitit.
     """
 
     def submit(self, fn: Callable[..., Any], /, *args: Any) -> Any:
-        """Has ``fn(*args)`` run; gives a future."""
+        """Runs ``fn(*args)`` elsewhere, and returns a future."""
 
 
 def check(name: str, executor: Any) -> Executor:
@@ -48,9 +48,9 @@ def convert(
     places: list[str],
     progress: Callable[[int, int], object] | None,
 ) -> str:
-    """Plans, has parts packed by the executor, and commits; gives the report as JSON."""
+    """Plans, packs parts with the executor, and commits; returns the report as JSON."""
     started = time.monotonic()
-    # Beside the output, where workers see it, and where it goes with what else is left.
+    # Beside the output, where workers see it, and where it is deleted with all other leftovers.
     output = settings["output"].rstrip("/")
     plan = f"{output if '://' in output else Path.cwd() / output}.partial/parts.json"
     planned = json.loads(_hsipack.plan_parts(settings, plan))
@@ -73,8 +73,8 @@ def convert(
         run(executor, _work, [(plan, part + 1, *arguments) for part in range(parts)], ended)
     except Error as error:
         if not isinstance(error, FileError):
-            # As of a conversion by one process: nothing is left of what cannot be done. But what is
-            # wrong is to be told, not that somebody taken for dead still writes.
+            # Delete what was packed, as a conversion in one process does. If that fails because a
+            # worker still writes, the first error is the one to raise.
             with contextlib.suppress(Error):
                 _hsipack.discard_parts(plan)
         raise
@@ -91,8 +91,8 @@ def validate(
     servers: list[tuple[str, str]] | None,
     progress: Callable[[int, int], object] | None,
 ) -> str:
-    """Has parts checked by the executor, and puts together what they found; gives the report as
-    JSON. ``source`` is whether values are compared with their sources, and where these lie.
+    """Checks parts with the executor, and combines the results; returns the report as JSON.
+    ``source`` is whether to compare values with their sources, and the folder of the sources.
     """
     started = time.monotonic()
     parts = max(1, min(_hsipack.validation_parts(path), MOST_PARTS))
@@ -119,8 +119,8 @@ def spectra(
     servers: list[tuple[str, str]] | None,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[str, list[int], list[bytes]]:
-    """Has the spectra of some samples each computed by the executor; gives what one process does.
-    ``progress`` is told samples.
+    """Computes spectra with the executor, some samples in each part; returns what one process would
+    return. ``progress`` is called with numbers of samples.
     """
     shares = _hsipack.spectra_shares(settings, MOST_PARTS)
     total, done = sum(map(len, shares)), 0
@@ -145,7 +145,7 @@ def spectra(
 def _spectra(
     settings: dict[str, Any], servers: list[tuple[str, str]], attempt: str
 ) -> tuple[int, bytes]:
-    """As :func:`_work`."""
+    """Computes the spectra of a part, in the worker; see :func:`_work`."""
     if servers:
         _hsipack.set_storage_options(settings["dataset"], servers)
     return len(settings["samples"]), _hsipack.spectra_part(settings)
@@ -161,7 +161,7 @@ def _check(
     servers: list[tuple[str, str]],
     attempt: str,
 ) -> tuple[int, str]:
-    """As :func:`_work`."""
+    """Checks a part, in the worker; see :func:`_work`."""
     if servers:
         _hsipack.set_storage_options(path, servers)
     return _hsipack.validate_part(path, source, source_root, part, parts, jobs)
@@ -177,8 +177,8 @@ def _work(
     places: list[str],
     attempt: str,
 ) -> dict[str, Any]:
-    """A part, where it is done. Dask takes calls with equal arguments for one, so that each attempt
-    has a name of its own.
+    """Packs a part, in the worker. Each ``attempt`` has its own name, because Dask runs calls with
+    equal arguments only once.
     """
     for place in places:
         _hsipack.set_storage_options(place, servers)
@@ -192,11 +192,12 @@ def run(
     calls: list[tuple[Any, ...]],
     ended: Callable[[Any], object],
 ) -> None:
-    """Has a function called with each of these arguments and a name of the attempt, and tells what
-    it gave, in the order of their ends. What fails is tried again, unless it would fail anywhere.
+    """Calls a function elsewhere with each of these arguments and a name of the attempt. Passes the
+    results to ``ended``, in the order in which calls end. Calls that fail are tried again, unless
+    they would fail everywhere.
 
     Raises:
-        Exception: what a call ended with for the last time, once no other call runs.
+        Exception: the last error of a call, after all other calls have ended.
     """
     waiting: dict[int, tuple[Any, int]] = {}
     failure: BaseException | None = None
@@ -240,7 +241,7 @@ def _submit(executor: Executor, function: Callable[..., Any], call: tuple[Any, .
 
 
 def _end(waiting: dict[int, tuple[Any, int]]) -> None:
-    """Cancels what has not begun, and waits for the rest: nobody writes any more afterwards."""
+    """Cancels calls that have not begun, and waits for the others, so that none writes any more."""
     for future, _ in waiting.values():
         cancel = getattr(future, "cancel", None)
         if cancel is not None:

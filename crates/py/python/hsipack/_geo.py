@@ -1,4 +1,4 @@
-"""Where the pixels of a program's cube lie, as the program says it."""
+"""The geographic position of a cube's pixels, as a program gives it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _REMEDY = (
 
 
 def of_cube(name: str, given: Any) -> str | None:
-    """What a cube says, checked, as JSON; None if it says nothing."""
+    """The position of a cube, checked, as JSON; None if the cube has none."""
     if given is None:
         return None
     if not isinstance(given, Mapping) or given.get("transform") is None:
@@ -25,14 +25,14 @@ def of_cube(name: str, given: Any) -> str | None:
         raise ConflictError(what, remedy="give crs and transform")
     unit = given.get("unit")
     if unit is not None and not isinstance(unit, str):
-        # What is no text is no unit either, and refused as such.
+        # Anything that is not text is refused later as a unit.
         unit = _options.shown(unit)
     crs = _crs(name, given.get("crs"))
     return _hsipack.array_geo(name, crs, _transform(name, given["transform"]), unit)
 
 
 def _crs(name: str, given: Any) -> str | None:
-    """A reference system as text, also one of rasterio's or pyproj's."""
+    """A reference system as text; also from a CRS of rasterio or pyproj."""
     if given is None or isinstance(given, str):
         return given
     for method in ("to_wkt", "to_string"):
@@ -43,7 +43,7 @@ def _crs(name: str, given: Any) -> str | None:
 
 
 def _transform(name: str, given: Any) -> list[float]:
-    """Six numbers in GDAL's order; an Affine has nine, in another one."""
+    """Six numbers in GDAL's order. An Affine has nine numbers in another order."""
     numbers = given.to_gdal() if callable(getattr(given, "to_gdal", None)) else given
     try:
         six = [float(number) for number in numbers]

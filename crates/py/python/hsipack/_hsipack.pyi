@@ -8,10 +8,10 @@ from hsipack.diagnosis._levels import Levels
 __version__: str
 
 class Array:
-    """An array for whoever speaks DLPack (``torch.from_dlpack``, ``jax.dlpack.from_dlpack``,
-    ``cupy.from_dlpack``) or, in the host's memory, NumPy's array interface (``numpy.asarray``;
-    NumPy has no bfloat16). Nothing is copied. On a device its memory is lent to the stream that
-    the taker names."""
+    """An array for any library that supports DLPack (``torch.from_dlpack``,
+    ``jax.dlpack.from_dlpack``, ``cupy.from_dlpack``). In the host's memory it also supports NumPy's
+    array interface (``numpy.asarray``; NumPy has no bfloat16). Nothing is copied. On a device, the
+    library that takes the array names the stream that may use its memory."""
 
     def __dlpack__(
         self,

@@ -1,4 +1,4 @@
-"""Class ids of masks: weights by their counts, and other ids for them."""
+"""Class ids of masks: weights from their counts, and new ids."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from hsipack.dataset import Dataset
 
 Classes = Mapping[int | str, int] | Mapping[str, Mapping[int | str, int]]
-"""New class ids by class ids or names; of several masks, such mappings by the masks' names."""
+"""New class ids by old ids or names; for several masks, such mappings by mask name."""
 
 NewIds = tuple[str, list[tuple[int | str, int]], int | None]
-"""As the native part takes them: the mask, classes with new ids, what all others have."""
+"""For the native part: the mask, classes with their new ids, and the new id of all others."""
 
 _MOST = (1 << 16) - 1
 _KINDS = ("balanced", "inverse", "inverse_sqrt", "median")
@@ -31,9 +31,9 @@ def class_weights(
     ignore: int | Sequence[int] = (),
     num_classes: int | None = None,
 ) -> npt.NDArray[np.float32]:
-    """Weights of classes by their pixels, for a loss: an array indexed by class id.
+    """Computes weights of classes for a loss, from the number of pixels of each class.
 
-    With n the count of a class, N the sum of all counts and k the number of classes that have any:
+    n is the count of a class, N the sum of all counts, and k the number of classes with pixels:
 
     ============ =============================================================================
     balanced     N / (k n), as scikit-learn's ``class_weight="balanced"``
@@ -42,14 +42,17 @@ def class_weights(
     median       median of the counts / n (median frequency balancing)
     ============ =============================================================================
 
-    Classes without a pixel, and those of ``ignore``, have weight 0 and are in neither N, k, the
-    mean nor the median.
+    Classes without pixels, and the classes of ``ignore``, have weight 0. They are not counted in N,
+    k, the mean or the median.
 
     Args:
-        counts: pixels by class id, as :meth:`Dataset.class_counts` gives them.
+        counts: number of pixels by class id, as :meth:`Dataset.class_counts` returns it.
         kind: see above.
-        ignore: class ids that do not count, such as 0 where it is "unlabelled".
-        num_classes: length of the array; up to the greatest class id if ``None``.
+        ignore: class ids to ignore, such as 0 if it means "unlabelled".
+        num_classes: length of the array. If ``None``, up to the largest class id.
+
+    Returns:
+        A float32 array of weights, indexed by class id.
 
     Raises:
         ConflictError: if no class is left, or an id does not fit ``num_classes``.
@@ -92,7 +95,7 @@ def class_weights(
 
 
 def _ids(name: str, ids: Any) -> list[int]:
-    """Class ids; one alone is a list of one."""
+    """Class ids as a list; a single id becomes a list of one."""
     given = np.atleast_1d(np.asarray(ids)).ravel().tolist()
     return [_options.natural(name, one, least=0, most=_MOST) for one in given]
 
@@ -100,13 +103,13 @@ def _ids(name: str, ids: Any) -> list[int]:
 def new_ids(
     dataset: Dataset, masks: Sequence[str], classes: Classes | None, ignore: int | None
 ) -> list[NewIds]:
-    """Other class ids for those of some masks, as the native part takes them.
+    """New class ids for some masks, as the native part takes them.
 
     Args:
-        dataset: whose masks they are.
+        dataset: the dataset of the masks.
         masks: the masks that are read.
         classes: see :class:`hsipack.Loader`.
-        ignore: likewise.
+        ignore: see :class:`hsipack.Loader`.
     """
     if classes is None:
         if ignore is not None:
@@ -122,7 +125,7 @@ def new_ids(
     if all(by_mask):
         given: dict[Any, Any] = dict(classes)
     elif any(by_mask):
-        raise _options.wrong("classes", classes, "give ids for one mask, or such by masks' names")
+        raise _options.wrong("classes", classes, "give ids for one mask, or ids by mask name")
     else:
         given = {_only_mask(dataset, masks): classes}
     made: list[NewIds] = []
@@ -133,7 +136,7 @@ def new_ids(
 
 
 def _only_mask(dataset: Dataset, masks: Sequence[str]) -> str:
-    """The mask that holds class ids, if it is one."""
+    """The only mask of class ids; an error if there are several or none."""
     stacks = dataset._used_stacks()
     of_ids = [
         name

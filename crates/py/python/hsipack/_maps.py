@@ -1,4 +1,4 @@
-"""Maps that windows' predictions are stitched to: their values, and where they are written."""
+"""The maps of a stitcher: their values, and the files that they are written to."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from hsipack._merging import Allocate, OpenRows
 
 Map = npt.NDArray[Any]
 
-# Rows of a map that are merged at once.
+# How many rows of a map are merged at a time.
 _BLOCK = 64
 
 
 class Kind:
-    """What predictions are like.
+    """The kind of predictions.
 
     Attributes:
-        channels: how many.
+        channels: number of channels.
         flat: whether they came without an axis of channels.
-        dtype: their type.
+        dtype: their element type.
     """
 
     def __init__(self, channels: int, flat: bool, dtype: np.dtype[Any]) -> None:
@@ -38,18 +38,18 @@ class Kind:
 
 
 class Classes:
-    """Class ids of channels."""
+    """The class id of each channel; the numbers of the channels if ``ids`` is None."""
 
     def __init__(self, ids: list[int] | None) -> None:
         self.ids = None if ids is None else np.array(ids, dtype=np.int64)
         self.dtype: np.dtype[Any] = np.dtype(np.uint8)
 
     def check(self, channels: int) -> None:
-        """Looks that they are those of so many channels."""
+        """Checks that the ids fit this number of channels."""
         if channels == 1 and self.ids is None:
             raise ConflictError(
                 "classes of predictions with one channel",
-                remedy="predict a channel for every class; of two classes, also the other one",
+                remedy="predict a channel for every class, also if there are only two",
             )
         if self.ids is not None and len(self.ids) != channels:
             raise ConflictError(
@@ -57,7 +57,7 @@ class Classes:
                 remedy="give the class id of every channel",
             )
         most = channels - 1 if self.ids is None else int(self.ids.max())
-        # The greatest number of the type stays free, for pixels without prediction.
+        # The largest number of the type is reserved for pixels without a prediction.
         self.dtype = np.dtype(np.uint8 if most < 255 else np.uint16 if most < 65535 else np.uint32)
 
     def of(self, values: Map) -> Map:
@@ -67,7 +67,7 @@ class Classes:
 
 
 def class_ids(classes: object) -> Classes | None:
-    """What ``classes=`` of a stitcher asks for; None if maps are to have the channels."""
+    """The argument ``classes`` of a stitcher, checked; None if maps have channels."""
     if isinstance(classes, bool | np.bool_):
         return Classes(None) if classes else None
     if (
@@ -81,7 +81,7 @@ def class_ids(classes: object) -> Classes | None:
 
 
 def result_type(merge: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of a map's values."""
+    """The element type of a map."""
     if dtype.kind not in "fiub":
         raise ConflictError(f"predictions of type {dtype}", remedy="give real numbers")
     if dtype == np.float64:
@@ -92,7 +92,7 @@ def result_type(merge: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def fill_value(dtype: np.dtype[Any], fill: float | None) -> Any:
-    """What pixels without prediction get."""
+    """The value of pixels without a prediction."""
     if dtype.kind == "f":
         return np.nan if fill is None else fill
     most = np.iinfo(dtype).max
@@ -113,7 +113,7 @@ class OpenMap:
         """Writes the rows before this one."""
         while self.rows.first < until:
             first = self.rows.first
-            # Rows that no window reached.
+            # Some of these rows may have no window.
             step = min(first + _BLOCK, until)
             self.rows.reach(step)
             values, seen = self.rows.take(step)
@@ -121,7 +121,7 @@ class OpenMap:
 
 
 class Sink:
-    """Turns merged rows into those of the map, and counts what is missing."""
+    """Converts merged rows to rows of the map, and counts pixels without a prediction."""
 
     def __init__(
         self, writer: Writer, classes: Classes | None, dtype: np.dtype[Any], fill: Any
@@ -132,7 +132,7 @@ class Sink:
     def write(self, first: int, values: Map, seen: npt.NDArray[np.bool_]) -> None:
         self.missing += int(seen.size - np.count_nonzero(seen))
         if self._classes is not None:
-            # Scores that are no number are no prediction of a class.
+            # NaN scores do not predict a class.
             seen = seen & ~np.isnan(values).any(axis=0) if values.dtype.kind == "f" else seen
             values = self._classes.of(values)[None]
         rows = np.full(values.shape, self._fill, self._dtype)
@@ -141,18 +141,18 @@ class Sink:
 
 
 class Writer:
-    """Takes the rows of a map."""
+    """Stores the rows of a map."""
 
     def write(self, first: int, rows: Map) -> None:
-        """Rows (channels, rows, columns) from this one on."""
+        """Writes rows (channels, rows, columns), beginning with row ``first``."""
         raise NotImplementedError
 
     def finish(self) -> Map | None:
-        """The map, if it is in memory."""
+        """Completes the map, and returns it if it is in memory."""
         raise NotImplementedError
 
     def discard(self) -> None:
-        """Leaves nothing of it."""
+        """Deletes the map."""
 
 
 class InMemory(Writer):
@@ -170,8 +170,8 @@ class InMemory(Writer):
 class NpyFile(Writer):
     """A ``.npy`` file, which appears when it is finished.
 
-    Rows are written where they belong, and not through a memory map: so they are the system's to
-    keep, and do not count as this process's memory.
+    Rows are written to their place in the file, not through a memory map, so they do not count as
+    memory of this process.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class NpyFile(Writer):
             "fortran_order": False,
             "shape": shape if layers is None else (layers, *shape),
         }
-        # Opened with the first rows: thousands of maps may be begun that have none yet.
+        # Opened with the first rows, because thousands of begun maps may have no rows yet.
         self._header = header
         self._file: BinaryIO | None = None
         self._start = 0
@@ -218,7 +218,7 @@ class NpyFile(Writer):
 
 
 class Folder:
-    """The folder of the maps, and the one in it for scratch files, if there have to be any."""
+    """The folder of the maps, and a folder inside it for scratch files if they are needed."""
 
     def __init__(self, path: str) -> None:
         self.path = pathlib.Path(path)
@@ -232,7 +232,8 @@ class Folder:
         return self._scratch is None
 
     def allocator(self, sample: int) -> Allocate:
-        """Gives arrays of zeros in files, which are gone with the stitcher."""
+        """Returns a function that makes arrays of zeros in files. The stitcher deletes them when it
+        ends."""
         if self._scratch is None:
             with reporting(self.path):
                 self._scratch = pathlib.Path(tempfile.mkdtemp(prefix=".stitching-", dir=self.path))
@@ -260,7 +261,7 @@ class Folder:
 
 @contextlib.contextmanager
 def reporting(path: pathlib.Path) -> Iterator[None]:
-    """Makes errors of the system those of this package."""
+    """Converts errors of the system to errors of this package."""
     try:
         yield
     except OSError as error:

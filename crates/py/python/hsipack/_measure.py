@@ -1,8 +1,8 @@
-"""Measures for the command ``hsipack``, which has no library for GPUs: it starts
+"""Measures for the command ``hsipack``, which has no GPU library: it starts
 ``python -m hsipack._measure VERSION``, with the Python that ``HSIPACK_PYTHON`` names.
 
-Requests are lines of standard input, answers are lines of standard output; the Rust module
-``hsipack_measure::remote`` says what is in them.
+Requests are lines of standard input, and answers are lines of standard output. The Rust module
+``hsipack_measure::remote`` documents them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ def main(version: str) -> None:
     """Answers requests until there are no more.
 
     Args:
-        version: the command's, which has to be this package's: their requests may differ.
+        version: version of the command. It must be that of this package, because requests may
+            differ between versions.
     """
     if version != _hsipack.__version__:
         sys.exit(
@@ -27,7 +28,7 @@ def main(version: str) -> None:
         )
     # Native code runs most of the time, and would not notice Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Whatever else prints must not come between the answers.
+    # Other prints must not come between the answers, so they go to standard error.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
 

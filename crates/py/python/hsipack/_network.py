@@ -1,4 +1,4 @@
-"""A small network, which stands for training where the command ``hsipack`` measures on a GPU."""
+"""A small network that stands in for training when the command ``hsipack`` measures on a GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ MOMENTUM = 0.9
 
 
 class Network:
-    """A convolution over the spectrum of each pixel, a ReLU, the mean over all pixels, a linear
-    layer; trained by gradient descent with momentum on labels that mean nothing. The same as the
-    network of hsipack-measure, which trains on the CPU without torch.
+    """A convolution over the spectrum of each pixel, a ReLU, the mean over all pixels, and a linear
+    layer. It is trained by gradient descent with momentum on meaningless labels. The crate
+    hsipack-measure has the same network for the CPU, without torch.
     """
 
     def __init__(self, bands: int, device: torch.device) -> None:
@@ -25,13 +25,13 @@ class Network:
             nn.Flatten(),
             nn.Linear(FEATURES, CLASSES),
         ).to(device)
-        # torch.optim would import torch's compiler first, which takes as long as torch itself.
+        # torch.optim would first import torch's compiler, which takes as long as importing torch.
         self.weights = list(self.layers.parameters())
         self.moving = [torch.zeros_like(weights) for weights in self.weights]
 
     def train(self, image: torch.Tensor) -> torch.Tensor:
-        """Trains on images (B, C, H, W); gives the loss before, which is still to be computed on a
-        GPU.
+        """Does one training step on images (B, C, H, W). Returns the loss before the step, which a
+        GPU may still be computing.
         """
         labels = torch.arange(image.shape[0], device=image.device) % CLASSES
         loss = nn.functional.cross_entropy(self.layers(image.float()), labels)

@@ -1,4 +1,4 @@
-"""What users give as options, checked: whatever is wrong is an error that names the option."""
+"""Checks of options. If an option is wrong, the error names it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     import torch
 
 Indices: TypeAlias = Union[Sequence[int], Sequence[bool], slice, npt.NDArray[Any], "torch.Tensor"]
-"""Some of several things: their numbers, a slice, or a boolean for each."""
+"""A choice of things: their numbers, a slice, or a boolean for each thing."""
 
 _SHOWN = 60
 
 
 def wrong(name: str, value: object, remedy: str) -> ConflictError:
-    """The error for an option that is something else than it has to be."""
+    """The error for an option with a wrong value."""
     return ConflictError(f"{name}={shown(value)}", remedy=remedy)
 
 
 def shown(value: object) -> str:
-    """A value in an error: itself if it is short, else its type."""
+    """A value as text for an error: its repr if it is short, otherwise its type."""
     text = repr(value)
     if len(text) <= _SHOWN and "\n" not in text:
         return text
@@ -56,7 +56,7 @@ def natural(name: str, value: object, *, least: int = 1, most: int = (1 << 63) -
 
 
 def whole(name: str, value: object, remedy: str = "give a whole number") -> int:
-    """A whole number, of Python's, NumPy's or torch's."""
+    """A whole number, from Python, NumPy or torch."""
     if not _is_bool(value):
         try:
             return operator.index(value)  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ def finite(name: str, value: object) -> float:
 
 
 def text(name: str, value: object, example: str = "") -> str:
-    """A text."""
+    """Any text."""
     if isinstance(value, str):
         return value
     raise wrong(name, value, f"give a text{f', such as {example!r}' if example else ''}")
@@ -101,7 +101,7 @@ def choice(name: str, value: object, choices: Sequence[str]) -> str:
 
 
 def names(name: str, value: object) -> list[str]:
-    """Several texts; a text alone is a list of one."""
+    """A list of texts; a single text becomes a list of one."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
@@ -126,7 +126,7 @@ def path(name: str, value: object) -> str:
 
 
 def storage(options: object) -> list[tuple[str, str]] | None:
-    """Settings of a server as names and texts, whose values no error shows."""
+    """Settings of a server as (name, text). Errors never show their values."""
     if options is None:
         return None
     if not isinstance(options, Mapping):
@@ -144,7 +144,7 @@ def storage(options: object) -> list[tuple[str, str]] | None:
 
 
 def pixels(name: str, value: object, *, least: int = 1) -> tuple[int, int]:
-    """(rows, columns), each ``least`` or more; a number stands for both."""
+    """(rows, columns), each at least ``least``; one number stands for both."""
     remedy = f"give {name}=(rows, columns) in pixels, or one number for a square"
     several = isinstance(value, Sequence | np.ndarray) or _torch.is_tensor(value)
     if several and not isinstance(value, str):
@@ -180,7 +180,7 @@ def dtype(name: str, value: object) -> str:
 
 @dataclass(frozen=True)
 class Device:
-    """A device: its kind, as torch names it, and its number, if one was given."""
+    """A device: its type, as torch names it, and its number, or None if none was given."""
 
     type: str
     index: int | None
@@ -193,7 +193,7 @@ _OTHER_DEVICES = ("hpu", "meta", "mps", "mtia", "xla", "xpu")
 
 
 def device(name: str, value: object) -> Device:
-    """A device, as a text, a number or an object of torch's says."""
+    """A device, from a text, a number or a torch device."""
     if hasattr(value, "type") and hasattr(value, "index"):
         value = str(value)
     if isinstance(value, int) and not _is_bool(value) and value >= 0:
@@ -215,17 +215,17 @@ def indices(
     where: str = "",
     at: str | None = None,
 ) -> list[int]:
-    """Places in a list of ``length`` things: numbers from 0, a slice, or a mask of booleans, one
-    for every thing. Lists, NumPy's arrays and torch's tensors are taken.
+    """Positions in a list of ``length`` things, from numbers from 0, a slice, or a mask with one
+    boolean for every thing. Accepts lists, NumPy arrays and torch tensors.
 
     Args:
-        name: the option.
-        value: what was given.
-        length: how many things there are.
-        things: what they are, such as ``bands``.
+        name: name of the option.
+        value: value of the option.
+        length: number of things.
+        things: name of the things, such as ``bands``.
         negative: whether numbers below 0 count from the end.
-        where: what has the things, such as ``" in stack 20x24x7"``.
-        at: the file concerned.
+        where: where the things are, for errors, such as ``" in stack 20x24x7"``.
+        at: the file concerned, for errors.
     """
     if isinstance(value, slice):
         try:
@@ -249,7 +249,7 @@ def indices(
 
 
 def depends_on_length(value: object) -> bool:
-    """Whether indices mean something else in a longer list: a slice, or a mask."""
+    """Whether indices depend on the length of the list: a slice, or a mask."""
     if isinstance(value, slice):
         return True
     if hasattr(value, "dtype"):
@@ -258,7 +258,7 @@ def depends_on_length(value: object) -> bool:
 
 
 def elements(name: str, value: object, things: str) -> list[Any]:
-    """Numbers, or booleans, of a list, an array or a tensor of one axis."""
+    """The numbers or booleans of a list, or of an array or tensor with one axis."""
     remedy = f"give a list of numbers of {things}, or of booleans, one for each"
     if _torch.is_tensor(value):
         value = value.detach().cpu().numpy()

@@ -1,4 +1,4 @@
-"""Packing arrays that a program has in memory."""
+"""Packing arrays from memory."""
 
 from __future__ import annotations
 
@@ -57,44 +57,51 @@ def pack(
     scratch_size: int = 4 << 30,
     progress: Progress | None = None,
 ) -> ConvertReport:
-    """Packs arrays into a new dataset, or adds them to one: what only a program can read, such as
-    the files of a camera that come with their maker's library, or what it computes.
+    """Packs arrays into a new dataset, or appends them to an existing one. Use this for cubes that
+    your program computes, or that only your program can read, such as the files of a camera that
+    need the library of its maker.
 
-    The arrays may be more than fit into memory: one after the other is asked for, and some lie on
-    the disk until they are packed, while the next ones are asked for. The dataset appears whole
-    when it is done. After an interruption (Ctrl-C, an error of the iterator, a full disk) the same
-    call with ``resume=True`` goes on: cubes that were packed are asked for again, but not packed.
+    The arrays may need more memory than there is: the iterable is asked for one array at a time,
+    and arrays are written to scratch files until they are packed, while the next arrays come. The
+    dataset appears when it is complete. After an interruption (Ctrl-C, an error of the iterator, a
+    full disk), the same call with ``resume=True`` continues: it asks for all cubes again, but does
+    not pack again those that were packed.
 
     Args:
         cubes: an iterable of ``(name, array)`` or ``(name, array, more)``. The array is (rows,
-            columns, bands), of numbers: a NumPy array, a tensor, or anything else that NumPy makes
-            an array of. ``more`` is a mapping, of which all may be left out:
+            columns, bands), of numbers: a NumPy array, a tensor, or anything that NumPy converts to
+            an array. ``more`` is a mapping with these optional keys:
 
-            - ``wavelengths``, ``fwhm``: in nm, one a band; ``good_bands``: a boolean a band;
-            - ``masks``: by name an array (rows, columns) of class ids, or, by the names of its
-              layers, boolean arrays;
-            - ``geo``: where its pixels lie, ``{"crs": ..., "transform": ...}``: ``"EPSG:32632"``,
-              WKT, or a CRS of rasterio or pyproj; and an ``Affine`` (``src.transform``), or six
-              numbers in GDAL's order (``dataset.GetGeoTransform()``): x and y of the outer corner
-              of the first pixel are the first and the fourth;
-            - anything else is a column of the sample: ``label``, ``group``, ``split`` and what you
-              like, of numbers, booleans, text or ``None``.
-        output: the dataset, a folder that does not exist yet.
-        resume: go on with what was interrupted, with the same options.
-        append: add the cubes to the dataset, some at a time; an interruption leaves those that
-            were added.
-        mask_fill: class id for cubes without a mask that the first one has; an error if ``None``.
-        scratch: where arrays lie until they are packed; beside the output if ``None``.
-        scratch_size: bytes that they may take there; two cubes lie there at least.
-        progress: called with the bytes of arrays taken in so far, and 0.
+            - ``wavelengths``, ``fwhm``: in nm, one per band; ``good_bands``: a boolean per band;
+            - ``masks``: a mapping from the name of each mask to an array (rows, columns) of class
+              ids, or to a mapping from the names of its layers to boolean arrays;
+            - ``geo``: the geographic position of the pixels, ``{"crs": ..., "transform": ...}``.
+              ``crs`` is ``"EPSG:32632"``, WKT, or a CRS of rasterio or pyproj. ``transform`` is an
+              ``Affine`` (``src.transform``), or six numbers in GDAL's order
+              (``dataset.GetGeoTransform()``): the first and the fourth are x and y of the outer
+              corner of the first pixel;
+            - any other key is a column of the sample: ``label``, ``group``, ``split`` or your own.
+              Values are numbers, booleans, text or ``None``.
+        output: the dataset to write: a folder that does not exist yet.
+        resume: continue an interrupted call with the same options.
+        append: add the cubes to an existing dataset, some at a time. After an interruption, the
+            cubes that were already added remain.
+        mask_fill: class id for cubes that lack a mask that the first cube has. If ``None``, a
+            missing mask is an error.
+        scratch: folder for arrays until they are packed. If ``None``, beside the output.
+        scratch_size: maximum bytes of these arrays; there is always room for two cubes.
+        progress: a function that is called with the bytes of arrays taken so far, and 0.
         dtype, scale, nodata, ignore_value, keep_bits, normalize, bands, wavelengths, \
 drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, jobs, memory: as
-            for :func:`convert`; ``"auto"`` needs to see all values beforehand, and is not for
-            ``scale`` and ``keep_bits`` here.
+            for :func:`convert`. ``scale`` and ``keep_bits`` cannot be ``"auto"``, which needs to
+            see all values first.
+
+    Returns:
+        A report of what was packed.
 
     Raises:
-        Error: whatever is wrong with a cube, which is named, with options or output; and whatever
-            the iterator raises.
+        Error: if a cube (which the error names), an option or the output is wrong. Errors of the
+            iterator are raised unchanged.
 
     >>> random = np.random.default_rng(0)
     >>> def scans():
@@ -154,13 +161,13 @@ drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, 
 
 
 _OWN = ("resume", "append", "mask_fill", "scratch", "scratch_size", "progress")
-"""Options that no conversion takes, or not as they are."""
+"""Options that a conversion does not take, or not in this form."""
 _UNTOLD = ("append", "scratch", "scratch_size", "jobs", "memory")
-"""Options that do not decide what is packed."""
+"""Options that do not affect what is packed."""
 
 
 class _Room(NamedTuple):
-    """Where arrays lie until they are packed, and how many bytes they may take."""
+    """The folder for arrays until they are packed, and the maximum of their bytes."""
 
     parent: Path
     bytes: int
@@ -168,7 +175,7 @@ class _Room(NamedTuple):
 
 @dataclass
 class _Group:
-    """Cubes that lie in scratch files, and are packed together."""
+    """Cubes in scratch files that are packed together."""
 
     folder: Path
     arrays: list[tuple[str, str, str, str | None]] = field(default_factory=list)
@@ -176,12 +183,12 @@ class _Group:
 
 
 class _Stopped(Exception):
-    """Ends what is packed in the other thread."""
+    """Stops the packing in the other thread."""
 
 
 class _Work:
-    """Packs groups of cubes, in another thread, into ``OUTPUT.packing/dataset``, which gets into
-    its place when all are packed; or appends them to the output.
+    """Packs groups of cubes in another thread, into ``OUTPUT.packing/dataset``, which is moved to
+    its place when all cubes are packed; or appends them to the output.
     """
 
     def __init__(
@@ -198,7 +205,7 @@ class _Work:
         self._folder = output.with_name(output.name + ".packing")
         self._dataset = output if append else self._folder / "dataset"
         parent = self._folder if room.parent == output else room.parent
-        # Of this output alone, and found again by whoever goes on after a kill.
+        # The name depends only on the output, so the next call finds the folder after a kill.
         digest = hashlib.sha256(os.fsencode(output.absolute())).hexdigest()
         self._scratch, self._room = parent / f"hsipack-arrays-{digest[:16]}", room.bytes
         self._lock: IO[str] | None = None
@@ -208,9 +215,9 @@ class _Work:
         self._reports: list[ConvertReport] = []
         self._numbers = itertools.count()
         self._taken = 0
-        # Of the first cube: layers by mask, None where it has class ids.
+        # Of the first cube: layers by mask, None for masks of class ids.
         self._masks: dict[str, list[str] | None] | None = None
-        # Names that may not come again, and of cubes that need not be packed.
+        # Names that must not come again, and names of cubes that are packed already.
         self._names: set[str] = set()
         self._before: set[str] = set()
 
@@ -222,11 +229,11 @@ class _Work:
             remedy = "choose another output, or pass append=True"
             raise ConflictError("it exists already", path=str(output), remedy=remedy)
         if self._dataset.exists() and self._resume:
-            # Cubes that are there were packed as it says; those that are missing have to be, too.
+            # The missing cubes have to be packed with the same options as those that are there.
             begun = (folder / "command").read_text() if (folder / "command").exists() else ""
             if begun != self._settings["command"]:
                 remedy = f"repeat the call that began it, {begun}; or delete it"
-                what = "what lies there was begun with other options"
+                what = "an unfinished packing there was begun with other options"
                 raise ConflictError(what, path=str(folder), remedy=remedy)
         if folder.exists() and not (self._resume or self._append):
             remedy = "go on with resume=True, or delete it"
@@ -237,7 +244,7 @@ class _Work:
             self._lock = (folder / "lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever had it may have ended, and taken the folder away, before it was locked.
+            # The process that had the lock may have ended and deleted the folder before this lock.
             there = (folder / "lock").stat()
             if not os.path.samestat(there, os.fstat(self._lock.fileno())):
                 raise BlockingIOError
@@ -247,7 +254,7 @@ class _Work:
             raise ConflictError(what, path=str(folder), remedy="wait for it") from None
         try:
             with _as_file_error(folder):
-                # Of a process that was killed: what it had not packed is asked for again.
+                # Left by a killed process: the cubes that it did not pack are asked for again.
                 for left in (self._scratch, folder / "dataset.partial"):
                     shutil.rmtree(left, ignore_errors=True)
                 self._scratch.mkdir(parents=True)
@@ -275,15 +282,15 @@ class _Work:
     # Taking cubes.
 
     def take(self, cubes: Iterable[Any]) -> None:
-        """Writes cubes to scratch files, and has them packed in groups."""
+        """Writes cubes to scratch files, and starts packing them in groups."""
         group = self._group()
         for given in cubes:
             cube = Cube.of(given)
             if cube.name in self._names:
                 what = f"a second cube is named {cube.name!r}"
-                raise ConflictError(what, remedy="name it otherwise")
+                raise ConflictError(what, remedy="give it another name")
             self._names.add(cube.name)
-            # What went wrong meanwhile is told at once.
+            # Raise an error of the other thread at once.
             self._collect(wait=False)
             self._taken += cube.array.nbytes
             if cube.name not in self._before:
@@ -291,7 +298,7 @@ class _Work:
                 group.bytes += cube.array.nbytes
             if self._progress is not None:
                 self._progress(self._taken, 0)
-            # Half of the room is for what is packed meanwhile.
+            # The other half of the room is for the group that is being packed.
             if group.bytes * 2 >= self._room:
                 self._pack(group)
                 group = self._group()
@@ -305,7 +312,7 @@ class _Work:
         return _Group(folder)
 
     def _write(self, folder: Path, cube: Cube) -> tuple[str, str, str, str | None]:
-        """Writes a cube and its masks; gives the file, the name, the columns, and where it lies."""
+        """Writes a cube and its masks; returns the header's path, name, columns and position."""
         files = self._mask_files(cube)
         stem = folder / f"{next(self._numbers):08}"
         header, values = stem.with_suffix(".hdr"), stem.with_suffix(".raw")
@@ -317,8 +324,8 @@ class _Work:
         return str(header), cube.name, cube.columns(), cube.geo
 
     def _mask_files(self, cube: Cube) -> dict[str, npt.NDArray[np.generic]]:
-        """What is in the files of masks and layers, by what their names end with: of the first
-        cube's masks these are the numbers, since names may hold anything.
+        """The arrays of masks and layers, by the endings of their files. The endings have numbers
+        of the first cube's masks, because names of masks may have any characters.
         """
         if self._masks is None:
             self._masks = cube.layers()
@@ -359,7 +366,7 @@ class _Work:
     # Packing them.
 
     def _pack(self, group: _Group) -> None:
-        """Has a group packed in the other thread, once the one before it is done."""
+        """Packs a group in the other thread, after the group before it is packed."""
         self._collect(wait=True)
         if group.arrays:
             self._packing = self._thread.submit(self._convert, group)
@@ -372,7 +379,7 @@ class _Work:
             append = self._dataset.exists()
             return _hsipack.convert(self._settings | here | {"append": append}, self._look)
         except BaseException:
-            # It cannot go on: the arrays are asked for again.
+            # It cannot be resumed, because the arrays have to be given again.
             if not is_another:
                 shutil.rmtree(unfinished, ignore_errors=True)
             raise
@@ -384,19 +391,19 @@ class _Work:
             raise _Stopped
 
     def _collect(self, wait: bool) -> None:
-        """Takes the report of the group that is packed, or raises what went wrong with it."""
+        """Takes the report of the packed group, or raises its error."""
         if self._packing is None or not (wait or self._packing.done()):
             return
         packing, self._packing = self._packing, None
         report = reports.convert_report(packing.result())
         if self._reports or not self._append:
-            # In how many steps it was made is nobody's concern.
+            # Users need not know in how many steps the dataset was made.
             notes = [note for note in report.notes if not note.startswith("appended to ")]
             report = dataclasses.replace(report, notes=notes)
         self._reports.append(report)
 
     def end(self) -> ConvertReport:
-        """Puts the dataset in its place."""
+        """Moves the dataset to its place."""
         if not self._names:
             raise ConflictError("no cube was given", remedy="give at least one")
         if not self._append:
@@ -408,7 +415,7 @@ class _Work:
 
 @contextlib.contextmanager
 def _as_file_error(path: Path) -> Iterator[None]:
-    """Tells of what the system refuses as of any other file."""
+    """Converts errors of the system to FileError."""
     try:
         yield
     except OSError as error:
@@ -417,7 +424,7 @@ def _as_file_error(path: Path) -> Iterator[None]:
 
 
 def _sync(folder: Path) -> None:
-    """What was renamed in it stays so, whatever happens."""
+    """Makes the renames in a folder permanent, even if the machine crashes."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,11 +1,11 @@
-"""Whether the processor can run the native part, asked before it is imported."""
+"""Checks that the processor can run the native part, before it is imported."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 
-# What /proc/cpuinfo says of the first processor lies in here.
+# The first processor is described within this many characters of /proc/cpuinfo.
 _FIRST = 1 << 14
 
 
@@ -13,7 +13,7 @@ def check(cpuinfo: str = "/proc/cpuinfo") -> None:
     """Refuses a processor without AVX2, if the native part was built for those that have it.
 
     Raises:
-        ImportError: what to do.
+        ImportError: if the processor has no AVX2; says what to do.
     """
     if os.uname().machine != "x86_64":
         return
@@ -31,7 +31,7 @@ def check(cpuinfo: str = "/proc/cpuinfo") -> None:
 
 
 def _needs_avx2() -> bool:
-    """What the native part was built for; its file is loaded, but nothing else of it is run."""
+    """Whether the native part was built for AVX2. Loads its file, but runs nothing else of it."""
     import ctypes
 
     spec = importlib.util.find_spec("hsipack._hsipack")

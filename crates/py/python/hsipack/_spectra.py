@@ -1,4 +1,4 @@
-"""Spectra of the regions of masks, as a table."""
+"""Tables of the spectra of mask regions."""
 
 from __future__ import annotations
 
@@ -32,49 +32,53 @@ def spectra(
     executor: Executor | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> Table:
-    """The mean or median spectrum of every class of a mask in every cube: a table with one row a
-    cube and region, sorted by both. ``hsipack spectra`` is the command.
+    """Computes the mean or median spectrum of every class of a mask in every cube. The result is a
+    table with one row for each cube and region, sorted by both. The command is ``hsipack spectra``.
 
     ========== ================================================================================
     sample     id of the sample; ``name``, ``stack``, ``split``, ``group``, ``label`` and
-               ``source`` are what else is known of it
-    region     class id, or number of the boolean layer; ``class`` is its name, where it has one
-    pixels     of the region in this cube
-    wavelength (bands,) float64, nm; NaN where unknown
-    spectrum   (bands,) float64: mean or median of the finite values, physical
-    std        (bands,) float64: their standard deviation, dividing by their number
-    missing    (bands,) int64: pixels of the region without a finite value, which are left out
+               ``source`` are its other metadata
+    region     class id, or number of the boolean layer; ``class`` is its name, if it has one
+    pixels     number of pixels of the region in this cube
+    wavelength (bands,) float64, nm; NaN if unknown
+    spectrum   (bands,) float64: mean or median of the finite values, in physical units
+    std        (bands,) float64: standard deviation of these values (dividing by n, not by n - 1)
+    missing    (bands,) int64: number of pixels of the region without a finite value, which are
+               left out
     COLUMN     every column of your table; ``table_COLUMN`` if the name is taken
     ========== ================================================================================
 
-    ``spectrum`` and ``std`` are NaN where no value is finite. The result does not depend on the
-    number of threads. A median is exact: each thread keeps the values of a cube's regions (8 bytes
-    a pixel and band; where they are more than 256 MiB, bands are done one part after the other).
+    ``spectrum`` and ``std`` are NaN if no value is finite. The result does not depend on the number
+    of threads. Medians are exact: each thread keeps the values of one cube's regions in memory (8
+    bytes per pixel and band; if this is more than 256 MiB, it processes some bands at a time).
 
     Args:
-        dataset: a dataset, or the path of one; of a part of a dataset, the samples of the part.
+        dataset: a dataset, or its path. For a part of a dataset, only the samples of the part are
+            used.
         mask: name of the mask whose classes, or boolean layers, are the regions.
         statistic: ``"mean"`` or ``"median"``.
-        split: only samples of this split, or of several.
-        min_pixels: leave out regions of fewer pixels.
-        ignore: class ids, or numbers of layers, to leave out.
-        background: take class 0 as a region, too; else its pixels are unlabelled.
-        output: write the table to this file, too: ``.parquet`` or ``.csv``.
+        split: use only samples of this split, or of these splits.
+        min_pixels: skip regions with fewer pixels.
+        ignore: class ids, or numbers of layers, to skip.
+        background: treat class 0 as a region, too. If False, its pixels are unlabelled.
+        output: also write the table to this file, ``.parquet`` or ``.csv``.
         force: overwrite the file if it exists.
-        jobs: threads; one a core if ``None``. With an executor, threads of each part, one if
-            ``None``.
-        executor: has parts computed by other processes or machines: a Dask ``Client``, an executor
-            of ``concurrent.futures``, ``mpi4py.futures`` or submitit, or anything like them. The
-            table is the same.
-        progress: called about 20 times a second with the bytes read and 0; with an executor,
-            whenever a part is done, with the samples done and all.
+        jobs: number of threads; one per core if ``None``. With an executor, threads of each part;
+            one if ``None``.
+        executor: computes parts in other processes or machines: a Dask ``Client``, an executor of
+            ``concurrent.futures``, ``mpi4py.futures`` or submitit, or a similar object. The table
+            is the same.
+        progress: a function that is called about 20 times a second with the bytes read so far, and
+            0. With an executor, it is called whenever a part is done, with the number of samples
+            done and of all samples.
 
     Returns:
-        Arrays by name, all of one length, as ``pandas.DataFrame`` takes them. Those of bands hold
-        an array for every row; ``np.stack(table["spectrum"])`` is (rows, bands).
+        A dictionary of arrays by column name, all of the same length, as ``pandas.DataFrame`` takes
+        it. Columns with values for each band have one array per row;
+        ``np.stack(table["spectrum"])`` is (rows, bands).
 
     Raises:
-        ConflictError: if there is no such split or mask, or the file exists.
+        ConflictError: if the split or the mask does not exist, or the file exists already.
         DamagedError: if a chunk is damaged.
 
     >>> import pandas
@@ -116,7 +120,7 @@ def spectra(
 
 
 def _column(values: list[Any]) -> npt.NDArray[Any]:
-    """Values of one type, which may be missing: as NaN of numbers, else as None."""
+    """A column as an array. Missing values are NaN for numbers, otherwise None."""
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, int | float) for value in known):
         if not any(isinstance(value, bool) for value in known):
@@ -129,7 +133,7 @@ def _column(values: list[Any]) -> npt.NDArray[Any]:
 def _lists(
     values: npt.NDArray[Any], ends: npt.NDArray[np.int64], rows: int
 ) -> npt.NDArray[np.object_]:
-    """An array for every row."""
+    """An array of arrays, one for every row."""
     lists = np.empty(rows, dtype=object)
     for row, part in enumerate(np.split(values, ends) if rows else ()):
         lists[row] = part

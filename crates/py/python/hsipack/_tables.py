@@ -1,4 +1,4 @@
-"""What is known of samples, as tables of pandas and Arrow."""
+"""The metadata of samples as pandas and Arrow tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hsipack.samples import Samples
 
-# Those that every dataset may have, in the order in which they stand in samples.jsonl.
+# Columns that every dataset may have, in their order in samples.jsonl.
 _FIRST = (
     "id",
     "name",
@@ -58,7 +58,7 @@ def to_arrow(samples: Samples, columns: str | Sequence[str] | None) -> pyarrow.T
 
 
 def _columns(samples: Samples, columns: str | Sequence[str] | None) -> dict[str, list[Any]]:
-    """The columns that are asked for, all if ``None``."""
+    """The chosen columns; all if ``None``."""
     there = samples.columns
     if columns is None:
         first = [name for name in _FIRST if name in there]

@@ -1,4 +1,4 @@
-"""The user's torch: which one, whether there is one, and importing it only when it is needed."""
+"""The user's torch: whether it is installed, its version, and importing it only when needed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 OLDEST = (2, 4)
-"""The oldest torch that is taken."""
+"""The oldest supported version of torch."""
 
 _INSTALL = "run: pip install hsipack[torch]"
 
 
 @functools.cache
 def is_installed() -> bool:
-    """Whether there is a torch to import, without importing it."""
+    """Whether torch can be imported. Does not import it."""
     if "torch" in sys.modules:
         return sys.modules["torch"] is not None
     try:
@@ -34,17 +34,17 @@ def is_installed() -> bool:
 
 
 _loaded: Any = None
-"""What was found by `load`, which every batch asks several times."""
+"""The torch that `load` found. Every batch calls `load` several times."""
 
 
 def load(what: str = "this") -> Any:
-    """Torch, imported if need be.
+    """Returns torch, and imports it if necessary.
 
     Args:
-        what: what needs it, for the error.
+        what: what needs torch, for the error.
 
     Raises:
-        UnsupportedError: if there is none, or one that is too old; what to install.
+        UnsupportedError: if torch is missing or too old; says what to install.
     """
     global _loaded
     if _loaded is not None and sys.modules.get("torch") is _loaded:
@@ -68,20 +68,20 @@ def load(what: str = "this") -> Any:
 
 
 def imported(name: str = "torch") -> Any | None:
-    """Torch, or a part of it, if somebody has imported it: only then can a value be of it."""
+    """torch, or a module of it, if it is imported. Otherwise no value can be of its types."""
     return sys.modules.get(name)
 
 
 def is_tensor(value: object) -> TypeIs[torch.Tensor]:
-    """Whether a value is a tensor of torch's, which need not be imported for that."""
-    # While another thread imports torch, it has no tensors yet.
+    """Whether a value is a torch tensor. Does not import torch."""
+    # While another thread is importing torch, it may not have Tensor yet.
     tensor = getattr(imported(), "Tensor", None)
     return tensor is not None and isinstance(value, tensor)
 
 
 def threads() -> int:
-    """Threads that compute in this process: as many as torch uses, which the workers of its
-    DataLoader set to 1; without torch, one for each core that the process may use.
+    """The number of threads that compute in this process: as many as torch uses (1 in workers of
+    its DataLoader). Without torch, one for each core that the process may use.
     """
     torch = imported()
     if torch is not None and hasattr(torch, "get_num_threads"):

@@ -1,5 +1,5 @@
-"""What people are used to from torch.utils.data, as a loader takes it: parts of datasets, samplers,
-and the arguments of a DataLoader.
+"""Support for torch.utils.data in a loader: parts of datasets, samplers, and the arguments of a
+DataLoader.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
 
 
 class DataLoaderOptions(TypedDict, total=False):
-    """Arguments of torch's DataLoader that a loader has no use for; each is refused with what to do
-    instead.
+    """Arguments of torch's DataLoader that a loader does not need. Each raises an error that says
+    what to do instead.
     """
 
     batch_sampler: Any
@@ -48,8 +48,8 @@ class DataLoaderOptions(TypedDict, total=False):
 
 _INSTEAD = {
     "batch_sampler": "give batch_size, and sampler or shuffle",
-    "collate_fn": "leave it out: batches are decompressed in place, those of cubes of different "
-    "shapes by shape; change a batch in your loop, or use hsipack.open with a DataLoader",
+    "collate_fn": "leave it out: batches are decompressed in place, and all cubes of a batch have "
+    "one shape; change a batch in your loop, or use hsipack.open with a DataLoader",
     "generator": "give seed=generator.initial_seed(): order, crops and augmentations are drawn "
     "from the seed",
     "in_order": "leave it out: batches always come in order",
@@ -60,16 +60,18 @@ _INSTEAD = {
     "pin_memory": "leave it out: with a GPU, batches are copied ahead from page-locked memory",
     "pin_memory_device": "give device: batches are copied there ahead, from page-locked memory",
     "prefetch_factor": "give slots: the batches in use, ready and being decoded",
-    "timeout": "leave it out: what cannot be read is an error, and Ctrl-C ends a wait",
+    "timeout": "leave it out: reading errors are raised, and Ctrl-C ends a wait",
     "transform": "give augment, or change the batch in your loop; hsipack.open with a DataLoader "
     "calls a transform with every sample",
-    "worker_init_fn": "leave it out: there are no worker processes, and seed decides all that is "
-    "drawn",
+    "worker_init_fn": "leave it out: there are no worker processes, and all random numbers come "
+    "from seed",
 }
 
 
 def refuse(others: Mapping[str, object]) -> None:
-    """Refuses a DataLoader's arguments with what to do instead, and unknown ones as Python does."""
+    """Refuses arguments of a DataLoader and says what to do instead. Refuses unknown arguments like
+    Python.
+    """
     for name in others:
         if name not in _INSTEAD:
             raise TypeError(f"Loader.__init__() got an unexpected keyword argument {name!r}")
@@ -77,7 +79,7 @@ def refuse(others: Mapping[str, object]) -> None:
 
 
 def _torchs() -> Any | None:
-    """``torch.utils.data``, if somebody has imported it: else nothing is of its classes."""
+    """``torch.utils.data`` if it is imported. Otherwise no object is of its classes."""
     return _torch.imported("torch.utils.data")
 
 
@@ -103,7 +105,7 @@ def opened(dataset: object) -> Dataset:
 
 
 def _joined(parts: Sequence[Dataset]) -> Dataset:
-    """Parts of one dataset as one."""
+    """Joins parts of one dataset."""
     first = parts[0]
     for part in parts[1:]:
         if part.fingerprint != first.fingerprint:
@@ -126,13 +128,13 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
 
 @dataclass(frozen=True)
 class Order:
-    """In which order samples come.
+    """The order of samples.
 
     Attributes:
-        name: the order's name in the library.
-        ids: the samples; all if None.
-        weights: of all samples of the whole dataset, where they are drawn by weight.
-        length: samples of an epoch; each once if None.
+        name: name of the order in the native library.
+        ids: ids of the samples; all if None.
+        weights: weights of all samples of the whole dataset, if samples are drawn by weight.
+        length: number of samples in an epoch; if None, each sample comes once.
     """
 
     name: str
@@ -142,9 +144,7 @@ class Order:
 
 
 def order(dataset: Dataset, shuffle: bool, sampler: object) -> Order:
-    """The order that shuffle and sampler ask for; places that samplers name are those of
-    ``dataset``.
-    """
+    """The order for ``shuffle`` and ``sampler``. Indices of samplers refer to ``dataset``."""
     ids = dataset._ids
     if sampler is None:
         return Order("shuffled" if shuffle else "sequential", ids)
@@ -195,24 +195,24 @@ def _of_torch(dataset: Dataset, sampler: Sampler[Any]) -> Order:
     raise UnsupportedError(
         f"a sampler of type {kind.__name__}",
         remedy="give shuffle, weights, or one of Random-, Sequential-, SubsetRandom- and "
-        "WeightedRandomSampler; ranks are told apart without a DistributedSampler",
+        "WeightedRandomSampler; several ranks need no DistributedSampler",
     )
 
 
 def _all_of(dataset: Dataset, sampler: Any) -> list[int] | None:
-    """The samples of a sampler over a whole dataset."""
+    """The ids of the samples of a sampler over a whole dataset; None for all."""
     count = len(sampler.data_source)
     if count != len(dataset):
         raise ConflictError(
             f"a {type(sampler).__name__} over {count} samples for {len(dataset)} that are read",
             path=dataset.path,
-            remedy="make it of what the loader reads, such as ds.split('train')",
+            remedy="make it from the dataset that the loader reads, such as ds.split('train')",
         )
     return dataset._ids
 
 
 def _weights(dataset: Dataset, weights: object) -> list[float]:
-    """Weights of all samples of the whole dataset, of those of its part."""
+    """Weights of all samples of the whole dataset, from the weights of the samples in a part."""
     wanted = "give one weight for every sample that is read"
     if _torch.is_tensor(weights):
         weights = weights.detach().cpu()

@@ -1,4 +1,4 @@
-"""Looking at datasets and cubes in a browser, or in a notebook."""
+"""Viewing datasets and cubes in a browser or a notebook."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hsipack.loader import Loader
 
 
 class Viewer:
-    """A server that shows a dataset or a cube to this machine's browser; :func:`hsipack.view`
-    starts it. As the last line of a notebook's cell it shows the page there.
+    """A server that shows a dataset or a cube in a browser on this machine. :func:`hsipack.view`
+    starts it. As the last line of a notebook cell, it shows the page in the notebook.
 
-    It ends with :meth:`close`, at the end of a ``with`` block, or with the program.
+    It stops when you call :meth:`close`, at the end of a ``with`` block, or when the program ends.
     """
 
     def __init__(self, native: _hsipack.Viewer, height: int) -> None:
@@ -28,20 +28,20 @@ class Viewer:
 
     @property
     def url(self) -> str:
-        """The address of the page. It has a token: whoever does not know it is refused."""
+        """The address of the page. It contains a token; requests without the token are refused."""
         return self._native.url
 
     @property
     def is_running(self) -> bool:
-        """Whether the server still answers."""
+        """Whether the server is running."""
         return self._native.is_running()
 
     def close(self) -> None:
-        """Ends the server; more than once does no harm."""
+        """Stops the server. Calling it again does nothing."""
         self._native.close()
 
     def wait(self) -> None:
-        """Returns when the server has ended, which keeps a script alive; Ctrl-C ends the wait."""
+        """Waits until the server has stopped, so that a script keeps running. Ctrl-C ends this."""
         while self.is_running:
             time.sleep(0.05)
 
@@ -60,7 +60,7 @@ class Viewer:
         return f"<hsipack.Viewer {self.url if self.is_running else 'closed'}>"
 
     def _repr_html_(self) -> str:
-        # The address consists of digits and letters that are no markup.
+        # The address has no characters that are markup in HTML.
         return (
             f'<iframe src="{self.url}" width="100%" height="{self._height}" '
             'style="border: 0"></iframe>'
@@ -75,28 +75,31 @@ def view(
     browser: bool | None = None,
     height: int = 720,
 ) -> Viewer:
-    """Shows a dataset, or cubes in files that need not be packed, in the browser: thumbnails of the
-    samples, cubes in colour, spectra of pixels, rectangles and classes, masks. ``hsipack view`` is
-    the command.
+    """Shows a dataset, or cubes in files that are not packed, in the browser: thumbnails of the
+    samples, cubes in colour, masks, and spectra of pixels, rectangles and classes. The command is
+    ``hsipack view``.
 
-    Of a :class:`Loader` the page begins with what training is given: any batch of any epoch, before
-    and after its augmentations, with what was drawn for each item. It reads the batches itself: the
-    loader stays where it is, and may be closed.
+    For a :class:`Loader`, the page begins with what training gets: any batch of any epoch, before
+    and after augmentation, with the random parameters of each item. The viewer reads the batches
+    itself: the loader keeps its position, and may be closed.
 
-    The server runs in threads of this process; it answers this machine only, and writes nothing.
+    The server runs in threads of this process. It answers only this machine, and writes nothing.
 
     Args:
-        subject: a dataset or its path or URL; a loader of one; a cube in any input format
-            (``file`` or ``file::variable``); a folder of cubes. Of a part of a dataset, all of it
-            is shown.
-        axes: order of the axes of an array in its own tool's index order, such as ``"byx"``.
-        port: the port of this machine to listen on; 0 is any that is free.
-        browser: whether to open a browser; if ``None``, only where this is no notebook.
-        height: of the page in a notebook, in pixels.
+        subject: a dataset, or its path or URL; a loader of a dataset; a cube in any input format
+            (``file`` or ``file::variable``); or a folder of cubes. For a part of a dataset, the
+            whole dataset is shown.
+        axes: order of the axes of an array, in the index order of its own tool, such as ``"byx"``.
+        port: the port of this machine to listen on; 0 is any free port.
+        browser: whether to open a browser. If ``None``, a browser is opened except in a notebook.
+        height: height of the page in a notebook, in pixels.
+
+    Returns:
+        The running server.
 
     Raises:
-        ConflictError: if the port is taken.
-        Error: if there is nothing to look at.
+        ConflictError: if the port is in use.
+        Error: if there is nothing to show.
 
     >>> with hsipack.view(dataset_path, browser=False) as viewer:
     ...     viewer.url.startswith("http://127.0.0.1:")

@@ -1,4 +1,4 @@
-"""Which part of every cube a loader reads. Only the chunks that it touches are decompressed."""
+"""Which part of every cube a loader reads. Only chunks that overlap it are decompressed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ Size = int | tuple[int, int]
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """Windows anywhere in the cube, all places equally likely.
+    """Random windows of the cube; all positions are equally likely.
 
     Args:
         size: (rows, columns) in pixels, or one number for a square.
-        per_cube: windows of every cube in an epoch; each counts as a sample.
-        min_labelled: share of labelled pixels (mask not 0), 0 to 1, that a window should have: up
-            to 32 windows are drawn until one has it, else the best of them is taken.
+        per_cube: number of windows per cube and epoch; each counts as a sample.
+        min_labelled: share of labelled pixels (mask not 0), from 0 to 1, that a window should have.
+            Up to 32 windows are drawn until one has this share. If none has it, the one with the
+            largest share is used.
 
     >>> RandomCrop(64, per_cube=16)
     RandomCrop(size=64, per_cube=16, min_labelled=0.0)
@@ -48,16 +49,17 @@ class CenterCrop:
 
 @dataclass(frozen=True)
 class GridCrop:
-    """All windows of a grid over the cube, row by row, each a sample; the last ones end with the
-    cube.
+    """All windows of a grid over the cube, row by row. Each window is a sample. The last windows
+    end at the edge of the cube.
 
     Args:
         size: (rows, columns) in pixels, or one number for a square.
-        step: from one window to the next; ``size`` if ``None``.
-        overlap: instead of ``step``: pixels that a window shares with the next one, so that the
-            step is ``size`` less this.
-        pad: what windows have where a cube is smaller than they are, see :class:`LabelledPatches`;
-            they begin with the cube and reach beyond its end. Such cubes are refused if ``None``.
+        step: (rows, columns) from one window to the next, or one number for both; ``size`` if
+            ``None``.
+        overlap: instead of ``step``, the pixels that a window shares with the next one. The step is
+            then ``size`` minus ``overlap``.
+        pad: what to fill in if a cube is smaller than a window, see :class:`LabelledPatches`. The
+            pixels are added below and on the right. If ``None``, such cubes are refused.
 
     >>> GridCrop(64, overlap=16)
     GridCrop(size=64, step=None, overlap=16, pad=None)
@@ -71,24 +73,24 @@ class GridCrop:
 
 @dataclass(frozen=True)
 class LabelledPatches:
-    """A window around every labelled pixel, each a sample; its ``label`` is the class id that the
-    mask has at its centre.
+    """A window around every labelled pixel. Each window is a sample; its ``label`` is the class id
+    of the mask at the centre of the window.
 
-    All windows are shuffled among one another. With ``sampler="class_balanced"`` the classes take
-    turns, and the windows of a class come without repetition until all of them came. No masks are
-    read with them unless ``masks=`` names some.
+    Shuffling mixes the windows of all cubes. With ``sampler="class_balanced"`` the classes take
+    turns, and no window of a class is repeated before all windows of the class were used. Masks are
+    read only if ``masks=`` names them.
 
     Args:
-        size: (rows, columns) in pixels, or one number for a square. Of an even number, the labelled
-            pixel is the first one after the middle. Of size 1 images are spectra, (B, bands).
-        mask: name of the mask that holds the class ids.
-        classes: only pixels of these class ids; of all if ``None``.
-        ignore: no pixels of these class ids; 0 is what unlabelled pixels have.
-        per_class: as many pixels of each class, drawn once by the loader's seed; all of a class
-            that has fewer, and all pixels if ``None``.
-        pad: what windows have beyond the edge of their cube: ``"reflect"`` mirrors it, ``"edge"``
-            repeats its outermost pixels (both as NumPy does), and a number stands there as it would
-            be stored, before any scale or normalisation (masks have 0 there).
+        size: (rows, columns) in pixels, or one number for a square. If it is even, the labelled
+            pixel is the first one after the middle. With size 1, images are spectra, (B, bands).
+        mask: name of the mask that has the class ids.
+        classes: use only pixels of these class ids; all if ``None``.
+        ignore: skip pixels of these class ids. Unlabelled pixels have 0.
+        per_class: number of pixels of each class, drawn once with the loader's seed. If a class has
+            fewer pixels, all of them are used. If ``None``, all pixels.
+        pad: what to fill in outside the cube. ``"reflect"`` mirrors the cube, ``"edge"`` repeats
+            its outermost pixels (both as NumPy does). A number is used as a stored value, before
+            any scaling or normalisation; masks then have 0 there.
 
     >>> from hsipack import Loader
     >>> loader = Loader(dataset_path, 64, crop=LabelledPatches(5, mask="labels"), device="cpu")
@@ -108,29 +110,31 @@ class LabelledPatches:
 
 @dataclass(frozen=True)
 class Regions:
-    """A window for every region of a mask (a superpixel, an instance), each a sample.
+    """A window for every region of a mask, such as a superpixel or an instance. Each window is a
+    sample.
 
-    The middle of the region's bounding box lies in the middle of the window; regions that are
-    larger are cut (``loader.report()["regions"]`` tells how many), and of a ring or a crescent
-    nothing may be left. Beside what all windows have, batches have ``region`` (B, rows, columns),
-    boolean: the window's pixels that are the region's; and ``region_id`` (B,), what they have in
-    the mask. Geometric augmentations move ``region`` as they do images; what they put around the
-    mask is 0 whatever ``mask_fill`` says of others, and those that copy pixels of other samples
+    The middle of the region's bounding box is the middle of the window. If a region is larger than
+    the window, it is cut (``loader.report()["regions"]`` has the number of cut regions); of a ring
+    or a crescent, no pixel may remain. Batches have two more keys: ``region`` (B, rows, columns),
+    boolean, marks the pixels that belong to the region; ``region_id`` (B,) is the region's id in
+    the mask. Geometric augmentations move ``region`` together with the image, and fill the mask of
+    regions with 0, whatever ``mask_fill`` says. Augmentations that copy pixels of other samples
     (``cutmix_rect``, ``transplant``) are refused.
 
-    All windows are shuffled among one another. With ``sampler="class_balanced"`` the labels take
-    turns. No masks are given with them unless ``masks=`` names some.
+    Shuffling mixes the windows of all cubes. With ``sampler="class_balanced"`` the labels take
+    turns. Batches have masks only if ``masks=`` names them.
 
     Args:
         size: (rows, columns) in pixels, or one number for a square.
-        mask: name of the mask that holds the regions' ids; 0 is no region.
-        labels: name of the mask whose most frequent class id within a region is its ``label``;
-            unlabelled pixels (0) do not count, the smaller of two equally frequent ids wins, and a
-            region without any labelled pixel has 0. ``label`` is the region's id if ``None``.
-        ignore: no regions of these ids.
-        min_pixels: only regions of so many pixels.
-        pad: what images have beyond the edge of their cube, see :class:`LabelledPatches`. Masks
-            have 0 there, so that nothing there is the region's.
+        mask: name of the mask that has the ids of the regions; 0 is not a region.
+        labels: name of a mask of class ids. The ``label`` of a region is the most frequent class id
+            of its pixels. Unlabelled pixels (0) are not counted, the smaller of two equally
+            frequent ids is used, and a region without labelled pixels has 0. If ``None``, the
+            ``label`` is the region's id.
+        ignore: skip regions with these ids.
+        min_pixels: skip regions with fewer pixels.
+        pad: what to fill in outside the cube, see :class:`LabelledPatches`. Masks always have 0
+            there, so that no pixel outside belongs to a region.
 
     >>> from hsipack import Loader
     >>> loader = Loader(dataset_path, 8, crop=Regions(16, mask="labels"), device="cpu")
@@ -150,15 +154,15 @@ class Regions:
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows that are listed one by one, each a sample; in the order of the list unless shuffled.
+    """A list of windows. Each window is a sample; they come in the order of the list unless
+    shuffled.
 
     Args:
-        windows: (N, 3) whole numbers: the id of a sample, as ``batch["id"]`` has it, and the first
-            row and column of the window, which may lie before the cube as its end may lie behind
-            it.
-        size: (rows, columns) in pixels of all of them, or one number for a square. Of size 1 images
-            are spectra, (B, bands).
-        pad: what windows have beyond the edge, see :class:`LabelledPatches`.
+        windows: (N, 3) whole numbers: the id of a sample, as in ``batch["id"]``, and the first row
+            and first column of the window. A window may begin before the cube, and end after it.
+        size: (rows, columns) in pixels of every window, or one number for a square. With size 1,
+            images are spectra, (B, bands).
+        pad: what to fill in outside the cube, see :class:`LabelledPatches`.
     """
 
     windows: npt.ArrayLike = field(repr=False)
@@ -207,8 +211,8 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
 
 
 def of_whole_cubes(ids: Sequence[int], largest: Sequence[int], pad: Any) -> Windows:
-    """Whole cubes as windows of one size, which begin where the cubes do and reach beyond the end
-    of all that are smaller.
+    """Whole cubes as windows of one size. They begin where the cubes begin, and extend beyond the
+    end of smaller cubes.
     """
     _pad("pad", pad)
     windows = np.zeros((len(ids), 3), dtype=np.int64)
@@ -217,7 +221,7 @@ def of_whole_cubes(ids: Sequence[int], largest: Sequence[int], pad: Any) -> Wind
 
 
 def _step(crop: GridCrop, rows: int, columns: int) -> tuple[int, int]:
-    """From one window of a grid to the next."""
+    """The (rows, columns) from one window of a grid to the next."""
     if crop.overlap is None:
         return (
             (rows, columns) if crop.step is None else _options.pixels("GridCrop: step", crop.step)
@@ -259,14 +263,14 @@ def _regions(crop: Regions) -> dict[str, Any]:
 
 
 def _ids(name: str, ids: Any) -> list[int]:
-    """Class ids; one alone is a list of one."""
+    """Class ids as a list; a single id becomes a list of one."""
     most = (1 << 32) - 1
     listed = np.atleast_1d(np.asarray(ids)).ravel().tolist()
     return [_options.natural(name, one, least=0, most=most) for one in listed]
 
 
 def _pad(name: str, pad: object) -> str:
-    """What lies beyond the edge, as the native loader reads it."""
+    """The padding, as the native loader reads it."""
     if isinstance(pad, str):
         if pad not in ("reflect", "edge"):
             raise _options.wrong(name, pad, 'give "reflect", "edge" or a number')

@@ -1,4 +1,4 @@
-"""An open dataset: what is in it, and its samples by number."""
+"""An open dataset: its contents, and its samples by number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Base = TorchDataset[Any]
 else:
-    # What torch's class would add is here; importing it takes seconds.
+    # This class has everything that torch's class would add, and importing torch takes seconds.
     Base = object
 
 Floats = npt.NDArray[np.float64]
@@ -40,22 +40,23 @@ TAKEN = ("image", "label", "id", "name", "window", "repeat", "epoch", "padding",
 
 
 def mask_key(name: str) -> str:
-    """The key of a mask in samples and batches: its name, or ``mask_NAME`` where that is taken."""
+    """The key of a mask in samples and batches: its name, or ``mask_NAME`` if that key is taken."""
     return f"mask_{name}" if name in TAKEN else name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stats:
-    """Per-band statistics of the stored values of a stack, or of splits of it, computed when it was
-    packed; one value a band each.
+    """Per-band statistics of the stored values of a stack, or of some of its splits.
 
-    Stored values x ``scale_factor`` are physical ones. Bands without finite values have NaN.
+    They were computed when the dataset was packed. Each attribute has one value per band. A stored
+    value times ``scale_factor``, plus ``add_offset``, is the physical value. The statistics of a
+    band without finite values are NaN.
 
     Attributes:
-        min: least finite value.
-        max: greatest finite value.
+        min: smallest finite value.
+        max: largest finite value.
         mean: mean of the finite values.
-        std: standard deviation of the finite values, dividing by their number.
+        std: standard deviation of the finite values (dividing by n, not by n - 1).
         nan: number of NaN values.
         count: number of finite values.
     """
@@ -75,7 +76,7 @@ class Stats:
 
 
 def _span(values: Floats) -> str:
-    """From the least to the greatest of the values that are known."""
+    """The smallest and the largest finite value, as text."""
     known = values[np.isfinite(values)]
     return f"{known.min():.4g} to {known.max():.4g}" if known.size else "unknown"
 
@@ -97,22 +98,22 @@ class Mask:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stack:
-    """The cubes of one shape.
+    """All cubes of one shape.
 
     Attributes:
         name: ROWSxCOLUMNSxBANDS, the group in the Zarr store.
-        samples: how many.
+        samples: number of cubes.
         shape: (rows, columns, bands).
         dtype: stored type, float16 or float32.
-        wavelengths: band centres in nm, where known.
-        fwhm: full widths at half maximum in nm, where known.
-        scale_factor: stored values x this + add_offset are physical ones.
-        add_offset: see scale_factor.
-        stats: per-band statistics, where recorded.
-        split_stats: the same of the samples of each split, where recorded.
+        wavelengths: band centres in nm, or ``None`` if unknown.
+        fwhm: full widths at half maximum in nm, or ``None`` if unknown.
+        scale_factor: a stored value times this, plus ``add_offset``, is the physical value.
+        add_offset: see ``scale_factor``.
+        stats: per-band statistics, or ``None`` if they were not recorded.
+        split_stats: per-band statistics of each split, by the split's name, if recorded.
         masks: masks by name.
-        bad_bands: numbers of the bands to do without, from 0: those without any value but NaN,
-            and those that the source marks as bad.
+        bad_bands: numbers of the bands to leave out, from 0: bands in which every value is NaN,
+            and bands that the source marks as bad.
     """
 
     name: str
@@ -148,12 +149,12 @@ def _stats(figures: dict[str, Any]) -> Stats:
 
 
 def _together(parts: Sequence[Stats]) -> Stats:
-    """Statistics of all values of some parts, which have no value in common."""
+    """Statistics of several parts together. The parts must not share values."""
     if len(parts) == 1:
         return parts[0]
     counts = np.array([part.count for part in parts])
     count = counts.sum(axis=0)
-    # Bands of a part that have no finite value count for nothing.
+    # A part without finite values in a band adds nothing to that band.
     means = np.nan_to_num(np.array([part.mean for part in parts]))
     variances = np.nan_to_num(np.array([part.std for part in parts])) ** 2
     some = np.where(count > 0, count, np.nan)
@@ -198,63 +199,67 @@ def _stack(values: dict[str, Any]) -> Stack:
 
 
 class Dataset(Base):
-    """A packed dataset, open; also a map-style dataset for ``torch.utils.data.DataLoader``.
+    """An open packed dataset, and a map-style dataset for ``torch.utils.data.DataLoader``.
 
-    ``hsipack.open`` is another name of it. A sample is a dictionary:
+    ``hsipack.open`` is another name for this class. A sample is a dictionary:
 
     ======= ===================================================================================
     image   (bands, rows, columns) float16, a view of memory in the order (rows, columns, bands)
-    MASK    one for every mask: class ids (rows, columns), or boolean layers (layers, rows,
+    MASK    one key for each mask: class ids (rows, columns), or boolean layers (layers, rows,
             columns)
-    label   number of its class, see :attr:`classes`; -1 if it has no label
+    label   number of the sample's class, see :attr:`classes`; -1 if the sample has no label
     id      number of the sample in the whole dataset
-    name    its name
+    name    name of the sample
     ======= ===================================================================================
 
-    It may be pickled, sent to worker processes, and used after a fork: it opens itself anew there.
-    When samples are appended to the dataset meanwhile, it goes on with its own, here and there.
-    Only statistics that are asked for first in another process are then those of all samples.
-    For training, :class:`hsipack.Loader` is several times as fast.
+    You can pickle a dataset, send it to worker processes, and use it after a fork: it reopens
+    itself there. If samples are appended while it is open, it keeps the samples that it had, in
+    every process. The only exception: statistics that another process reads for the first time
+    after that include the new samples. For training, :class:`hsipack.Loader` is several times as
+    fast.
 
-    **Numbers are places.** What :meth:`split` and :meth:`select` give is a dataset too, whose
-    samples are numbered from 0, as those of torch's ``Subset`` are: ``ds[i]``, ``ds.read(i)``,
-    ``ds.select([i])``, weights and samplers all mean the same sample by ``i``. A sample's number in
-    the whole dataset is its id: ``ds.ids``, ``sample["id"]``, ``ds.select(ids=[…])``.
+    **Numbering.** :meth:`split` and :meth:`select` return datasets, too. Their samples are numbered
+    from 0, like those of torch's ``Subset``: in ``ds[i]``, ``ds.read(i)``, ``ds.select([i])``,
+    weights and samplers, ``i`` means the same sample. The id of a sample is its number in the whole
+    dataset: ``ds.ids``, ``sample["id"]``, ``ds.select(ids=[…])``.
 
     Args:
-        path: the dataset: a folder, or its URL (``s3://``, ``gs://``, ``az://``, ``http(s)://``).
-        split: only samples of this split, or of several.
-        samples: only these samples, by their ids, in this order; or a boolean for every sample of
-            the whole dataset. With ``split``, those of them that are of it.
-        masks: names of the masks to read; all that every stack has if ``None``; none if empty.
+        path: a folder, or a URL (``s3://``, ``gs://``, ``az://``, ``http(s)://``).
+        split: read only the samples of this split, or of these splits.
+        samples: ids of the samples to read, in this order; or a boolean for every sample of the
+            whole dataset. With ``split``, only those of them that are in the split.
+        masks: names of the masks to read. If ``None``, all masks that every stack has; if empty,
+            none.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
-            band; all if ``None``.
-        dtype: element type of images, such as ``float32``; as stored if ``None``.
-        physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``; give a
-            ``dtype`` that holds them.
-        transform: called with every sample; what it returns is given instead.
-        output: ``"torch"`` or ``"numpy"``; torch's tensors where torch is installed, else NumPy's
-            arrays, if ``None``.
-        verify: when checksums are compared: ``"always"``, ``"once"`` a chunk and process, or
-            ``"never"``. With ``"once"``, what changes on the disk after its first check is
-            delivered as it is; ``"always"`` finds it. With ``"never"``, damage may pass for data.
-        store: how files are read: ``"mmap"`` for local disks, ``"pread"`` for network disks,
-            ``"direct"`` past the system's cache. A URL needs none.
-        storage_options: for a URL, credentials and settings of its server that the environment
-            does not have, by the clouds' names in lower case: ``{"endpoint": …, "region": …,
-            "access_key_id": …, "secret_access_key": …}``, or ``{"anon": True}``; fsspec's ``key``
-            and ``secret`` do, too. They hold for the bucket in this process, go with the dataset
-            when it is pickled, and are shown nowhere.
-        local_cache: a folder of its own on a disk of this machine, in which is kept what is fetched
-            from a server, for the next epochs, other processes and later runs. Files of this
-            machine are not copied there. ``hsipack cache FOLDER`` shows and clears it.
-        local_cache_size: most bytes in that folder, of all datasets; half of what is free on its
-            disk if ``None``. Where not all fit, those stay that the loader needs next.
+            band. If ``None``, all.
+        dtype: element type of images, such as ``float32``. If ``None``, the stored type.
+        physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``. Choose a
+            ``dtype`` that can hold the result.
+        transform: a function that is called with every sample; its result replaces the sample.
+        output: ``"torch"`` or ``"numpy"``. If ``None``, torch tensors if torch is installed,
+            otherwise NumPy arrays.
+        verify: when to compare checksums: ``"always"``, ``"once"`` (when a process first decodes a
+            chunk) or ``"never"``. With ``"once"``, a chunk that changes on the disk after that is
+            returned unchecked; ``"always"`` finds the change. With ``"never"``, damaged data may
+            be returned as if they were intact.
+        store: how to read files: ``"mmap"`` for local disks, ``"pread"`` for network disks,
+            ``"direct"`` to bypass the system's cache. For a URL, keep the default.
+        storage_options: for a URL, credentials and settings of its server that are not in the
+            environment, under the clouds' own names in lower case: ``{"endpoint": …, "region": …,
+            "access_key_id": …, "secret_access_key": …}``, or ``{"anon": True}``. fsspec's ``key``
+            and ``secret`` work, too. They apply to the bucket in this process and are pickled with
+            the dataset. They are never shown.
+        local_cache: a folder on a local disk, used for nothing else. Data that are fetched from a
+            server are kept there for the next epochs, for other processes and for later runs.
+            Local files are not copied there. ``hsipack cache FOLDER`` shows and clears the folder.
+        local_cache_size: maximum size of that folder in bytes, for all datasets together. If
+            ``None``, half of the free space on its disk. If not all data fit, the cache keeps those
+            that the loader needs next.
 
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
         DamagedError: if its metadata do not match their checksums.
-        ConflictError: if there is no such split, sample, mask or band.
+        ConflictError: if a split, sample, mask or band does not exist.
 
     >>> ds = Dataset(dataset_path, split="train")
     >>> len(ds), ds.classes, ds.splits
@@ -307,7 +312,7 @@ class Dataset(Base):
         self._bands = self._checked_bands(bands)
         self._check_masks()
 
-    # What it is made of again elsewhere.
+    # Pickling: another process opens the dataset again.
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name.startswith("_")}
@@ -329,48 +334,52 @@ class Dataset(Base):
         part = "" if self._ids is None else f"{len(self._ids)} samples of "
         return f"<hsipack.Dataset {self._path}: {part}{shapes}>"
 
-    # What is in it.
+    # Contents.
 
     @property
     def path(self) -> str:
-        """Where it lies."""
+        """The path or URL of the dataset."""
         return self._path
 
     @property
     def network(self) -> dict[str, Any] | None:
-        """What was fetched from the server so far, by this process; ``None`` of files.
+        """What this process has fetched from the server so far; ``None`` for a local dataset.
 
-        ``requests`` and ``bytes`` for chunks; ``local_cache`` (``None`` without one): bytes that
-        were read from it (``read_bytes``), kept, passed (fetched and not kept) and dropped, what
-        is in it (``total_bytes``), its ``limit_bytes``, blocks that were ``damaged``, and the last
-        ``problem``, such as a full disk. Waits until all that is to be kept is written.
+        ``requests`` and ``bytes`` count the requests for chunks and the bytes fetched.
+        ``local_cache`` is ``None`` without a local cache. Otherwise it has the bytes read from the
+        cache (``read_bytes``), fetched and kept (``kept_bytes``), fetched and not kept
+        (``passed_bytes``) and removed (``dropped_bytes``), its present size (``total_bytes``), its
+        ``limit_bytes``, the number of ``damaged`` blocks, and the last ``problem``, such as a full
+        disk. Reading this property waits until the cache has written everything that it keeps.
         """
         text = self._native.network_json()
         return None if text is None else cast("dict[str, Any]", json.loads(text))
 
     @property
     def fingerprint(self) -> str:
-        """Datasets with equal fingerprints have equal metadata."""
+        """A hash of the metadata: datasets with equal fingerprints have equal metadata."""
         return self._native.fingerprint
 
     @property
     def ids(self) -> list[int]:
-        """Numbers of the samples in the whole dataset."""
+        """The ids of the samples: their numbers in the whole dataset."""
         return list(range(len(self._native))) if self._ids is None else list(self._ids)
 
     @cached_property
     def stacks(self) -> dict[str, Stack]:
-        """The cubes of each shape: wavelengths, statistics, masks. Of the whole dataset."""
+        """The stacks of the whole dataset by name: one for each cube shape, with wavelengths,
+        statistics and masks.
+        """
         stacks = [_stack(values) for values in json.loads(self._native.stacks_json())]
         return {stack.name: stack for stack in stacks}
 
     @cached_property
     def samples(self) -> Samples:
-        """What is known of every sample: id, name, stack, split, group, label, source and the
-        columns of your table. A sequence of dictionaries, which are read when they are looked at.
-        All have the same keys; what is missing is ``None``.
+        """The metadata of every sample: id, name, stack, split, group, label, source and the
+        columns of your table. This is a sequence of dictionaries; each is read when it is accessed.
+        All have the same keys; missing values are ``None``.
 
-        :meth:`to_pandas` makes a table of them.
+        :meth:`to_pandas` returns them as a table.
 
         >>> hsipack.open(dataset_path).samples[0]["split"]
         'train'
@@ -383,18 +392,18 @@ class Dataset(Base):
         return labels
 
     def to_pandas(self, columns: str | Sequence[str] | None = None) -> pandas.DataFrame:
-        """What is known of every sample, as a table: a row for each sample, in the order of
-        :attr:`samples`, and a column for each thing. What is not known is missing.
+        """The metadata of all samples as a table, with a row for each sample, in the order of
+        :attr:`samples`. Unknown values are missing.
 
-        Of a million samples, columns that are kept in ``samples.index`` (id, name, stack, index,
-        split, group and label) take a second or two. For others every line of ``samples.jsonl``
-        is read, which takes some seconds more.
+        For a million samples, the columns in ``samples.index`` (id, name, stack, index, split,
+        group and label) take a second or two. For other columns, every line of ``samples.jsonl`` is
+        read, which takes some seconds more.
 
         Args:
             columns: names of the columns; all if ``None``.
 
         Raises:
-            ConflictError: if there is no such column.
+            ConflictError: if a column does not exist.
             UnsupportedError: if pandas is not installed.
 
         >>> hsipack.open(dataset_path).to_pandas(["name", "age"]).age.max()
@@ -403,14 +412,15 @@ class Dataset(Base):
         return _tables.to_pandas(self.samples, columns)
 
     def to_arrow(self, columns: str | Sequence[str] | None = None) -> pyarrow.Table:
-        """As :meth:`to_pandas`, a table of Arrow: for Parquet files, Polars, DuckDB.
+        """The metadata of all samples as an Arrow table, for Parquet files, Polars and DuckDB; see
+        :meth:`to_pandas`.
 
         Args:
             columns: names of the columns; all if ``None``.
 
         Raises:
-            ConflictError: if there is no such column, or one has values of different types (text
-                and numbers), which a column of Arrow cannot have.
+            ConflictError: if a column does not exist, or if it has values of different types (text
+                and numbers), which an Arrow column cannot hold.
             UnsupportedError: if pyarrow is not installed.
 
         >>> hsipack.open(dataset_path).split("val").to_arrow(["id", "age"]).to_pydict()
@@ -420,25 +430,24 @@ class Dataset(Base):
 
     @property
     def classes(self) -> list[Any]:
-        """The different labels, numbers before texts, ascending; a class's number is its place.
-
-        Of the whole dataset.
+        """The distinct labels of the whole dataset in ascending order, numbers before texts. The
+        number of a class is its position in this list.
         """
         return list(self._labels["classes"])
 
     @property
     def splits(self) -> list[str]:
-        """Names of the splits. Of the whole dataset."""
+        """Names of the splits of the whole dataset."""
         return list(self._labels["splits"])
 
     @property
     def groups(self) -> list[str]:
-        """Names of the groups (patients, animals, flights). Of the whole dataset."""
+        """Names of the groups (patients, animals, flights) of the whole dataset."""
         return list(self._labels["groups"])
 
     @cached_property
     def masks(self) -> list[str]:
-        """Names of the masks that samples have."""
+        """Names of the masks that are read with each sample."""
         if self._asked_masks is not None:
             return list(self._asked_masks)
         stacks = self._used_stacks()
@@ -447,10 +456,10 @@ class Dataset(Base):
 
     @property
     def wavelengths(self) -> Floats | None:
-        """Band centres in nm, of the bands that samples have; ``None`` where they are not known.
+        """Centres in nm of the bands that are read; ``None`` if they are unknown.
 
         Raises:
-            ConflictError: if stacks differ; ``stacks[name].wavelengths`` tells each one's.
+            ConflictError: if the stacks differ; use ``stacks[name].wavelengths`` for each of them.
         """
         values = [stack.wavelengths for stack in self._used_stacks()]
         if any(value is None for value in values) or not values:
@@ -467,17 +476,17 @@ class Dataset(Base):
 
     @property
     def stats(self) -> Stats | None:
-        """Per-band statistics of stored values, of the bands that samples have; ``None`` where they
-        are not recorded.
+        """Per-band statistics of the stored values, for the bands that are read; ``None`` if they
+        were not recorded.
 
-        Of a dataset that is a split, or several (or samples chosen from them), they are those of
-        all samples of these splits; else those of the whole stack, whatever samples are chosen.
-        Datasets that older versions packed record none of splits: those of the whole stack are
-        given then, with a warning.
+        If you chose splits, these are the statistics of all samples of these splits, even if you
+        select only some of the samples. Otherwise they are the statistics of the whole stack,
+        whichever samples you select. Datasets that older versions packed have no statistics of
+        splits. For them, the statistics of the whole stack are returned, with a warning.
 
         Raises:
-            ConflictError: if samples are of several stacks; ``stacks[name].stats`` tells each
-                one's.
+            ConflictError: if the samples belong to several stacks; use ``stacks[name].stats`` for
+                each of them.
         """
         stacks = self._used_stacks()
         if len(stacks) > 1:
@@ -504,7 +513,7 @@ class Dataset(Base):
             return _together(recorded)
         warnings.warn(
             f"{self._path} records no statistics of split {', '.join(map(repr, self._splits))}: "
-            "those of all splits together are given; pack it again to have them",
+            "those of all splits together are used; pack it again to record them",
             stacklevel=3,
         )
         return stack.stats
@@ -515,29 +524,31 @@ class Dataset(Base):
             return stacks
         return [stacks[number] for number in self._native.stacks_of(self._ids)]
 
-    # Parts of it.
+    # Parts.
 
     def split(self, name: str | Sequence[str]) -> Dataset:
-        """The samples of a split, or of several.
+        """Returns the samples of a split, or of several, as a dataset.
+
+        Args:
+            name: name of the split, or a list of names.
 
         Raises:
-            ConflictError: if no sample is of it.
+            ConflictError: if no sample is in the split.
         """
         part = self._copy(self._of_split(name))
         part._splits = tuple(_options.names("split", name))
         return part
 
     def select(self, samples: Indices | None = None, *, ids: Indices | None = None) -> Dataset:
-        """These samples, in this order.
+        """Returns some samples, in this order, as a dataset. Give either ``samples`` or ``ids``.
 
         Args:
-            samples: their places in this dataset, as in ``ds[i]``: numbers from 0 (from the end, if
-                they are below 0), a slice, or a boolean for every sample.
-            ids: their ids instead, which are their places in the whole dataset, whatever part of it
-                this is.
+            samples: numbers of the samples in this dataset, as in ``ds[i]``: from 0, or counted
+                from the end if negative; or a slice, or a boolean for every sample.
+            ids: ids of the samples: their numbers in the whole dataset.
 
         Raises:
-            ConflictError: if there is no such sample.
+            ConflictError: if a sample does not exist.
 
         >>> train = hsipack.open(dataset_path).split("train")
         >>> train.ids
@@ -555,30 +566,30 @@ class Dataset(Base):
         return self._copy(places if self._ids is None else [self._ids[one] for one in places])
 
     def where(self, condition: str | Callable[[dict[str, Any]], object]) -> Dataset:
-        """The samples that fulfil a condition, in their order.
+        """Returns the samples that meet a condition, in their order, as a dataset.
 
         ============================= ============================================================
-        ``label == 'urban'``          a column and a value, compared by ``==``, ``!=``, ``<``,
-                                      ``<=``, ``>`` or ``>=``; text stands in quotes
-        ``split in ('train', 'val')`` one of several; ``not in`` likewise
+        ``label == 'urban'``          compares a column with a value by ``==``, ``!=``, ``<``,
+                                      ``<=``, ``>`` or ``>=``; text is in quotes
+        ``split in ('train', 'val')`` is one of several values; ``not in`` is the opposite
         ``flagged``                   a column that is true
-        ``label == null``             nothing is known
-        ``a == 1 and not (b or c)``   ``not`` binds before ``and``, that before ``or``
-        ```cloud cover` < 10``        a name with spaces, between backquotes
+        ``label == null``             the value is missing
+        ``a == 1 and not (b or c)``   ``not`` binds first, then ``and``, then ``or``
+        ```cloud cover` < 10``        a name with spaces, in backquotes
         ============================= ============================================================
 
-        Columns are those of :attr:`samples`: id, name, stack, index, split, group, label, nan, inf
-        and your table's. What a sample does not have is null: equal to null only, neither less nor
-        greater than anything. Values of different types are not equal (groups and splits are
-        text: ``group == '7'``), and asking which is less is an error.
+        The columns are those of :attr:`samples`: id, name, stack, index, split, group, label, nan,
+        inf and the columns of your table. A missing value is null: it equals only null, and is
+        neither less nor greater than anything. Values of different types are never equal (groups
+        and splits are text: ``group == '7'``). Comparing them by ``<`` or ``>`` is an error.
 
         Args:
-            condition: as above, or a function of what is known of a sample (a dictionary, as
-                ``ds.samples[i]``) that says whether it is wanted.
+            condition: a condition as above, or a function that takes the metadata of a sample (a
+                dictionary, as ``ds.samples[i]``) and returns whether to keep it.
 
         Raises:
-            ConflictError: if the text is no condition, with the place in it; there is no such
-                column; or no sample fulfils it.
+            ConflictError: if the text is not a valid condition (the error shows where), if a column
+                does not exist, or if no sample meets the condition.
 
         >>> ds = hsipack.open(dataset_path)
         >>> ds.where("split == 'train' and id < 5").ids
@@ -597,7 +608,7 @@ class Dataset(Base):
             raise ConflictError(
                 "no sample fulfils the condition",
                 path=self._path,
-                remedy="look at ds.samples[0], which it is called with",
+                remedy="the function gets dictionaries such as ds.samples[0]",
             )
         return self._copy(chosen)
 
@@ -611,20 +622,22 @@ class Dataset(Base):
         ignore: int | None = None,
         jobs: int | None = None,
     ) -> dict[Any, int]:
-        """How many pixels of a mask are of which class, by class id, ascending; of a mask of
-        boolean layers, pixels by the layers' numbers (layers may overlap). Every chunk of the mask
-        is read once.
+        """Counts the pixels of each class of a mask. Reads every chunk of the mask once.
 
         Args:
-            mask: its name.
-            split: only samples of this split, or of several.
-            names: by the classes' names, where the dataset has them.
-            classes: count by other ids, as ``Loader(classes=…)`` delivers them.
-            ignore: likewise.
-            jobs: threads; one a core if ``None``.
+            mask: name of the mask.
+            split: count only samples of this split, or of these splits.
+            names: use class names as keys, if the dataset has them.
+            classes: new class ids, as in ``Loader(classes=…)``; the pixels are counted by these.
+            ignore: as in ``Loader(ignore=…)``.
+            jobs: number of threads; one per core if ``None``.
+
+        Returns:
+            The number of pixels by class id, in ascending order. For a mask of boolean layers, the
+            number of pixels by layer number (layers may overlap).
 
         Raises:
-            ConflictError: if there is no such mask or split.
+            ConflictError: if the mask or the split does not exist.
             DamagedError: if a chunk is damaged.
 
         >>> counts = hsipack.open(dataset_path).class_counts("labels", split="train")
@@ -650,7 +663,7 @@ class Dataset(Base):
         return _options.indices(name, ids, len(self._native), "samples", at=self._path)
 
     def _checked_bands(self, bands: object) -> list[int] | None:
-        """The numbers of bands of what is read."""
+        """The numbers of the chosen bands, checked; ``None`` for all."""
         if bands is None:
             return None
         stacks = sorted(self._used_stacks(), key=lambda stack: stack.shape[2])
@@ -681,7 +694,7 @@ class Dataset(Base):
                         remedy=f"its masks: {there}",
                     )
 
-    # Its samples.
+    # Samples.
 
     def __len__(self) -> int:
         return len(self._native) if self._ids is None else len(self._ids)
@@ -693,30 +706,33 @@ class Dataset(Base):
         return (self[index] for index in range(len(self)))
 
     def __add__(self, other: Any) -> ConcatDataset[Any]:
-        """Torch's ``ConcatDataset`` of the two."""
+        """Returns a torch ``ConcatDataset`` of the two datasets."""
         _torch.load("joining datasets by +")
         from torch.utils.data import ConcatDataset
 
         return ConcatDataset([self, other])
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Several samples, read by as many threads as torch uses (without torch, one a core)."""
+        """Reads several samples, with as many threads as torch uses (or one per core)."""
         ids = [self._id(index) for index in indices]
         samples = self._read(ids, None, None)
         return samples if self._transform is None else [self._transform(one) for one in samples]
 
     def read(self, index: int, rows: slice | None = None, columns: slice | None = None) -> Sample:
-        """A part of a sample; only the chunks that it touches are decompressed. ``transform`` is
-        not called.
+        """Reads a part of a sample. Decompresses only the chunks that overlap this part, and does
+        not call ``transform``.
 
         Args:
-            index: which sample, as in ``ds[index]``.
-            rows: such as ``slice(100, 164)``; all if ``None``.
-            columns: likewise.
+            index: number of the sample, as in ``ds[index]``.
+            rows: the rows to read, such as ``slice(100, 164)``; all if ``None``.
+            columns: the columns to read, likewise.
+
+        Returns:
+            A dictionary like ``ds[index]``, with these rows and columns.
 
         Raises:
-            IndexError: if there is no such sample.
-            ConflictError: if rows or columns are not contiguous, or there are none.
+            IndexError: if the sample does not exist.
+            ConflictError: if the rows or columns are not contiguous, or none are chosen.
             DamagedError: if a chunk is damaged.
 
         >>> hsipack.open(dataset_path).read(3, slice(0, 8), slice(4, 20))["image"].shape
@@ -729,7 +745,7 @@ class Dataset(Base):
         return self._read([one], *bounds)[0]
 
     def _id(self, index: int) -> int:
-        remedy = "give the place of one sample; ds.select takes several"
+        remedy = "give the number of one sample; ds.select takes several"
         place = _options.whole("index", index, remedy)
         length = len(self)
         if not -length <= place < length:
@@ -776,7 +792,7 @@ class Dataset(Base):
         return sample
 
     def _cast(self, image: Any) -> Any:
-        """An image as an element type that the native part does not make of it."""
+        """Converts an image to its element type, if the native part has not done so."""
         if self._dtype is None or self._dtype in _IMAGE_TYPES:
             return image
         if self._output == "numpy":
@@ -788,7 +804,7 @@ _IMAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def _element_type(dtype: object, output: str) -> str:
-    """The name of an element type that the output has."""
+    """The name of an element type, if the output has it."""
     name = _options.dtype("dtype", dtype)
     if output == "numpy":
         if name == "bfloat16":
@@ -820,7 +836,7 @@ open = Dataset
 
 
 def _local_cache(folder: object, size: object) -> tuple[str, int | None] | None:
-    """The folder of a cache, and its size in bytes."""
+    """The folder of the local cache, and its maximum size in bytes."""
     if folder is None:
         if size is not None:
             raise ConflictError(

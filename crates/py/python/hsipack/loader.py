@@ -1,4 +1,4 @@
-"""Batches, streamed."""
+"""The loader, which streams batches."""
 
 from __future__ import annotations
 
@@ -39,143 +39,154 @@ Batch = dict[str, Any]
 class Loader:
     """Streams batches of a dataset, epoch after epoch.
 
-    Threads decompress chunks straight into a ring of batches, which is allocated once; nothing is
-    copied on the CPU, and on a GPU batches are copied ahead from page-locked memory. Iterating
-    gives one epoch; the next iteration gives the next one, newly shuffled. A batch is a dictionary:
+    Threads decompress chunks directly into a ring of batches, which is allocated once. On the CPU
+    nothing is copied. For a GPU, batches are copied in advance from page-locked memory. Each
+    iteration over the loader is one epoch; the next iteration is the next epoch, in a new order if
+    it is shuffled. A batch is a dictionary:
 
     ======= ===================================================================================
-    image   (B, bands, rows, columns), channels_last: memory is (B, rows, columns, bands). Of
-            :class:`LabelledPatches` and :class:`Windows` of one pixel: spectra, (B, bands) (but for
-            ``output="dlpack"``)
-    MASK    one for every mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
+    image   (B, bands, rows, columns), channels_last: memory is (B, rows, columns, bands). For
+            :class:`LabelledPatches` and :class:`Windows` of one pixel: spectra, (B, bands) (except
+            with ``output="dlpack"``)
+    MASK    one key for each mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
             columns)
-    label   (B,) int64: numbers of the samples' classes, see ``ds.classes``; -1 without a label. Of
-            :class:`LabelledPatches` the class ids at their centres, of :class:`Regions` theirs
+    label   (B,) int64: class numbers of the samples, see ``ds.classes``; -1 without a label. For
+            :class:`LabelledPatches`, the class ids at the centres of the patches; for
+            :class:`Regions`, the labels of the regions
     id      (B,) int64: ids of the samples, their numbers in the whole dataset
-    name    list of their names
-    window  (B, 4) int64: first row, first column, rows and columns of what was read; the first ones
-            are negative where a window begins before its cube
-    region  of :class:`Regions`: (B, rows, columns) bool, on the images' device: pixels of the
-            region; ``region_id`` (B,) int64 is what they have in the mask
-    inside  with ``pad``: (B, rows, columns) bool, on the images' device: pixels of the cube, and no
-            padding
-    repeat  (B,) int64: which of the sample's crops in the epoch
+    name    list of the samples' names
+    window  (B, 4) int64: first row, first column, number of rows and of columns that were read; the
+            first row or column is negative if the window begins outside its cube
+    region  with :class:`Regions`: (B, rows, columns) bool, on the images' device: whether a pixel
+            belongs to the region; ``region_id`` (B,) int64 is the region's id in the mask
+    inside  with ``pad``: (B, rows, columns) bool, on the images' device: whether a pixel belongs to
+            the cube, not to the padding
+    repeat  (B,) int64: the number of the crop among the crops of its sample in this epoch
     epoch   the epoch, counted from 0
-    padding (B,) bool: the sample comes in another batch of the epoch, too, and only fills this one
-            up (see **Last batches**); leave it out of a validation's figures
-    COLUMN  one for every name in ``columns``: (B,) int64, float64 or bool, or a list
-    mixed   if augmentations mix samples: for each a {"partners": [...], "shares": [...]}, for
-            mixing labels alike
+    padding (B,) bool: the sample is also in another batch of the epoch, and only fills up this one
+            (see **Last batches**); leave it out when you compute validation metrics
+    COLUMN  one key for each name in ``columns``: (B,) int64, float64 or bool, or a list
+    mixed   if augmentations mix samples: for each of them {"partners": [...], "shares": [...]}, to
+            mix the labels in the same way
     ======= ===================================================================================
 
-    A mask whose name is one of these keys is called ``mask_NAME``. Labels, ids and the like are on
-    the CPU.
+    If the name of a mask is one of these keys, the mask's key is ``mask_NAME``. Labels, ids and
+    everything else that is not an image or a mask are on the CPU, except where the table says
+    otherwise.
 
-    **Kept batches are never overwritten.** As long as a tensor of a batch lives, nobody writes to
-    its memory. On the CPU batches lie over the ring; while more than half of its slots are kept,
-    further batches are copied. With ``copy=False`` they never are, and keeping all slots makes the
-    next batch a ``ConflictError``.
+    **Kept batches are never overwritten.** As long as you keep a tensor of a batch, its memory is
+    not reused. On the CPU, batches are views of the ring. While you keep half of the ring's
+    slots, further batches are copied. With ``copy=False`` batches are never copied; if you
+    keep all slots, the next batch raises a ``ConflictError``.
 
-    **Last batches.** All ranks get equally many batches, or training would hang. What becomes of
-    the samples that do not fill a batch on every rank (where cubes have several shapes: of each
-    shape):
+    **Last batches.** All ranks get the same number of batches; otherwise training would hang. The
+    samples that do not fill a batch on every rank (counted for each cube shape, if there are
+    several) are treated as follows:
 
     ========= =================================================================================
-    (default) divided over the ranks as evenly as may be, so that last batches are shorter, by one
-              sample at most on some ranks; only if there are fewer samples than ranks, each rank
-              without one gets one ``padding`` sample
-    drop_last left out of this epoch, on all ranks; there is no padding
-    pad_last  every rank's last batch is filled up to ``batch_size`` with ``padding`` samples
+    (default) They are divided evenly over the ranks. The last batches are smaller, and their sizes
+              differ by at most one sample. If there are fewer samples than ranks, each rank
+              without a sample gets one ``padding`` sample
+    drop_last They are left out of this epoch, on all ranks. There is no padding
+    pad_last  The last batch of every rank is filled up to ``batch_size`` with ``padding`` samples
     ========= =================================================================================
 
-    Arguments of torch's ``DataLoader`` that a loader has no use for (``num_workers``,
-    ``pin_memory``, ``collate_fn``, …) are refused with what to do instead.
+    Arguments of torch's ``DataLoader`` that a loader does not need (``num_workers``,
+    ``pin_memory``, ``collate_fn``, …) raise an error that says what to do instead.
 
     Args:
-        dataset: a dataset, the path of one, several that :func:`hsipack.concat` joined, or a
-            ``Subset`` (``random_split``) or ``ConcatDataset`` of its parts. Its split, samples,
-            masks and bands are what is read, in its order; ``dtype``, ``physical`` and ``output``
-            are the loader's own, and a dataset with a ``transform`` is refused.
-        batch_size: samples (crops, if cubes are cropped) of a batch of this rank.
-        shuffle: in a new order every epoch, over all ranks.
-        seed: of order, crops and augmentations.
-        device: where batches are to be: ``"cpu"``, ``"cuda"`` or ``"cuda:0"``; the current CUDA
-            device if there is one (for NumPy's arrays never), else the CPU.
-        dtype: of images: float16, bfloat16 (not of NumPy's arrays), float32 or float64.
+        dataset: a dataset, the path of one, the result of :func:`hsipack.concat`, or a torch
+            ``Subset`` (``random_split``) or ``ConcatDataset`` of parts of one dataset. The loader
+            reads its samples, masks and bands, in its order. The dataset's ``dtype``, ``physical``
+            and ``output`` are ignored: give them to the loader. A dataset with a ``transform`` is
+            refused.
+        batch_size: samples in a batch of this rank (crops, if cubes are cropped).
+        shuffle: read the samples in a new order every epoch, over all ranks.
+        seed: seed for order, crops and augmentations.
+        device: where to put batches: ``"cpu"``, ``"cuda"`` or ``"cuda:0"``. If ``None``, the
+            current CUDA device if there is one (never for NumPy arrays), otherwise the CPU.
+        dtype: element type of images: float16, bfloat16 (not for NumPy arrays), float32 or
+            float64.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
             :class:`GridCrop`, :class:`LabelledPatches`, :class:`Regions` or :class:`Windows`.
-        pad: put whole cubes of unequal size into one batch: each is filled up below and on the
-            right to the rows and columns of the largest that is read, with ``"reflect"``,
-            ``"edge"`` or a number as in :class:`LabelledPatches` (masks have 0 there). Cubes of
-            other numbers of bands come in batches of their own. ``inside`` says which pixels are
-            the cube's.
-        augment: augmentations (see :mod:`hsipack.augment`), a list or an
-            ``AugmentationSequential``; done on the device, there by torch.
-        sampler: ``"class_balanced"``, ``"groups_spread"``, ``"groups_together"``, a weight for
-            every sample, or one of torch's Random-, Sequential-, SubsetRandom- and
-            WeightedRandomSampler (the last with replacement). Weights and a sampler's places are
-            those of the samples that are read: of ``dataset`` or, with ``split``, of that part of
-            it. Order is drawn from ``seed``: samplers with a ``generator`` are refused.
+        pad: put whole cubes of different sizes into one batch. Each cube is padded below and on the
+            right to the rows and columns of the largest cube that is read, with ``"reflect"``,
+            ``"edge"`` or a number as in :class:`LabelledPatches` (with a number, masks are padded
+            with 0). Cubes with different numbers of bands come in separate batches. ``inside``
+            marks the pixels that belong to the cube.
+        augment: augmentations (see :mod:`hsipack.augment`), as a list or an
+            ``AugmentationSequential``. They run on the device of the batch; on a GPU they need
+            torch.
+        sampler: ``"class_balanced"`` (classes take turns), ``"groups_spread"`` (samples of one
+            group lie far apart), ``"groups_together"`` (samples of one group come together), a
+            weight for every sample, or one of torch's Random-, Sequential-, SubsetRandom- and
+            WeightedRandomSampler (the last with replacement). Weights and the indices of a torch
+            sampler refer to the samples that are read: those of ``dataset`` or, with ``split``, of
+            this split. The order is drawn from ``seed``; samplers with a ``generator`` are refused.
         drop_last: leave out samples that do not fill a last batch; see above.
-        pad_last: fill a last batch up instead, with samples marked as ``padding``; see above.
-        epoch_length: samples of an epoch over all ranks; every one once if ``None``.
-        rank: number of this process among those that train together; torch.distributed's, if it is
-            initialised.
-        world_size: how many those are; likewise.
-        split: only samples of this split, or of several.
-        masks: names of masks; the dataset's if ``None`` (of :class:`LabelledPatches` none), none if
-            empty.
-        mask_dtype: of class ids; the least that holds them if ``None`` (uint8 as uint8, uint16 as
-            int32).
-        classes: other class ids for those of the mask: ``{3: 1, "tumour": 2}`` by ids, or by names
-            where the dataset has them; of several masks ``{"organs": {3: 1}}``. Classes that are
-            not named keep their ids, or become ``ignore``. Masks have the new ids, and so have
-            labels of :class:`LabelledPatches`; but which windows there are (also for
-            ``min_labelled``), and how classes take turns, goes by the dataset's own ids.
-        ignore: the id of all pixels whose class ``classes`` does not name, those of class 0
-            included; torch's ``CrossEntropyLoss(ignore_index=…)`` leaves them out. With uint8 masks
-            at most 255.
+        pad_last: fill up a last batch with samples marked as ``padding``; see above.
+        epoch_length: samples in an epoch over all ranks. If ``None``, every sample once.
+        rank: number of this process among those that train together, from 0. If ``None``, taken
+            from ``torch.distributed`` if it is initialised, otherwise 0.
+        world_size: how many processes train together. If ``None``, taken from
+            ``torch.distributed`` if it is initialised, otherwise 1.
+        split: read only samples of this split, or of these splits.
+        masks: names of the masks to read. If ``None``, those of the dataset (for
+            :class:`LabelledPatches` and :class:`Regions`, none); if empty, none.
+        mask_dtype: element type of class ids. If ``None``, uint8 for masks stored as uint8, and
+            int32 for masks stored as uint16.
+        classes: new class ids for a mask: ``{3: 1, "tumour": 2}``, by old id, or by name if the
+            dataset has names; for several masks ``{"organs": {3: 1}}``. Other classes keep their
+            ids, or become ``ignore``. The masks of a batch have the new ids, and so have the labels
+            of :class:`LabelledPatches`. Which windows there are (also with ``min_labelled``), and
+            how classes take turns, still depends on the stored ids.
+        ignore: the new id of every class that ``classes`` does not name, including class 0; torch's
+            ``CrossEntropyLoss(ignore_index=…)`` can ignore it. For uint8 masks, at most 255.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
-            band; the dataset's if ``None``.
-        columns: columns of the table, or ``group`` and ``label`` themselves, to be given with every
-            batch.
-        layers: unpack masks of boolean layers; else their bits are given.
+            band. If ``None``, those of the dataset.
+        columns: columns of the table, or ``group`` and ``label`` themselves, to add to every batch.
+        layers: unpack masks of boolean layers. If False, batches have the packed bits.
         physical: multiply by ``scale_factor`` and add ``add_offset``.
-        nan: replace NaN by this value, after normalising.
-        normalize: ``"standardize"`` by the dataset's statistics: of its split ``train`` where it
-            has one, else of all samples, see :meth:`report`. ``(mean, std)`` standardises by
-            figures of yours, one for each band that is read; NaN leaves a band as it is. ``"l1"``,
-            ``"l2"`` and ``"snv"`` normalise every spectrum: NaN and infinities take no part and are
-            NaN, and what there is nothing to divide by becomes 0.
-        num_threads: decoding threads; one a core if ``None``.
-        slots: batches in the ring: in use, ready, and being filled; at least 2.
-        copy: see above.
-        cache: keep chunks in memory from the first epoch on: ``"compressed"`` saves reading,
-            ``"decoded"`` decoding, too. ``"auto"`` keeps all decoded if they fit into half of the
-            memory that is free (limits of containers count; processes that torchrun started here
-            share it); else those of a ``shuffle_window``, where there is one; else all as stored if
-            these fit; else none; :meth:`report` says what, and why. ``None`` keeps none.
-        cache_size: bytes that the cache may take; ``"compressed"`` and ``"decoded"`` need it.
-        shuffle_window: windows of ``crop`` that are shuffled come from all over the epoch
-            (``"all"``), or, for data that do not fit into memory, from some cubes, or parts of
-            cubes, at a time, which take so many bytes decoded: then each chunk is decoded about
-            once an epoch. ``"auto"`` is all of the epoch where that fits into the cache; else
-            ``cache_size``, or a quarter of the machine's memory, rounded down to a power of two;
-            with several processes all of the epoch, since each would have to take the same. The
-            order depends on the size: give it to have the same order on other machines.
-        on_damage: ``"error"``, or ``"skip"`` samples whose chunks are damaged, and count them.
-        locked: lock the ring's memory against being swapped out, where that is allowed.
-        trace: record what every thread does when, for :meth:`save_trace`; at most a million events
+        nan: replace NaN with this value, after normalisation.
+        normalize: ``"standardize"`` uses the statistics of the dataset: those of its split
+            ``train`` if it has one, otherwise those of all samples; see :meth:`report`.
+            ``(mean, std)`` standardises with your own numbers, one for each band that is read; NaN
+            leaves a band unchanged. ``"l1"``, ``"l2"`` and ``"snv"`` normalise each spectrum: they
+            ignore NaN and infinite values, which become NaN. If the divisor is 0, the values become
+            0.
+        num_threads: number of decoding threads; one per core if ``None``.
+        slots: number of batches in the ring (in use, ready, or being filled); at least 2.
+        copy: whether to copy batches while many are kept; see above.
+        cache: keep chunks in memory from the first epoch on. ``"compressed"`` saves reading,
+            ``"decoded"`` saves reading and decoding. ``"auto"`` keeps all chunks decoded if they
+            fit into half of the free memory (container limits count; processes that torchrun
+            started on this machine share it); otherwise those of a ``shuffle_window``, if there is
+            one; otherwise all chunks as stored, if these fit; otherwise none. :meth:`report` says
+            which, and why. ``None`` keeps none.
+        cache_size: maximum bytes of the cache; required for ``"compressed"`` and ``"decoded"``.
+        shuffle_window: how many windows of ``crop`` to shuffle together. ``"all"`` shuffles all
+            windows of the epoch. A number of bytes is for data that do not fit into memory: only
+            the windows of as many cubes, or parts of cubes, as take this many bytes decoded are
+            shuffled together, and each chunk is decoded about once per epoch. ``"auto"`` shuffles
+            the whole epoch if it fits into the cache. Otherwise it uses ``cache_size`` or, if that
+            is 0, a quarter of the machine's memory, rounded down to a power of two. With several
+            processes, ``"auto"`` shuffles the whole epoch, because all of them must use the same
+            size. The order depends on the size: give a number to get the same order on other
+            machines.
+        on_damage: ``"error"``, or ``"skip"`` to leave out samples with damaged chunks and count
+            them.
+        locked: lock the ring's memory so that it is not swapped out, if this is allowed.
+        trace: record what every thread does, for :meth:`save_trace`; at most a million events
             (64 MB).
-        output: ``"torch"``, ``"numpy"`` (CPU), or ``"dlpack"`` for :class:`hsipack.Array`, which
-            any library takes; torch's tensors where torch is installed, else NumPy's arrays, if
-            ``None``.
+        output: ``"torch"``, ``"numpy"`` (CPU only), or ``"dlpack"`` for :class:`hsipack.Array`,
+            which other libraries can import. If ``None``, torch tensors if torch is installed,
+            otherwise NumPy arrays.
 
     Raises:
         ConflictError: if options contradict each other or the dataset.
         DeviceError: if the device cannot be used, or fails.
-        FileError: if there is no memory for the ring.
-        UnsupportedError: if torch is asked for, or has to compute on a device, and is missing.
+        FileError: if there is not enough memory for the ring.
+        UnsupportedError: if torch is missing, but needed for the output or to compute on a device.
 
     >>> loader = Loader(dataset_path, 4, shuffle=True, seed=1, device="cpu", split="train")
     >>> len(loader)
@@ -190,12 +201,13 @@ class Loader:
     >>> loader.close()
     """
 
-    # Rows and columns of every sample, where cubes are padded.
+    # Rows and columns of every sample, if cubes are padded.
     _extents: npt.NDArray[np.int64] | None = None
+    # The mask of regions, if it is read only to find their pixels.
     _hidden: str | None = None
 
     def __new__(cls, dataset: Any = None, *others: Any, **options: Any) -> Loader:
-        """A loader of several datasets for what :func:`hsipack.concat` gives."""
+        """Makes a loader of several datasets if ``dataset`` comes from :func:`hsipack.concat`."""
         from hsipack._concat import Concat, ConcatLoader
 
         return super().__new__(ConcatLoader if isinstance(dataset, Concat) else cls)
@@ -271,7 +283,7 @@ class Loader:
                 )
             if "inside" in {*dataset.masks, *_options.names("columns", columns)}:
                 raise ConflictError(
-                    "pad with a mask or column named 'inside', which batches need themselves",
+                    "pad with a mask or column named 'inside', a name that batches use",
                     remedy="leave it out with masks or columns",
                 )
             self._extents = _extents(dataset)
@@ -290,7 +302,7 @@ class Loader:
             if output == "dlpack":
                 raise UnsupportedError(
                     'Regions with output="dlpack"',
-                    remedy='give output="torch" or "numpy", which tell whose pixels are whose',
+                    remedy='give output="torch" or "numpy"',
                 )
             taken = {"region", "region_id"} & {*mask_names, *_options.names("columns", columns)}
             if taken:
@@ -298,7 +310,7 @@ class Loader:
                     f"Regions with a mask or column named {min(taken)!r}, a name that batches use",
                     remedy="leave it out with masks or columns",
                 )
-            # Read to tell which pixels are the region's; it keeps its ids.
+            # The mask of regions keeps its ids: they tell which pixels belong to the region.
             of_ids = [
                 *({*mask_names} - {crop.mask}),
                 *([] if crop.labels is None else [crop.labels]),
@@ -344,7 +356,7 @@ class Loader:
             "pipeline": _pipeline(
                 augment, seed, mask_names, crop.mask if isinstance(crop, Regions) else None
             ),
-            # Who gets what is on a device, and threads that compute on the host.
+            # Whether torch gets arrays on a device, and the threads that compute on the host.
             "torch": output == "torch",
             "computing_threads": _torch.threads(),
         }
@@ -373,30 +385,31 @@ class Loader:
     # Batches.
 
     def __iter__(self) -> Iterator[Batch]:
-        """What remains of an epoch that was resumed; else a whole epoch.
+        """Iterates over an epoch, or over the rest of one that was resumed.
 
-        With its first batch a new iteration ends an older one of this loader: after an abandoned
-        one, be it before or behind its last batch, it gives the next epoch.
+        When a new iteration takes its first batch, it ends any older iteration over this loader. If
+        the older one was abandoned, before or after its last batch, the new one is the next epoch.
         """
         return _Epoch(self)
 
     def __len__(self) -> int:
-        """Batches of this rank in the present epoch, those given already included."""
+        """The number of batches of this rank in this epoch, including those already given."""
         epoch = self._native.epoch
         if epoch not in self._lengths:
             self._lengths = {epoch: self._native.batches_per_epoch()}
         return self._lengths[epoch]
 
     def _begin(self, iteration: _Epoch) -> None:
-        """Goes to where the iteration is to begin.
+        """Moves to the start of the iteration, when its first batch is taken.
 
-        Frameworks ask for iterators that they do not use, and for no end.
+        Not earlier, because frameworks make iterators that they do not use. They also stop without
+        asking for the end of an epoch.
         """
         if self._iteration is not None:
             if self._native.epoch == self._iteration.epoch:
                 self.set_epoch(self._native.epoch + 1)
             else:
-                # All its batches were given, but not its end.
+                # All its batches were given, but nobody has asked for its end.
                 self._taken = None
                 self._native.next()
         self._iteration = iteration
@@ -410,7 +423,7 @@ class Loader:
                 "a newer iteration over this loader has begun",
                 remedy="make one loader for each iteration",
             )
-        # Should a signal's handler raise while the batch is put together, the next call gives it.
+        # If a signal handler raises while the batch is put together, the next call returns it.
         if self._taken is None:
             self._taken = self._native.next()
         if self._taken is None:
@@ -450,7 +463,7 @@ class Loader:
         return made
 
     def _inside(self, image: Any, extents: npt.NDArray[np.int64]) -> Any:
-        """Which pixels of padded cubes are the cubes', on the images' device."""
+        """Which pixels belong to the cubes, not to the padding, on the images' device."""
         rows, columns = self._settings["crop"]["size"]
         down = np.arange(rows) < extents[:, :1]
         across = np.arange(columns) < extents[:, 1:]
@@ -458,26 +471,26 @@ class Loader:
         return inside.to(image.device) if self._output == "torch" else inside
 
     def _region(self, mask: Any, ids: Any) -> Any:
-        """Which pixels of windows are of these regions, on the masks' device."""
+        """Which pixels of the windows belong to these regions, on the masks' device."""
         if self._output == "torch":
-            # torch compares no uint16.
+            # torch cannot compare uint16.
             mask, ids = mask.to(ids.dtype), ids.to(mask.device)
         return mask == ids[:, None, None]
 
     def _numbers(
         self, values: bytearray, dtype: type = np.int64, shape: tuple[int, ...] = (-1,)
     ) -> Any:
-        """Numbers as an array over the memory that they came in."""
+        """Numbers as an array that shares the memory of ``values``."""
         return self._host(np.frombuffer(values, dtype=dtype).reshape(shape))
 
     def _host(self, numbers: npt.NDArray[Any]) -> Any:
         return _torch.load().from_numpy(numbers) if self._output == "torch" else numbers
 
-    # Where it is.
+    # Position.
 
     @property
     def dataset(self) -> Dataset:
-        """What it reads."""
+        """The dataset that the loader reads."""
         return self._dataset
 
     @property
@@ -486,26 +499,29 @@ class Loader:
         return self._native.epoch
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of an epoch, which the next iteration gives.
+        """Moves to the start of an epoch: the next iteration is this epoch.
 
-        Not needed if epochs simply follow each other.
+        You do not need this if the epochs follow each other.
+
+        Args:
+            epoch: number of the epoch, from 0.
         """
         self._iteration = self._taken = None
         self._native.set_epoch(_options.natural("epoch", epoch, least=0))
 
     @property
     def batch_sampler(self) -> Any:
-        """For frameworks: what Lightning tells the number of every epoch, as it does a
-        DataLoader's samplers.
+        """An object for frameworks: Lightning tells it the number of each epoch, as it tells the
+        samplers of a DataLoader.
 
-        So an epoch after a checkpoint is the one that it would have been.
+        So training that resumes from a checkpoint reads the same epoch as uninterrupted training.
         """
         return _Epochs(self)
 
     def state_dict(self) -> dict[str, Any]:
-        """How far it is: behind the last batch that was given, however many are ready.
+        """Returns the position: after the last batch that you got, however many are ready.
 
-        It is the same on every rank.
+        It is the same on every rank. :meth:`load_state_dict` resumes from it.
 
         >>> loader = Loader(dataset_path, 4, shuffle=True, device="cpu")
         >>> first = next(iter(loader))
@@ -519,39 +535,47 @@ class Loader:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes to where the loader was that gave the state: the next iteration gives what was left
-        of its epoch.
+        """Moves to the position of a state: the next iteration gives the rest of its epoch.
 
-        Batch size, threads and world size may have changed since; what is left is divided anew.
+        Batch size, number of threads and world size may have changed since then: the remaining
+        samples are divided again.
+
+        Args:
+            state: a dictionary that :meth:`state_dict` returned.
 
         Raises:
-            ConflictError: if the state is of another dataset or seed, or, in the midst of an epoch,
-                of other samples, order or crops. The loader then stays where it is.
+            ConflictError: if the state is from another dataset or seed or, in the middle of an
+                epoch, from other samples, order or crops. The loader then keeps its position.
         """
         if not isinstance(state, Mapping):
             raise _options.wrong("state", state, "give what state_dict() gave")
         self._native.load_state(json.dumps(dict(state)))
         self._iteration = self._taken = None
 
-    # What it does.
+    # Reports.
 
     def stats(self) -> dict[str, Any]:
-        """Where the time went since it was made; times in seconds, see docs/statistics.md.
+        """Returns how the time was spent since the loader was made, in seconds; see
+        docs/statistics.md.
 
-        ``waiting_s`` is the time that the caller waited for batches; the others are of the threads
-        inside (``loader``).
+        ``waiting_s`` is how long you waited for batches. ``loader`` has the times of the loader's
+        own threads.
         """
         stats: dict[str, Any] = json.loads(self._native.stats_json())
         return stats
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes what every thread did when since the loader was made, with ``trace=True``.
+        """Writes a file of what every thread did since the loader was made; needs ``trace=True``.
 
-        https://ui.perfetto.dev and chrome://tracing show the file: a row for the consumer (waiting,
-        step, augmentation), for the thread that copies to the GPU, the planner and every decoder.
+        https://ui.perfetto.dev and chrome://tracing show the file. It has a row for the consumer
+        (waiting, step, augmentation), for the thread that copies to the GPU, for the planner and
+        for every decoder.
+
+        Args:
+            path: the file to write; an existing one is replaced.
 
         Raises:
-            ConflictError: if the loader does not record.
+            ConflictError: if the loader was made without ``trace=True``.
         """
         path = pathlib.Path(path)
         part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -562,21 +586,24 @@ class Loader:
             part.unlink(missing_ok=True)
 
     def report(self) -> dict[str, Any]:
-        """What it does and why it does no better: memory of the ring, transfer, threads, masks
-        and their layers. ``cache`` says what is kept in memory (``kind``), why, and how much of it
-        is there by now (``bytes``); its ``shuffle_window``, where there is one, among how many
-        ``blocks`` of all (``of_blocks``) windows are shuffled at a time. ``standardized_by`` has,
-        for every stack that ``normalize="standardize"`` acts on, the split whose statistics are
-        used, or None for those of all its samples. ``regions`` says of :class:`Regions` how many
-        there are (``windows``), and how many of these are larger than their window (``cut``).
-        ``augment`` says who augments (``by``): loops on the CPU; on a GPU kernels of hsipack's,
-        or torch's operations alone, and ``why``.
+        """Returns how the loader works, and what keeps it from being faster: memory of the ring,
+        transfer, threads, masks and their layers, and:
+
+        - ``cache``: what is kept in memory (``kind``), why, and how many ``bytes`` are there by
+          now. If there is a ``shuffle_window``: in how many ``blocks``, out of ``of_blocks``,
+          windows are shuffled together.
+        - ``standardized_by``: for every stack that ``normalize="standardize"`` applies to, the
+          split whose statistics are used. None stands for the statistics of all its samples.
+        - ``regions``: with :class:`Regions`, how many regions there are (``windows``), and how many
+          of them are larger than their window (``cut``).
+        - ``augment``: what computes the augmentations (``by``): loops on the CPU; on a GPU,
+          hsipack's kernels, or only torch's operations, and ``why``.
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         return report
 
     def close(self) -> None:
-        """Ends its threads and gives its memory back. Batches that are kept stay valid."""
+        """Stops the loader's threads and frees its memory. Batches that you keep stay valid."""
         self._iteration = self._taken = None
         self._closed = True
         self._native.close()
@@ -598,7 +625,7 @@ class Loader:
         size, epoch = self._settings["batch_size"], self._native.epoch
         return f"<hsipack.Loader of {self._dataset!r}, batches of {size}, epoch {epoch}>"
 
-    # To another process it goes as what it was made of, and where it is.
+    # Pickling: another process makes the loader again from its options and its position.
 
     def __getstate__(self) -> dict[str, Any]:
         own = {
@@ -612,7 +639,7 @@ class Loader:
         self._start(state["state"])
 
 
-# What is shown of it is what it takes, and not that `__new__` takes anything.
+# Show the arguments of `__init__`, because `__new__` accepts anything.
 _TAKES = inspect.signature(Loader.__init__)
 Loader.__signature__ = _TAKES.replace(  # type: ignore[attr-defined]
     parameters=list(_TAKES.parameters.values())[1:]
@@ -638,30 +665,30 @@ class _Epoch(Iterator[Batch]):
 
 
 class _Epochs:
-    """A sampler, as far as frameworks look into one."""
+    """A sampler with only those members that frameworks look at."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
     @property
     def sampler(self) -> _Epochs:
-        """The sampler of a batch sampler: this one."""
+        """The sampler of a batch sampler: this object itself."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the start of an epoch, unless the loader is in it already, maybe in its midst."""
+        """Moves to the start of an epoch, unless the loader is already in this epoch."""
         if self._loader.epoch != epoch:
             self._loader.set_epoch(epoch)
 
 
-# Threads that use CUDA have to end before the interpreter does.
+# Threads that use CUDA have to end before the interpreter exits.
 _LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
     for loader in list(_LOADERS):
-        # Those of the process that this one was forked from are not ours to close.
+        # Loaders of the parent process (after a fork) raise an error here: they are not ours.
         with contextlib.suppress(Error):
             loader.close()
 
@@ -671,7 +698,7 @@ def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
         raise ConflictError("only one of rank and world_size", remedy="give both, or neither")
     if rank is not None and world_size is not None:
         return _options.natural("rank", rank, least=0), _options.natural("world_size", world_size)
-    # Whoever trains together has imported it.
+    # Processes that train together have imported it.
     distributed = _torch.imported("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
@@ -695,8 +722,8 @@ def _device(device: torch.device | str | int | None, output: Output) -> int | No
 
 
 def _current_device(output: Output) -> int | None:
-    """The number of torch's current CUDA device or, without torch, of the first one; None if there
-    is none.
+    """The number of torch's current CUDA device or, without torch, of the first device; None
+    without a CUDA device.
     """
     torch = _torch.load() if output == "torch" else _torch.imported()
     if torch is None:
@@ -729,7 +756,7 @@ def _normalization(
 
 
 def _floats(figures: Any) -> list[float]:
-    """Numbers of bands: of an array, a list or a tensor on any device, or one for all."""
+    """Numbers for the bands, from an array, a list or a tensor on any device; or one for all."""
     values = figures.cpu() if _torch.is_tensor(figures) else figures
     try:
         numbers = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
@@ -749,7 +776,7 @@ def _extents(dataset: Dataset) -> npt.NDArray[np.int64]:
 
 
 def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
-    """The cache's settings; a kind that is asked for needs a size."""
+    """The settings of the cache; ``"compressed"`` and ``"decoded"`` need a size."""
     size = _options.natural("cache_size", size, least=0)
     if cache is not None:
         cache = _options.choice("cache", cache, ("auto", "compressed", "decoded"))
@@ -778,7 +805,7 @@ def _shuffle_window(size: object) -> str:
 def _pipeline(
     augmentations: augment.Augmentations | None, seed: int, masks: list[str], regions: str | None
 ) -> str | None:
-    """The augmentations as the native part takes them; ``regions`` names the mask of these."""
+    """The augmentations as the native part takes them; ``regions`` is the mask of regions."""
     if augmentations is None:
         return None
     pipeline = augment.sequential(augmentations, seed=seed)
@@ -791,9 +818,9 @@ def _pipeline(
 def _keeping_regions(
     pipeline: augment.AugmentationSequential, masks: list[str], regions: str
 ) -> augment.AugmentationSequential:
-    """The same augmentations, after which the pixels of a region's id are still the region's."""
+    """The same augmentations, so that afterwards only pixels of a region have the region's id."""
     config = pipeline.config()
-    # Ids count from 1 in every cube: those of another sample cannot be told from the window's own.
+    # Ids count from 1 in every cube, so another sample's ids look like the window's own.
     foreign = [one["op"] for one in config["ops"] if one["op"] in ("cutmix_rect", "transplant")]
     if foreign:
         raise UnsupportedError(
@@ -805,16 +832,16 @@ def _keeping_regions(
         if fill.get(regions, 0) != 0:
             raise ConflictError(
                 f"mask_fill={fill[regions]} for mask {regions!r}, whose regions the windows show",
-                remedy="leave it out of mask_fill; what surrounds a window is no region",
+                remedy="leave it out of mask_fill: pixels around a window belong to no region",
             )
         return pipeline
-    # A number is meant for masks of classes.
+    # One number for all is meant for masks of classes.
     fills = {name: fill for name in masks if name != regions}
     return augment.from_config({**config, "mask_fill": fills})
 
 
 def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -> None:
-    """Says that NaN values are normalised, in which bands, and what to do."""
+    """Warns if bands with NaN values are normalised: names the bands and says what to do."""
     for stack in dataset._used_stacks():
         if stack.stats is None:
             continue
@@ -835,10 +862,16 @@ def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -
 
 def _column(dataset: Dataset, name: str) -> Any:
     """The column's values for every sample of the whole dataset: an array if all are numbers."""
-    values: list[Any] = json.loads(dataset._native.columns_json(None, [name]))[0]
-    if (name in TAKEN and name != "label") or all(value is None for value in values):
+    if name in TAKEN and name != "label":
         raise ConflictError(
-            f"there is no column {name!r} to be given",
+            f"columns has {name!r}, which is already a key of batches",
+            path=dataset.path,
+            remedy="leave it out",
+        )
+    values: list[Any] = json.loads(dataset._native.columns_json(None, [name]))[0]
+    if all(value is None for value in values):
+        raise ConflictError(
+            f"there is no column {name!r}",
             path=dataset.path,
             remedy=f"it has {', '.join(dataset._native.columns())}",
         )

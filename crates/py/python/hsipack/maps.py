@@ -1,4 +1,4 @@
-"""Maps of cubes, written to files that lie where the cubes do."""
+"""Writing maps of cubes to files that have the geographic position of the cubes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hsipack._errors import ConflictError
 from hsipack.dataset import Dataset
 
 Colors = Sequence[Sequence[int]] | Mapping[int, Sequence[int]]
-"""(red, green, blue) from 0 to 255 of class 0, 1, …, or by class id."""
+"""(red, green, blue) from 0 to 255: a list for classes 0, 1, …, or a dictionary by class id."""
 Names = Sequence[str] | Mapping[int, str]
-"""Names of classes 0, 1, … or by class id, or of channels."""
+"""Names of classes 0, 1, … or of channels as a list, or names of classes by class id."""
 
 
 def write_map(
@@ -33,41 +33,42 @@ def write_map(
     names: Names | None = None,
     colors: Colors | None = None,
 ) -> list[pathlib.Path]:
-    """Writes a map of a cube, such as a network's predictions, to a file that lies where the cube
-    does: with its reference system and transform, if the dataset has them
+    """Writes a map of a cube, such as the predictions of a network, to a file. The file has the
+    reference system and the transform of the cube, if the dataset has them
     (``ds.samples[i]["geo"]``).
 
     =========== ==================================================================================
-    ``.tif``    GeoTIFF; BigTIFF above 4 GB. Class ids of uint8 get their colors as a palette
+    ``.tif``    GeoTIFF; BigTIFF above 4 GB. For uint8 class ids, colours are stored as a palette
     ``.hdr``    ENVI, with its data in ``.img`` beside it; a classification if classes have names
     ``.zarr``   a folder that ``xarray.open_zarr`` opens: ``map`` with coordinates x and y, and
                 ``spatial_ref``, as rioxarray reads it
-    ``.npy``    the array, which says nothing of its place
+    ``.npy``    the array only, without its geographic position
     =========== ==================================================================================
 
-    The file appears when it is complete, and replaces one of its name. What a format cannot say is
-    left out with a warning.
+    The file appears when it is complete, and replaces an existing file of the same name. If a
+    format cannot store something, it is left out, with a warning.
 
     Args:
-        path: the file; its ending says which format.
-        array: (rows, columns), or (channels, rows, columns), of any library. Whole numbers are
-            written as uint8 or uint16, whichever is theirs or holds them, others as float32.
-        dataset: what the sample is of.
-        sample: its id, as ``batch["id"]`` and :meth:`Stitcher.maps` have it.
-        window: where the map lies in the cube: first row and column, which may be followed by rows
-            and columns, as ``batch["window"]`` has it; the whole cube if ``None``.
-        nodata: the value of pixels without prediction; NaN of float32 if ``None``, of whole
-            numbers none.
-        names: of classes, if the map is one of whole numbers, else of channels.
-        colors: of classes; hsipack's own if they have names, but no colors.
+        path: the file; its extension decides the format.
+        array: (rows, columns), or (channels, rows, columns), an array of any library. uint8 and
+            uint16 are written as they are, other whole numbers as the smaller of these types that
+            can hold them, booleans as uint8, and floating-point numbers as float32.
+        dataset: the dataset of the sample, or its path.
+        sample: id of the sample, as in ``batch["id"]`` and :meth:`Stitcher.maps`.
+        window: position of the map in the cube: (first row, first column), or these and the number
+            of rows and columns, as in ``batch["window"]``. If ``None``, the map is the whole cube.
+        nodata: value of pixels without a prediction. If ``None``, NaN for float32, and no such
+            value for whole numbers.
+        names: names of the classes for whole numbers, otherwise names of the channels.
+        colors: colours of the classes. If classes have names but no colours, hsipack chooses them.
 
     Returns:
-        The files.
+        The paths of the files.
 
     Raises:
-        ConflictError: if the map does not fit the cube, or names or colors do not fit the map.
-        FileError: if it cannot be written.
-        UnsupportedError: if the ending is of no format.
+        ConflictError: if the map does not fit the cube, or names or colours do not fit the map.
+        FileError: if the file cannot be written.
+        UnsupportedError: if the extension does not belong to one of these formats.
     """
     ds = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
     file = _options.path("path", path)
@@ -108,7 +109,7 @@ def write_map(
 
 
 def _values(array: Any) -> tuple[npt.NDArray[Any], np.dtype[Any]]:
-    """A map, and the type that it has in files."""
+    """A map, and its element type in files."""
     if not _arrays.is_array(array):
         raise _options.wrong("array", array, "give an array or a tensor")
     values: npt.NDArray[Any] = _arrays.host(array)
@@ -135,7 +136,7 @@ def _values(array: Any) -> tuple[npt.NDArray[Any], np.dtype[Any]]:
 def _corner(
     ds: Dataset, sample: int, size: tuple[int, int], window: Sequence[int] | None
 ) -> tuple[int, int]:
-    """First row and column of a map of this size in its cube."""
+    """The first row and column in its cube of a map of this size."""
     (_, _, stack), *_ = ds._native.about([sample])
     rows, columns, _ = list(ds.stacks.values())[stack].shape
     if window is None:
@@ -159,7 +160,7 @@ def _corner(
 
 
 def _listed(name: str, values: Any, none: Any, checked: Any) -> list[Any]:
-    """A list by class ids, from 0."""
+    """Values as a list, indexed by class id from 0."""
     most = (1 << 16) - 1
     if isinstance(values, Mapping):
         by_id = {

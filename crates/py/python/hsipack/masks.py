@@ -1,4 +1,4 @@
-"""Masks that are added to a packed dataset: splits within scenes, superpixels, predictions."""
+"""Adding masks to a packed dataset: splits within scenes, superpixels, predictions."""
 
 from __future__ import annotations
 
@@ -35,33 +35,42 @@ def split(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> SplitReport:
-    """Divides the labelled pixels of a mask into training, validation and test, as ``hsipack
-    split`` does. Each split becomes a mask of the dataset with the class ids of its pixels and 0
-    elsewhere, named after the mask and the split: ``LabelledPatches(9, mask="gt_train")`` reads
-    its patches.
+    """Divides the labelled pixels of a mask into training, validation and test, as the command
+    ``hsipack split`` does.
+
+    Each split is added to the dataset as a mask that has the class ids of the split's pixels, and 0
+    elsewhere. It is named after the mask and the split: ``LabelledPatches(9, mask="gt_train")``
+    reads the patches of split ``train`` of mask ``gt``.
 
     Args:
-        dataset: where it lies; or the dataset, opened.
-        mask: the mask of class ids; 0 is unlabelled.
-        by: what stays together: ``"pixels"`` (nothing: each is drawn at random), ``"blocks"``
-            (squares of ``block`` pixels) or ``"regions"`` (pixels of one class that touch).
-        shares: each split's share of the pixels of every class, such as ``{"train": 0.1, "val":
-            0.1, "test": "rest"}`` or ``"train=0.1,val=0.1,test=rest"``. The first is for training.
-        per_class: pixels of each class in the first split, in place of its share.
-        block: rows and columns of a block.
-        ignore: class ids that count as unlabelled, too.
-        buffer: take training pixels out that have a pixel of another split within so many rows and
-            columns; ``"auto"``: so near that patches of ``patch`` around the two share a pixel.
+        dataset: path of the dataset, or the opened dataset.
+        mask: name of the mask of class ids; 0 is unlabelled.
+        by: what stays together in one split: ``"pixels"`` (nothing: each pixel is drawn at random),
+            ``"blocks"`` (squares of ``block`` pixels) or ``"regions"`` (pixels of one class that
+            touch, also at corners).
+        shares: the share of each split in the pixels of every class, such as ``{"train": 0.1,
+            "val": 0.1, "test": "rest"}`` or ``"train=0.1,val=0.1,test=rest"``. The first split is
+            for training.
+        per_class: number of pixels of each class in the first split, instead of its share.
+        block: rows and columns of a block, in pixels.
+        ignore: class ids to treat as unlabelled, too.
+        buffer: remove training pixels that have a pixel of another split within this many rows and
+            columns. ``"auto"`` removes those whose patch of size ``patch`` overlaps the patch of a
+            pixel of another split. If ``None``, keep all.
         patch: rows and columns of the patches that training will read. The report says how many
-            pixels of the other splits they see.
-        seed: decides what is drawn.
-        name: what the masks' names begin with, in place of the mask's name.
-        force: replace masks of these names that were added before.
-        dry_run: only say what would come of it.
-        progress: called about 20 times a second with the bytes of masks read, and 0.
+            pixels of the other splits these patches contain.
+        seed: seed for drawing pixels, blocks or regions.
+        name: beginning of the new masks' names; the mask's name if ``None``.
+        force: replace masks with these names if they were added before.
+        dry_run: only report the result, and write nothing.
+        progress: a function that is called about 20 times a second with the bytes of masks read so
+            far, and 0.
+
+    Returns:
+        A report of the pixels in each split and class.
 
     Raises:
-        Error: whatever is wrong with options or the dataset, which is then as it was.
+        Error: if the options or the dataset are wrong. The dataset is then unchanged.
 
     >>> report = split(own_path, "labels", by="blocks", block=4, shares="train=0.5,test=rest")
     >>> [part.mask for part in report.splits], report.pixels
@@ -102,22 +111,28 @@ def add_mask(
     force: bool = False,
     progress: Progress | None = None,
 ) -> AddMaskReport:
-    """Adds a mask to a packed dataset: superpixels, predictions, corrected labels. It appears
-    whole when it is done; until then, and after an error, the dataset is as it was.
+    """Adds a mask to a packed dataset: superpixels, predictions, corrected labels.
+
+    The mask appears when it is complete. Until then, and after an error, the dataset is unchanged.
 
     Args:
-        dataset: where it lies; or the whole dataset, opened as the function is to have it.
-        name: the mask's name.
-        mask: a function that is called with every sample, as ``hsipack.open(dataset)[i]`` gives
-            it, and gives its ids: a (rows, columns) array of whole numbers from 0 to 65535. Or such
-            arrays by the samples' ids or names.
-        classes: names of the ids, that of id 0 first.
-        force: replace a mask of this name that was added before.
-        progress: called about 20 times a second while the mask is stored, with 0 and 0.
+        dataset: path of the dataset; or the whole dataset, opened with the options with which the
+            function ``mask`` should get its samples.
+        name: name of the new mask.
+        mask: a function that takes a sample, as ``hsipack.open(dataset)[i]`` returns it, and
+            returns its ids: a (rows, columns) array of whole numbers from 0 to 65535. Or a
+            dictionary of such arrays by the ids or names of the samples.
+        classes: names of the ids, beginning with id 0.
+        force: replace a mask with this name if it was added before.
+        progress: a function that is called about 20 times a second while the mask is stored, with 0
+            and 0.
+
+    Returns:
+        A report of what was added.
 
     Raises:
-        Error: if the ids of a sample are missing, of another shape or no whole numbers in that
-            range; if the name is taken; if somebody else writes the dataset.
+        Error: if the ids of a sample are missing, have another shape or are not whole numbers in
+            this range; if the name is taken; or if another process writes the dataset.
 
     >>> add_mask(own_path, "bright", lambda sample: np.asarray(sample["image"])[0] > 5).samples
     12
@@ -173,7 +188,7 @@ class _Ids:
         return self.checked(where, sample, given).tobytes()
 
     def checked(self, where: str, sample: int, given: Any) -> npt.NDArray[np.uint16]:
-        """The array of a sample as it is stored."""
+        """The array of a sample, as it will be stored."""
         if hasattr(given, "detach"):
             given = given.detach().cpu()
         array = np.asarray(given)
@@ -192,7 +207,7 @@ class _Ids:
         return array.astype(np.uint16)
 
     def wrong(self, what: str, remedy: str) -> ConflictError:
-        """An error of the dataset."""
+        """An error that names the dataset."""
         return ConflictError(what, path=self.source.path, remedy=remedy)
 
 

@@ -1,4 +1,4 @@
-"""Packing cubes, and proving what was packed intact."""
+"""Packing cubes, and checking packed datasets."""
 
 from __future__ import annotations
 
@@ -58,76 +58,86 @@ def convert(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> ConvertReport:
-    """Packs cubes into a new dataset, or adds them to one. ``hsipack convert --help`` has more on
-    every option.
+    """Packs cubes into a new dataset, or appends them to an existing one. ``hsipack convert
+    --help`` explains every option in more detail.
 
-    The dataset appears whole when it is done. After an interruption (Ctrl-C, a full disk), the same
-    call with ``resume=True`` goes on from the finished shards.
+    The dataset appears when it is complete. After an interruption (Ctrl-C, a full disk), the same
+    call with ``resume=True`` continues from the finished shards.
 
     Args:
         inputs: files, folders and archives (searched for cubes), globs, ``file::variable``, or CSV
-            lists with a ``path`` column; or URLs of these. Hidden files are left out of folders and
-            globs.
-        output: the dataset, a folder that does not exist yet; or a URL (``s3://``, ``gs://``,
-            ``az://``) below which nothing lies yet.
-        mask: where the mask of each cube lies: a path with ``{dir}``, ``{stem}``, ``{name}`` or
-            ``{path}`` of the cube in it, or such paths by the masks' names, or by names and boolean
-            layers: ``{"tissue": {"liver": "...", ...}}``. A relative path is tried in the working
-            directory and beside the cube. ``{"quality": "product"}`` makes a mask of the quality
-            layers that EnMAP, DESIS, PRISMA and others have beside a cube.
-        table: CSV with a column ``name``; the others (label, group, split, any) come along as
-            numbers, booleans (``True``, ``False``) or text; empty cells are ``None``.
-        path_columns: regular expression on the path whose named groups become columns.
-        mask_fill: class id for cubes that have no mask file, with ``mask``; an error if ``None``.
-        classes: other ids for classes of the mask, by class id or by the name that the mask file
-            has: ``{"tumour": 3, 7: 3, "*": 255}``, where ``"*"`` is every class that is not named
-            (else these keep their ids); of several masks ``{"organs": {7: 3}}``. It is recorded,
-            and ``validate(source=True)`` compares with it.
-        exclude: globs of files to leave out.
-        skip_errors: leave out inputs that cannot be opened.
-        resume: go on with what was interrupted.
-        append: add the cubes to the dataset.
-        axes: order of arrays' axes, such as ``"byx"``, or ``"11yxb"`` with ``1`` for axes of
-            length 1 to leave out.
-        dtype: ``"float16"`` or ``"float32"``.
-        scale: ``"none"``, ``"auto"``, or what values are divided by before the cast.
-        nodata: what becomes of missing values, after normalising: ``"nan"``, a value, or
+            lists with a ``path`` column; or URLs of these. Hidden files in folders and globs are
+            skipped.
+        output: the dataset to write: a folder that does not exist yet, or a URL (``s3://``,
+            ``gs://``, ``az://``) with nothing below it.
+        mask: where to find the mask of each cube: a path with ``{dir}``, ``{stem}``, ``{name}`` or
+            ``{path}`` of the cube in it. For several masks, a dictionary of such paths by mask
+            name; for boolean layers, by mask and layer name: ``{"tissue": {"liver": "...", ...}}``.
+            A relative path is tried in the working directory and beside the cube.
+            ``{"quality": "product"}`` makes a mask of the quality layers that EnMAP, DESIS, PRISMA
+            and others deliver beside a cube.
+        table: a CSV file with a column ``name``. The other columns (label, group, split, any) are
+            stored with the samples as numbers, booleans (``True``, ``False``) or text; empty cells
+            are ``None``.
+        path_columns: a regular expression that is matched with the path of each cube; its named
+            groups become columns.
+        mask_fill: with ``mask``, the class id for cubes without a mask file. If ``None``, a missing
+            mask file is an error.
+        classes: new ids for classes of the mask, by class id or by the name in the mask file:
+            ``{"tumour": 3, 7: 3, "*": 255}``. ``"*"`` stands for all classes that are not named;
+            without it, they keep their ids. For several masks, ``{"organs": {7: 3}}``. The new ids
+            are recorded, and ``validate(source=True)`` takes them into account.
+        exclude: globs of files to skip.
+        skip_errors: skip inputs that cannot be opened.
+        resume: continue an interrupted conversion.
+        append: add the cubes to the existing dataset.
+        axes: order of the axes of arrays, such as ``"byx"``; ``1`` stands for an axis of length 1
+            that is dropped, as in ``"11yxb"``. If ``None``, the order that the file gives, or
+            ``"yxb"`` if it gives none.
+        dtype: stored type, ``"float16"`` or ``"float32"``.
+        scale: ``"none"``, ``"auto"``, or a number by which values are divided before the cast.
+        nodata: what missing values become, after normalisation: ``"nan"``, a number, or
             ``"error"``.
         ignore_value: the stored number that marks missing values, whatever the file says.
-        raw_values: apply no scale factor that the file gives.
-        keep_bits: round values to so many mantissa bits, of 10 of float16; ``"auto"`` keeps as many
-            as hold 99 % of the real information; all if ``None``.
-        normalize: spectra: ``"none"``, ``"l1"``, ``"l2"`` or ``"snv"``. NaN and infinities take no
-            part and are NaN; what there is nothing to divide by becomes 0.
-        bands: bands to keep, numbered from 0, in this order; of a mask ``np.flatnonzero(mask)``.
-        wavelengths: bands to keep, as ranges of their centres in nm.
-        drop_bad_bands: drop those that the file marks.
-        white, dark: a reference cube; for each cube the one that a pattern gives, such as
-            ``"{dir}/white/{stem}.hdr"``; or ``"auto"`` for the one beside it, as Specim's and
-            Headwall's cameras name them. Each file in its own scale, corrected by the ratio of
-            integration times where they differ.
-        white_reflectance: of the white panel, above 0 and at most 1.
-        wavelength_tolerance: how much cubes of one shape may differ, in nm.
+        raw_values: do not apply a scale factor or offset from the file.
+        keep_bits: round values to this many mantissa bits (float16 has 10). ``"auto"`` keeps as
+            many as are needed for 99 % of the real information; ``None`` keeps all.
+        normalize: how to normalise spectra: ``"none"``, ``"l1"``, ``"l2"`` or ``"snv"``. NaN and
+            infinite values are ignored and become NaN. If the divisor is 0, the values become 0.
+        bands: bands to keep, numbered from 0, in this order. For a boolean mask, give
+            ``np.flatnonzero(mask)``.
+        wavelengths: bands to keep, as (low, high) ranges of their centres in nm.
+        drop_bad_bands: drop the bands that the file marks as bad.
+        white, dark: a reference cube, or a pattern that gives the reference of each cube, such as
+            ``"{dir}/white/{stem}.hdr"``. ``"auto"`` takes the one beside the cube, as Specim and
+            Headwall cameras name it. Each file is read in its own scale. If integration times
+            differ, values are corrected by their ratio.
+        white_reflectance: reflectance of the white panel, above 0 and at most 1.
+        wavelength_tolerance: how much the wavelengths of cubes of one shape may differ, in nm.
         codec: ``"lz4hc"``, ``"lz4"``, ``"zstd"``, ``"zlib"`` or ``"blosclz"``.
-        level: of compression, 0 to 9.
-        shuffle: ``"byte"``, ``"bit"`` or ``"none"``.
-        chunk: rows, or (rows, columns) for crops of large scenes; whole rows near 2 MiB if
-            ``None``.
-        shard_size: uncompressed bytes of a shard to aim for.
-        jobs: threads; one a core if ``None``.
-        memory: bytes for reading.
+        level: compression level, 0 to 9.
+        shuffle: filter before compression: ``"byte"``, ``"bit"`` or ``"none"``.
+        chunk: size of a chunk in pixels: rows, or (rows, columns) for crops of large scenes. If
+            ``None``, whole rows near 2 MiB.
+        shard_size: target size of a shard in uncompressed bytes.
+        jobs: number of threads; one per core if ``None``.
+        memory: bytes of memory for reading, for all threads together.
         storage_options: for URLs of ``output`` and ``inputs``, credentials and settings of their
-            server that the environment does not have, as for :func:`hsipack.open`.
-        executor: has parts packed by other processes or machines: a Dask ``Client``, an executor of
-            ``concurrent.futures``, ``mpi4py.futures`` or submitit, or anything else whose
-            ``submit`` gives futures. All have to see the cubes and the output under the same paths.
-            The dataset is the same. ``jobs`` and ``memory`` are then of each part, 1 thread if
-            ``None``. A part that fails for a reason that may pass is tried three times.
-        progress: called about 20 times a second with the bytes taken in and their total; with an
-            executor, whenever a part is done.
+            server that are not in the environment, as for :func:`hsipack.open`.
+        executor: packs parts of the dataset in other processes or machines: a Dask ``Client``, an
+            executor of ``concurrent.futures``, ``mpi4py.futures`` or submitit, or any object whose
+            ``submit`` returns futures. All of them must see the cubes and the output under the same
+            paths. The resulting dataset is the same. ``jobs`` and ``memory`` then apply to each
+            part; ``jobs=None`` is 1 thread. A part that fails for a temporary reason is tried three
+            times.
+        progress: a function that is called about 20 times a second with the bytes read so far and
+            their total; with an executor, whenever a part is done.
+
+    Returns:
+        A report of what was packed.
 
     Raises:
-        Error: whatever is wrong with inputs, options or output; its class says what.
+        Error: if the inputs, options or output are wrong; the class of the error says how.
 
     >>> report = convert(cubes, folder / "scans.hsipack")
     >>> report.cubes, report.nan
@@ -145,8 +155,16 @@ def convert(
 
 
 def estimate(inputs: Path | Sequence[Path], output: Path, **options: Any) -> Estimate:
-    """Says what :func:`convert` would do with the same arguments and how big the result gets;
-    writes nothing.
+    """Reports what :func:`convert` would do with the same arguments, and the estimated size of the
+    result. Writes nothing.
+
+    Args:
+        inputs: as for :func:`convert`.
+        output: as for :func:`convert`.
+        **options: any other arguments of :func:`convert`.
+
+    Returns:
+        A report with the estimate.
 
     >>> estimate(cubes, folder / "more.hsipack", codec="zstd").cubes
     12
@@ -170,19 +188,19 @@ def validate(
     executor: Executor | None = None,
     progress: Progress | None = None,
 ) -> ValidateReport:
-    """Proves a dataset intact: structure, checksums, decoding, recorded counts.
+    """Checks whether a dataset is intact: structure, checksums, decoding, recorded counts.
 
     Args:
         path: the dataset, a folder or a URL.
-        quick: only metadata and shard indexes; no chunk is read.
-        source: compare every value with its source, too.
-        source_root: where to look for sources with a relative path.
-        jobs: threads; one a core if ``None``.
+        quick: check only metadata and shard indexes; no chunk is read.
+        source: also compare every value with its source file.
+        source_root: folder in which to look for sources with a relative path.
+        jobs: number of threads; one per core if ``None``.
         storage_options: for a URL, as for :func:`hsipack.open`.
-        executor: has shards checked by other processes or machines, as for :func:`convert`; not
-            with ``quick``, which takes no time.
-        progress: called about 20 times a second with the bytes checked and 0; with an executor,
-            whenever a part is done.
+        executor: checks shards in other processes or machines, as for :func:`convert`. It is not
+            used with ``quick``, which takes almost no time.
+        progress: a function that is called about 20 times a second with the bytes checked so far,
+            and 0; with an executor, whenever a part is done.
 
     Returns:
         A report, which is true if nothing is wrong.
@@ -213,8 +231,8 @@ Check = Callable[[str, Any], Any]
 
 
 def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a conversion, from the arguments of the function ``name``; of those that are
-    not there, the defaults.
+    """The settings of a conversion, from the arguments of the function ``name``; missing arguments
+    have their defaults.
     """
     check_progress(arguments.get("progress"))
     arguments = dict(convert.__kwdefaults__ or {}) | arguments
@@ -227,7 +245,7 @@ def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     for option, check in _CHECKS.items():
         settings[option] = check(option, settings[option])
     if settings["mask_fill"] is not None and settings["mask"] is None:
-        raise ConflictError("mask_fill without mask", remedy="say where the masks lie with mask")
+        raise ConflictError("mask_fill without mask", remedy="give mask, the paths of the masks")
     settings["arrays"] = []
     settings["masks"] = _masks(settings.pop("mask"))
     settings["classes"] = _classes(settings["classes"])
@@ -237,7 +255,7 @@ def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _urls(arguments: dict[str, Any]) -> list[str]:
-    """The URLs among output and inputs; else the output, which is then told not to be one."""
+    """The URLs among output and inputs; without any, the output, which then raises an error."""
     places = [_options.path("output", arguments["output"]), *_paths("inputs", arguments["inputs"])]
     return [place for place in places if "://" in place] or places[:1]
 
@@ -268,7 +286,7 @@ def _chunk(name: str, value: Any) -> tuple[int, int | None]:
 
 def _bands(name: str, value: Any) -> list[int]:
     if _options.depends_on_length(value):
-        remedy = "give numbers of bands; of a mask np.flatnonzero(mask), of a slice list(range(…))"
+        remedy = "give numbers of bands: np.flatnonzero(mask), or list(range(…)) for a slice"
         raise _options.wrong(name, value, remedy)
     given = _options.elements(name, value, "bands")
     return [_options.natural(name, band, least=0) for band in given]
@@ -328,11 +346,11 @@ _CHECKS: dict[str, Check] = {
     "jobs": _maybe(_natural(1)),
     "memory": _maybe(_natural(1)),
 }
-"""What every option of ``convert`` has to be."""
+"""The check of every option of ``convert``."""
 
 
 def _masks(masks: Any) -> list[tuple[str, str | None, str]]:
-    """Name, layer, pattern."""
+    """A list of (name, layer, pattern); layer is None for class ids."""
     if masks is None:
         return []
     if isinstance(masks, str | os.PathLike):
@@ -353,7 +371,7 @@ def _masks(masks: Any) -> list[tuple[str, str | None, str]]:
 
 
 def _classes(classes: Any) -> list[tuple[str | None, int | str, int]]:
-    """Mask, if it is named, class and new id."""
+    """A list of (mask or None, class id or name, new id)."""
     if classes is None:
         return []
     remedy = "give new ids by class ids or names, such as {7: 3, 'tumour': 2}"
@@ -374,7 +392,7 @@ def _classes(classes: Any) -> list[tuple[str | None, int | str, int]]:
 
 
 def _command(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    """The call as it is recorded in the dataset; without what does not decide its content."""
+    """The call as it is recorded in the dataset, without options that do not affect its content."""
     words = [
         repr(_paths("inputs", arguments["inputs"])),
         repr(_options.path("output", arguments["output"])),
@@ -385,11 +403,11 @@ def _command(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any
 def call(
     name: str, words: Sequence[str], arguments: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> str:
-    """A call as it is recorded: positional arguments as they are typed, and options that are not
-    the defaults, but for those that do not decide the result."""
+    """A call as it is recorded: the positional arguments, and the options that differ from their
+    defaults, without options that do not affect the result."""
     given = list(words)
     for key, default in defaults.items():
-        # The last of these may hold secrets.
+        # The last of these may contain secrets.
         if key in ("progress", "resume", "force", "executor", "storage_options"):
             continue
         value = _plain(arguments[key])

@@ -1,4 +1,4 @@
-"""What conversions, splits and validations report."""
+"""Reports of conversions, splits and validations."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class WorstError:
-    """The greatest relative and the greatest absolute error that the cast to float16 made; they may
-    be of different bands.
+    """The largest relative and the largest absolute error of the cast to float16. They may occur in
+    different files and bands.
 
     Attributes:
-        file: the input with the greatest relative error.
+        file: the input with the largest relative error.
         band: the band in that file.
-        wavelength: its wavelength in nm, if known.
-        relative: greatest \\|packed - value\\| / \\|value\\|.
-        absolute: greatest \\|packed - value\\|, in stored units.
-        absolute_file: the input with the greatest absolute error.
+        wavelength: wavelength of that band in nm, or None.
+        relative: largest \\|packed - value\\| / \\|value\\|.
+        absolute: largest \\|packed - value\\|, in stored units.
+        absolute_file: the input with the largest absolute error.
         absolute_band: the band in that file.
-        absolute_wavelength: its wavelength in nm, if known.
+        absolute_wavelength: wavelength of that band in nm, or None.
     """
 
     file: str
@@ -38,24 +38,24 @@ class WorstError:
 
 @dataclass(frozen=True)
 class ConvertReport:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes:
         output: the dataset.
-        cubes: cubes packed, by this run and the interrupted ones before it.
-        source_bytes: bytes of the files they came from.
+        cubes: number of packed cubes, including those of earlier interrupted runs.
+        source_bytes: bytes of the source files.
         packed_bytes: bytes of the values before compression.
         stored_bytes: bytes of the shards.
         ratio: packed_bytes / stored_bytes.
-        seconds: how long it took.
-        nan: NaN values in the packed cubes.
-        inf: infinite values in the packed cubes.
-        worst: the greatest errors of the cast to float16 and of dropped bits; None for float32
+        seconds: duration.
+        nan: number of NaN values in the packed cubes.
+        inf: number of infinite values in the packed cubes.
+        worst: the largest errors from the cast to float16 and from dropped bits; None for float32
             with all bits.
-        keep_bits: mantissa bits that were kept; None for all.
-        notes: what you should know.
-        skipped: inputs that were left out.
-        already_complete: whether everything was done already.
+        keep_bits: number of mantissa bits that were kept; None for all.
+        notes: remarks on the result.
+        skipped: inputs that were skipped.
+        already_complete: whether the dataset was complete before this run.
     """
 
     output: str
@@ -76,16 +76,16 @@ class ConvertReport:
 
 @dataclass(frozen=True)
 class StackEstimate:
-    """One stack (cubes of one shape) of an estimate.
+    """One stack (cubes of one shape) in an estimate.
 
     Attributes:
         name: ROWSxCOLUMNSxBANDS.
-        cubes: how many.
-        wavelengths: whether they are known.
+        cubes: number of cubes.
+        wavelengths: whether the wavelengths are known.
         chunk: rows and columns of a chunk.
-        shards: shard files.
+        shards: number of shard files.
         scale: factor between packed and physical values.
-        masks: names of masks.
+        masks: names of the masks.
     """
 
     name: str
@@ -99,22 +99,22 @@ class StackEstimate:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a conversion would do.
+    """The expected result of a conversion.
 
     Attributes:
         output: the dataset.
-        cubes: how many it would get.
-        stacks: cubes of one shape each.
-        source_bytes: bytes of the files they come from.
-        packed_bytes: bytes of the values before compression, masks not counted.
-        stored_bytes: bytes of the shards, estimated.
-        ratio: compression ratio of the chunks that were tried.
-        sampled_bytes: bytes that were compressed to learn the ratio.
-        keep_bits: mantissa bits that would be kept; None for all.
-        references: for each cube with white or dark references a dictionary of ``cube``, ``white``
-            and ``dark``, the files.
-        notes: what you should know.
-        skipped: inputs that would be left out.
+        cubes: number of cubes that would be packed.
+        stacks: the stacks, one for each cube shape.
+        source_bytes: bytes of the source files.
+        packed_bytes: bytes of the values before compression, without masks.
+        stored_bytes: estimated bytes of the shards.
+        ratio: compression ratio of the sampled chunks.
+        sampled_bytes: bytes that were compressed to estimate the ratio.
+        keep_bits: number of mantissa bits that would be kept; None for all.
+        references: for each cube with a white or dark reference, a dictionary of the files:
+            ``cube``, ``white`` and ``dark``.
+        notes: remarks on the result.
+        skipped: inputs that would be skipped.
     """
 
     output: str
@@ -133,13 +133,14 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a dataset.
+    """One problem of a dataset.
 
     Attributes:
-        kind: what sort of thing: metadata, index, coordinate, shard, chunk, record or source.
+        kind: kind of problem: metadata, index, coordinate, shard, chunk, record or source.
         path: the file.
         what: what is wrong with it.
-        stack, array, shard, index, sample, chunk: where, as far as one is concerned.
+        stack, array, shard, index, sample, chunk: where the problem is; None where it does not
+            apply.
     """
 
     kind: str
@@ -155,21 +156,20 @@ class Problem:
 
 @dataclass(frozen=True)
 class ValidateReport:
-    """What was found out about a dataset. It is true if the dataset is intact, as far as was
-    checked.
+    """The result of a validation. It is true if no problem was found.
 
     Attributes:
-        dataset: where it lies.
-        ok: whether nothing is wrong.
-        checked: quick, full or source.
-        samples: samples in the dataset.
-        chunks: chunks that were decoded.
-        bytes: their bytes uncompressed.
-        sources: samples compared with their sources.
-        seconds: how long it took.
-        problems: everything that is wrong.
+        dataset: path or URL of the dataset.
+        ok: whether no problem was found.
+        checked: what was checked: quick, full or source.
+        samples: number of samples in the dataset.
+        chunks: number of chunks that were decoded.
+        bytes: uncompressed bytes of these chunks.
+        sources: number of samples that were compared with their sources.
+        seconds: duration.
+        problems: all problems.
         damaged_samples: names of samples with a damaged chunk or shard.
-        unchecked: what could not be checked, such as sources that are not there.
+        unchecked: what could not be checked, such as missing source files.
     """
 
     dataset: str
@@ -193,10 +193,10 @@ class SplitPart:
     """One split of labelled pixels.
 
     Attributes:
-        name: its name.
-        mask: the mask of the dataset that has its pixels.
-        pixels: how many.
-        share: their part of all labelled pixels.
+        name: name of the split.
+        mask: name of the mask that has its pixels.
+        pixels: number of pixels.
+        share: their share of all labelled pixels, from 0 to 1.
         stored_bytes: bytes of the mask's shards; 0 if nothing was written.
     """
 
@@ -213,11 +213,11 @@ class ClassSplit:
 
     Attributes:
         id: the class id.
-        name: its name, where the mask has names.
-        pixels: labelled pixels.
-        splits: those of each split.
-        unused: those that no share is of.
-        buffered: those that the buffer took out of training.
+        name: its name, or None if the mask has no names.
+        pixels: number of labelled pixels.
+        splits: number of pixels in each split.
+        unused: number of pixels that are in no split because the shares leave them out.
+        buffered: number of pixels that the buffer removed from training.
     """
 
     id: int
@@ -230,15 +230,16 @@ class ClassSplit:
 
 @dataclass(frozen=True)
 class SeenPixels:
-    """What patches around training pixels see of another split.
+    """How much of another split the patches around training pixels contain.
 
     Attributes:
-        split: its name.
-        pixels: its pixels.
-        inside: those that lie in a patch around a training pixel.
-        inside_share: the same as a part of its pixels.
-        overlapping: those whose own patch shares pixels with one around a training pixel.
-        overlapping_share: the same as a part of its pixels.
+        split: name of the other split.
+        pixels: number of its pixels.
+        inside: number of its pixels that lie in a patch around a training pixel.
+        inside_share: the same as a share of its pixels, from 0 to 1.
+        overlapping: number of its pixels whose own patch shares pixels with a patch around a
+            training pixel.
+        overlapping_share: the same as a share of its pixels, from 0 to 1.
     """
 
     split: str
@@ -251,29 +252,29 @@ class SeenPixels:
 
 @dataclass(frozen=True)
 class SplitReport:
-    """What a split of labelled pixels came to.
+    """The result of dividing labelled pixels into splits.
 
     Attributes:
-        dataset: where it lies.
+        dataset: path or URL of the dataset.
         mask: the mask whose pixels were divided.
         by: pixels, blocks or regions.
         block: rows and columns of a block; None if not by blocks.
-        units: blocks or regions that have labelled pixels; None by pixels.
-        seed: what was drawn by.
-        samples: samples of the dataset.
-        pixels: labelled pixels.
-        splits: the splits, the first of which is for training.
+        units: number of blocks or regions with labelled pixels; None if by pixels.
+        seed: the seed that was used.
+        samples: number of samples in the dataset.
+        pixels: number of labelled pixels.
+        splits: the splits; the first one is for training.
         classes: the classes, in the order of their ids.
-        unused: labelled pixels that no share is of.
+        unused: number of labelled pixels that are in no split because the shares leave them out.
         patch: rows and columns of the patches that training reads.
-        seen: what patches around training pixels see of the other splits.
-        buffer: rows and columns within which no pixel of another split is near a training pixel;
-            None without a buffer.
-        buffered: training pixels that the buffer took out of all splits.
-        replaced: masks of these names were there and got replaced.
+        seen: how much of each other split the patches around training pixels contain.
+        buffer: (rows, columns) around every training pixel in which there is no pixel of another
+            split; None without a buffer.
+        buffered: number of training pixels that the buffer removed; they are in no split.
+        replaced: names of existing masks that were replaced.
         dry_run: whether nothing was written.
-        seconds: how long it took.
-        notes: what you should know.
+        seconds: duration.
+        notes: remarks on the result.
     """
 
     dataset: str
@@ -299,15 +300,15 @@ class SplitReport:
 
 @dataclass(frozen=True)
 class AddMaskReport:
-    """What adding a mask came to.
+    """The result of adding a mask.
 
     Attributes:
-        dataset: where it lies.
-        mask: the mask's name.
-        samples: samples that have it.
+        dataset: path or URL of the dataset.
+        mask: name of the mask.
+        samples: number of samples that have it.
         stored_bytes: bytes of its shards.
-        replaced: whether a mask of this name was there and got replaced.
-        seconds: how long it took to store.
+        replaced: whether an existing mask of this name was replaced.
+        seconds: how long storing it took.
     """
 
     dataset: str
@@ -331,7 +332,7 @@ def convert_report(text: str) -> ConvertReport:
 
 
 def together(output: str, reports: Sequence[ConvertReport], before: int) -> ConvertReport:
-    """One report of several appends that made a dataset; ``before`` cubes were packed earlier."""
+    """One report for several appends to one dataset; ``before`` cubes were packed earlier."""
 
     def total(name: str) -> Any:
         return sum(getattr(report, name) for report in reports)
@@ -392,5 +393,5 @@ def split_report(text: str) -> SplitReport:
 
 
 def add_mask_report(text: str) -> AddMaskReport:
-    """The report of a mask that was added, from JSON."""
+    """The report of an added mask, from JSON."""
     return _made(AddMaskReport, json.loads(text))

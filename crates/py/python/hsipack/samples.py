@@ -1,4 +1,4 @@
-"""What is known of samples beside their cubes."""
+"""The metadata of samples."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, overload
 
 from hsipack import _hsipack, _options
 
-# Samples that are read at a time where all are asked for.
+# How many samples to read at a time when iterating over all of them.
 _RUN = 4096
 
 
 class Samples(Sequence[dict[str, Any]]):
-    """What is known of the samples of a dataset: a sequence of dictionaries, one for each, which
-    are read when they are looked at.
+    """The metadata of a dataset's samples: a sequence with one dictionary for each sample. A
+    dictionary is read when it is accessed.
 
-    ``ds.to_pandas()`` makes a table of it, ``list(ds.samples)`` a list. Of a slice comes a list. Of
-    a dataset of a million samples, :meth:`column` is much quicker.
+    ``ds.to_pandas()`` returns a table, ``list(ds.samples)`` a list. A slice is a list, too. For a
+    dataset with a million samples, :meth:`column` is much faster.
 
     >>> samples = hsipack.open(dataset_path).samples
     >>> len(samples), samples[-1]["name"], [sample["age"] for sample in samples[:3]]
@@ -51,15 +51,18 @@ class Samples(Sequence[dict[str, Any]]):
 
     @cached_property
     def columns(self) -> list[str]:
-        """Names of what is known of the samples of the whole dataset, sorted."""
+        """Names of the columns of the whole dataset, sorted."""
         return self._native.columns()
 
     def column(self, name: str) -> list[Any]:
-        """One thing that is known of every sample, without reading the others; None where it is not
-        known.
+        """Returns one column: its value for every sample, or None where it is missing. Other
+        columns are not read.
+
+        Args:
+            name: name of the column.
 
         Raises:
-            ConflictError: if no sample has it.
+            ConflictError: if no sample has this column.
 
         >>> hsipack.open(dataset_path).split("val").samples.column("age")
         [30, 70, 110]
@@ -68,7 +71,7 @@ class Samples(Sequence[dict[str, Any]]):
         return self._columns([name])[0]
 
     def _columns(self, names: list[str]) -> list[list[Any]]:
-        """The columns of these names, whose lines are read once."""
+        """The columns with these names. The lines of the samples are read once."""
         ids = None if isinstance(self._ids, range) else list(self._ids)
         columns: list[list[Any]] = json.loads(self._native.columns_json(ids, names))
         return columns
@@ -88,6 +91,6 @@ class Samples(Sequence[dict[str, Any]]):
     def _read(self, ids: Sequence[int]) -> list[dict[str, Any]]:
         records: list[dict[str, Any]] = json.loads(self._native.samples_json(list(ids)))
         for record in records:
-            # What one sample has all have, if need be as None.
+            # All samples have the same keys; missing values are None.
             record.update((name, None) for name in self.columns if name not in record)
         return records

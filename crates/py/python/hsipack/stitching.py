@@ -1,4 +1,4 @@
-"""Predictions of windows, put together to maps of whole cubes."""
+"""Stitching: predictions for windows become maps of whole cubes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from hsipack.maps import Colors, Names, write_map
 
 
 class Stitcher:
-    """Puts predictions for windows of cubes together to a map of each cube.
+    """Combines the predictions for windows of cubes into one map for each cube.
 
     ::
 
@@ -46,40 +46,45 @@ class Stitcher:
         for sample, array in stitcher.maps():
             ...
 
-    A map is (channels, rows, columns), or (rows, columns) of class ids and of predictions that have
-    no axis of channels. Padding samples of batches are left out, and so is what windows have beyond
-    the edge of their cube.
+    A map is (channels, rows, columns). It is (rows, columns) for class ids, and for predictions
+    without an axis of channels. Padding samples of batches are ignored, and so are the parts of
+    windows outside their cube.
 
     **Memory.** A loader without ``shuffle`` on one rank gives the windows of a :class:`GridCrop`
-    row by row. Only the rows that windows may still come for are then kept; the others are merged
-    and written. Where windows may come in any order, sums and weights of every open map are kept
-    till the end: in scratch files in the folder ``output``, with a warning that says how large
-    they are, or in memory. :meth:`report` says which of the two it is, and why.
+    row by row. The stitcher then keeps only the rows for which windows may still come; the other
+    rows are merged and written. If windows may come in any order, it keeps the sums and weights of
+    every open map until the end: in scratch files in the folder ``output``, with a warning that
+    says how large they are, or in memory without ``output``. :meth:`report` says which of the two
+    orders is assumed, and why.
 
-    **Several processes.** Best each maps cubes of its own, with a stitcher of its own:
-    ``Loader(ds.select(slice(rank, None, ranks)), …, rank=0, world_size=1)``. Else gather batches'
-    ``id``, ``window``, ``padding`` and the predictions on one process, and add them in any order.
+    **Several processes.** It is best if each process maps different cubes, with its own stitcher:
+    ``Loader(ds.select(slice(rank, None, ranks)), …, rank=0, world_size=1)``. Otherwise gather the
+    ``id``, ``window`` and ``padding`` of all batches, and the predictions, in one process, and add
+    them in any order.
 
     Args:
-        source: the loader that gives the windows, or a dataset (or its path), whose windows may
-            come from anywhere, in any order.
-        channels: how many a prediction has, to be checked; as many as the first one has if
-            ``None``.
-        merge: what a pixel gets of several windows: ``"mean"``; ``"weighted"``, a mean in which
-            windows count less towards their edges, as sin² of the place along each axis (a Hann
-            window, nowhere 0); or ``"center"``, the prediction of the window whose centre is
-            nearest (of two, the one that begins further up, then further left).
-        classes: write class ids, the channel with the greatest merged value, instead of the
-            channels: True if classes are numbered as channels are, or the class id of each channel.
-        fill: what pixels without prediction get; NaN if ``None``, of whole numbers the greatest of
-            their type (255 of uint8).
-        output: a folder for the maps, one ``.npy`` file each, named after the sample; made if it is
-            not there, and files of the same name are replaced. In memory if ``None``.
-        split: of a dataset, only samples of this split, or of several.
-        ordered: whether windows come row by row, cube by cube; what the loader says if ``None``,
-            and not, if there is none.
-        allow_missing: whether pixels may have no prediction; if ``None``, only if the loader's
-            windows need not cover its cubes, as those of :class:`LabelledPatches` do not.
+        source: the loader that gives the windows; or a dataset (or its path), if windows may come
+            from anywhere, in any order.
+        channels: the expected number of channels of predictions; if ``None``, that of the first
+            prediction.
+        merge: how to merge overlapping windows. ``"mean"`` averages their predictions.
+            ``"weighted"`` averages them with weights that decrease towards the edges of a window
+            (sin² of the position along each axis: a Hann window that is never 0). ``"center"``
+            takes the prediction of the window with the nearest centre (of two equally near, the one
+            that begins further up, then further left).
+        classes: write class ids instead of channels: the class of the channel with the largest
+            merged value. Give True if class ids are the numbers of the channels, or a list with the
+            class id of each channel.
+        fill: value of pixels without a prediction. If ``None``, NaN; for whole numbers, the largest
+            of their type (255 for uint8).
+        output: a folder for the maps, with one ``.npy`` file for each sample, named after it. The
+            folder is made if it does not exist, and files of the same name are replaced. If
+            ``None``, maps are kept in memory.
+        split: if ``source`` is a dataset, map only samples of this split, or of these splits.
+        ordered: whether windows come row by row, cube by cube. If ``None``, the stitcher asks the
+            loader; for a dataset, False.
+        allow_missing: whether pixels may be without a prediction. If ``None``, only if the windows
+            of the loader do not have to cover its cubes, such as those of :class:`LabelledPatches`.
 
     Raises:
         ConflictError: if options contradict each other.
@@ -114,7 +119,7 @@ class Stitcher:
         self._channels = None if channels is None else _options.natural("channels", channels)
         self._classes = class_ids(classes)
         self._fill = None if fill is None else _options.number("fill", fill)
-        # Before the loader is asked: what it says is in `_Windows`.
+        # What the loader says about its windows.
         windows = _Windows.of(source)
         if split is not None:
             if isinstance(source, Loader):
@@ -142,17 +147,19 @@ class Stitcher:
     # Predictions.
 
     def add(self, batch: Mapping[str, Any], predictions: Any) -> None:
-        """Merges the predictions for a batch's windows in.
+        """Adds the predictions for the windows of a batch to the maps.
 
         Args:
-            batch: ``id``, ``window`` and, if there is any, ``padding``, as loaders give them.
+            batch: a batch of the loader, or a dictionary with its ``id``, ``window`` and, if it has
+                any, ``padding``.
             predictions: an array of any library, on any device: (B, channels, rows, columns),
-                (B, rows, columns), or one prediction for each window's centre, (B, channels). The
-                centre of an even number of rows or columns is the first one after the middle.
+                (B, rows, columns), or one prediction for the centre of each window, (B, channels).
+                If the number of rows or columns is even, the centre is the first one after the
+                middle.
 
         Raises:
-            ConflictError: if predictions do not fit the batch or those before, a sample is not
-                among those of the dataset, or windows of one that is finished come.
+            ConflictError: if the predictions do not fit the batch or earlier predictions, if a
+                sample is not in the dataset, or if the map of a sample is already finished.
         """
         if self._closed:
             raise ConflictError(
@@ -168,7 +175,7 @@ class Stitcher:
             self._add_window(sample, window, prediction)
 
     def _checked(self, predictions: Any, windows: npt.NDArray[np.int64]) -> Map:
-        """Predictions as (B, channels, rows, columns) or, of single pixels, (B, channels)."""
+        """Predictions as (B, channels, rows, columns) or, for single pixels, (B, channels)."""
         if not _arrays.is_array(predictions):
             raise _options.wrong("predictions", predictions, "give an array or a tensor")
         values: Map = _arrays.host(predictions)
@@ -226,7 +233,7 @@ class Stitcher:
         if not len(ids):
             return
         centres = windows[:, :2] + windows[:, 2:] // 2
-        # Samples come in runs.
+        # Points of the same sample follow each other in a batch.
         starts = np.flatnonzero(np.diff(ids, prepend=-1))
         for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
             sample = int(ids[start])
@@ -240,7 +247,7 @@ class Stitcher:
             open_rows.add_points(rows, columns, values[run][inside].T)
 
     def _reach(self, sample: int, top: int, bottom: int) -> OpenRows:
-        """The rows of a sample's map, from where windows come now."""
+        """The open rows of a sample's map, from row ``top`` to ``bottom``."""
         found = self._open.get(sample) or self._begin(sample)
         rows = found.rows
         if self._ordered:
@@ -263,7 +270,8 @@ class Stitcher:
             )
         shape = self._samples.shape(sample)
         if self._ordered:
-            # Cubes of one stack follow one another; those of other stacks may take turns with them.
+            # Cubes of one stack come one after the other, but cubes of other stacks may come
+            # between them.
             stack = self._samples.stack(sample)
             for other in [one for one in self._open if self._samples.stack(one) == stack]:
                 self._finish(other)
@@ -291,7 +299,7 @@ class Stitcher:
         return rows
 
     def _sink(self, sample: int, shape: tuple[int, int]) -> Sink:
-        """Where finished rows of a map go."""
+        """The sink that writes the finished rows of a map."""
         assert self._kind is not None
         kind = self._kind
         if self._classes is None:
@@ -311,9 +319,11 @@ class Stitcher:
     # Maps.
 
     def finished(self) -> Iterator[tuple[int, Map]]:
-        """The maps that are finished so far and were not given yet, as (id of the sample, array).
+        """Yields the maps that are finished so far and were not yielded yet, as (id of the sample,
+        array).
 
-        In memory, they are forgotten with that; arrays of files are memory maps.
+        The stitcher then no longer keeps maps in memory. With ``output``, arrays are memory maps of
+        the files.
         """
         while self._finished:
             sample = next(iter(self._finished))
@@ -326,8 +336,8 @@ class Stitcher:
             yield sample, made
 
     def maps(self) -> Iterator[tuple[int, Map]]:
-        """Finishes all maps, see :meth:`close`, and gives those that were not given yet, as (id of
-        the sample, array).
+        """Finishes all maps, see :meth:`close`, and yields those that were not yielded yet, as (id
+        of the sample, array).
         """
         self.close()
         yield from self.finished()
@@ -340,17 +350,18 @@ class Stitcher:
         names: Names | None = None,
         colors: Colors | None = None,
     ) -> list[pathlib.Path]:
-        """Finishes all maps and writes those that were not given yet to files that lie where their
-        cubes do, named after the samples; see :func:`hsipack.write_map`.
+        """Finishes all maps, and writes those that were not yielded yet to files named after the
+        samples. The files have the geographic position of their cubes; see
+        :func:`hsipack.write_map`.
 
         Args:
-            folder: where to; made if it is not there.
+            folder: the folder for the files; it is made if it does not exist.
             format: ``"tif"``, ``"hdr"`` (ENVI), ``"zarr"`` or ``"npy"``.
-            names: of classes or channels.
-            colors: of classes.
+            names: names of classes or channels.
+            colors: colours of classes.
 
         Returns:
-            The files.
+            The paths of the files.
         """
         path = pathlib.Path(_options.path("folder", folder))
         ending = _options.choice("format", format, ("tif", "hdr", "zarr", "npy"))
@@ -365,11 +376,11 @@ class Stitcher:
         return files
 
     def close(self) -> None:
-        """Finishes all maps: no windows come any more. Calling it again does nothing.
+        """Finishes all maps; no more windows can be added. Calling it again does nothing.
 
         Raises:
-            ConflictError: if pixels have no prediction and that is not allowed; the maps of these
-                samples are not written.
+            ConflictError: if pixels are without a prediction and this is not allowed. The maps of
+                these samples are not written.
         """
         if self._closed:
             return
@@ -407,7 +418,7 @@ class Stitcher:
             self._folder.drop(sample)
 
     def _discard(self) -> None:
-        """Leaves nothing of maps that are not finished."""
+        """Deletes everything that belongs to unfinished maps."""
         self._closed = True
         for found in self._open.values():
             found.sink.writer.discard()
@@ -429,17 +440,17 @@ class Stitcher:
         else:
             self._discard()
 
-    # What it does.
+    # Reports.
 
     @property
     def rows_kept(self) -> int:
-        """Rows that it keeps at the moment, of all maps that are not finished."""
+        """The number of rows that the stitcher keeps now, for all unfinished maps."""
         return sum(found.rows.end - found.rows.first for found in self._open.values())
 
     def report(self) -> dict[str, Any]:
-        """What it does: ``ordered``, whether windows are taken to come row by row, and ``why``;
-        ``most_rows``, the most rows that were kept at once; ``maps`` and ``open``, how many maps
-        are finished and begun.
+        """Returns how the stitcher works: ``ordered``, whether it assumes that windows come row by
+        row, and ``why``; ``most_rows``, the largest number of rows that were kept at once;
+        ``maps``, the number of finished maps; ``open``, the number of unfinished maps.
         """
         return {
             "ordered": self._ordered,
@@ -454,16 +465,16 @@ class Stitcher:
         return f"<hsipack.Stitcher of {self._dataset!r}, {maps} maps finished>"
 
 
-# What comes in.
+# Input.
 
 
 class _Windows:
-    """What is known of the windows that come.
+    """What is known about the windows that will come.
 
     Attributes:
-        dataset: what they are of.
+        dataset: the dataset of the windows.
         unordered: why they may not come row by row; None if they do.
-        cover: whether every pixel of every cube is in one.
+        cover: whether every pixel of every cube is in a window.
     """
 
     def __init__(self, dataset: Any, unordered: str | None, cover: bool) -> None:
@@ -512,7 +523,8 @@ class _Samples:
         self._shapes = [stack.shape[:2] for stack in dataset.stacks.values()]
         self._path = dataset.path
         files = [_file_name(name) for name, _, _ in about]
-        # Names need not differ, nor what is left of them on a disk that ignores case.
+        # Several samples may have the same name, or file names that differ only in case, which some
+        # disks ignore.
         seen: dict[str, int] = {}
         for file in files:
             seen[file.lower()] = seen.get(file.lower(), 0) + 1
@@ -549,14 +561,14 @@ class _Samples:
 
 
 def _file_name(name: str) -> str:
-    """A sample's name as that of a file, without what has a meaning to shells and file systems."""
+    """A sample's name as a file name, without characters that shells or file systems interpret."""
     return re.sub(r"[^\w.+-]+", "_", name).lstrip(".-")[:200] or "sample"
 
 
 def _read(
     batch: Mapping[str, Any],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Ids, windows, and which of them are not padding."""
+    """The ids and windows of a batch, and which of them are not padding."""
     remedy = "give a batch of a loader, or a dictionary with its id, window and padding"
     if not isinstance(batch, Mapping) or not {"id", "window"} <= set(batch):
         raise _options.wrong("batch", batch, remedy)

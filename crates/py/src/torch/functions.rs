@@ -1,4 +1,4 @@
-//! Torch's functions and element types, looked up once.
+//! Functions and element types of torch, looked up once.
 
 use hsipack_augment::{Device, ElementType};
 use hsipack_format::Error;
@@ -9,7 +9,7 @@ use pyo3::types::{PyCapsule, PyDict};
 
 use crate::errors::OrRaise;
 
-/// Declares the functions by the names that they have in torch.
+/// Declares the functions by their names in torch.
 macro_rules! functions {
     ($($name:ident = $path:literal,)*) => {
         /// Functions and classes of torch.
@@ -101,17 +101,17 @@ fn found(torch: &Bound<'_, PyAny>, path: &str) -> PyResult<Py<PyAny>> {
     Ok(found.unbind())
 }
 
-/// The torch of this process, which its first use imports.
+/// The torch of this process; it is imported on first use.
 pub struct Torch {
     pub functions: Functions,
-    /// In the order of [`ElementType::ALL`].
+    /// Element types, in the order of [`ElementType::ALL`].
     dtypes: Vec<Py<PyAny>>,
 }
 
 static TORCH: PyOnceLock<Torch> = PyOnceLock::new();
 
 impl Torch {
-    /// Imports it if need be.
+    /// Imports torch if necessary.
     pub fn get(py: Python<'_>) -> PyResult<&Self> {
         TORCH.get_or_try_init(py, || {
             let torch =
@@ -158,7 +158,7 @@ impl Torch {
         made.map(Bound::unbind)
     }
 
-    /// A tensor over the memory of what a capsule holds.
+    /// A tensor over the memory in a capsule.
     pub fn of_capsule<'py>(
         &self,
         py: Python<'py>,
@@ -173,7 +173,7 @@ impl Torch {
         stream.getattr(intern!(py, "cuda_stream"))
     }
 
-    /// Sees to it that nothing is cast behind our back as long as the result lives.
+    /// Turns autocast off as long as the result lives, so that torch does not cast values by itself.
     pub fn without_autocast<'py>(&self, py: Python<'py>, device: Device) -> PyResult<Plain<'py>> {
         let kind = match device {
             Device::Cpu => intern!(py, "cpu"),
@@ -190,14 +190,14 @@ impl Torch {
     }
 }
 
-/// Torch without autocast; dropped, with it again.
+/// Torch with autocast turned off. When this is dropped, autocast is restored.
 pub struct Plain<'py>(Option<Bound<'py, PyAny>>);
 
 impl Drop for Plain<'_> {
     fn drop(&mut self) {
         if let Some(manager) = self.0.take() {
             let none = manager.py().None();
-            // It only restores what was before.
+            // It only restores the earlier state.
             let _ = manager.call_method1("__exit__", (&none, &none, &none));
         }
     }

@@ -1,4 +1,4 @@
-//! What batches are made of: our arrays in the host's memory, the user's torch on a device.
+//! The library of batches: our arrays in host memory, the user's torch on a device.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,23 +14,23 @@ use pyo3::prelude::*;
 
 use super::{PyTorch, Tensor, with};
 
-/// The library of the package. In the host's memory it computes by itself, so that results do not depend on whether there
-/// is a torch, and which; on a device the user's torch computes.
+/// The library of the package. In host memory it computes by itself, so that results do not depend on torch or its
+/// version. On a device, the user's torch computes.
 #[derive(Clone, Debug)]
 pub struct Library {
     host: Host,
-    /// Tensors of a device go to torch, which uses them on its current stream.
+    /// Whether tensors on a device are passed to torch, which uses them on its current stream.
     torch: bool,
-    /// For tests: torch computes in the host's memory, too.
+    /// For tests: torch computes in host memory as well.
     everywhere: bool,
 }
 
-/// One for every number of threads: whoever computes with as many shares them, and memory.
+/// One host per number of threads, so that all users of that number share threads and memory.
 static HOSTS: Mutex<BTreeMap<usize, Host>> = Mutex::new(BTreeMap::new());
 
-/// What computes in the host's memory, with so many threads.
+/// The engine for host memory with this many threads.
 pub fn host(threads: usize) -> Host {
-    // A process that was forked may find the lock taken for ever.
+    // In a forked process, the lock may stay taken forever.
     match HOSTS.try_lock() {
         Ok(mut hosts) => hosts.entry(threads).or_insert_with(|| Host::new(threads)).clone(),
         Err(_) => Host::new(threads),
@@ -38,18 +38,19 @@ pub fn host(threads: usize) -> Host {
 }
 
 impl Library {
-    /// With so many threads in the host's memory; `torch` is who gets tensors of a device.
+    /// A library with this many threads in host memory; `torch` says whether tensors on a device are passed to torch.
     pub fn new(threads: usize, torch: bool) -> Self {
         Self { host: host(threads), torch, everywhere: false }
     }
 
-    /// The same, with torch computing in the host's memory, too.
+    /// The same, but torch computes in host memory as well.
     pub fn by_torch(self) -> Self {
         Self { everywhere: true, ..self }
     }
 
-    /// Has `work` done by the user's torch on a device. Other threads of Python run while torch's functions do, but the
-    /// interpreter is not given up in between: whoever waits for it would take turns with every small operation.
+    /// Runs `work` with the user's torch on a device. Other Python threads run during torch's functions, but the
+    /// interpreter is not released between them: otherwise a thread that waits for it would take turns with every small
+    /// operation.
     fn by<T>(
         &self,
         device: Device,
@@ -77,7 +78,7 @@ impl hsipack_augment::Library for Library {
 
     fn stream(&self, device: usize) -> Result<Stream> {
         if !self.torch {
-            // Whoever takes the array names a stream.
+            // The consumer of the array names a stream.
             return Ok(Stream::LEGACY);
         }
         with(|py, torch| torch.current_stream(py, device))

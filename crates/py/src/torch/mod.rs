@@ -1,12 +1,12 @@
-//! The user's torch, called through Python: whatever version it is, nothing here links it.
+//! The user's torch, called through Python: any version works, because nothing here links to it.
 //!
 //! | file | part |
 //! |---|---|
-//! | `mod.rs` | tensors: arrays of ours, or tensors of torch's |
-//! | `functions.rs` | torch's functions and element types, looked up once |
-//! | `tensors.rs` | the operations that augmentations need, as calls of torch's functions |
-//! | `library.rs` | what batches are made of: our arrays in the host's memory, torch's tensors on a device |
-//! | `training.rs` | what measuring a training needs: devices, copies, waiting, a network |
+//! | `mod.rs` | tensors: our arrays, or tensors of torch |
+//! | `functions.rs` | functions and element types of torch, looked up once |
+//! | `tensors.rs` | the operations that augmentations need, as calls of torch functions |
+//! | `library.rs` | the library of batches: our arrays in host memory, torch tensors on a device |
+//! | `training.rs` | what measuring needs from torch: devices, copies, waiting, a network |
 
 mod functions;
 mod library;
@@ -31,15 +31,15 @@ pub use tensors::PyTorch;
 use crate::array::{apart, capsule, of_capsule};
 use crate::errors::OrRaise;
 
-/// A tensor of the package: in the host's memory always ours; on a device ours as long as nothing was computed, and then
-/// torch's.
+/// A tensor of the package. In host memory, it is always our array. On a device, it is our array until something is
+/// computed, and then a torch tensor.
 #[derive(Clone)]
 pub enum Tensor {
     Ours(augment::Array),
     Torch(TorchTensor),
 }
 
-/// A tensor of torch's. Clones are the same tensor.
+/// A torch tensor. Clones are the same tensor.
 #[derive(Clone)]
 pub struct TorchTensor(Arc<Py<PyAny>>);
 
@@ -62,7 +62,7 @@ impl From<Tensor> for crate::array::Array {
 }
 
 impl Tensor {
-    /// Where it is.
+    /// The device on which it is.
     pub fn device(&self) -> Result<Device> {
         match self {
             Self::Ours(array) => Ok(array.device()),
@@ -70,7 +70,7 @@ impl Tensor {
         }
     }
 
-    /// What its elements are.
+    /// Type of its elements.
     pub fn element(&self) -> Result<ElementType> {
         match self {
             Self::Ours(array) => Ok(array.element()),
@@ -86,7 +86,7 @@ impl Tensor {
         }
     }
 
-    /// Addresses of the memory that it lies in.
+    /// Addresses of its memory.
     pub fn memory(&self) -> Result<Range<usize>> {
         let (start, bytes) = match self {
             Self::Ours(array) => (array.memory().start() as usize, array.memory().bytes()),
@@ -99,7 +99,7 @@ impl Tensor {
         Ok(start..start + bytes)
     }
 
-    /// The same elements in memory of their own.
+    /// Copies the elements into new memory.
     pub fn apart(&self) -> Result<Self> {
         match self {
             Self::Ours(array) => Ok(Self::Ours(apart(array)?)),
@@ -109,7 +109,7 @@ impl Tensor {
         }
     }
 
-    /// As an array of ours; on a device only what is one.
+    /// As our array. The memory of a torch tensor is shared by DLPack.
     pub fn array(&self) -> Result<augment::Array> {
         match self {
             Self::Ours(array) => Ok(array.clone()),
@@ -120,7 +120,7 @@ impl Tensor {
         }
     }
 
-    /// As a tensor of torch's, over the same memory. Memory of a device is lent to torch's current stream.
+    /// As a torch tensor over the same memory. Memory of a device is lent to torch's current stream.
     fn torch<'py>(&self, py: Python<'py>, torch: &Torch) -> PyResult<Bound<'py, PyAny>> {
         let array = match self {
             Self::Torch(tensor) => return Ok(tensor.0.bind(py).clone()),
@@ -135,7 +135,7 @@ impl Tensor {
 }
 
 impl TorchTensor {
-    /// The tensor that an object is.
+    /// The object as a tensor.
     pub fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let torch = Torch::get(object.py())?;
         if torch.is_tensor(object)? {
@@ -163,7 +163,7 @@ impl TorchTensor {
         self.0.bind(py).getattr(intern!(py, "shape"))?.extract()
     }
 
-    /// DLPack's capsule of it.
+    /// A DLPack capsule of it.
     pub fn to_dlpack<'py>(
         &self,
         py: Python<'py>,
@@ -182,7 +182,7 @@ impl TorchTensor {
     }
 }
 
-/// Does something with torch, in Python.
+/// Runs `work` with torch, in Python.
 fn with<T>(work: impl FnOnce(Python<'_>, &Torch) -> PyResult<T>) -> Result<T> {
     Python::attach(|py| {
         let done = Torch::get(py).and_then(|torch| work(py, torch));
@@ -196,7 +196,7 @@ fn failed(py: Python<'_>, error: &PyErr) -> Error {
     let what = value.to_string();
     let named = error.get_type(py).name().map_or_else(|_| String::new(), |name| name.to_string());
     match &named[..] {
-        // One of ours, on its way through Python.
+        // One of our errors that passed through Python.
         "UnsupportedError" | "ConflictError" => {
             let text = |name: &str| value.getattr(name).and_then(|text| text.extract::<String>());
             let error = Error::unsupported(text("what").unwrap_or(what));

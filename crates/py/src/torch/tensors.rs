@@ -1,4 +1,4 @@
-//! The operations that augmentations need, as calls of torch's functions.
+//! The operations that augmentations need, as calls of torch functions.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use super::functions::{Functions, Torch};
 use super::{Tensor, with};
 use crate::array::capsule;
 
-/// Whole numbers up to this one, as `f64`, are exact.
+/// Whole numbers up to this one are exact in `f64`.
 const EXACT: f64 = (1u64 << 53) as f64;
 
 /// The user's torch, computing on one device.
 #[derive(Clone)]
 pub struct PyTorch {
     device: Device,
-    /// The same, as torch names it.
+    /// Torch's name of the device.
     named: Arc<Py<PyAny>>,
     /// Runs hsipack's kernels; without it, torch's operations do everything.
     launcher: Option<Arc<dyn Launcher>>,
@@ -30,7 +30,7 @@ pub struct PyTorch {
 type Answer<'py> = PyResult<Bound<'py, PyAny>>;
 
 impl PyTorch {
-    /// On that device.
+    /// Operations on this device.
     ///
     /// # Errors
     /// If torch cannot be imported.
@@ -43,7 +43,7 @@ impl PyTorch {
         Ok(Self { device, named, launcher })
     }
 
-    /// `dtype=` and `device=`.
+    /// The arguments `dtype=` and `device=`.
     fn form<'py>(
         &self,
         py: Python<'py>,
@@ -56,7 +56,7 @@ impl PyTorch {
         Ok(form)
     }
 
-    /// Random numbers of one of torch's functions, by a generator of their own.
+    /// Random numbers from a torch function, with their own generator.
     fn random<'py>(
         &self,
         py: Python<'py>,
@@ -78,7 +78,7 @@ fn made(work: impl for<'py> FnOnce(Python<'py>, &Torch) -> Answer<'py>) -> Resul
     with(|py, torch| Ok(work(py, torch)?.into()))
 }
 
-/// A whole number as one of Python's, so that tensors of whole numbers stay such.
+/// Converts a whole number to a Python int, so that integer tensors stay integers.
 fn number(py: Python<'_>, value: f64) -> Bound<'_, PyAny> {
     if value.fract() == 0.0 && value.abs() <= EXACT && (value != 0.0 || value.is_sign_positive()) {
         PyInt::new(py, value as i64).into_any()
@@ -127,7 +127,7 @@ impl Functions {
         }
     }
 
-    /// The same for a tensor and a number: torch's `maximum` and `minimum` take no numbers.
+    /// The function for a tensor and a number: torch's `maximum` and `minimum` do not accept numbers.
     fn with(&self, op: Binary) -> &Py<PyAny> {
         match op {
             Binary::Maximum => &self.clamp_min,
@@ -195,7 +195,7 @@ impl Tensors for PyTorch {
             if self.device == Device::Cpu {
                 return torch.functions.clone.bind(py).call1((here,));
             }
-            // From memory that is page-locked nobody waits for the copy; torch keeps it until the copy is done.
+            // A copy from page-locked memory does not block; torch keeps the memory until the copy is done.
             let pinned = torch.functions.pin_memory.bind(py).call1((here,))?;
             let arguments = (pinned, &*self.named, torch.dtype(array.element()), true);
             torch.functions.to.bind(py).call1(arguments)

@@ -1,4 +1,4 @@
-//! What measuring a training needs of the user's torch: its devices, copies, waiting for them, a network.
+//! What measuring needs from the user's torch: devices, copies, waiting for them, and a network.
 
 use hsipack_augment::{Array, Device};
 use hsipack_format::{Error, Opt, Result, remedy};
@@ -72,7 +72,7 @@ impl Trainer<Tensor> for Network {
 }
 
 impl Torch {
-    /// How many GPUs torch sees.
+    /// Number of GPUs that torch sees.
     fn devices(&self, py: Python<'_>) -> PyResult<usize> {
         if !self.functions.is_available.bind(py).call0()?.is_truthy()? {
             return Ok(0);
@@ -80,7 +80,7 @@ impl Torch {
         self.functions.device_count.bind(py).call0()?.extract()
     }
 
-    /// Why torch does not have the GPU of that number, and what to do; `None` if it has it.
+    /// The error if torch does not have the GPU with this number, with a remedy; `None` if it has it.
     fn missing(&self, py: Python<'_>, number: usize) -> PyResult<Option<Error>> {
         let count = self.devices(py)?;
         if number < count {

@@ -1,4 +1,4 @@
-//! Where processes cannot share memory in the way that `meeting.rs` does.
+//! For systems where processes cannot share memory as in `meeting.rs`.
 
 /// The chunks of one array.
 pub(super) struct ChunksOf {
@@ -6,11 +6,11 @@ pub(super) struct ChunksOf {
     pub bytes: usize,
 }
 
-/// Memory that processes share: there is none.
+/// Memory that processes share. It does not exist here.
 #[derive(Debug)]
 pub(super) enum Meeting {}
 
-/// Likewise.
+/// This does not exist here, either.
 pub(super) enum Segment {}
 
 impl Meeting {

@@ -1,8 +1,8 @@
-//! How processes of one user on one machine find the memory that they share.
+//! How processes of the same user on one machine find the memory that they share.
 //!
-//! The first one makes it and listens on an abstract Unix socket, whose name says what the memory is for; the others ask
-//! there for the file. Such a socket is no file: it is gone when who listens ends, however it ends. Whoever comes then makes
-//! new memory; who had the old one keeps it.
+//! The first process creates the memory and listens on an abstract Unix socket, whose name says what the memory is for.
+//! The other processes ask there for the file. Such a socket is not a file: it disappears when the process that listens
+//! ends, however it ends. A process that comes after that creates new memory. Processes that have the old memory keep it.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -19,22 +19,22 @@ use hsipack_store::threads;
 pub(super) use super::segment::ChunksOf;
 use super::segment::Segment;
 
-/// Who listens answers at once, unless its process is stopped.
+/// How long to wait for an answer. The process that listens answers at once, unless it is stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Tries to make or to join: who listened may end in between.
+/// How often to try to create or to join: the process that listened may end in between.
 const TRIES: usize = 3;
 
 /// Memory that processes share.
 #[derive(Debug)]
 pub(super) struct Meeting {
     segment: Arc<Segment>,
-    /// Whoever made it tells the others.
+    /// Only in the process that created the memory: tells the others where it is.
     _host: Option<Host>,
 }
 
 impl Meeting {
-    /// Joins the processes that share the chunks of these arrays, or begins to. `key` says what they are; `None` if this
-    /// system cannot, or whoever has the name does not answer.
+    /// Joins the processes that share the chunks of these arrays, or is the first of them. `key` identifies the chunks.
+    /// Returns `None` if this system cannot share memory, or the process that has the name does not answer.
     pub(super) fn join(key: u64, arrays: &[ChunksOf]) -> Option<Self> {
         // SAFETY: the call gives a number, and cannot fail.
         let user = unsafe { libc::getuid() };
@@ -42,7 +42,7 @@ impl Meeting {
             SocketAddr::from_abstract_name(format!("hsipack-{user}-{key:016x}").as_bytes()).ok()?;
         for _ in 0..TRIES {
             match Self::try_join(&address, user, key, arrays) {
-                // Who had the name has just ended.
+                // The process that had the name has just ended.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 joined => return joined.ok().flatten(),
             }
@@ -77,7 +77,7 @@ impl Meeting {
     }
 }
 
-/// The file of the process that listens, which has to be the user's own.
+/// The file of the process that listens, which has to belong to the same user.
 fn ask(address: &SocketAddr, user: u32) -> io::Result<File> {
     let mut stream = UnixStream::connect_addr(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -109,7 +109,7 @@ fn user_of(stream: &UnixStream) -> io::Result<u32> {
     if done == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Tells others where the memory is, until it is dropped.
+/// Tells other processes where the memory is, until it is dropped.
 #[derive(Debug)]
 struct Host {
     address: SocketAddr,
@@ -131,7 +131,7 @@ impl Host {
                     return;
                 }
                 let Ok(mut stream) = stream else { continue };
-                // Who asks may have ended, or be somebody who never reads.
+                // The process that asks may have ended, or may never read the answer.
                 let _ = stream.set_write_timeout(Some(PATIENCE));
                 let _ = write!(stream, "{} {}", std::process::id(), segment.file().as_raw_fd());
             }
@@ -144,7 +144,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
-        // It waits for somebody to come.
+        // The thread waits for a connection.
         let woken = UnixStream::connect_addr(&self.address).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
@@ -158,7 +158,7 @@ mod tests {
 
     const ARRAYS: [ChunksOf; 1] = [ChunksOf { count: 3, bytes: 100 }];
 
-    /// A key of this process's own.
+    /// A key that only this process uses.
     fn key(number: u64) -> u64 {
         u64::from(std::process::id()) << 8 | number
     }
@@ -183,7 +183,7 @@ mod tests {
         let other = Meeting::join(key(3), &ARRAYS).unwrap();
         one.segment().keep(0, 0, &[1; 100], u64::MAX);
         assert_eq!(other.segment().get(0, 0), None);
-        // The same name for something else: each has its own.
+        // The name is in use for other arrays, so the memory cannot be shared.
         assert!(Meeting::join(key(2), &[ChunksOf { count: 4, bytes: 100 }]).is_none());
     }
 

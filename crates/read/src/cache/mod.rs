@@ -1,10 +1,10 @@
 //! Chunks kept in memory, as many as fit a budget.
 //!
-//! Every sample of an epoch comes once, so no chunk is worth more than another: what came first stays, and
-//! the rest is read again every epoch.
+//! Each sample comes once in an epoch, so no chunk is worth more than another. The chunks that came first stay, and the
+//! rest are read again every epoch.
 //!
-//! Processes of one machine that train together keep decoded chunks in memory that they share (`segment.rs`), and find one
-//! another by a socket (`meeting.rs`).
+//! Processes on one machine that train together keep decoded chunks in memory that they share (`segment.rs`). They find
+//! one another through a socket (`meeting.rs`).
 
 #[cfg(target_os = "linux")]
 mod meeting;
@@ -25,12 +25,12 @@ use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 use meeting::{ChunksOf, Meeting};
 
-/// What to keep in memory, beside what the operating system keeps of the files.
+/// What to keep in memory, in addition to what the operating system keeps of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
-    /// Decoded chunks if all that are needed fit into half of the memory that is free; else those of a shuffle window, where
-    /// there is one; else chunks as stored if those fit; else nothing.
+    /// Decoded chunks if all that are needed fit into half of the free memory; otherwise those of a shuffle window, if
+    /// there is one; otherwise chunks as stored if they fit; otherwise nothing.
     #[default]
     Auto,
     /// Nothing.
@@ -52,7 +52,7 @@ hsipack_format::option_names!(CacheKind, "cache", {
 #[derive(Debug)]
 pub(crate) struct Cache {
     kind: CacheKind,
-    /// Bytes that it may take.
+    /// The most bytes that it may use.
     budget: u64,
     places: Places,
 }
@@ -81,7 +81,8 @@ pub(crate) struct SharedChunks {
 }
 
 impl SharedChunks {
-    /// That of all processes of this user and machine that read this dataset; `None` where there is no such memory.
+    /// Joins all processes of this user on this machine that read this dataset. Returns `None` if there is no such
+    /// memory.
     pub(crate) fn join(dataset: &Dataset) -> Option<Self> {
         let mut of_arrays = Vec::new();
         let mut arrays = Vec::new();
@@ -98,7 +99,7 @@ impl SharedChunks {
         Some(Self { meeting, arrays })
     }
 
-    /// Bytes that all processes together keep there.
+    /// Bytes that all processes together keep in the memory.
     pub(crate) fn used(&self) -> u64 {
         self.meeting.segment().used()
     }
@@ -115,7 +116,7 @@ impl Cache {
     /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
     ///
     /// # Errors
-    /// If there is no memory for a note about every chunk.
+    /// If there is not enough memory for a note about every chunk.
     pub(crate) fn new(dataset: &Dataset, kind: CacheKind, budget: u64) -> Result<Option<Self>> {
         if kind == CacheKind::None {
             return Ok(None);
@@ -125,7 +126,7 @@ impl Cache {
         Ok(Some(Self { kind, budget, places }))
     }
 
-    /// One of decoded chunks, of at most `budget` bytes, in memory that processes share.
+    /// A cache of decoded chunks, of at most `budget` bytes, in memory that processes share.
     pub(crate) fn shared(chunks: SharedChunks, budget: u64) -> Self {
         Self { kind: CacheKind::Decoded, budget, places: Places::Shared(chunks) }
     }
@@ -135,12 +136,12 @@ impl Cache {
         self.kind == CacheKind::Decoded
     }
 
-    /// The decoded chunk, if that is what is kept and it is.
+    /// The decoded chunk, if decoded chunks are kept and this one is.
     pub(crate) fn decoded(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
         if self.keeps_decoded() { self.get(array, number) } else { None }
     }
 
-    /// The stored chunk, if that is what is kept and it is.
+    /// The stored chunk, if stored chunks are kept and this one is.
     pub(crate) fn stored(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
         if self.kind == CacheKind::Compressed { self.get(array, number) } else { None }
     }
@@ -183,7 +184,7 @@ impl Cache {
         }
     }
 
-    /// Bytes kept, those of other processes with which it shares memory among them.
+    /// Bytes kept. If the memory is shared, this includes the chunks of other processes.
     pub(crate) fn used(&self) -> u64 {
         match &self.places {
             Places::Own { used, .. } => used.load(Ordering::Relaxed),

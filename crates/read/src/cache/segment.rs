@@ -1,12 +1,13 @@
-//! Decoded chunks in memory that several processes map: each is decoded by one of them.
+//! Decoded chunks in memory that several processes map. Each chunk is decoded by one of them.
 //!
 //! ```text
 //! head       what it is for; bytes used
 //! states     one a chunk: empty → being written → ready
 //! chunks     one after the other, each at its place; what nobody wrote to takes no memory
 //! ```
-//! The memory is a file without a name, which the system takes back when the last process that has it ends, however it
-//! ends. A chunk that a process was writing when it ended stays "being written": the others decode it for themselves.
+//! The memory is a file without a name. The system frees it when the last process that has it ends, however it ends. If a
+//! process ends while it writes a chunk, the chunk stays "being written", and the other processes decode it for
+//! themselves.
 
 use std::fs::File;
 use std::io;
@@ -21,9 +22,9 @@ const EMPTY: u32 = 0;
 const WRITING: u32 = 1;
 const READY: u32 = 2;
 
-/// Bytes of the head, and what chunks begin at a multiple of.
+/// Bytes of the head. Chunks begin at multiples of this.
 const PAGE: usize = 4096;
-/// Changes when the layout does.
+/// Changes whenever the layout changes.
 const MAGIC: u64 = u64::from_le_bytes(*b"hsipack1");
 
 /// Nobody can make the file shorter or longer any more.
@@ -37,7 +38,7 @@ pub(super) struct Segment {
     layout: Layout,
 }
 
-/// The chunks of one array, which are all of one length.
+/// The chunks of one array, which all have the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChunksOf {
     /// How many.
@@ -46,10 +47,10 @@ pub(super) struct ChunksOf {
     pub bytes: usize,
 }
 
-/// What lies where.
+/// Where everything lies.
 #[derive(Debug)]
 struct Layout {
-    /// Every array's chunks, the first one's number, and its first byte.
+    /// Every array's chunks, the number of its first chunk, and the first byte of that chunk.
     arrays: Vec<(ChunksOf, usize, u64)>,
     chunks: usize,
     end: u64,
@@ -70,7 +71,7 @@ impl Layout {
         layout
     }
 
-    /// The number of a chunk among all, and its bytes.
+    /// The number of a chunk among all chunks, and where its bytes lie.
     fn chunk(&self, array: usize, number: usize) -> (usize, Range<usize>) {
         let (chunks, first, start) = self.arrays[array];
         assert!(number < chunks.count, "there is no chunk {number} of array {array}");
@@ -83,16 +84,16 @@ impl Layout {
 #[repr(C)]
 struct Head {
     magic: AtomicU64,
-    /// Of whatever makes two segments the same.
+    /// Identifies what the memory is for: two segments with the same key hold the same chunks.
     key: AtomicU64,
     used: AtomicU64,
 }
 
 impl Segment {
-    /// A new one for the chunks of these arrays.
+    /// Creates a segment for the chunks of these arrays.
     ///
     /// # Errors
-    /// If the system has no such memory.
+    /// If the system does not offer such memory.
     pub(super) fn create(key: u64, arrays: &[ChunksOf]) -> io::Result<Self> {
         // SAFETY: the name is a string that ends with 0; the call makes a file, or gives -1.
         let made = unsafe {
@@ -115,7 +116,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// One that another process made; `None` if it is something else.
+    /// Maps a segment that another process created. Returns `None` if the file is something else.
     ///
     /// # Errors
     /// If it cannot be mapped.
@@ -123,7 +124,7 @@ impl Segment {
         let layout = Layout::of(arrays);
         // SAFETY: the call asks about the file, and changes nothing.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        // Of the right length and fixed there: no access to the map can miss the file.
+        // The file has the right length and cannot change it, so no access to the map can miss the file.
         if seals & SEALS != SEALS || seals < 0 || file.metadata()?.len() != layout.end {
             return Ok(None);
         }
@@ -140,7 +141,7 @@ impl Segment {
         Ok(Self { file, map, layout })
     }
 
-    /// Its file, for other processes.
+    /// The file, for other processes.
     pub(super) fn file(&self) -> &File {
         &self.file
     }
@@ -157,18 +158,19 @@ impl Segment {
         unsafe { &*self.map.as_ptr().add(PAGE).cast::<AtomicU32>().add(chunk) }
     }
 
-    /// The values of a chunk of an array, if a process decoded it.
+    /// The values of a chunk of an array, if a process has decoded it.
     pub(super) fn get(&self, array: usize, number: usize) -> Option<&[u8]> {
         let (chunk, bytes) = self.layout.chunk(array, number);
         if self.state(chunk).load(Ordering::Acquire) != READY {
             return None;
         }
-        // SAFETY: the span lies in the map. The chunk is ready, so that whoever wrote it is done, and nobody writes to it
-        // again; the map lives as long as this.
+        // SAFETY: the span lies in the map. The chunk is ready, so its writer is done, and nobody writes to it again. The
+        // map lives as long as this.
         Some(unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(bytes.start), bytes.len()) })
     }
 
-    /// Takes a decoded chunk of an array if no process did, and all of them together then hold at most `limit` bytes.
+    /// Stores a decoded chunk of an array, unless a process already did, or all processes together would then hold more
+    /// than `limit` bytes.
     pub(super) fn keep(&self, array: usize, number: usize, values: &[u8], limit: u64) {
         let (chunk, bytes) = self.layout.chunk(array, number);
         debug_assert_eq!(values.len(), bytes.len());
@@ -187,8 +189,8 @@ impl Segment {
             used.fetch_sub(len, Ordering::Relaxed);
             return;
         }
-        // SAFETY: the span lies in the map, and is as long as the values. Only who moved the chunk from empty to being written
-        // writes there, once, and nobody reads before it is ready.
+        // SAFETY: the span lies in the map, and is as long as the values. Only the thread that moved the chunk from empty
+        // to being written writes there, once, and nobody reads the chunk before it is ready.
         unsafe {
             let to = self.map.as_mut_ptr().add(bytes.start);
             std::ptr::copy_nonoverlapping(values.as_ptr(), to, bytes.len());
@@ -216,7 +218,7 @@ mod tests {
         assert!((0..3).all(|chunk| other.get(0, chunk).is_none()));
         one.keep(0, 2, &[7; 5000], u64::MAX);
         other.keep(1, 0, &[1; 7], u64::MAX);
-        // It is kept already.
+        // This chunk is kept already.
         other.keep(0, 2, &[8; 5000], u64::MAX);
         assert_eq!(other.get(0, 2), Some(&[7; 5000][..]));
         assert_eq!(one.get(1, 0), Some(&[1; 7][..]));

@@ -20,7 +20,7 @@ pub struct Cube {
     pub shape: CubeShape,
     /// Element type.
     pub dtype: DType,
-    /// The values, aligned for every element type; what is left of the last word is 0.
+    /// The values, aligned for every element type. The unused bytes of the last word are 0.
     words: Vec<u64>,
 }
 
@@ -28,13 +28,13 @@ impl Dataset {
     /// The whole cube of a sample.
     ///
     /// # Errors
-    /// If there is no such sample, it cannot be read, or is damaged.
+    /// If there is no such sample, or it cannot be read or is damaged.
     pub fn sample(&self, sample: usize) -> Result<Cube> {
         let shape = self.image(self.stack_of(sample)?).shape();
         self.crop(sample, 0..shape.rows, 0..shape.columns)
     }
 
-    /// Rows × columns of the cube of a sample, all bands.
+    /// Rows × columns of a sample's cube, all bands.
     ///
     /// # Errors
     /// As [`read_image`](Self::read_image).
@@ -42,7 +42,7 @@ impl Dataset {
         self.crop_bands(sample, rows, columns, None)
     }
 
-    /// Rows × columns of some bands, in the order given, of the cube of a sample.
+    /// Rows × columns of some bands of a sample's cube. The bands come in the order given.
     ///
     /// # Errors
     /// As [`read_image`](Self::read_image).
@@ -61,12 +61,12 @@ impl Dataset {
         Ok(cube)
     }
 
-    /// Reads rows × columns of some bands (all if `None`), in the order given, of the cube of a sample into
-    /// `out`, which they fill: (row, column, band), as stored.
+    /// Reads rows × columns of some bands (all if `None`) of a sample's cube into `out`, which they fill:
+    /// (row, column, band), as stored. The bands come in the order given.
     ///
     /// # Errors
-    /// If there is no such sample, rows, columns or bands; `out` has another length; the shard cannot be
-    /// read or is damaged.
+    /// If there is no such sample or there are no such rows, columns or bands; if `out` has another length;
+    /// if the shard cannot be read or is damaged.
     pub fn read_image(
         &self,
         sample: usize,
@@ -79,7 +79,7 @@ impl Dataset {
         self.read(array, sample, window(&rows, &columns), bands, out)
     }
 
-    /// The whole mask of that name of a sample; class ids, or bits of boolean layers.
+    /// The whole mask `name` of a sample: class ids, or bits of boolean layers.
     ///
     /// # Errors
     /// As [`read_mask`](Self::read_mask).
@@ -95,8 +95,8 @@ impl Dataset {
     /// Reads rows × columns of a mask into `out`, which they fill.
     ///
     /// # Errors
-    /// If there is no such sample, mask, rows or columns; `out` has another length; the shard cannot be read
-    /// or is damaged.
+    /// If there is no such sample or mask or there are no such rows or columns; if `out` has another length;
+    /// if the shard cannot be read or is damaged.
     pub fn read_mask(
         &self,
         sample: usize,
@@ -189,7 +189,8 @@ impl Cube {
     }
 
     fn zeros(array: ArrayRef<'_>, window: Window, bands: usize) -> Result<Self> {
-        // A window that does not fit is refused before it is read; it must not be allocated either.
+        // A window that does not fit is refused before it is read, so no memory is allocated for what does
+        // not fit.
         let shape = array.shape();
         let rows = (window.rows as usize).min(shape.rows);
         let columns = (window.columns as usize).min(shape.columns);
@@ -201,7 +202,7 @@ impl Cube {
 }
 
 pub(super) fn window(rows: &Range<usize>, columns: &Range<usize>) -> Window {
-    // What is clamped lies beyond every cube.
+    // A clamped window lies beyond every cube.
     let start = |range: &Range<usize>| i32::try_from(range.start).unwrap_or(i32::MAX);
     let length = |range: &Range<usize>| u32::try_from(range.len()).unwrap_or(u32::MAX);
     Window {

@@ -1,4 +1,4 @@
-//! The stored chunks of one array: which file and which span holds each, and decoding them.
+//! The stored chunks of one array: which file and which span holds each chunk, and how it is decoded.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::store::{ReadBuffer, StoredFile};
 pub(crate) struct ArrayRef<'a> {
     pub dataset: &'a Dataset,
     pub stack: usize,
-    /// 0 is the image, 1, 2, … the masks.
+    /// 0 is the image; 1, 2, … are the masks.
     pub array: usize,
     pub chunks: &'a ChunkArray,
     pub files: &'a Files,
@@ -39,7 +39,7 @@ impl Dataset {
         self.array(stack, 0)
     }
 
-    /// Something for every chunk of every array: per stack, per array. `what` is for the error.
+    /// Creates a value for every chunk of every array: per stack, per array. `what` names the values in the error.
     ///
     /// # Errors
     /// If there is no memory for them.
@@ -49,7 +49,7 @@ impl Dataset {
         new: impl Fn() -> T,
     ) -> Result<Vec<Vec<Box<[T]>>>> {
         let of_array = |array: ArrayRef<'_>| {
-            // The dataset, once open, has as many notes already.
+            // An open dataset already has as many notes, so their memory is not checked again.
             let mut places = memory::reserved(array.count(), what)?;
             places.resize_with(array.count(), &new);
             Ok(places.into())
@@ -63,7 +63,7 @@ impl Dataset {
         (0..=self.stacks()[stack].masks.len()).map(move |array| self.array(stack, array))
     }
 
-    /// Array `array` of a stack: 0 is the image, 1, 2, … are its masks in order of their names.
+    /// Array `array` of a stack: 0 is the image; 1, 2, … are its masks in order of their names.
     pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
         let packed = &self.stacks()[stack];
         let chunks: &ChunkArray = if array == 0 { &packed.image } else { &packed.masks[array - 1] };
@@ -105,12 +105,12 @@ impl<'a> ArrayRef<'a> {
         self.chunks.meta().dtype
     }
 
-    /// Chunks of all of its cubes.
+    /// The number of chunks of all its cubes.
     pub(crate) fn count(&self) -> usize {
         self.chunks.len() * self.grid().chunks_per_sample()
     }
 
-    /// Number of chunk `chunk` of the cube at `index` among all of the array.
+    /// The number of chunk `chunk` of the cube at `index` among all chunks of the array.
     pub(crate) fn number(&self, index: usize, chunk: usize) -> usize {
         index * self.grid().chunks_per_sample() + chunk
     }
@@ -134,7 +134,7 @@ impl<'a> ArrayRef<'a> {
         Ok(shard.file.as_deref().zip(span).map(|(file, span)| Stored { file, span }))
     }
 
-    /// As [`locate`](Self::locate), of a file that is open.
+    /// Like [`locate`](Self::locate), but only if the file is open.
     pub(crate) fn locate_if_open(&self, index: usize, chunk: usize) -> Option<Stored<'a>> {
         let (shard, _) = self.grid().locate(index);
         let is_open = is_sharded(self.chunks) && self.files.open[shard].get().is_some();
@@ -147,7 +147,7 @@ impl<'a> ArrayRef<'a> {
             return Ok(shard);
         }
         let path = self.file_path(file, index, chunk);
-        // Where samples were appended meanwhile, the file of that name holds this dataset's samples, too.
+        // If samples were appended meanwhile, the file of that name still holds this dataset's samples.
         let shard = self.dataset.folder().read(|| self.open_there(&path))?;
         Ok(self.files.open[file].get_or_init(|| shard))
     }
@@ -163,7 +163,7 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Opens shard `shard` if it is not open. Whoever calls looks that the dataset was not exchanged meanwhile.
+    /// Opens shard `shard` if it is not open. The caller checks that the dataset was not replaced meanwhile.
     pub(super) fn open_shard(&self, shard: usize) -> Result<()> {
         if self.files.open[shard].get().is_none() {
             let opened = self.open_there(&self.chunks.shard_path(shard))?;
@@ -172,8 +172,8 @@ impl<'a> ArrayRef<'a> {
         Ok(())
     }
 
-    /// Bytes of a shard's file, or of a chunk's where the array is not sharded; 0 if it cannot be looked at. Of one on a server
-    /// that is not open yet, what it would have uncompressed.
+    /// Bytes of a shard's file, or of a chunk's file if the array is not sharded; 0 if the size cannot be read. If a file
+    /// on a server is not open yet, the bytes that it would have uncompressed.
     pub(crate) fn file_bytes(&self, file: usize, index: usize, chunk: usize) -> u64 {
         match self.files.open[file].get() {
             Some(shard) => shard.len(),
@@ -202,7 +202,7 @@ impl<'a> ArrayRef<'a> {
         }
         let read = ShardIndex::span(self.chunks_per_file(), file.len()).and_then(|span| {
             let (data_len, mut index) = (span.start, None);
-            // Read by itself: a page fault here would bring in megabytes around it.
+            // The index is read by itself: a page fault here would read megabytes around it.
             file.prefetch(span.clone());
             file.with_bytes(span, &mut ReadBuffer::default(), &mut |bytes| {
                 index = Some(ShardIndex::decode(bytes, data_len)?);
@@ -221,7 +221,7 @@ impl<'a> ArrayRef<'a> {
         if is_sharded(self.chunks) { self.grid().chunks_per_shard() } else { 1 }
     }
 
-    /// The file of a shard, or of a chunk where the array is not sharded.
+    /// The file of a shard, or of a chunk if the array is not sharded.
     fn file_path(&self, file: usize, index: usize, chunk: usize) -> PathBuf {
         if is_sharded(self.chunks) {
             self.chunks.shard_path(file)
@@ -230,7 +230,7 @@ impl<'a> ArrayRef<'a> {
         }
     }
 
-    /// Decodes stored bytes of a chunk into `out`, comparing the checksum if that is due.
+    /// Decodes the stored bytes of a chunk into `out`, and compares the checksum if that is due.
     ///
     /// # Errors
     /// If the chunk is damaged.
@@ -250,8 +250,8 @@ impl<'a> ArrayRef<'a> {
         Ok(())
     }
 
-    /// The error of a chunk, with what a user needs to find it. Errors that are not about stored data (no
-    /// memory, a dataset that was replaced) stay what they are.
+    /// The error of a chunk, with what a user needs to find the chunk. Errors that are not about stored data (no memory,
+    /// a dataset that was replaced) stay as they are.
     pub(crate) fn in_chunk(&self, index: usize, chunk: usize, error: Error) -> Error {
         if error.kind() != ErrorKind::Damaged {
             return error;

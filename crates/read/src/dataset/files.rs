@@ -15,13 +15,13 @@ use crate::store::StoredFile;
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(super) open: Box<[OnceLock<ShardHandle>]>,
-    /// Taken while a file is opened, so that it is opened once.
+    /// Locked while a file is opened, so that it is opened only once.
     pub(super) opening: Mutex<()>,
-    /// A bit a chunk.
+    /// One bit per chunk.
     pub(super) verified: Box<[AtomicU64]>,
 }
 
-/// A shard file, or the file of one chunk where the array is not sharded.
+/// A shard file, or the file of one chunk if the array is not sharded.
 #[derive(Debug)]
 pub(super) struct ShardHandle {
     /// `None` if it was never written: all its values are the fill value.
@@ -38,7 +38,7 @@ impl ShardHandle {
 
 impl Files {
     /// # Errors
-    /// If the metadata claim more chunks than there is memory to keep a note of.
+    /// If the metadata claim more chunks than there is memory for notes about them.
     pub(super) fn new(chunks: &ChunkArray) -> Result<Self> {
         let total = chunks.len().checked_mul(chunks.grid().chunks_per_sample());
         let total = total

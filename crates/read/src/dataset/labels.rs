@@ -7,7 +7,8 @@ use hsipack_format::Samples;
 use hsipack_format::samples::Keys;
 use serde_json::Value;
 
-/// Splits, groups and labels, numbered. Nothing is kept of each sample: its numbers are looked up in the list of samples.
+/// Splits, groups and labels, numbered. Nothing is kept per sample: the numbers of a sample are looked up in the list of
+/// samples.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     splits: Vec<String>,
@@ -55,13 +56,13 @@ impl Labels {
         &self.splits
     }
 
-    /// Names of the groups, sorted; a group's number is its place.
+    /// Names of the groups, sorted. The number of a group is its place here.
     pub fn groups(&self) -> &[String] {
         &self.groups
     }
 
-    /// The different labels, numbers before texts, both ascending, and their counts; a class's number is its
-    /// place.
+    /// The different labels and their counts: numbers before texts, both ascending. The number of a class is its place
+    /// here.
     pub fn classes(&self) -> &[ClassCount] {
         &self.classes
     }
@@ -79,7 +80,7 @@ impl Labels {
     }
 }
 
-/// The different keys of samples, sorted by what is looked at, and the place of each among them.
+/// The different keys of samples, sorted by what `look` returns for them, and the place of each among the sorted ones.
 fn number<'a, K, L: Ord>(keys: &'a Keys<K>, look: impl Fn(&'a K) -> L) -> (Vec<L>, Vec<u32>) {
     let mut sorted: BTreeMap<L, Vec<usize>> = BTreeMap::new();
     for (number, key) in keys.different().iter().enumerate() {
@@ -97,7 +98,7 @@ fn number<'a, K, L: Ord>(keys: &'a Keys<K>, look: impl Fn(&'a K) -> L) -> (Vec<L
 #[derive(Clone, Debug)]
 struct Key<'a> {
     number: Option<f64>,
-    /// Of what is no number.
+    /// The text, if the label is not a number.
     text: Cow<'a, str>,
     label: &'a Value,
 }

@@ -1,4 +1,4 @@
-//! Random access into arrays of the host's memory.
+//! Random access into arrays in host memory.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use crate::Result;
 use crate::store::StoredFile;
 
 impl Dataset {
-    /// Rows × columns of some bands (all if `None`), in the order given, of the cube of a sample, decoded straight into
-    /// a new array: (rows, columns, bands), as stored.
+    /// Rows × columns of some bands (all if `None`) of a sample's cube, decoded directly into a new array: (rows,
+    /// columns, bands), as stored. The bands come in the order given.
     ///
     /// # Errors
-    /// As [`read_image`](Self::read_image), and if there is no memory for it.
+    /// As [`read_image`](Self::read_image), and if there is not enough memory.
     pub fn load_image(
         &self,
         sample: usize,
@@ -35,7 +35,7 @@ impl Dataset {
     /// Rows × columns of a mask of a sample: (rows, columns), as stored.
     ///
     /// # Errors
-    /// As [`read_mask`](Self::read_mask), and if there is no memory for it.
+    /// As [`read_mask`](Self::read_mask), and if there is not enough memory.
     pub fn load_mask(
         &self,
         sample: usize,
@@ -51,10 +51,10 @@ impl Dataset {
     }
 }
 
-/// Bytes of a file as a new array in the host's memory, read straight into it.
+/// Reads bytes of a file directly into a new array in host memory.
 ///
 /// # Errors
-/// If they are not as many as the shape takes, cannot be read, or there is no memory for them.
+/// If the number of bytes does not match the shape, they cannot be read, or there is not enough memory for them.
 pub fn read_array(
     file: &dyn StoredFile,
     span: Range<u64>,
@@ -76,7 +76,7 @@ fn written(
     buffer.array(shape, element)
 }
 
-/// Shape of a window's array; of one that does not fit, only what does, since reading it is refused.
+/// The shape of a window's array. If the window does not fit, only the part that does, since reading it is refused.
 fn room(
     array: ArrayRef<'_>,
     rows: &Range<usize>,

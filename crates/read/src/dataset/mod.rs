@@ -2,17 +2,17 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `open.rs` | opening, samples, stacks, what is known of them |
+//! | `open.rs` | opening, samples, stacks and their properties |
 //! | `labels.rs` | splits, groups, classes and their counts |
-//! | `files.rs` | the open files of one array, checksums seen |
+//! | `files.rs` | the open files of one array, and which chunks were verified |
 //! | `array.rs` | the stored chunks of one array: shards, indexes, decoding |
 //! | `access.rs` | random access to cubes, crops and masks |
-//! | `load.rs` | the same into arrays of their own |
+//! | `load.rs` | the same, into new arrays |
 //! | `patches.rs` | windows around labelled pixels |
 //! | `regions.rs` | windows that show regions of masks |
-//! | `pixels.rs` | how many pixels of masks are of which class |
-//! | `shards.rs` | opening the shards of a server, many at the same time |
-//! | `new_ids.rs` | class ids of masks, given other numbers |
+//! | `pixels.rs` | how many pixels each class of a mask has |
+//! | `shards.rs` | opening many shards on a server at the same time |
+//! | `new_ids.rs` | new class ids for masks |
 
 mod access;
 pub(crate) mod array;

@@ -1,4 +1,4 @@
-//! Class ids of masks, given other numbers where they are read.
+//! New class ids for masks, applied when masks are read.
 
 use std::collections::HashMap;
 
@@ -7,23 +7,23 @@ use hsipack_format::{Command, DType, Error, Opt, remedy};
 use super::open::Dataset;
 use crate::Result;
 
-/// Other class ids for those of a mask.
+/// New class ids for a mask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewIds {
     /// The mask's name.
     pub mask: String,
-    /// Classes, and what their pixels are to have.
+    /// Classes, and the new ids of their pixels.
     pub classes: Vec<(Class, u32)>,
-    /// What all other pixels are to have; what they have, if `None`.
+    /// The new id of all other pixels. If `None`, they keep their ids.
     pub ignore: Option<u32>,
 }
 
 /// A class of a mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Its id.
+    /// The class id.
     Id(u32),
-    /// The name that the dataset has for it.
+    /// The name of the class in the dataset.
     Name(String),
 }
 
@@ -32,12 +32,12 @@ pub enum Class {
 pub(crate) struct IdTable(Vec<u16>);
 
 impl IdTable {
-    /// The new id.
+    /// The new id of an id.
     pub(crate) fn of(&self, id: u32) -> u32 {
         self.0.get(id as usize).map_or(id, |new| u32::from(*new))
     }
 
-    /// Gives the values of a mask their new ids, in place.
+    /// Replaces the ids in the values of a mask by the new ones, in place.
     pub(crate) fn apply(&self, dtype: DType, values: &mut [u8]) {
         match dtype {
             DType::U16 => {
@@ -45,18 +45,18 @@ impl IdTable {
                     *pair = self.0[usize::from(u16::from_le_bytes(*pair))].to_le_bytes();
                 }
             }
-            // A table of uint8 has no id beyond that.
+            // A table of a uint8 mask has no larger ids.
             _ => values.iter_mut().for_each(|value| *value = self.0[usize::from(*value)] as u8),
         }
     }
 }
 
 impl Dataset {
-    /// The tables of a mask's new ids for these stacks, in their order.
+    /// The tables of a mask's new ids, one for each of these stacks, in their order.
     ///
     /// # Errors
-    /// If a stack has no such mask, or it holds no class ids; no stack has a class of that name; a class is given two new
-    /// ids; or an id is none that the mask's type holds.
+    /// If a stack has no such mask, or the mask holds no class ids; if no stack has a class of that name; if a class is
+    /// given two new ids; if the mask's type cannot hold an id.
     pub(crate) fn id_tables(&self, stacks: &[usize], new: &NewIds) -> Result<Vec<IdTable>> {
         for (class, _) in &new.classes {
             let Class::Name(name) = class else { continue };
@@ -127,7 +127,7 @@ impl Dataset {
         Ok(IdTable(table))
     }
 
-    /// Names of the classes of a mask of a stack, by class id; none where they are not known, or there is no such mask.
+    /// Names of the classes of a stack's mask, by class id. Empty if they are not known, or there is no such mask.
     pub fn class_names(&self, stack: usize, mask: &str) -> Vec<String> {
         let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
         mask.and_then(|mask| mask.meta().mask_meaning().class_names).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Opening a dataset, and what is known of it.
+//! Opening a dataset, and its properties.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::store::{Store, StoreKind, Traffic};
 pub enum Verify {
     /// Whenever a chunk is decoded.
     Always,
-    /// The first time a process decodes a chunk. What changes on the disk after that (a failing disk, a file overwritten
-    /// in place) is delivered as it is.
+    /// The first time a process decodes a chunk. If the chunk changes on the disk after that (a failing disk, a file
+    /// overwritten in place), the changed values are delivered.
     #[default]
     Once,
-    /// Never; damage may then pass for data.
+    /// Never. Damaged values may then be delivered as if they were correct.
     Never,
 }
 
@@ -38,19 +38,18 @@ hsipack_format::option_names!(Verify, "verify", {
 /// How to open a dataset.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// Where bytes come from; a memory map unless given, or the server that the URL names.
+    /// Where bytes are read from. The default is a memory map, or the server that the URL names.
     pub store: Option<Arc<dyn Store>>,
     /// When checksums are compared.
     pub verify: Verify,
-    /// The fingerprint that the dataset had: only the samples that it had then, or an error if it never had that one. The
-    /// statistics are those of all samples.
+    /// A fingerprint that the dataset has or had: only the samples that it had then are opened. It is an error if the
+    /// dataset never had this fingerprint. The statistics are still those of all samples.
     pub as_of: Option<String>,
-    /// A cache on the local disk, where the dataset lies on a server; of files of this machine nothing is copied.
+    /// A cache on the local disk, for a dataset on a server. Files on this machine are not copied.
     pub local_cache: Option<LocalCache>,
 }
 
-/// A packed dataset, open. Cloning it is cheap and shares everything; all methods may be called from many
-/// threads.
+/// An open packed dataset. Cloning it is cheap and shares everything. All methods may be called from many threads.
 ///
 /// Values come as stored: `float16` (or `float32` if packed so), little-endian, (row, column, band). Physical
 /// values are stored values × [`scale_factor`](Self::scale_factor) + [`add_offset`](Self::add_offset).
@@ -80,9 +79,8 @@ impl Dataset {
     /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
     ///
     /// # Errors
-    /// If it is not a packed dataset, is of a newer layout, its metadata do not match `SHA256SUMS` or
-    /// each other, or it never had the fingerprint asked for. Stores of this layout that another library wrote need no
-    /// `SHA256SUMS`.
+    /// If it is not a packed dataset; if it has a newer layout; if its metadata do not match `SHA256SUMS` or each other;
+    /// if it never had the fingerprint asked for. Stores of this layout that another library wrote need no `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let path = path.as_ref();
         let as_of = options.as_of.as_deref();
@@ -92,7 +90,7 @@ impl Dataset {
         }
         match dataset.open_shards() {
             Ok(()) => Ok(dataset),
-            // Somebody put another one there meanwhile.
+            // The dataset was replaced meanwhile, so open the new one.
             Err(error) if error.kind() == ErrorKind::Conflict => {
                 let dataset =
                     Self::of(hsipack_store::Dataset::open_to_read(path, as_of)?, &options)?;
@@ -125,7 +123,7 @@ impl Dataset {
         Ok(Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify })))
     }
 
-    /// Where it lies.
+    /// The path or URL of the dataset.
     pub fn path(&self) -> &Path {
         self.0.packed.path()
     }
@@ -135,7 +133,7 @@ impl Dataset {
         self.0.packed.samples().len()
     }
 
-    /// Bytes of all decoded chunks, of images and masks: what a cache of decoded chunks may take.
+    /// Bytes of all decoded chunks, of images and masks: the most that a cache of decoded chunks can take.
     pub fn decoded_bytes(&self) -> u64 {
         let arrays = self
             .stacks()
@@ -162,13 +160,13 @@ impl Dataset {
         &self.0.labels
     }
 
-    /// Those of the samples `ids` that are of one of these splits, in their order.
+    /// The samples of `ids` that are in one of these splits, in the order of `ids`.
     ///
     /// # Errors
-    /// If the dataset has no such split, or none of `ids` is of any of them.
+    /// If the dataset does not have one of the splits, or none of `ids` is in any of them.
     ///
     /// # Panics
-    /// If there is no sample of one of the ids.
+    /// If one of the ids is not that of a sample.
     pub fn in_splits(&self, ids: Vec<usize>, splits: &[String]) -> Result<Vec<usize>> {
         self.samples().in_splits(ids, splits).map_err(|error| error.at(self.path()))
     }
@@ -191,7 +189,7 @@ impl Dataset {
         })
     }
 
-    /// Band centres of a stack in nm, where known.
+    /// Band centres of a stack in nm, if known.
     pub fn wavelengths(&self, stack: usize) -> Option<&[f64]> {
         self.stacks().get(stack)?.wavelength.as_deref()
     }
@@ -201,31 +199,31 @@ impl Dataset {
         self.stacks().get(stack).map_or(1.0, |stack| stack.image.scale_factor())
     }
 
-    /// Per-band statistics of a stack's stored values, where they are recorded.
+    /// Per-band statistics of a stack's stored values, if they are recorded.
     pub fn statistics(&self, stack: usize) -> Option<BandStatistics> {
         self.stacks().get(stack)?.image.meta().statistics().ok()
     }
 
-    /// Per-band statistics of the stored values of each split of a stack, in the order of the splits' names, where
-    /// they are recorded.
+    /// Per-band statistics of a stack's stored values for each split, in the order of the splits' names, if they are
+    /// recorded.
     pub fn split_statistics(&self, stack: usize) -> Vec<(String, BandStatistics)> {
         let stack = self.stacks().get(stack);
         stack.and_then(|stack| stack.image.meta().split_statistics().ok()).unwrap_or_default()
     }
 
-    /// The bad-band list of a stack, where its sources had one: whether each band is good.
+    /// The bad-band list of a stack, if its sources had one: whether each band is good.
     pub fn good_bands(&self, stack: usize) -> Option<Vec<bool>> {
         self.stacks().get(stack)?.image.meta().band_notes().good_bands
     }
 
-    /// Names of the boolean layers that a mask of a stack packs into its bits, bit 0 first; none if it holds class ids, or
-    /// there is no such mask.
+    /// Names of the boolean layers that a stack's mask packs into its bits, bit 0 first. Empty if the mask holds class
+    /// ids, or there is no such mask.
     pub fn mask_layers(&self, stack: usize, mask: &str) -> Vec<String> {
         let mask = self.stacks().get(stack).and_then(|stack| stack.mask(mask));
         mask.map_or(Vec::new(), |mask| mask.meta().mask_meaning().layers)
     }
 
-    /// What is added to stored values × [`scale_factor`](Self::scale_factor) of a stack to give physical ones.
+    /// The offset of a stack: physical values are stored values × [`scale_factor`](Self::scale_factor) + this.
     pub fn add_offset(&self, stack: usize) -> f64 {
         self.stacks().get(stack).map_or(0.0, |stack| stack.image.add_offset())
     }
@@ -235,8 +233,8 @@ impl Dataset {
         self.0.packed.fingerprint()
     }
 
-    /// Compares with what lies at the path now. Samples that were appended since change nothing: this dataset goes on
-    /// with its own.
+    /// Checks that the path still holds this dataset. Samples that were appended since do not matter: this dataset keeps
+    /// its own samples.
     ///
     /// # Errors
     /// If the dataset was replaced by another one, or removed, since it was opened.
@@ -249,7 +247,7 @@ impl Dataset {
         &self.0.files[stack][array]
     }
 
-    /// Its folder, where files are opened.
+    /// The dataset's folder, where files are opened.
     pub(super) fn folder(&self) -> &folder::Folder {
         self.0.packed.folder()
     }
@@ -258,12 +256,12 @@ impl Dataset {
         self.0.packed.may_lack_files()
     }
 
-    /// What was asked of the server for shards so far; `None` of a dataset of this machine.
+    /// What was requested from the server for shards so far; `None` for a dataset on this machine.
     pub fn traffic(&self) -> Option<Traffic> {
         self.store().traffic()
     }
 
-    /// Its cache on the local disk, if it has one.
+    /// The dataset's cache on the local disk, if it has one.
     pub fn local_cache(&self) -> Option<&CachedDataset> {
         self.0.local_cache.as_deref()
     }

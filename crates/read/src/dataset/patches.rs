@@ -8,12 +8,12 @@ use crate::Result;
 use crate::plan::{LabelledPixels, Patches, Windows};
 
 impl Dataset {
-    /// Windows around the labelled pixels of these samples, in their order, as the mask says. `seed` decides which are
-    /// taken where [`Patches::per_class`] bounds their number.
+    /// Windows around the pixels of these samples that the mask labels, in the order of the samples. If
+    /// [`Patches::per_class`] limits their number, `seed` decides which are taken.
     ///
     /// # Errors
-    /// If a stack has no such mask, it cannot be read, is damaged, or holds boolean layers instead of class ids; if no
-    /// pixel is left, or there are more than 2^32.
+    /// If a stack has no such mask; if the mask cannot be read, is damaged, or holds boolean layers instead of class
+    /// ids; if no pixel is left, or there are more than 2^32.
     pub fn windows_around_labels(
         &self,
         samples: &[usize],
@@ -32,7 +32,7 @@ impl Dataset {
     /// The class ids of a sample's mask.
     ///
     /// # Errors
-    /// If there is no such mask, it cannot be read or is damaged, or holds boolean layers.
+    /// If there is no such mask; if it cannot be read, is damaged, or holds boolean layers.
     pub(super) fn class_ids(&self, sample: usize, mask: &str) -> Result<ClassIds> {
         let stack = self.stack_of(sample)?;
         let layers = self.mask_layers(stack, mask);
@@ -67,7 +67,7 @@ pub(super) struct ClassIds {
     pub values: Vec<u32>,
 }
 
-/// The values of a mask.
+/// The values of a mask, as 32-bit numbers.
 fn wide<const N: usize, T: Into<u32>>(
     labels: &Cube,
     value: impl Fn([u8; N]) -> T,

@@ -1,4 +1,4 @@
-//! How many pixels of a mask are of which class.
+//! How many pixels each class of a mask has.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +14,24 @@ use crate::Result;
 pub struct ClassPixels {
     /// Class id, or number of the layer.
     pub id: u32,
-    /// Its name, where the dataset has one (of stacks that differ, that of the first one).
+    /// The name, if the dataset has one. If stacks differ, the name in the first one.
     pub name: Option<String>,
-    /// Pixels in all samples. Layers overlap.
+    /// Pixels in all samples. A pixel may be in several layers.
     pub pixels: u64,
-    /// Pixels in the samples of each split; samples without one are in none.
+    /// Pixels in the samples of each split. Samples without a split are in none.
     pub splits: BTreeMap<String, u64>,
 }
 
-/// Layers that fit the widest mask.
+/// The number of layers that fit into the widest mask.
 const LAYERS: usize = 16;
 
 impl Dataset {
-    /// Counts the pixels of every class that a mask has in these samples, ascending by id; of a mask of boolean layers those
-    /// of every layer. Every chunk is read once, by so many threads.
+    /// Counts the pixels of every class that a mask has in these samples, or of every layer if the mask has boolean
+    /// layers. The result is ascending by id. Every chunk is read once, by `jobs` threads.
     ///
     /// # Errors
-    /// If a sample's stack has no such mask, or one with other layers than another's; it cannot be read or is damaged; or
-    /// there are new ids for what holds none.
+    /// If a sample's stack has no such mask, or its layers differ from those of another stack; if the mask cannot be read
+    /// or is damaged; if new ids are given for a mask that holds no ids.
     pub fn class_pixels(
         &self,
         samples: &[usize],
@@ -48,7 +48,7 @@ impl Dataset {
             Some(new) => stacks.iter().copied().zip(self.id_tables(&stacks, new)?).collect(),
             None => BTreeMap::new(),
         };
-        // A few samples at a time: the counts of a mask of instances are many.
+        // A few samples at a time, because a mask of instances has many counts.
         let mut all: BTreeMap<u32, ClassPixels> = BTreeMap::new();
         for some in samples.chunks(jobs.max(1) * 64) {
             let count = |(): &mut (), sample: &usize| self.count(*sample, mask);
@@ -60,7 +60,7 @@ impl Dataset {
                     let new_id = tables.get(&stack).map_or(id, |table| table.of(id));
                     let class = all.entry(new_id).or_insert_with(|| ClassPixels {
                         id: new_id,
-                        // Under other ids the dataset's names mean something else.
+                        // With new ids, the dataset's names would mean something else.
                         name: if new.is_some() { None } else { self.class_name(stack, mask, id) },
                         pixels: 0,
                         splits: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl Dataset {
         Ok(all.into_values().collect())
     }
 
-    /// Refuses layers that mean something else in another stack.
+    /// Refuses layers that differ between stacks.
     fn check_layers(&self, stacks: &[usize], mask: &str) -> Result<()> {
         let Some((first, others)) = stacks.split_first() else { return Ok(()) };
         let layers = self.mask_layers(*first, mask);

@@ -8,7 +8,7 @@ use super::open::Dataset;
 use crate::Result;
 use crate::plan::{Region, Regions, Windows};
 
-/// What is known of a region of one cube.
+/// The extent of a region in one cube.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     /// First and last row.
@@ -26,22 +26,22 @@ impl Extent {
     }
 }
 
-/// The first row or column of a window of `size` in whose middle lies that of `first` to `last`.
+/// The first row or column of a window of `size` that has `first` to `last` in its middle.
 fn start([first, last]: [u32; 2], size: u32) -> i32 {
     (first + last).div_ceil(2) as i32 - (size / 2) as i32
 }
 
-/// Whether there are more rows or columns from `first` to `last` than in a window of `size`; all fewer lie in it.
+/// Whether `first` to `last` are more rows or columns than a window of `size` has. If not, all of them lie in the window.
 fn longer([first, last]: [u32; 2], size: u32) -> bool {
     last - first >= size
 }
 
 impl Dataset {
-    /// A window for each region that the mask has in these samples, in their order, ascending by id.
+    /// One window for each region that the mask has in these samples, in the order of the samples, ascending by id.
     ///
     /// # Errors
-    /// If a stack has no such mask, or none for the labels; if one cannot be read, is damaged, or holds boolean layers; if
-    /// no region is left, or there are more than 2^32.
+    /// If a stack has no such mask, or lacks the mask for the labels; if one of them cannot be read, is damaged, or holds
+    /// boolean layers; if no region is left, or there are more than 2^32.
     pub fn windows_of_regions(
         &self,
         samples: &[usize],
@@ -100,7 +100,7 @@ impl Dataset {
     }
 }
 
-/// The most frequent label of every region, 0 not counting; the smallest of those that are equally frequent.
+/// The most frequent label of every region, not counting 0. If several are equally frequent, the smallest.
 fn votes(ids: &[u32], labels: &[u32]) -> HashMap<u32, u32> {
     let mut counts: HashMap<(u32, u32), usize> = HashMap::new();
     for (id, label) in ids.iter().zip(labels).filter(|(_, label)| **label != 0) {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn windows_have_their_region_in_the_middle() {
-        // A region of rows 4 to 6 in a window of 3 lies there wholly, in one of 5 with a row on both sides.
+        // A region of rows 4 to 6 fills a window of 3 rows. In a window of 5 it has one row on either side.
         assert_eq!((start([4, 6], 3), start([4, 6], 5), start([4, 4], 1)), (4, 3, 4));
         assert_eq!((start([0, 0], 5), start([4, 5], 2), start([4, 5], 4)), (-2, 4, 3));
     }

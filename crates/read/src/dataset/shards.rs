@@ -1,4 +1,4 @@
-//! Opening the shards of a dataset on a server, many at the same time: one by one, each would cost the way there and back.
+//! Opens the shards of a dataset on a server, many at the same time: one by one, each would cost a round trip.
 
 use std::sync::OnceLock;
 
@@ -9,13 +9,13 @@ use super::array::ArrayRef;
 use super::files::{ShardHandle, is_sharded};
 use crate::Result;
 
-/// Shards opened at the same time.
+/// How many shards are opened at the same time.
 const AT_ONCE: usize = 32;
-/// Beyond so many, each is opened when it is wanted: their indices take time and memory, too.
+/// If there are more shards than this, each is opened when it is needed, because the indices take time and memory, too.
 const MOST: usize = 2048;
 
 impl Dataset {
-    /// Opens all shards, if there are not too many; looks whether all was read of one dataset.
+    /// Opens all shards, if there are not too many, and checks that all were read from the same dataset.
     pub(super) fn open_shards(&self) -> Result<()> {
         let shards: Vec<(ArrayRef<'_>, usize)> = self
             .all_arrays()
@@ -30,7 +30,7 @@ impl Dataset {
         self.folder().read(|| pool.in_turn(shards.iter(), || (), open)).map(drop)
     }
 
-    /// Bytes of all shards that are open: of a dataset on a server all of them, if there are not too many.
+    /// Bytes of all open shards. For a dataset on a server these are all shards, if there are not too many.
     pub fn open_bytes(&self) -> u64 {
         self.all_arrays()
             .flat_map(|array| array.files.open.iter())

@@ -1,25 +1,25 @@
-//! Telling the store what will be wanted, near spans together.
+//! Tells the store what will be read next, with spans that lie close together joined.
 
 use std::ops::Range;
 
 use crate::dataset::array::Stored;
 use crate::store::{StoredFile, coalesce};
 
-/// Gathers what will be wanted, in the order in which it will be.
+/// Collects the chunks that will be read, in the order in which they will be.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead<'a> {
     file: Option<&'a dyn StoredFile>,
-    /// Spans of that file, ascending, that were not asked for yet.
+    /// Spans of that file, ascending, that were not requested yet.
     spans: Vec<Range<u64>>,
 }
 
 impl<'a> Ahead<'a> {
-    /// With room from an earlier time ([`Self::end`]), so that it need not allocate.
+    /// Uses the memory of an earlier list ([`Self::end`]), so that nothing has to be allocated.
     pub fn in_room(room: Vec<Range<u64>>) -> Self {
         Self { file: None, spans: room }
     }
 
-    /// This one will be wanted.
+    /// Notes that this chunk will be read.
     pub fn want(&mut self, stored: Stored<'a>) {
         let same = self.file.is_some_and(|file| std::ptr::addr_eq(file, stored.file));
         let ascends = self.spans.last().is_none_or(|last| last.end <= stored.span.start);
@@ -30,7 +30,7 @@ impl<'a> Ahead<'a> {
         self.spans.push(stored.span);
     }
 
-    /// That was all. Gives its room back.
+    /// Requests the chunks that are left. Returns the memory of the list, to be used again.
     pub fn end(mut self) -> Vec<Range<u64>> {
         self.ask();
         self.spans

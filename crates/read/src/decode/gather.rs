@@ -1,7 +1,8 @@
-//! Windows out of chunks that lie decoded in memory, by a loop of its own.
+//! Copies windows out of decoded chunks in memory, in a separate loop.
 //!
-//! Of spectra and small patches there are millions a second. What [`Decoder::rows`] looks up for each takes longer than its
-//! copy, and so much code between two copies keeps the processor from waiting for several places of memory at once.
+//! Training on spectra or small patches reads millions of windows per second. For each of them, the lookups in
+//! [`Decoder::rows`] take longer than the copy. And with so much code between two copies, the processor cannot wait for
+//! several places of memory at once.
 
 use super::{Decoder, Meter};
 use crate::cache::Cache;
@@ -9,29 +10,29 @@ use crate::dataset::array::ArrayRef;
 use crate::held::{Held, HeldChunk};
 use crate::plan::Window;
 
-/// Where decoded chunks are.
+/// Where the decoded chunks are.
 #[derive(Clone, Copy)]
 enum Kept<'a> {
     Cached(&'a Cache),
     Held(&'a Held),
 }
 
-/// The chunks of one cube that lie decoded in memory.
+/// The decoded chunks of one cube in memory.
 pub(crate) struct Gather<'a> {
     kept: Kept<'a>,
     array: ArrayRef<'a>,
-    /// Number of the cube's first chunk among all of the array.
+    /// The number of the cube's first chunk among all chunks of the array.
     first: usize,
     rows: usize,
     columns: usize,
-    /// Rows and columns of a chunk. Numbers of 32 bits: processors divide them in half the time.
+    /// Rows and columns of a chunk, as 32-bit numbers because processors divide these in half the time.
     tile: (u32, u32),
     across: usize,
     pixel_bytes: usize,
 }
 
 impl<'a> Decoder<'a> {
-    /// The chunks of the cube at `index`, if decoded ones are kept and all bands are wanted.
+    /// The chunks of the cube at `index`, if decoded chunks are kept and all bands are wanted.
     pub(crate) fn gather(&self, array: ArrayRef<'a>, index: usize) -> Option<Gather<'a>> {
         let kept = match self.held {
             Some(held) => Kept::Held(held),
@@ -56,8 +57,8 @@ impl<'a> Decoder<'a> {
 }
 
 impl Gather<'_> {
-    /// Copies windows into `out`, one behind the other, up to the first that does not lie in one chunk that is there; says
-    /// how many it copied.
+    /// Copies windows into `out`, one after another. Stops at the first window that does not lie in a single chunk in
+    /// memory. Returns how many windows it copied.
     pub(crate) fn copy(
         &self,
         windows: impl Iterator<Item = Window>,
@@ -94,12 +95,12 @@ impl Gather<'_> {
         copied
     }
 
-    /// The number of the chunk that all of a window lies in, and where in it its first value is.
+    /// The number of the chunk that contains the whole window, and where in the chunk the window's first value is.
     fn find(&self, window: Window) -> Option<(usize, usize)> {
         if !window.is_inside(self.rows, self.columns) {
             return None;
         }
-        // Inside, so neither is negative.
+        // The window is inside, so neither is negative.
         let (row, column) = (window.row as u32, window.column as u32);
         let (down, across) = (row / self.tile.0, column / self.tile.1);
         let (row, column) = (row - down * self.tile.0, column - across * self.tile.1);

@@ -1,6 +1,7 @@
-//! From stored chunks to rows of a batch.
+//! Decodes stored chunks into rows of a batch.
 //!
-//! `hsipack_store::rows` decides which chunk goes where; here they come from the cache or the store, and are measured.
+//! `hsipack_store::rows` decides which chunk goes where. Here the chunks are taken from the cache or the store, and the
+//! work is measured.
 
 mod ahead;
 mod gather;
@@ -21,17 +22,17 @@ use crate::{Error, ErrorKind, Result};
 pub(crate) use ahead::Ahead;
 pub(crate) use padded::inside;
 
-/// Stored bytes of a window from which on it is worth the turns of other threads to have them read ahead.
+/// If a window has at least this many stored bytes, other threads read its chunks ahead.
 const WORTH: u64 = 1 << 20;
 
 /// Decodes windows of one dataset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decoder<'a> {
     pub dataset: &'a Dataset,
-    /// Bands of images that are wanted, all if `None`.
+    /// The bands of images to read; all if `None`.
     pub bands: Option<&'a [usize]>,
     pub cache: Option<&'a Cache>,
-    /// Chunks that are held while the windows in them come.
+    /// Chunks that are held in memory while their windows come.
     pub held: Option<&'a Held>,
 }
 
@@ -42,11 +43,11 @@ pub(crate) struct Scratch {
     /// A decoded chunk, aligned for every element type.
     decoded: Vec<u64>,
     edge: padded::Edge,
-    /// Since it was last looked at.
+    /// What was measured since the meter was last read.
     pub meter: Meter,
-    /// Whether to note when reads were.
+    /// Whether to record when reads happen.
     traced: bool,
-    /// When they were.
+    /// When reads happened.
     pub reads: Vec<(Instant, Instant)>,
 }
 
@@ -64,14 +65,14 @@ pub(crate) struct Meter {
 }
 
 impl Scratch {
-    /// As the default, but maybe noting when reads were.
+    /// Like the default, but `traced` says whether to record when reads happen.
     pub(crate) fn traced(traced: bool) -> Self {
         Self { traced, ..Self::default() }
     }
 }
 
 impl Decoder<'_> {
-    /// Reads a window of the cube of a sample into `out`, which it fills: (row, column, band).
+    /// Reads a window of a sample's cube into `out`, which it fills: (row, column, band).
     pub(crate) fn window(
         &self,
         array: ArrayRef<'_>,
@@ -85,7 +86,7 @@ impl Decoder<'_> {
         self.all_rows(array, index, window, out, scratch)
     }
 
-    /// Reads a window, which lies inside the cube at `index`.
+    /// Reads a window that lies inside the cube at `index`.
     pub(crate) fn all_rows(
         &self,
         array: ArrayRef<'_>,
@@ -106,8 +107,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Has the store read the window's chunks ahead while the first one, which is wanted at once, is decoded. Errors wait
-    /// for those who read.
+    /// Makes the store read the window's chunks ahead while the first one, which is needed at once, is decoded. Errors
+    /// are ignored here, because reading the chunks reports them.
     fn ask_ahead(&self, array: ArrayRef<'_>, index: usize, window: Window) {
         let (grid, columns) = (array.grid(), window.column_range());
         let rows = grid.chunk_rows(&window.row_range());
@@ -134,8 +135,7 @@ impl Decoder<'_> {
         self.bands.filter(|_| array.array == 0)
     }
 
-    /// Reads the rows of a window that lie in chunk row `down` of the cube at `index` into `out`, which they
-    /// fill.
+    /// Reads the rows of a window that lie in chunk row `down` of the cube at `index` into `out`, which it fills.
     pub(crate) fn rows(
         &self,
         array: ArrayRef<'_>,
@@ -151,7 +151,7 @@ impl Decoder<'_> {
             columns: window.column_range(),
             bands: self.bands_of(array),
         };
-        // Beside the rest of the scratch, which the chunks need.
+        // Taken out, because decoding chunks needs the rest of the scratch.
         let mut decoded = std::mem::take(&mut scratch.decoded);
         let mut chunks = CubeChunks { decoder: self, array, index, scratch, held: None };
         let element = array.dtype().size();
@@ -190,7 +190,7 @@ impl Decoder<'_> {
         self.load(array, index, chunk, out, scratch)
     }
 
-    /// Decodes a chunk, to be held, unless it is.
+    /// Decodes a chunk and holds it, unless it is held already.
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or there is no memory for it.
@@ -245,7 +245,7 @@ struct CubeChunks<'a, 'd> {
     array: ArrayRef<'a>,
     index: usize,
     scratch: &'a mut Scratch,
-    /// What is being copied from.
+    /// The held chunk that is being copied from.
     held: Option<HeldChunk>,
 }
 
@@ -259,8 +259,9 @@ impl Chunks for CubeChunks<'_, '_> {
         let decoded = match self.decoder.held {
             Some(held) => {
                 if !held.holds(self.array, number) {
-                    // Another thread is about to, or is not that far: a batch's windows in one chunk do not wait for it,
-                    // but decode it once. What fails here fails again where errors are told.
+                    // Another thread is about to decode this chunk, or is not that far. The windows of a batch in one
+                    // chunk do not wait for it, but decode the chunk once. If that fails, it fails again where errors are
+                    // reported.
                     let chunk = ChunkRef::new(self.array, self.index, chunk);
                     self.decoder.hold(held, chunk, self.scratch).ok()?;
                 }
@@ -275,7 +276,7 @@ impl Chunks for CubeChunks<'_, '_> {
     }
 }
 
-/// Decodes, with an error that names sample, shard and chunk.
+/// Decodes a chunk. Errors name the sample, the shard and the chunk.
 fn decode(
     array: ArrayRef<'_>,
     index: usize,
@@ -287,8 +288,8 @@ fn decode(
     array.decode(number, stored, out).map_err(|error| array.in_chunk(index, chunk, error))
 }
 
-/// Whether a sample with this error may be left out instead of ending the epoch: it is this sample's data
-/// that are bad, not the machine.
+/// Whether a sample with this error may be skipped instead of ending the epoch: only if the sample's data are damaged,
+/// not if the machine fails.
 pub(crate) fn is_damage(error: &Error) -> bool {
     error.kind() == ErrorKind::Damaged
 }

@@ -32,13 +32,13 @@ impl Axis {
         Self { start: i64::from(start), size, length, pad }
     }
 
-    /// The pixel of the cube at every place of the window; none where a value stands.
+    /// For each place of the window, the pixel of the cube; `None` if it is padded with a value.
     fn pixels(&self) -> impl Iterator<Item = Option<usize>> {
         (self.start..self.start + i64::from(self.size))
             .map(|place| self.pad.pixel(place, self.length))
     }
 
-    /// From the first to the last of them.
+    /// The range from the first to the last of these pixels.
     fn range(&self) -> Range<usize> {
         let pixels = || self.pixels().flatten();
         pixels().min().unwrap_or(0)..pixels().max().map_or(0, |last| last + 1)
@@ -46,7 +46,7 @@ impl Axis {
 }
 
 impl Decoder<'_> {
-    /// Reads a window of the cube at `index`, which reaches beyond its edge, into `out`, which it fills.
+    /// Reads a window that reaches beyond the edge of the cube at `index` into `out`, which it fills.
     pub(crate) fn padded(
         &self,
         array: ArrayRef<'_>,
@@ -71,7 +71,7 @@ impl Decoder<'_> {
         };
         let row_bytes = self.row_bytes(array, read);
         let pixel_bytes = row_bytes / columns.len();
-        // Beside the rest of the scratch, which the chunks need.
+        // Taken out, because decoding chunks needs the rest of the scratch.
         let mut values = std::mem::take(&mut scratch.edge);
         values.inside.resize(rows.len() * row_bytes, 0);
         let done = self.all_rows(array, index, read, &mut values.inside, scratch);
@@ -103,18 +103,18 @@ impl Decoder<'_> {
     }
 }
 
-/// Working memory for such windows.
+/// Working memory for windows that reach beyond the edge.
 #[derive(Debug, Default)]
 pub(super) struct Edge {
-    /// What a window has inside its cube.
+    /// The part of the window that lies inside its cube.
     inside: Vec<u8>,
     runs: Vec<Run>,
 }
 
-/// Pixels that lie side by side in the cube as they do in the window.
+/// Pixels that lie side by side both in the cube and in the window.
 #[derive(Debug)]
 struct Run {
-    /// The first one; none where values stand.
+    /// The first pixel; `None` if these are padded with a value.
     first: Option<usize>,
     len: usize,
 }
@@ -129,7 +129,7 @@ fn gather_runs(pixels: impl Iterator<Item = Option<usize>>, runs: &mut Vec<Run>)
     }
 }
 
-/// What stands beyond the edge, as a value of the array, and the bytes of one; masks have 0 there.
+/// The value beyond the edge as bytes of the array's type, and how many bytes it has. In masks it is 0.
 fn fill(array: ArrayRef<'_>, pad: Pad) -> ([u8; 8], usize) {
     let value = match pad {
         Pad::Value(value) if array.array == 0 => value,

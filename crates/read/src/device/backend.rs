@@ -1,44 +1,44 @@
-//! What a device has to do for the transfer. CUDA is one (`cuda.rs`); `emulated.rs` is other memory of the host; tests have
-//! one that is late and fails on demand (`fake.rs`).
+//! What a device has to provide for the transfer. There are CUDA (`cuda.rs`), a device emulated in host memory
+//! (`emulated.rs`), and the fake device of the tests, which is late and fails on demand (`fake.rs`).
 
 use hsipack_augment::Device;
 use hsipack_augment::array::Stream;
 
 use crate::Result;
 
-/// A device with a stream of its own for copies. Consumers name the streams that they work on. Nothing here waits for
-/// a stream or the device; only [`finish`](Self::finish) waits, for one event.
+/// A device with a separate stream for copies. Consumers name the streams that they work on. Nothing here waits for a
+/// stream or the device; only [`finish`](Self::finish) waits, for one event.
 pub(super) trait Backend: Send + Sync + 'static {
     /// A point in the work of a stream.
     type Event: Send + Sync;
-    /// Memory of the device, which is freed when it is dropped. By then the device has to be done with it.
+    /// Memory of the device. It is freed when it is dropped. By then the device has to be done with it.
     type Memory: DeviceMemory;
 
     /// Where the memory is.
     fn device(&self) -> Device;
 
-    /// Allocates memory, to which nobody's work refers.
+    /// Allocates memory that no queued work refers to.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory>;
 
-    /// A point behind all that is queued on a consumer's stream.
+    /// Records an event after everything that is queued on a consumer's stream.
     fn record(&self, stream: Stream) -> Result<Self::Event>;
 
-    /// What is queued on a consumer's stream from now on waits for `event`.
+    /// Makes everything that is queued on a consumer's stream from now on wait for `event`.
     fn wait(&self, stream: Stream, event: &Self::Event) -> Result<()>;
 
-    /// Copies that are queued from now on wait for `event`.
+    /// Makes copies that are queued from now on wait for `event`.
     fn wait_on_copies(&self, event: &Self::Event) -> Result<()>;
 
     /// Queues a copy of `from` to the start of `to`.
     ///
     /// # Errors
-    /// If nothing was queued.
+    /// An error means that nothing was queued.
     ///
     /// # Panics
     /// If `to` is shorter than `from`.
     ///
     /// # Safety
-    /// `from` must stay where it is, unwritten, and `to` must live, until an event that [`copied`](Self::copied) makes
+    /// `from` must not move or be written to, and `to` must live, until an event that [`copied`](Self::copied) returns
     /// afterwards is done. Nobody may use `to` meanwhile.
     unsafe fn copy(&self, from: &[u8], to: &Self::Memory) -> Result<()> {
         let room = to.bytes();
@@ -50,14 +50,14 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// Queues a copy of `bytes` bytes from the host's memory at `from` to this device's memory at `to`.
     ///
     /// # Errors
-    /// If nothing was queued.
+    /// An error means that nothing was queued.
     ///
     /// # Safety
-    /// `from` and `to` must have so many bytes, apart from each other. The bytes at `from` must stay where they are,
-    /// unwritten, and those at `to` must live, until an event that [`copied`](Self::copied) makes afterwards is done.
+    /// `from` and `to` must each have `bytes` bytes, which do not overlap. The bytes at `from` must not move or be
+    /// written to, and those at `to` must live, until an event that [`copied`](Self::copied) returns afterwards is done.
     unsafe fn queue_copy(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
 
-    /// A point behind all copies that are queued.
+    /// Records an event after all copies that are queued.
     fn copied(&self) -> Result<Self::Event>;
 
     /// Blocks the calling thread until `event` is done.
@@ -67,12 +67,12 @@ pub(super) trait Backend: Send + Sync + 'static {
 /// Memory of a device.
 ///
 /// # Safety
-/// The `bytes()` bytes at `start()` must stay where they are as long as the value lives, wherever that moves.
+/// The `bytes()` bytes at `start()` must not move as long as the value lives, even if the value itself moves.
 pub(super) unsafe trait DeviceMemory: Send + Sync + 'static {
-    /// Its first byte, as the device addresses it.
+    /// The first byte, as the device addresses it.
     fn start(&self) -> *mut u8;
 
-    /// Its length.
+    /// The length in bytes.
     fn bytes(&self) -> usize;
 }
 

@@ -17,10 +17,10 @@ use crate::trace::BatchNumber;
 
 /// A batch of samples or crops as tensors of a library, on a device.
 ///
-/// Tensors may be taken out and kept as long as one likes: nobody writes to memory that a tensor refers to. Kept
-/// ones cost memory, since the loader has to take new memory instead of using theirs again. On a CUDA device, use
-/// tensors on the stream that was current when the batch was asked for. Work on another stream has to be waited for by
-/// that stream before the last tensor over the batch is dropped.
+/// You may take tensors out and keep them as long as you like: nobody writes to memory that a tensor refers to. Tensors
+/// that are kept cost memory, because the loader has to take new memory instead of using theirs again. On a CUDA device,
+/// use tensors on the stream that was current when the batch was asked for. If you use them on another stream, make the
+/// first stream wait for that work before the last tensor over the batch is dropped.
 pub struct DeviceBatch<L: Library> {
     /// The images: (B, C, H, W), `channels_last` in memory, which is (B, H, W, C).
     pub image: L::Tensor,
@@ -30,9 +30,9 @@ pub struct DeviceBatch<L: Library> {
     pub(super) library: L,
 }
 
-/// What is known of a batch beside its bytes.
+/// The metadata of a batch.
 pub(super) struct Info {
-    /// Not the loader: a batch that is kept need not keep the ring.
+    /// The dataset and not the loader, so that a batch that is kept need not keep the ring.
     pub dataset: Dataset,
     pub number: BatchNumber,
     pub items: Vec<Item>,
@@ -45,7 +45,7 @@ impl<L: Library> DeviceBatch<L> {
         self.info.items.len()
     }
 
-    /// Whether there are none; never so for a batch that a loader gave.
+    /// Whether there are no samples, which is never the case for a batch from a loader.
     pub fn is_empty(&self) -> bool {
         self.info.items.is_empty()
     }
@@ -55,7 +55,7 @@ impl<L: Library> DeviceBatch<L> {
         self.info.number.epoch
     }
 
-    /// Which batch of its epoch it is.
+    /// The epoch and the number of the batch.
     pub fn number(&self) -> BatchNumber {
         self.info.number
     }
@@ -76,15 +76,15 @@ impl<L: Library> DeviceBatch<L> {
         self.items().iter().map(move |item| samples.name(item.sample))
     }
 
-    /// What is known of the samples: names, labels, groups, the user's columns; each is read from its line of
+    /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from its line of
     /// `samples.jsonl`, which may fail.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
         let samples = self.info.dataset.samples();
         self.items().iter().map(move |item| samples.get(item.sample))
     }
 
-    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels; of windows around
-    /// labelled pixels the class ids that the mask has at their centres.
+    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have labels. For windows around
+    /// labelled pixels: the class ids that the mask has at their centres.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let labels = self.info.dataset.labels();
         self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
@@ -98,14 +98,14 @@ impl<L: Library> DeviceBatch<L> {
         self.info.dataset.samples().name(self.items()[place].sample)
     }
 
-    /// The mask of that name, if it was asked for.
+    /// The mask `name`, if it was asked for.
     pub fn mask(&self, name: &str) -> Option<&L::Tensor> {
         self.masks.iter().find(|(mask, _)| mask == name).map(|(_, mask)| mask)
     }
 
-    /// Augments the batch, in its epoch, by its samples; its images and masks are replaced. Memory that other tensors
-    /// share is not written to, so that tensors kept of the batch stay as they are. Gives who was mixed with whom, for
-    /// every mixing augmentation, and what was drawn.
+    /// Augments the batch, as determined by its epoch and its samples. The images and masks are replaced. Memory that
+    /// other tensors share is not written to, so tensors of the batch that are kept stay as they are. Returns which
+    /// samples were mixed with which, for every mixing augmentation, and what was drawn.
     ///
     /// ```no_run
     /// use hsipack_read::augment::{Host, Pipeline};
@@ -124,7 +124,7 @@ impl<L: Library> DeviceBatch<L> {
     /// ```
     ///
     /// # Errors
-    /// As [`Pipeline::draw`] and [`Pipeline::apply`]; the batch stays as it was then.
+    /// As [`Pipeline::draw`] and [`Pipeline::apply`]. The batch then stays as it was.
     pub fn augment(&mut self, pipeline: &Pipeline) -> Result<(Vec<Mixed>, Parameters)> {
         let samples: Vec<SampleKey> = self.items().iter().map(SampleKey::from).collect();
         let masks = self.masks.iter();

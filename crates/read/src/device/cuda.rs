@@ -1,8 +1,8 @@
-//! CUDA, through the driver that is loaded at run time: page-locking, copies on a stream of their own, events.
+//! CUDA, through the driver, which is loaded at run time: page-locking, copies on a separate stream, events.
 //!
-//! torch, CuPy and JAX work in the device's primary context, and so does this. Whatever names the default stream means
-//! that of the calling thread's context; therefore every call here makes the primary context current for its
-//! time, and gives the thread back the one it had.
+//! torch, CuPy and JAX work in the device's primary context, and so does this module. The default stream is always
+//! that of the calling thread's context. Therefore every call here makes the primary context current while it runs,
+//! and then gives the thread its previous context back.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -18,7 +18,7 @@ use crate::ring::memory::PageLocker;
 use crate::{Error, Result};
 use hsipack_format::{Opt, Remedy, remedy};
 
-/// The least CUDA that a driver must offer; below it, functions that are called here may be missing.
+/// The oldest CUDA version that a driver must offer. In older versions, functions that are called here may be missing.
 const LEAST_CUDA: c_int = 12000;
 
 /// A CUDA device.
@@ -64,13 +64,13 @@ impl Cuda {
     /// Opens device `number`.
     ///
     /// # Errors
-    /// If there is no such device, no driver, or one that is too old.
+    /// If there is no such device, no driver, or the driver is too old.
     pub(super) fn open(number: usize) -> Result<Self> {
         let context = Arc::new(Context::primary(number)?);
         let mut copies = ptr::null_mut();
         context.with(|| {
             let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            // SAFETY: the stream is written where it may be.
+            // SAFETY: the stream is written to a local variable.
             unsafe { sys::cuStreamCreate(&mut copies, flags) }
         })?;
         Ok(Self { number, context, copies })
@@ -86,10 +86,10 @@ impl Cuda {
         let flags = sys::CUevent_flags_enum::CU_EVENT_DISABLE_TIMING as u32
             | sys::CUevent_flags_enum::CU_EVENT_BLOCKING_SYNC as u32;
         self.context.with(|| {
-            // SAFETY: the event is written where it may be.
+            // SAFETY: the event is written to a local variable.
             unsafe { sys::cuEventCreate(&mut event, flags) }
         })?;
-        // From here on, dropping it gives it back.
+        // From here on, dropping `event` destroys it.
         let event = Event { event, context: self.context.clone() };
         // SAFETY: both live; the stream is of this context, or the default stream of the current one, which is it.
         self.context.with(|| unsafe { sys::cuEventRecord(event.event, stream) })?;
@@ -113,7 +113,7 @@ impl Backend for Cuda {
     fn allocate(&self, bytes: usize) -> Result<DeviceBytes> {
         let mut start = 0;
         let allocated = self.context.with(|| {
-            // SAFETY: the address is written where it may be.
+            // SAFETY: the address is written to a local variable.
             unsafe { sys::cuMemAlloc_v2(&mut start, bytes) }
         });
         allocated.map_err(|error| {
@@ -157,8 +157,8 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: the stream lives until here. What is still queued on it is done nevertheless. At the end nobody
-        // can be told of an error.
+        // SAFETY: the stream lives until here. Work that is still queued on it is done nevertheless. Nobody can be
+        // told of an error here.
         let _ = self.context.with(|| unsafe { sys::cuStreamDestroy_v2(self.copies) });
     }
 }
@@ -188,11 +188,11 @@ impl Drop for Event {
     }
 }
 
-/// Where CUDA device `number` sits, such as `0000:3b:00.0`: the same for every library, however it numbers devices and
-/// whatever `CUDA_VISIBLE_DEVICES` hides.
+/// The PCI bus id of CUDA device `number`, such as `0000:3b:00.0`. It is the same for every library, however the
+/// library numbers devices and whatever `CUDA_VISIBLE_DEVICES` hides.
 ///
 /// # Errors
-/// If there is no such device, no driver or one that is too old.
+/// If there is no such device, no driver, or the driver is too old.
 pub fn pci_bus_id(number: usize) -> Result<String> {
     let device = device(number)?;
     let mut id = [0; 32];
@@ -203,12 +203,12 @@ pub fn pci_bus_id(number: usize) -> Result<String> {
     Ok(id.to_string_lossy().into_owned())
 }
 
-/// Whether there is a CUDA device that can be used: a driver, new enough, that shows one.
+/// Whether there is a CUDA device that can be used: a driver that is new enough and shows a device.
 pub fn cuda_is_available() -> bool {
     device(0).is_ok()
 }
 
-/// The driver's name of device `number`.
+/// The driver's handle of device `number`.
 fn device(number: usize) -> Result<CUdevice> {
     // SAFETY: loads and unloads the driver's library, whose initialisers do nothing but set it up.
     if !unsafe { sys::is_culib_present() } {
@@ -219,7 +219,7 @@ fn device(number: usize) -> Result<CUdevice> {
     // SAFETY: may be called at any time, by any thread.
     told(unsafe { sys::cuInit(0) })?;
     let mut count = 0;
-    // SAFETY: the count is written where it may be.
+    // SAFETY: the count is written to a local variable.
     told(unsafe { sys::cuDeviceGetCount(&mut count) })?;
     let number = c_int::try_from(number).ok().filter(|number| *number < count);
     let number = number.ok_or_else(|| {
@@ -227,7 +227,7 @@ fn device(number: usize) -> Result<CUdevice> {
             .with_remedy("devices are numbered from 0; CUDA_VISIBLE_DEVICES hides some")
     })?;
     let mut device = 0;
-    // SAFETY: it is written where it may be, and the number is one that exists.
+    // SAFETY: the device is written to a local variable, and the number is one that exists.
     told(unsafe { sys::cuDeviceGet(&mut device, number) })?;
     Ok(device)
 }
@@ -236,12 +236,12 @@ impl Context {
     fn primary(number: usize) -> Result<Self> {
         let device = device(number)?;
         let mut context = ptr::null_mut();
-        // SAFETY: it is written where it may be, and the device is one that exists.
+        // SAFETY: the context is written to a local variable, and the device is one that exists.
         told(unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, device) })?;
         Ok(Self { device, context })
     }
 
-    /// Does what it is given with this context current, and gives the thread back the one it had.
+    /// Runs `call` with this context current, and then gives the thread its previous context back.
     fn with(&self, call: impl FnOnce() -> CUresult) -> Result<()> {
         // SAFETY: the context is retained.
         told(unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
@@ -288,10 +288,10 @@ fn memory_remedy() -> Remedy {
     remedy!["use a smaller ", Opt::BatchSize, " or crops, or free device memory"]
 }
 
-/// Compares the driver's CUDA with what is called here.
+/// Checks that the driver offers the CUDA version that is needed here.
 fn check_driver() -> Result<()> {
     let mut version = 0;
-    // SAFETY: may be called before `cuInit`; the version is written where it may be.
+    // SAFETY: may be called before `cuInit`; the version is written to a local variable.
     told(unsafe { sys::cuDriverGetVersion(&mut version) })?;
     if version < LEAST_CUDA {
         let name = |version: c_int| format!("{}.{}", version / 1000, version % 1000 / 10);
@@ -306,13 +306,13 @@ fn check_driver() -> Result<()> {
     Ok(())
 }
 
-/// Makes an error of what the driver says.
+/// Turns the driver's result into an error.
 fn told(result: CUresult) -> Result<()> {
     if result == CUresult::CUDA_SUCCESS {
         return Ok(());
     }
     let mut name = ptr::null();
-    // SAFETY: the name, which lives for ever, is written where it may be.
+    // SAFETY: the address of the name, which lives for ever, is written to a local variable.
     let found = unsafe { sys::cuGetErrorName(result, &mut name) };
     let name = if found == CUresult::CUDA_SUCCESS && !name.is_null() {
         // SAFETY: the driver's names end with NUL.
@@ -323,7 +323,7 @@ fn told(result: CUresult) -> Result<()> {
     Err(meaning(result, &name))
 }
 
-/// What an error of the driver means for whoever trains.
+/// What an error of the driver means for the user.
 fn meaning(result: CUresult, name: &str) -> Error {
     match result {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => {

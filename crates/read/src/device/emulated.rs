@@ -1,5 +1,5 @@
-//! A device that is not there: batches are copied to other memory of the host, as slowly as over a given bus. For
-//! measuring, on machines without a GPU, what a copy would cost.
+//! An emulated device: batches are copied to other host memory, as slowly as over a given bus. With it, machines
+//! without a GPU can measure what a copy would cost.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use hsipack_augment::array::{Buffer, Memory, Stream};
 use super::backend::{Backend, DeviceMemory};
 use crate::Result;
 
-/// See the module's documentation. What is done with its arrays is done at once, so there is nothing to wait for:
-/// who drops an array has used it, and who gets one finds it copied.
+/// See the module's documentation. All work on its arrays is done at once, so there is nothing to wait for: when
+/// an array is dropped, it is no longer in use, and when an array is received, it is already copied.
 pub(super) struct Emulated {
     bytes_per_s: f64,
     /// When the bus is free again.
@@ -19,12 +19,12 @@ pub(super) struct Emulated {
 }
 
 impl Emulated {
-    /// A bus of so many bytes a second.
+    /// A bus of this many bytes per second.
     pub(super) fn new(bytes_per_s: f64) -> Self {
         Self { bytes_per_s, free: Mutex::new(Instant::now()) }
     }
 
-    /// When a copy that begins now has come through.
+    /// When a copy that begins now will be done.
     fn book(&self, bytes: usize) -> Instant {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let time = Duration::try_from_secs_f64(bytes as f64 / self.bytes_per_s);

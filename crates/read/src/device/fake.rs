@@ -1,8 +1,8 @@
-//! A device for tests, in this process's memory. It completes copies late, out of order, or with an error. Its streams, one
-//! for copies and those of consumers, advance on a thread of their own, in any order that events allow, with random
-//! delays; and it notes whatever a real device would make wrong data of.
+//! A device for tests, in this process's memory. It completes copies late, out of order, or with an error. It has one
+//! stream for copies, and the streams of consumers. They advance on a separate thread, in any order that events allow,
+//! with random delays. The device notes everything that would give wrong data on a real device.
 //!
-//! Memory that is freed is given out again at once, so that whatever is still queued on it shows.
+//! Memory that is freed is allocated again at once, so that work that is still queued on it is noticed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use hsipack_augment::{Array, Device};
 use super::backend::{Backend, DeviceMemory};
 use crate::{Error, Result};
 
-/// The fake device; clones are the same one.
+/// The fake device. Clones are the same device.
 #[derive(Clone)]
 pub(super) struct Fake(Arc<World>);
 
@@ -50,11 +50,11 @@ struct Inner {
     written: Vec<usize>,
     held: Option<Queue>,
     dice: u64,
-    /// Allocations until memory is out, which is one allocation long.
+    /// How many allocations succeed before one fails.
     until_no_memory: Option<usize>,
-    /// Copies to come that are refused.
+    /// How many of the next copies are refused.
     refused_copies: usize,
-    /// Records of events on consumers' streams to come that are refused.
+    /// How many of the next records of events on consumers' streams are refused.
     refused_records: usize,
     lost: bool,
     over: bool,
@@ -78,7 +78,7 @@ enum Op {
     },
     Record(usize),
     Wait(usize),
-    /// A consumer's work that reads memory, some of the slot that begins at `slot`.
+    /// A consumer's work that reads memory of the slot that begins at `slot`.
     Read {
         slot: usize,
         start: usize,
@@ -159,7 +159,7 @@ impl Inner {
         self.queues.iter().all(|(_, ops)| ops.is_empty())
     }
 
-    /// The first operation of any queue that may go on.
+    /// The first operation of any queue that can go on.
     fn next(&mut self) -> Option<Op> {
         let first = self.roll() as usize;
         let count = self.queues.len();
@@ -204,7 +204,7 @@ impl Inner {
         }
     }
 
-    /// Whether the queued copy to `start` stands behind an event that is not done yet: then it cannot begin.
+    /// Whether the queued copy to `start` comes after an event that is not done yet, so that it cannot begin.
     fn is_fenced(&self, start: usize) -> bool {
         let mut waits = false;
         let copies = self.queues.iter().filter(|(queue, _)| *queue == Queue::Copies);
@@ -218,7 +218,7 @@ impl Inner {
         false
     }
 
-    /// An error where one is left of those that are to come.
+    /// Returns an error as long as `left` is not 0, and counts it down.
     fn refuses(left: &mut usize) -> Result<()> {
         if *left == 0 {
             return Ok(());
@@ -251,7 +251,7 @@ impl Fake {
         Self(world)
     }
 
-    /// Queues work on the consumer's stream that reads an array's bytes and compares them.
+    /// Queues work on the consumer's stream that reads the bytes of an array and compares them.
     pub(super) fn read(&self, array: &Array, want: Vec<u8>, what: impl Into<String>) {
         self.read_on(Stream::LEGACY, array, want, what);
     }
@@ -272,38 +272,38 @@ impl Fake {
         });
     }
 
-    /// Has a queue stand still, or none.
+    /// Makes a queue stand still. With `None`, all queues go on.
     pub(super) fn hold(&self, queue: Option<Queue>) {
         self.change(|inner| inner.held = queue);
     }
 
-    /// Memory is out once after so many allocations.
+    /// Makes memory run out once, after this many allocations.
     pub(super) fn no_memory_after(&self, allocations: usize) {
         self.change(|inner| inner.until_no_memory = Some(allocations));
     }
 
-    /// So many copies fail from now on, and are not queued.
+    /// Makes this many of the next copies fail, without being queued.
     pub(super) fn refuse_copies(&self, count: usize) {
         self.change(|inner| inner.refused_copies = count);
     }
 
-    /// So many events of consumers cannot be recorded from now on.
+    /// Makes this many of the next records of consumers' events fail.
     pub(super) fn refuse_records(&self, count: usize) {
         self.change(|inner| inner.refused_records = count);
     }
 
-    /// Every call fails from now on.
+    /// Makes every call fail from now on.
     pub(super) fn lose(&self) {
         self.change(|inner| inner.lost = true);
     }
 
-    /// Copies done, and reads done.
+    /// How many copies and how many reads are done.
     pub(super) fn done(&self) -> (usize, usize) {
         let inner = self.0.lock();
         (inner.copied, inner.checked)
     }
 
-    /// Waits until `done` says so.
+    /// Waits until `done` returns true.
     pub(super) fn wait_until(&self, done: impl Fn((usize, usize)) -> bool) {
         let start = std::time::Instant::now();
         while !done(self.done()) {
@@ -312,7 +312,7 @@ impl Fake {
         }
     }
 
-    /// Lets everything that is queued be done, and says what was wrong.
+    /// Lets everything that is queued finish, and checks that nothing was wrong.
     pub(super) fn finish_all(&self) {
         let mut inner = self.0.lock();
         inner.held = None;
@@ -328,7 +328,7 @@ impl Fake {
         }
         let queues: Vec<Queue> = inner.queues.iter().map(|(queue, _)| *queue).collect();
         drop(inner);
-        // The last operation may be under way: an event behind it.
+        // The last operation may still be running: wait for an event after it.
         for queue in queues {
             let event = self.record_in(queue);
             self.wait_for(event);
@@ -337,7 +337,7 @@ impl Fake {
         assert!(inner.wrong.is_empty(), "{:?}", inner.wrong);
     }
 
-    /// Ends its thread.
+    /// Ends the device's thread.
     pub(super) fn end(&self) {
         self.change(|inner| inner.over = true);
         if let Some(thread) = self.0.thread.lock().unwrap().take() {
@@ -426,7 +426,7 @@ impl Backend for Fake {
         let delay = inner.roll() % 3;
         self.0.changed.notify_all();
         drop(inner);
-        // Whatever others do between this call and the next.
+        // Other threads may act between this call and the next.
         std::thread::sleep(Duration::from_micros(80 * delay));
         Ok(())
     }

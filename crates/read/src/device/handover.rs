@@ -1,5 +1,6 @@
-//! What passes between the transfer thread and the consumer: room to copy into one way, what was copied the
-//! other way. No tensors, no device, no `unsafe`; `model.rs` runs it through its interleavings.
+//! What the transfer thread and the consumer give each other: the consumer gives room to copy into, the transfer
+//! thread gives what was copied. There are no tensors, no device and no `unsafe` here. The crate in
+//! crates/models checks it under every interleaving of the two threads.
 //!
 //! ```text
 //!                 give (consumer)              room (transfer)
@@ -9,12 +10,13 @@
 //!                 take (consumer)              put (transfer)
 //! ```
 //!
-//! One thread transfers, one consumes; whoever drops a batch may give room. Always:
+//! One thread transfers, and one consumes. Any thread that drops a batch may give room. The following always
+//! holds:
 //!
-//! 1. Room and items are in one place each: in a queue here, or in the hands of one side.
+//! 1. Every piece of room and every item is in one place: in a queue here, or with one of the two sides.
 //! 2. Items are taken in the order in which they were put.
-//! 3. After `restart` no item of before is taken: those in the queue are handed to the consumer to give their
-//!    room back, and one that is put later comes back to the transfer thread.
+//! 3. After `restart`, no earlier item is taken. Those in the queue are returned to the consumer, so that their
+//!    room is given back. If the transfer thread puts one later, it gets the item back.
 //! 4. After `stop`, and after the other side has ended, every call that waits returns.
 
 use std::collections::VecDeque;
@@ -22,7 +24,8 @@ use std::time::Instant;
 
 use crate::sync::{Condvar, Mutex, lock, wait, wait_until};
 
-/// Items that wait to be taken. Batches are bounded by the room there is; this bounds ends of epochs and errors.
+/// The most items that may wait to be taken. Batches are limited by the room; this limits ends of epochs and
+/// errors.
 const LIMIT: usize = 4;
 
 /// See the module's documentation.
@@ -49,10 +52,10 @@ struct Inner<S, T> {
     cleared: bool,
 }
 
-/// Where the transfer thread is to be.
+/// Where the transfer thread has to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Order {
-    /// Grows with every restart.
+    /// Increases with every restart.
     pub generation: u64,
     /// The epoch to begin.
     pub epoch: u64,
@@ -65,7 +68,7 @@ pub(super) enum Interrupt {
     Stopped,
 }
 
-/// What the consumer gets.
+/// The result of [`Handover::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<T> {
     Item(T),
@@ -93,7 +96,7 @@ impl<S, T> Handover<S, T> {
         self.wait_for(generation, |inner| inner.room.pop_front())
     }
 
-    /// For the transfer thread: hands an item over; it comes back if nobody will take it.
+    /// For the transfer thread: hands an item over. The item is returned if nobody will take it.
     pub(super) fn put(&self, generation: u64, item: T) -> Result<(), (T, Interrupt)> {
         let mut item = Some(item);
         let put = self.wait_for(generation, |inner| {
@@ -139,7 +142,7 @@ impl<S, T> Handover<S, T> {
     pub(super) fn give(&self, room: S) {
         let mut inner = lock(&self.inner);
         if inner.cleared {
-            // Nobody will use it. Dropped outside the lock, since that may take time.
+            // Nobody will use the room. It is dropped outside the lock, because that may take time.
             drop(inner);
             drop(room);
             return;
@@ -167,7 +170,7 @@ impl<S, T> Handover<S, T> {
                 (guard, false) => inner = guard,
                 (guard, true) => {
                     inner = guard;
-                    // What came just now is not left behind.
+                    // An item that came just now is still taken.
                     break inner.items.pop_front().map_or(Taken::TimedOut, Taken::Item);
                 }
             }
@@ -178,7 +181,7 @@ impl<S, T> Handover<S, T> {
         taken
     }
 
-    /// For the consumer: an item that it could not use comes first again.
+    /// For the consumer: puts back an item that it could not use. The item comes first again.
     pub(super) fn untake(&self, item: T) {
         lock(&self.inner).items.push_front(item);
     }
@@ -188,7 +191,7 @@ impl<S, T> Handover<S, T> {
         !lock(&self.inner).items.is_empty()
     }
 
-    /// For the consumer: has the transfer thread begin with `epoch`; gives the items that nobody will take.
+    /// For the consumer: makes the transfer thread begin with `epoch`. Returns the items that nobody will take.
     pub(super) fn restart(&self, epoch: u64) -> Vec<T> {
         let mut inner = lock(&self.inner);
         inner.order = Order { generation: inner.order.generation + 1, epoch };
@@ -205,7 +208,7 @@ impl<S, T> Handover<S, T> {
         self.consumer.notify_all();
     }
 
-    /// After the end: drops all that is left here, and what is given from now on.
+    /// After the end: drops everything that is left here, and everything that is given from now on.
     pub(super) fn clear(&self) {
         let mut inner = lock(&self.inner);
         inner.cleared = true;

@@ -1,4 +1,4 @@
-//! The CPU as a device: no thread, and no copy as long as the ring can spare the slots.
+//! The CPU as a device: without a thread, and without a copy as long as the ring can spare the slots.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::Result;
 use crate::loader::{Batch, Loader};
 use crate::plan::State;
 
-/// Gives batches whose arrays lie over the ring.
+/// Delivers batches whose arrays lie over the ring.
 pub(super) struct Host {
     loader: Loader,
-    /// One more than there are batches whose slots arrays lie over.
+    /// Its reference count is one more than the number of batches whose slots arrays lie over.
     held: Arc<()>,
     /// A batch that could not be used.
     pending: Option<(Arc<dyn Memory>, Arc<Info>)>,
@@ -31,14 +31,14 @@ pub(super) struct Host {
 struct Slot {
     start: *mut u8,
     bytes: usize,
-    /// A process that was forked has arrays over it, too, but none of the threads that the ring's locks wait for.
+    /// A forked process has arrays over it, too, but none of the threads that the ring's locks wait for.
     _batch: OfProcess<Batch>,
     _held: Arc<()>,
 }
 
 // SAFETY: the address is that of the batch's memory, and a batch may be held by any thread.
 unsafe impl Send for Slot {}
-// SAFETY: shared, the slot is only looked at.
+// SAFETY: if the slot is shared, it is only read.
 unsafe impl Sync for Slot {}
 
 // SAFETY: the slot has that many bytes, stays where it is as long as its lease lives, wherever that moves, and nobody
@@ -63,7 +63,7 @@ impl Host {
         Self { loader, held, pending: None, copy, pool, copied: 0 }
     }
 
-    /// As [`Transfer::next`](super::transfer::Transfer::next).
+    /// Like [`Transfer::next`](super::transfer::Transfer::next).
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
@@ -97,7 +97,7 @@ impl Host {
         }
     }
 
-    /// The bytes of a batch: its slot itself, or a copy where too many slots are kept for the ring to be filled
+    /// The bytes of a batch: its slot itself, or a copy if so many slots are kept that the ring could not be filled
     /// meanwhile.
     fn memory(&mut self, mut batch: Batch) -> Result<(Arc<dyn Memory>, Arc<Info>)> {
         let info = Info::of(&batch);

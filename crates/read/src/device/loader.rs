@@ -29,13 +29,14 @@ use crate::{Error, Result};
 
 /// A [`Loader`] whose batches are tensors of a library, on a device.
 ///
-/// The [`Library`] says what tensors are and computes with them: [`Host`](hsipack_augment::Host) gives
-/// [`Array`](hsipack_augment::Array)s that belong to no library, `hsipack_torch::Libtorch` tensors of `tch`.
+/// The [`Library`] defines what tensors are and computes with them. [`Host`](hsipack_augment::Host) returns
+/// [`Array`](hsipack_augment::Array)s that belong to no library, and `hsipack_torch::Libtorch` returns tensors of
+/// `tch`.
 ///
-/// On the CPU they lie over the ring's slots: nothing is copied as long as no more than half of the slots (at least
-/// one) are kept; beyond that, batches are copied, so that any number may be kept. On a CUDA device a thread copies
-/// batches ahead from page-locked memory into one of two device slots, on a stream of its own: while a batch is
-/// used, the next one is copied. Nobody waits for the device or a whole stream.
+/// On the CPU, tensors lie over the ring's slots. Nothing is copied as long as no more than half of the slots (at least
+/// one) are kept. Beyond that, batches are copied, so that any number may be kept. On a CUDA device, a thread copies
+/// batches ahead from page-locked memory into one of two device slots, on a separate stream: while a batch is used, the
+/// next one is copied. Nobody waits for the device or a whole stream.
 ///
 /// ```no_run
 /// use hsipack_read::{Dataset, Device, DeviceLoader, DeviceOptions, Host, LoaderOptions};
@@ -51,18 +52,19 @@ use crate::{Error, Result};
 /// ```
 ///
 /// # Streams
-/// A batch may be used on the stream that the library works on (for the calling thread) when it is asked for, and on
-/// streams that wait for it. When the last tensor over the batch's memory is dropped, in whichever thread, an event is
-/// recorded on that stream; the next copy into the memory waits for it. So whoever uses a batch on other streams
-/// has that stream wait for them before dropping the batch. Other libraries take arrays by DLPack, and name the stream
-/// that they use them on ([`Memory::lend`]). Do not ask for batches while a CUDA graph is captured.
+/// A batch may be used on the stream that is current for the library (in the calling thread) when the batch is asked
+/// for, and on streams that wait for this stream. When the last tensor over the batch's memory is dropped, in whatever
+/// thread, an event is recorded on this stream, and the next copy into the memory waits for the event. So if you use a
+/// batch on other streams, make this stream wait for them before you drop the batch. Other libraries take arrays by
+/// DLPack, and name the stream that they use them on ([`Memory::lend`]). Do not ask for batches while a CUDA graph is
+/// captured.
 pub struct DeviceLoader<L: Library> {
     way: Box<dyn Way<Made<L>>>,
     library: L,
     recipe: Recipe,
     shared: Arc<Shared>,
     options: DeviceOptions,
-    /// Behind the last batch given.
+    /// The state after the last batch given.
     state: State,
     /// Nothing was given or failed since the epoch of `state` was begun.
     fresh: bool,
@@ -70,7 +72,7 @@ pub struct DeviceLoader<L: Library> {
     waiting: Duration,
     times: Times,
     consumer: Consumer,
-    /// On the CPU the loader inside records.
+    /// `None` on the CPU, where the loader inside records.
     trace: Option<Arc<Trace>>,
     notes: Vec<String>,
 }
@@ -82,33 +84,33 @@ pub struct DeviceEpoch<'a, L: Library> {
     over: bool,
 }
 
-/// What a device loader does, and why it does no better.
+/// How a device loader works, and why it does no better.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceReport {
     /// Where batches are: `cpu`, `cuda:0`, …, or `emulated` (on the CPU).
     pub device: String,
-    /// How they come there: `none` (tensors lie over the ring), `asynchronous` from page-locked memory, `staged` by the
-    /// driver from memory that is not, or `emulated`.
+    /// How batches get there: `none` (tensors lie over the ring), `asynchronous` from page-locked memory, `staged` by
+    /// the driver from memory that is not page-locked, or `emulated`.
     pub copies: &'static str,
     /// Bytes of a slot of the ring, and of a device slot.
     pub slot_bytes: usize,
-    /// Device slots; 0 on the CPU.
+    /// Number of device slots; 0 on the CPU.
     pub device_slots: usize,
-    /// Why it is no better.
+    /// Why the loader does no better.
     pub notes: Vec<String>,
 }
 
-/// Tensors made of a slot.
+/// Tensors made from a slot.
 struct Made<L: Library> {
     image: L::Tensor,
     masks: Vec<(String, L::Tensor)>,
     info: Arc<Info>,
 }
 
-/// What makes something of a slot's memory and what is known of the batch in it.
+/// Makes something from a slot's memory and the metadata of the batch in it.
 type Make<'a, M> = &'a mut dyn FnMut(&Arc<dyn Memory>, &Arc<Info>) -> Result<M>;
 
-/// How batches come to the device; `M` is what is made of them.
+/// How batches get to the device. `M` is what is made from them.
 trait Way<M>: Send {
     fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>>;
     fn go_to(&mut self, epoch: u64);
@@ -192,11 +194,11 @@ impl Source for Loader {
 }
 
 impl<L: Library> DeviceLoader<L> {
-    /// A loader at the start of epoch 0.
+    /// Creates a loader at the start of epoch 0.
     ///
     /// # Errors
-    /// As [`Loader::new`]; if the device cannot be used, which the error explains, or has too little memory; if the
-    /// dataset lacks what is asked for, such as statistics.
+    /// As [`Loader::new`]; if the device cannot be used (the error says why) or has too little memory; if the dataset
+    /// lacks something that is asked for, such as statistics.
     pub fn new(
         dataset: &Dataset,
         options: LoaderOptions,
@@ -206,7 +208,7 @@ impl<L: Library> DeviceLoader<L> {
         Self::start(dataset, options, device, library, None)
     }
 
-    /// A loader that goes on where another one, on whatever device, was when it gave `state`; see
+    /// Creates a loader that goes on where another loader, on any device, was when it returned `state`; see
     /// [`Loader::with_state`].
     ///
     /// # Errors
@@ -255,7 +257,7 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
-    /// Starts on a device that batches have to be copied to.
+    /// Starts on a device to which batches have to be copied.
     pub(super) fn start_on<B: Backend>(
         backend: B,
         dataset: &Dataset,
@@ -316,26 +318,26 @@ impl<L: Library> DeviceLoader<L> {
         self.options.device
     }
 
-    /// The library whose tensors batches are.
+    /// The library that the tensors belong to.
     pub fn library(&self) -> &L {
         &self.library
     }
 
-    /// The batches that remain of the present epoch; see [`Loader::epoch`].
+    /// The batches that remain of the current epoch; see [`Loader::epoch`].
     pub fn epoch(&mut self) -> DeviceEpoch<'_, L> {
         DeviceEpoch { loader: self, over: false }
     }
 
-    /// The next batch of the present epoch; `None` at its end, once, and then the first one of the next epoch.
+    /// The next batch of the current epoch. At its end this is `None` once, and then the first batch of the next epoch.
     ///
     /// # Errors
     /// As [`Loader::next_batch`]; if the device is out of memory or lost. The next call tries again: no batch is
-    /// left out.
+    /// skipped.
     pub fn next_batch(&mut self) -> Option<Result<DeviceBatch<L>>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }
 
-    /// As [`next_batch`](Self::next_batch), but gives `Ok(None)` if no batch comes within `timeout`.
+    /// Like [`next_batch`](Self::next_batch), but returns `Ok(None)` if no batch comes within `timeout`.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
@@ -379,7 +381,7 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
-    /// Drops what is under way and goes to the start of an epoch.
+    /// Drops unfinished batches and goes to the start of an epoch.
     pub fn set_epoch(&mut self, epoch: u64) {
         if !self.fresh || self.state.epoch != epoch {
             self.way.go_to(epoch);
@@ -388,7 +390,7 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
-    /// How far training is: behind the last batch given, however many are copied ahead. See [`Loader::state`].
+    /// How far training is: after the last batch given, however many are copied ahead. See [`Loader::state`].
     pub fn state(&self) -> State {
         self.state.clone()
     }
@@ -403,7 +405,7 @@ impl<L: Library> DeviceLoader<L> {
         &self.shared.options
     }
 
-    /// What was asked of the device.
+    /// The options for the device.
     pub fn device_options(&self) -> &DeviceOptions {
         &self.options
     }
@@ -418,27 +420,27 @@ impl<L: Library> DeviceLoader<L> {
         &self.shared.masks
     }
 
-    /// Names of a mask's boolean layers, in the order of their axis; empty for class ids, `None` if there is no such
+    /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
     /// mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {
         self.recipe.layers(mask)
     }
 
     /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and the split whose
-    /// statistics it is standardised by, or `None` where those of all its samples are.
+    /// statistics are used, or `None` if those of all its samples are used.
     pub fn standardized_by(&self) -> Vec<(String, Option<String>)> {
         self.recipe.standardized_by()
     }
 
-    /// Whether a stack is standardised by statistics of all its samples though the dataset has a split to train on:
-    /// older datasets do not record statistics of splits, and a stack may have no sample of it.
+    /// Whether a stack is standardised by the statistics of all its samples although the dataset has a training split.
+    /// Older datasets do not record statistics of splits, and a stack may have no sample of this split.
     pub fn lacks_train_statistics(&self) -> bool {
         let splits = self.shared.dataset.labels().splits();
         self.standardized_by().iter().any(|(_, split)| split.is_none())
             && splits.iter().any(|split| is_train(split))
     }
 
-    /// Batches that every rank gets in a whole epoch.
+    /// Number of batches that every rank gets in a whole epoch.
     ///
     /// # Errors
     /// As [`Plan::epoch`].
@@ -447,7 +449,7 @@ impl<L: Library> DeviceLoader<L> {
         Ok(epoch.batches())
     }
 
-    /// What memory the ring has, and why it is no better.
+    /// What kind of memory the ring has, and why it is no better.
     pub fn memory(&self) -> MemoryReport {
         self.shared.ring.memory_report()
     }
@@ -457,7 +459,7 @@ impl<L: Library> DeviceLoader<L> {
         &self.shared.cached
     }
 
-    /// What it reads, and what that costs.
+    /// What the loader reads, and what that costs.
     pub fn outlook(&self) -> Outlook {
         Outlook::new(self.dataset(), self.plan(), self.cache().clone())
     }
@@ -467,7 +469,7 @@ impl<L: Library> DeviceLoader<L> {
         self.shared.cached_bytes()
     }
 
-    /// What it does, and why it does no better.
+    /// How the loader works, and why it does no better.
     pub fn report(&self) -> DeviceReport {
         let device_slots = self.way.device_slots();
         let page_locked = self.memory().kind == "page-locked";
@@ -502,7 +504,7 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
-    /// What it did so far.
+    /// What the loader did so far.
     pub fn statistics(&self) -> Statistics {
         let times = self.times.get();
         let inside = self.shared.statistics();

@@ -2,18 +2,18 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `loader.rs` | the loader as its user sees it: epochs, state, what it does and why it does no better |
-//! | `options.rs` | what is asked for |
-//! | `replay.rs` | what a loader gives, item by item, without one |
+//! | `loader.rs` | the loader as its user sees it: epochs, state, a report of how it works |
+//! | `options.rs` | the options |
+//! | `replay.rs` | the items of a loader's batches, read without a loader |
 //! | `batch.rs` | a batch of tensors, and how arrays lie over a slot |
-//! | `recipe.rs` | from what is stored to the tensors asked for: types, layers, physical values, normalising |
+//! | `recipe.rs` | from stored values to the tensors asked for: types, layers, physical values, normalising |
 //! | `host.rs` | the CPU: arrays over the ring itself |
 //! | `transfer.rs` | a device: the thread that copies ahead, device slots, their reuse |
-//! | `handover.rs` | what passes between that thread and the consumer |
-//! | `backend.rs` | what a device has to do for that |
-//! | `cuda.rs` | CUDA does it, by the driver alone |
-//! | `emulated.rs` | other memory of the host, copied to as slowly as over a bus |
-//! | `repeat.rs` | one batch again and again: what copying alone allows |
+//! | `handover.rs` | what that thread and the consumer give each other |
+//! | `backend.rs` | what a device has to provide for that |
+//! | `cuda.rs` | CUDA, using only the driver |
+//! | `emulated.rs` | a device emulated in host memory, with copies as slow as over a bus |
+//! | `repeat.rs` | one batch again and again: the speed of copying alone |
 //! | `fake.rs` | the device of the tests: it completes copies late, out of order, or with an error |
 
 mod backend;

@@ -1,4 +1,4 @@
-//! What is asked of a device loader.
+//! The options of a device loader.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,37 +7,39 @@ use hsipack_augment::{Device, ElementType};
 
 use crate::{Error, Result};
 
-/// What is asked of a device loader: where batches are to be, and in what form.
+/// The options of a device loader: where batches are to be, and in what form.
 ///
-/// Images are made in this order: physical values, normalised, NaN replaced, cast. All but the cast is computed in
-/// float32; with the default options nothing is computed at all.
+/// Images are computed in this order: physical values, normalisation, replacement of NaN, cast. Everything except the
+/// cast is computed in float32. With the default options, nothing is computed at all.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceOptions {
     /// Where batches are to be: the CPU or a CUDA device.
     pub device: Device,
     /// Element type of images: `F16`, `BF16`, `F32` or `F64`.
     pub image: ElementType,
-    /// Element type of masks of class ids: any that holds them. `None` is the least one that torch computes with:
-    /// `U8` for uint8, `I32` for uint16, `I64` for uint32.
+    /// Element type of masks of class ids: any type that can hold them. `None` is the smallest type that torch
+    /// computes with: `U8` for uint8, `I32` for uint16, `I64` for uint32.
     pub masks: Option<ElementType>,
-    /// Unpack masks of boolean layers into (B, layers, H, W) of `Bool`; else they come as the bits that are stored,
+    /// Unpack masks of boolean layers into (B, layers, H, W) of `Bool`. Otherwise they come as the stored bits,
     /// (B, H, W), with the types of class ids.
     pub layers: bool,
-    /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be beyond what
-    /// float16 holds: ask for `F32` then.
+    /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be out of the range of
+    /// float16: then ask for `F32`.
     pub physical: bool,
-    /// Replace NaN by this value; after normalising, in units of what comes of that, so that it is in no sum.
+    /// Replace NaN by this value. This happens after normalising, in units of the normalised values, so the value is
+    /// in no sum.
     pub nan: Option<f64>,
     /// How to normalise.
     pub normalization: Normalization,
     /// On the CPU: copy batches that the ring cannot spare because others are kept, so that any number may be kept.
-    /// Without, every batch lies over the ring, and while all its slots are kept the next batch is an error.
+    /// Without this, every batch lies over the ring, and while all its slots are kept, asking for the next batch is an
+    /// error.
     pub copy: bool,
-    /// On the CPU, for measuring: pretend that it is a device over a bus of so many bytes a second. Batches are copied
-    /// ahead by a thread of its own, as to a GPU.
+    /// On the CPU, for measuring: emulate a device over a bus of this many bytes per second. A separate thread copies
+    /// batches ahead, as to a GPU.
     pub emulated_bus: Option<f64>,
-    /// For measuring what copying alone allows: decode one batch, and copy it again and again, without end. Not on the
-    /// CPU, where nothing is copied.
+    /// For measuring the speed of copying alone: decode one batch, and copy it again and again, without end. Not on
+    /// the CPU, where nothing is copied.
     pub repeat: bool,
 }
 
@@ -47,28 +49,28 @@ pub enum Normalization {
     /// Not at all.
     #[default]
     None,
-    /// Every band less its mean, divided by its standard deviation, as recorded when the stack was packed: of its
-    /// samples of the split `train` (or `training`), where it has one, else of all. Bands without spread are not
-    /// divided; bands without statistics stay as they are.
+    /// Every band minus its mean, divided by its standard deviation, as recorded when the stack was packed. These are
+    /// the statistics of the stack's samples in the split `train` (or `training`) if it has one, otherwise of all its
+    /// samples. Bands without spread are not divided. Bands without statistics stay as they are.
     Standardize,
-    /// The same with these figures, in the units that [`physical`](DeviceOptions::physical) says: one a band that is
-    /// read. A band whose figure is NaN stays as it is.
+    /// The same with these numbers, in the units that [`physical`](DeviceOptions::physical) says, one for each band
+    /// that is read. A band whose number is NaN stays as it is.
     StandardizeBy {
-        /// What is subtracted.
+        /// The value to subtract.
         mean: Vec<f64>,
-        /// What is divided by.
+        /// The value to divide by.
         std: Vec<f64>,
     },
     /// Every spectrum divided by the sum of its absolute values.
     L1,
     /// Every spectrum divided by the root of the sum of its squares.
     L2,
-    /// Every spectrum less its mean, divided by its (unbiased) standard deviation.
+    /// Every spectrum minus its mean, divided by its (unbiased) standard deviation.
     Snv,
 }
 
 impl DeviceOptions {
-    /// Batches on `device` as they are stored, images float16, boolean layers unpacked.
+    /// Batches on `device` as they are stored, with images as float16 and boolean layers unpacked.
     pub fn new(device: Device) -> Self {
         Self {
             device,
@@ -86,7 +88,7 @@ impl DeviceOptions {
 }
 
 impl Normalization {
-    /// The ways that have a name; [`StandardizeBy`](Self::StandardizeBy) has figures instead.
+    /// The variants that have a name. [`StandardizeBy`](Self::StandardizeBy) has numbers instead.
     pub const ALL: [Self; 5] = [Self::None, Self::Standardize, Self::L1, Self::L2, Self::Snv];
 }
 

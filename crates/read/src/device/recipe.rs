@@ -1,4 +1,4 @@
-//! From what is stored to the tensors asked for: what is to be computed for each batch, by whichever library.
+//! From stored values to the tensors asked for: what is computed for each batch, by any library.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,7 +15,7 @@ use crate::dataset::BandStatistics;
 use crate::loader::Shared;
 use crate::{Error, Result};
 
-/// Names of splits whose samples a network is trained on, in any case.
+/// Names of splits whose samples a network is trained on, in upper or lower case.
 const TRAIN: [&str; 2] = ["train", "training"];
 
 pub(super) fn is_train(split: &str) -> bool {
@@ -33,15 +33,15 @@ pub(super) struct Recipe {
 /// A batch's image, and its masks by name.
 pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 
-/// What differs from stack to stack.
+/// What differs between stacks.
 #[derive(Debug)]
 struct Stack {
     name: String,
-    /// The split whose statistics standardise it, if it is one's and not all samples'.
+    /// The split whose statistics standardise the stack; `None` if they are those of all samples.
     split: Option<String>,
     scale: f64,
     offset: f64,
-    /// Figures of the bands that are read, of physical values if those are asked for.
+    /// Statistics of the bands that are read, for physical values if those are asked for.
     figures: Option<BandFigures>,
 }
 
@@ -72,13 +72,13 @@ impl Recipe {
         Ok(Self { options: options.clone(), stacks, masks })
     }
 
-    /// Names of a mask's boolean layers, bit 0 first; none for class ids.
+    /// Names of a mask's boolean layers, bit 0 first; empty for class ids.
     pub(super) fn layers(&self, mask: &str) -> Option<&[String]> {
         self.masks.iter().find(|one| one.name == mask).map(|one| one.layers.as_slice())
     }
 
-    /// Every stack that is standardised by recorded statistics: its name, and the split whose statistics they are, or
-    /// `None` for those of all its samples.
+    /// Every stack that is standardised by recorded statistics: its name, and the split that they are of, or `None`
+    /// if they are of all its samples.
     pub(super) fn standardized_by(&self) -> Vec<(String, Option<String>)> {
         if self.options.normalization != Normalization::Standardize {
             return Vec::new();
@@ -86,7 +86,7 @@ impl Recipe {
         self.stacks.values().map(|stack| (stack.name.clone(), stack.split.clone())).collect()
     }
 
-    /// The image and the masks of a batch whose slot's bytes are `memory`.
+    /// Makes the image and the masks of a batch from `memory`, the bytes of its slot.
     pub(super) fn make<L: Library>(
         &self,
         library: &L,
@@ -121,9 +121,10 @@ impl Recipe {
         Ok(ImageRecipe { physical, normalized, nan, element })
     }
 
-    /// The stack of every sample; of one only, if all are of one.
+    /// The stack of every sample; a single one if all samples are of the same stack.
     fn stacks_of(&self, info: &Info) -> Result<Vec<&Stack>> {
-        // Of the only one that is read they all are; there may be thousands of windows to ask for.
+        // If only one stack is read, all samples are of it. They need not be looked up: there may be thousands of
+        // windows.
         if self.stacks.len() == 1 {
             return Ok(self.stacks.values().collect());
         }
@@ -168,7 +169,7 @@ impl Stack {
                 "give numbers from 0 on, or NaN for bands that are to stay as they are",
             ));
         }
-        // A band that lacks one of them stays what it is.
+        // A band that lacks one of them stays as it is.
         let known = |(mean, std): (f64, f64)| {
             let known = mean.is_finite() && std.is_finite();
             if known { (mean as f32, std as f32) } else { (0.0, 0.0) }
@@ -178,7 +179,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Figures of the user's, one for each band that is read.
+    /// The user's numbers, one for each band that is read.
     fn figures(&self, shared: &Shared, number: usize, what: &str, own: &[f64]) -> Result<Vec<f64>> {
         let all = shared.dataset.stacks()[number].image.shape().bands;
         let bands = shared.options.bands.as_ref().map_or(all, Vec::len);
@@ -196,7 +197,7 @@ impl Stack {
     }
 }
 
-/// What a stack is standardised by: the split whose statistics they are, if they are one's, and the statistics.
+/// The statistics that a stack is standardised by, and their split; `None` if they are of all samples.
 fn statistics(shared: &Shared, number: usize) -> Result<(Option<String>, BandStatistics)> {
     let dataset = &shared.dataset;
     let mut splits = dataset.split_statistics(number).into_iter();
@@ -242,7 +243,7 @@ impl Mask {
     }
 }
 
-/// The least type that holds all values of a stored one and that torch computes with.
+/// The smallest type that holds all values of a stored type and that torch computes with.
 fn least(stored: ElementType) -> ElementType {
     match stored {
         ElementType::U16 => ElementType::I32,
@@ -251,7 +252,8 @@ fn least(stored: ElementType) -> ElementType {
     }
 }
 
-/// Whether all values of `dtype` are values of `element`: beyond 64 bits' ids nobody counts.
+/// Whether `element` can hold all values of `dtype`. Signed and unsigned 64-bit types count as equal: no id is that
+/// large.
 fn holds(element: ElementType, dtype: DType) -> bool {
     let stored = ElementType::from(dtype);
     if matches!(stored, ElementType::I64 | ElementType::U64) {

@@ -1,4 +1,4 @@
-//! One batch, again and again, for measuring what copying alone allows.
+//! One batch, again and again, to measure the speed of copying alone.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::Result;
 use crate::loader::{Batch, Loader};
 use crate::plan::State;
 
-/// A loader whose first batch is given for ever.
+/// A loader that delivers its first batch for ever.
 pub(super) struct Repeat {
     loader: Loader,
     batch: Option<Arc<Batch>>,

@@ -1,4 +1,4 @@
-//! What a device loader gives, item by item: to look at what training is given, or was given.
+//! The items of a device loader's batches, to look at what training gets or got.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,12 @@ use crate::loader::{CacheChoice, LoaderOptions, Shared};
 use crate::plan::{EpochPlan, Item, Plan};
 use crate::trace::BatchNumber;
 
-/// The batches of a [`DeviceLoader`](super::DeviceLoader) with the same options, by epoch and number, without its ring and
-/// its threads: any batch of any epoch can be asked for, and of it any item.
+/// The batches of a [`DeviceLoader`](super::DeviceLoader) with the same options, by epoch and number, without its ring
+/// and its threads. You can ask for any batch of any epoch, and for any of its items.
 ///
-/// Which items a batch has, and the bytes of each, are the loader's own: it is the same code that plans and reads them.
-/// Where the options leave it to the loader among which windows windows are shuffled
-/// ([`ShuffleWindow::Auto`](crate::ShuffleWindow::Auto)), that is decided by this machine's memory.
+/// The items of a batch, and their bytes, are the same as the loader's, because the same code plans and reads them. If
+/// the options leave the shuffle window to the loader ([`ShuffleWindow::Auto`](crate::ShuffleWindow::Auto)), it is
+/// decided by this machine's memory.
 ///
 /// ```no_run
 /// use hsipack_read::augment::{Host, Pipeline, SampleKey};
@@ -45,10 +45,10 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The batches of a loader with these options; images come on the CPU, whatever device is asked for.
+    /// The batches of a loader with these options. Images come on the CPU, whatever device is asked for.
     ///
     /// # Errors
-    /// As [`Loader::new`](crate::Loader::new), but for the memory of its ring; if the options of images contradict the
+    /// As [`Loader::new`](crate::Loader::new), except for the memory of its ring; if the options of images contradict the
     /// dataset.
     pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
         dataset.check_unchanged()?;
@@ -68,12 +68,12 @@ impl Replay {
         &self.shared.masks
     }
 
-    /// Names of a mask's boolean layers, bit 0 first; none for class ids.
+    /// Names of a mask's boolean layers, bit 0 first; empty for class ids.
     pub fn layers(&self, mask: &str) -> &[String] {
         self.recipe.layers(mask).unwrap_or_default()
     }
 
-    /// What a loader would keep in memory, and among which windows it would shuffle them.
+    /// What a loader would keep in memory, and among which windows it would shuffle.
     pub fn cache(&self) -> &CacheChoice {
         &self.shared.cached
     }
@@ -93,7 +93,7 @@ impl Replay {
         }
     }
 
-    /// The items of this rank's batch `batch` of an epoch, 0 being the first one.
+    /// The items of this rank's batch `batch` of an epoch, where 0 is the first one.
     ///
     /// # Errors
     /// If there is no such batch, or crops should have labelled pixels and a mask cannot be read.
@@ -101,8 +101,8 @@ impl Replay {
         self.shared.items(&*self.epoch(epoch)?, batch)
     }
 
-    /// Reads items of one shape, such as some of a batch, in the order given: an image (samples, bands, rows, columns) and
-    /// masks as the loader gives them, before they are augmented.
+    /// Reads items of one shape, for example some items of a batch, in the order given. Returns an image (samples, bands,
+    /// rows, columns) and masks, as the loader delivers them before they are augmented.
     ///
     /// # Errors
     /// If a chunk is damaged or cannot be read, the dataset was replaced, or there is no memory.

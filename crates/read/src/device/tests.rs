@@ -1,4 +1,4 @@
-//! The transfer over a device that is late, reorders what events do not order, and fails.
+//! Tests the transfer on a device that is late, reorders everything that events do not order, and fails.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,10 +12,11 @@ use super::transfer::{Next, Source, Transfer};
 use crate::{Error, Result};
 
 const BYTES: usize = 64;
-/// Batches of an epoch.
+/// Number of batches in an epoch.
 const EPOCH: u64 = 5;
 
-/// Gives batches of known bytes out of a few host buffers, which are filled with rubbish as soon as they are dropped.
+/// Delivers batches of known bytes from a few host buffers, which are filled with rubbish as soon as they are
+/// dropped.
 struct Made {
     pool: Arc<Pool>,
     epoch: u64,
@@ -159,7 +160,7 @@ impl Bench {
         self.fake.read(&batch.array, bytes_of(batch.name), format!("{:?}", batch.name));
     }
 
-    /// Ends all, and looks at what was wrong.
+    /// Ends everything, and checks that nothing was wrong.
     fn end(self) {
         let Self { fake, pool, transfer } = self;
         drop(transfer);
@@ -240,7 +241,7 @@ fn an_array_that_is_lent_later_is_waited_for_too() {
     for _ in 0..30 {
         let Some(batch) = bench.next() else { continue };
         bench.read(&batch);
-        // As a library does that takes the array by DLPack.
+        // Like a library that takes the array by DLPack.
         batch.array.memory().lend(other).unwrap();
         bench.fake.read_on(other, &batch.array, bytes_of(batch.name), "lent later");
     }
@@ -273,7 +274,7 @@ fn kept_batches_are_never_written_to() {
             let bytes = bytes_of(*name)[..array.len()].to_vec();
             bench.fake.read(array, bytes, format!("kept {name:?}"));
         }
-        // Given back while work on them is queued, and while the transfer goes on.
+        // The arrays are given back while work on them is queued, and while the transfer goes on.
         drop(kept);
         for _ in 0..60 {
             if let Some(batch) = bench.next() {
@@ -296,7 +297,7 @@ fn the_next_batch_is_copied_while_this_one_is_used() {
     drop(first);
     let second = bench.next().unwrap();
     bench.read(&second);
-    // The third one goes where the first one is still to be read: its copy waits, on the device.
+    // The third batch goes into the memory where the first one is still to be read, so its copy waits, on the device.
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(bench.fake.done(), (2, 0));
     bench.fake.hold(None);
@@ -310,7 +311,7 @@ fn the_consumer_does_not_wait_for_copies() {
     let fake = Fake::new(4);
     fake.hold(Some(Queue::Copies));
     let mut bench = bench_on(fake, &[]).unwrap();
-    // It is given although not a byte of it was copied: its reader waits, on the device.
+    // The batch is given although not a byte of it was copied. Its reader waits, on the device.
     let batch = bench.next().unwrap();
     bench.read(&batch);
     assert_eq!(bench.fake.done().1, 0);
@@ -451,7 +452,7 @@ fn memory_whose_use_cannot_be_waited_for_is_left_to_the_device() {
         bench.read(&batch);
         bench.fake.refuse_records(1);
         drop(batch);
-        // Copied meanwhile: into other memory, since the read is still to come.
+        // Other batches are copied meanwhile: into other memory, because the read is still to come.
         let mut kept = Vec::new();
         while let Some(batch) = bench.next() {
             kept.push(batch);
@@ -497,7 +498,7 @@ fn it_stops_at_any_time() {
         if seed % 2 == 0 {
             drop(transfer);
         } else {
-            // In the course of a panic.
+            // During a panic.
             let unwinding = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
                 let _transfer = transfer;
                 std::panic::resume_unwind(Box::new("a panic of the consumer"));
@@ -535,7 +536,7 @@ fn batches_may_be_dropped_by_another_thread() {
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-/// A whole loader over the device: contents, epochs, states, as the loader inside gives them.
+/// A whole loader on the device has the same contents, epochs and states as the loader inside.
 #[test]
 fn a_device_loader_gives_what_its_loader_gives() {
     use super::{DeviceLoader, DeviceOptions};

@@ -1,8 +1,8 @@
 //! Copies batches to a device ahead of their use; see `docs/transfer.md`.
 //!
-//! A thread of its own takes host batches, queues their copies on the device's copy stream and hands them over. The
-//! consumer names the stream that it uses a batch on; that stream waits for the copy, and nobody waits for a whole
-//! stream. A device slot is
+//! A separate thread takes host batches, queues their copies on the device's copy stream and hands the batches over. The
+//! consumer names the stream that it uses a batch on. This stream waits for the copy, and nobody waits for a whole
+//! stream. The states of a device slot are:
 //!
 //! ```text
 //!            copy queued            taken              its last array is dropped
@@ -11,13 +11,13 @@
 //!    └──────────────────────┘
 //! ```
 //!
-//! Always:
+//! The following always holds:
 //!
-//! 1. Whatever is copied into a slot waits, on the device, for the slot's fences: one event for each stream that the
-//!    slot was lent to, recorded when its last array was dropped.
-//! 2. A slot is room only while no array lies over it: arrays own it together, and the last one gives it back.
+//! 1. Every copy into a slot waits, on the device, for the slot's fences: one event for each stream that the slot was
+//!    lent to, recorded when its last array was dropped.
+//! 2. A slot is room only while no array lies over it. Its arrays own it together, and the last one gives it back.
 //! 3. A host batch is dropped only when its copy's event is done.
-//! 4. Whatever is done with a batch on a stream that it was lent to waits, on the device, for its copy's event.
+//! 4. All work on a batch, on a stream that it was lent to, waits, on the device, for its copy's event.
 //! 5. Memory is freed only when its fences are done.
 
 use std::mem::ManuallyDrop;
@@ -35,17 +35,17 @@ use super::backend::{Backend, DeviceMemory};
 use super::handover::{Handover, Interrupt, Taken};
 use crate::{Error, ErrorKind, Result};
 
-/// Device slots at the start: one is copied into while one is used.
+/// Number of device slots at the start: one is copied into while one is used.
 pub(super) const SLOTS: usize = 2;
-/// A consumer that asks for the next batch while it holds the one before gets one more. Beyond these, slots go once they
-/// are not needed.
+/// A consumer that asks for the next batch while it holds the previous one gets one more slot. Slots beyond these are
+/// freed when they are no longer needed.
 const MOST_SLOTS: usize = 3;
 
 /// Where host batches come from.
 pub(super) trait Source: Send + 'static {
-    /// A batch in host memory that stays where it is, unwritten, until it is dropped.
+    /// A batch in host memory that does not move and is not written to until it is dropped.
     type Batch: Send;
-    /// What is known of a batch beside its bytes.
+    /// The metadata of a batch.
     type Info: Send + Sync;
     /// How far the consumer is when it has taken a batch.
     type Place: Send;
@@ -66,7 +66,7 @@ struct Slot<B: Backend> {
 
 impl<B: Backend> Drop for Slot<B> {
     fn drop(&mut self) {
-        // Where the device no longer says what is done, it may still use the memory for all we know.
+        // If the device no longer reports what is done, it may still use the memory, so the memory is not freed.
         if self.fences.iter().all(|fence| self.backend.finish(fence).is_ok()) {
             // SAFETY: dropped here only, and not used after.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
@@ -76,13 +76,13 @@ impl<B: Backend> Drop for Slot<B> {
 
 /// A slot that holds a batch. Arrays lie over it; the last one gives it back.
 struct Filled<B: Backend, S: Source> {
-    /// `None` once it is given back.
+    /// `None` when the slot is given back.
     slot: Option<Slot<B>>,
-    /// A point behind the copy.
+    /// An event after the copy.
     copied: Arc<B::Event>,
-    /// The streams that it was lent to.
+    /// The streams that the slot was lent to.
     streams: Mutex<Vec<Stream>>,
-    /// Whether the consumer has it.
+    /// Whether the consumer has the batch.
     held: AtomicBool,
     rack: Arc<Rack<B, S>>,
 }
@@ -90,7 +90,7 @@ struct Filled<B: Backend, S: Source> {
 impl<B: Backend, S: Source> Filled<B, S> {
     fn lend(&self, stream: Stream) -> Result<()> {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        // Noted first: a wait that fails may be queued nevertheless.
+        // Noted first, because a wait that fails may be queued nevertheless.
         if !streams.contains(&stream) {
             streams.push(stream);
         }
@@ -101,7 +101,8 @@ impl<B: Backend, S: Source> Filled<B, S> {
 impl<B: Backend, S: Source> Drop for Filled<B, S> {
     fn drop(&mut self) {
         let Some(mut slot) = self.slot.take() else { return };
-        // Whoever drops the last array, in whichever thread, has queued its work before; fences come behind it.
+        // Whoever drops the last array, in whatever thread, has queued its work before, so the fences come after this
+        // work.
         let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
         let fences = streams.iter().map(|stream| self.rack.backend.record(*stream));
         match fences.collect::<Result<Vec<_>>>() {
@@ -112,8 +113,9 @@ impl<B: Backend, S: Source> Drop for Filled<B, S> {
                 }
                 self.rack.handover.give(slot);
             }
-            // Nobody can say when the memory is free: it is left to the device. It counts as held, so that another slot
-            // is made for it. What failed here fails again, and is reported, when the next batch is asked for.
+            // Nobody can say when the memory is free, so it is left to the device. It counts as held, so that another
+            // slot is made in its place. The call that failed here fails again, and is reported, when the next batch is
+            // asked for.
             Err(_) => {
                 if !self.held.load(Ordering::Relaxed) {
                     self.rack.held.fetch_add(1, Ordering::Relaxed);
@@ -124,12 +126,12 @@ impl<B: Backend, S: Source> Drop for Filled<B, S> {
     }
 }
 
-/// What arrays lie over: a filled slot, for the process that made it.
+/// The memory that arrays lie over: a filled slot, for the process that made it.
 struct Lent<B: Backend, S: Source> {
     device: Device,
     start: *mut u8,
     bytes: usize,
-    /// A process that was forked has arrays over it, too, but must not call the device.
+    /// A forked process has arrays over it, too, but must not call the device.
     filled: OfProcess<Filled<B, S>>,
 }
 
@@ -138,8 +140,8 @@ unsafe impl<B: Backend, S: Source> Send for Lent<B, S> {}
 // SAFETY: as above; what changes is behind locks.
 unsafe impl<B: Backend, S: Source> Sync for Lent<B, S> {}
 
-// SAFETY: the device's memory stays where it is (`DeviceMemory`). It is written to by copies only, of which the one before
-// is ordered by `lend`, and the next is queued when the value is gone, behind the fences.
+// SAFETY: the device's memory stays where it is (`DeviceMemory`). Only copies write to it. `lend` orders the copy before,
+// and the next copy is queued when the value is gone, after the fences.
 unsafe impl<B: Backend, S: Source> Memory for Lent<B, S> {
     fn device(&self) -> Device {
         self.device
@@ -190,7 +192,7 @@ type HandoverOf<B, S> = Handover<Slot<B>, Item<B, S>>;
 pub(super) struct Transfer<B: Backend, S: Source> {
     rack: Arc<Rack<B, S>>,
     thread: Option<JoinHandle<()>>,
-    /// Has a call of the source that waits return.
+    /// Makes a waiting call of the source return.
     interrupt: Box<dyn Fn() + Send>,
     slot_bytes: usize,
 }
@@ -199,19 +201,18 @@ pub(super) struct Transfer<B: Backend, S: Source> {
 struct Rack<B: Backend, S: Source> {
     backend: Arc<B>,
     handover: HandoverOf<B, S>,
-    /// Slots there are.
+    /// Number of slots.
     slots: AtomicUsize,
-    /// Slots that the consumer holds.
+    /// Number of slots that the consumer holds.
     held: AtomicUsize,
     given_away: AtomicU64,
 }
 
 impl<B: Backend, S: Source> Transfer<B, S> {
-    /// Allocates the slots and starts the thread. `interrupt` has to make a `source.next()` that waits return,
-    /// for good.
+    /// Allocates the slots and starts the thread. `interrupt` has to make a waiting `source.next()` return, for good.
     ///
     /// # Errors
-    /// If there is no memory on the device, or no thread.
+    /// If there is no memory on the device, or no thread can be started.
     pub(super) fn start(
         backend: Arc<B>,
         source: S,
@@ -234,8 +235,8 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         Ok(Self { rack, thread: Some(thread), interrupt, slot_bytes })
     }
 
-    /// The next batch, made by `build` of its memory, which `build` has lent to the stream that it is used on. Where it
-    /// fails, the same batch comes again.
+    /// The next batch, which `build` makes from its memory. `build` also lends the memory to the stream that it is used
+    /// on. If `build` fails, the same batch comes again.
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
@@ -263,17 +264,17 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         }
     }
 
-    /// Drops what is under way and begins with an epoch.
+    /// Drops unfinished batches and begins an epoch.
     pub(super) fn go_to(&mut self, epoch: u64) {
         drop(self.rack.handover.restart(epoch));
     }
 
-    /// Device slots there are.
+    /// Number of device slots.
     pub(super) fn slots(&self) -> usize {
         self.rack.slots.load(Ordering::Relaxed)
     }
 
-    /// Slots that were made because the consumer kept others.
+    /// Number of slots that were made because the consumer kept others.
     pub(super) fn given_away(&self) -> u64 {
         self.rack.given_away.load(Ordering::Relaxed)
     }
@@ -285,16 +286,16 @@ impl<B: Backend, S: Source> Drop for Transfer<B, S> {
         self.rack.handover.stop();
         (self.interrupt)();
         if let Some(thread) = self.thread.take() {
-            // Panics were reported as the thread's end.
+            // Panics were reported as the end of the thread.
             let _ = thread.join();
         }
-        // Batches that are kept keep the rack; they need not keep all slots. No copy is under way any more.
+        // Batches that are kept keep the rack, but they need not keep all slots. No copy is under way any more.
         self.rack.handover.clear();
     }
 }
 
 impl<B: Backend, S: Source> Rack<B, S> {
-    /// Where the consumer holds every slot, makes one more.
+    /// If the consumer holds every slot, makes one more.
     fn make_room(&self, slot_bytes: usize) -> Result<()> {
         let slots = self.slots.load(Ordering::Relaxed);
         if self.held.load(Ordering::Relaxed) < slots || self.handover.has_items() {
@@ -314,16 +315,16 @@ impl<B: Backend, S: Source> Rack<B, S> {
         Ok(())
     }
 
-    /// Whether a slot that is free can go: the consumer needed many, and gave them back.
+    /// Whether a free slot is no longer needed: the consumer needed many slots, and gave them back.
     fn is_surplus(&self) -> bool {
         let slots = self.slots.load(Ordering::Relaxed);
-        // What the consumer does not hold has to be enough for it and for the next copy.
+        // The slots that the consumer does not hold have to be enough for it and for the next copy.
         let free = slots.saturating_sub(self.held.load(Ordering::Relaxed));
         slots > MOST_SLOTS && free > SLOTS
     }
 }
 
-/// A batch that goes back, to come first again, unless it is taken out.
+/// A batch that is put back when this is dropped, to come first again, unless it is taken out before.
 struct Untaken<'a, B: Backend, S: Source> {
     handover: &'a HandoverOf<B, S>,
     ready: Option<Ready<B, S>>,
@@ -344,7 +345,7 @@ struct Worker<B: Backend, S: Source> {
     generation: u64,
     /// A batch whose copy could not be queued.
     pending: Option<S::Batch>,
-    /// Why copies cannot be waited for any more.
+    /// Why copies can no longer be waited for.
     lost: Option<(ErrorKind, String)>,
 }
 
@@ -365,8 +366,8 @@ struct InFlight<B: Backend, S: Source> {
 }
 
 impl<B: Backend, S: Source> InFlight<B, S> {
-    /// Waits for the copy. Where that fails, the device may still read the batch for all we know: its slot of the
-    /// ring is left to it for good.
+    /// Waits for the copy. If that fails, the device may still read the batch, so its slot of the ring is left to the
+    /// device for good.
     fn finish(mut self) -> Result<()> {
         self.wait()
     }
@@ -382,7 +383,7 @@ impl<B: Backend, S: Source> InFlight<B, S> {
 
 impl<B: Backend, S: Source> Drop for InFlight<B, S> {
     fn drop(&mut self) {
-        // Only after a panic or an interruption is there anything left to wait for.
+        // Something is left to wait for only after a panic or an interruption.
         let _ = self.wait();
     }
 }
@@ -403,7 +404,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         }
     }
 
-    /// Copies one batch, or hands over why there is none.
+    /// Copies one batch, or hands over the reason why there is none.
     fn step(&mut self) -> Result<(), Interrupt> {
         if let Some((kind, what)) = &self.lost {
             let error = Error::new(*kind, what.clone()).with_remedy(LOST_REMEDY);
@@ -424,8 +425,8 @@ impl<B: Backend, S: Source> Worker<B, S> {
         self.hand_over(batch, info, slot)
     }
 
-    /// A slot to copy into. Slots that are not needed any more are freed on the way: here, since that may have to wait for
-    /// the consumer's work.
+    /// A slot to copy into. Slots that are no longer needed are freed on the way. This happens here because it may have
+    /// to wait for the consumer's work.
     fn room(&self) -> Result<Slot<B>, Interrupt> {
         loop {
             let slot = self.rack.handover.room(self.generation)?;
@@ -437,7 +438,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         }
     }
 
-    /// Queues the copy; where it fails nothing is queued.
+    /// Queues the copy. If that fails, nothing is queued.
     fn queue(&self, batch: &S::Batch, slot: &Slot<B>) -> Result<()> {
         let backend = &self.rack.backend;
         slot.fences.iter().try_for_each(|fence| backend.wait_on_copies(fence))?;
@@ -460,7 +461,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             Ok(copied) => {
                 let copied = Arc::new(copied);
                 flight.copied = Some(copied.clone());
-                // The copy stands behind them: whoever waits for it has waited for them.
+                // The copy comes after the fences: whoever waits for the copy has waited for them.
                 slot.fences.clear();
                 let place = self.source.place();
                 let memory = self.lent(slot, copied);
@@ -470,7 +471,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
                     Err(error) => self.lose(error),
                 }
             }
-            // The copy cannot be waited for: the batch is left to it, and so is the slot.
+            // The copy cannot be waited for, so the batch and the slot are left to it.
             Err(error) => {
                 self.rack.held.fetch_add(1, Ordering::Relaxed);
                 std::mem::forget(slot);
@@ -492,7 +493,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         Arc::new(Lent { device, start, bytes, filled: OfProcess::new(filled) })
     }
 
-    /// The device no longer says what is done: no further copy is begun.
+    /// The device no longer reports what is done, so no further copy is begun.
     fn lose(&mut self, error: Error) -> Result<(), Interrupt> {
         self.lost = Some((error.kind(), error.what().to_owned()));
         self.fail(error)
@@ -505,7 +506,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
     }
 
     fn put(&self, item: Item<B, S>) -> Result<(), Interrupt> {
-        // An item that nobody will take gives its slot back when it is dropped here.
+        // If nobody will take an item, it gives its slot back when it is dropped here.
         self.rack.handover.put(self.generation, item).map_err(|(_, interrupt)| interrupt)
     }
 }

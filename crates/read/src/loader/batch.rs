@@ -17,8 +17,8 @@ use crate::values::{self, Value};
 
 /// A batch of samples or crops: images, masks, labels and ids.
 ///
-/// It lies in a slot of the ring and keeps it until it is dropped. As long as it lives nobody writes to its
-/// memory; while all slots are kept, no further batch can come (which is an error then, not a wait).
+/// The batch lies in a slot of the ring and keeps the slot until it is dropped. As long as the batch lives, nobody writes
+/// to its memory. While all slots are kept, no further batch can come: asking for one is then an error, not a wait.
 #[derive(Debug)]
 pub struct Batch {
     lease: Lease<BatchPlan>,
@@ -34,7 +34,7 @@ pub struct ArrayView<'a> {
     pub shape: [usize; 4],
     /// Element type.
     pub dtype: DType,
-    /// Values, (sample, row, column, band), little-endian, without gaps, starting on a page.
+    /// The values: (sample, row, column, band), little-endian, without gaps, starting on a page.
     pub bytes: &'a [u8],
 }
 
@@ -50,12 +50,12 @@ impl Batch {
         Self { lease, shared }
     }
 
-    /// When it was loaded.
+    /// When the batch was loaded.
     pub(super) fn loading(&self) -> &Loading {
         &self.lease.plan().loading
     }
 
-    /// Which batch it is.
+    /// The epoch and the number of the batch.
     pub(crate) fn number(&self) -> BatchNumber {
         let plan = self.lease.plan();
         BatchNumber { epoch: plan.epoch, batch: plan.number }
@@ -66,7 +66,7 @@ impl Batch {
         self.items().len()
     }
 
-    /// Whether there are none; never so for a batch that a loader gave.
+    /// Whether there are no samples, which is never the case for a batch from a loader.
     pub fn is_empty(&self) -> bool {
         self.items().is_empty()
     }
@@ -92,15 +92,15 @@ impl Batch {
         self.items().iter().map(move |item| samples.name(item.sample))
     }
 
-    /// What is known of the samples: names, labels, groups, the user's columns; each is read from its line of
+    /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from its line of
     /// `samples.jsonl`, which may fail.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
         self.items().iter().map(|item| self.shared.dataset.samples().get(item.sample))
     }
 
-    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), where they have labels; of windows around
-    /// labelled pixels the class ids that the mask has at their centres, or the
-    /// [other ones](crate::LoaderOptions::new_ids) that were asked for.
+    /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have labels. For windows around
+    /// labelled pixels: the class ids that the mask has at their centres, or the [new ids](crate::LoaderOptions::new_ids)
+    /// that were asked for.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let labels = self.shared.dataset.labels();
         self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
@@ -111,8 +111,8 @@ impl Batch {
         self.view(0)
     }
 
-    /// The images as an array (samples, rows, columns, bands), if they are `float16` (else `float32`, see
-    /// [`ArrayView::values`]).
+    /// The images as an array (samples, rows, columns, bands), if they are `float16`. For `float32`, see
+    /// [`ArrayView::values`].
     pub fn image_f16(&self) -> Option<ArrayView4<'_, f16>> {
         self.image().values()
     }
@@ -122,7 +122,7 @@ impl Batch {
         (0..self.shared.masks.len()).map(|mask| self.view(mask + 1))
     }
 
-    /// The mask of that name, if it was asked for.
+    /// The mask `name`, if it was asked for.
     pub fn mask(&self, name: &str) -> Option<ArrayView<'_>> {
         self.masks().find(|mask| mask.name == name)
     }
@@ -143,7 +143,7 @@ impl Batch {
         &self.lease.bytes()[..self.end()]
     }
 
-    /// The slot's bytes up to the end of the last array, to be changed.
+    /// The slot's bytes up to the end of the last array, mutable.
     pub(crate) fn memory_mut(&mut self) -> &mut [u8] {
         let end = self.end();
         &mut self.lease.parts_mut().1[..end]
@@ -153,7 +153,7 @@ impl Batch {
         self.arrays().last().map_or(0, |array| array.start + array.sample_bytes() * self.len())
     }
 
-    /// What it came from.
+    /// The dataset that the batch comes from.
     pub(crate) fn dataset(&self) -> &crate::Dataset {
         &self.shared.dataset
     }

@@ -1,12 +1,12 @@
 //! What a slot holds: which windows of which samples lie where, and the tasks that fill it.
 //!
-//! A slot begins with the images, (sample, row, column, band), followed by the masks, (sample, row, column)
-//! each; every array starts on a page.
+//! A slot begins with the images, (sample, row, column, band). The masks follow, (sample, row, column) each. Every
+//! array starts on a page.
 //!
-//! The smallest thing to do is a *part*: the rows of one sample's window that lie in one row of chunks; or all of a
-//! window that reaches beyond the edge of its cube; or a run of small windows, of which there may be thousands in a
-//! batch. It writes to one piece of the slot, and the parts of an array lie in a row without gaps; so a task, which is
-//! a run of parts, writes to one piece too.
+//! The smallest unit of work is a *part*: the rows of one sample's window that lie in one row of chunks; or a whole
+//! window that reaches beyond the edge of its cube; or a run of small windows, of which a batch may have thousands. A
+//! part writes to one piece of the slot. The parts of an array follow one another without gaps, so a task, which is a
+//! run of parts, writes to one piece, too.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub(crate) struct BatchPlan {
     pub epoch: u64,
     /// Number of the batch among those of this rank that were left when the epoch was begun or resumed.
     pub number: usize,
-    /// How many those are.
+    /// How many batches were left then.
     pub batches: usize,
     pub items: Vec<Item>,
     pub arrays: Vec<BatchArray>,
@@ -38,20 +38,20 @@ pub(crate) struct BatchPlan {
     parts: Vec<Part>,
     /// Parts of each task.
     tasks: Vec<Range<usize>>,
-    /// Chunks of each task before those.
+    /// Chunks of each task that comes before the parts.
     ahead_tasks: Vec<Range<usize>>,
 }
 
-/// What is to be done in a task.
+/// The work of a task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Task<'a> {
     /// Decode these chunks, and hold them.
     Ahead(&'a [ChunkRef]),
-    /// Fill these.
+    /// Fill these parts.
     Parts(&'a [Part]),
 }
 
-/// One array of a batch: 0 is the image, then masks.
+/// One array of a batch: 0 is the image; the masks follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchArray {
     /// First byte in the slot.
@@ -71,25 +71,26 @@ impl BatchArray {
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// Array of the batch.
+    /// The array of the batch.
     pub array: usize,
-    /// Place in the batch, of the first one if there are several.
+    /// Place in the batch; of the first window if there are several.
     pub position: usize,
-    /// How many samples' windows they are.
+    /// How many windows it has, each of one sample.
     pub windows: usize,
-    /// Row of chunks; none if it is all of its windows.
+    /// The row of chunks; `None` if the part consists of whole windows.
     pub down: Option<usize>,
-    /// Bytes it writes.
+    /// Number of bytes that it writes.
     pub bytes: usize,
 }
 
-/// Parts are put together up to this many bytes, so that handing out a task costs little beside doing it.
+/// Parts are combined into tasks of up to this many bytes, so that handing out a task costs little compared with its
+/// work.
 const TASK_BYTES: usize = 1 << 20;
-/// Chunks are decoded ahead in tasks of so many, one if they are larger than this many bytes together.
+/// Chunks are decoded ahead in tasks of up to this many bytes together, or of one chunk if it is larger.
 const AHEAD_BYTES: usize = 1 << 20;
-/// Windows of at most so many bytes are done in runs…
+/// Windows of at most this many bytes are read in runs…
 const SMALL: usize = 64 << 10;
-/// … of up to this many.
+/// … of up to this many bytes.
 const RUN_BYTES: usize = 256 << 10;
 /// Arrays start on pages.
 const ALIGNMENT: usize = 4096;
@@ -129,7 +130,7 @@ pub(crate) fn lay_out(
     Ok(end)
 }
 
-/// The array of that mask in a stack.
+/// The array of a mask in a stack.
 pub(crate) fn place(dataset: &Dataset, stack: usize, mask: &str) -> Result<usize> {
     let masks = &dataset.stacks()[stack].masks;
     let place = masks.iter().position(|array| array.name() == mask);
@@ -137,12 +138,12 @@ pub(crate) fn place(dataset: &Dataset, stack: usize, mask: &str) -> Result<usize
 }
 
 impl BatchPlan {
-    /// What stands in the place of an epoch's batches that cannot come.
+    /// Takes the place of an epoch's batches that cannot come.
     pub(crate) fn failed(epoch: u64, error: Error) -> Self {
         Self { epoch, batches: 1, error: Some(error), ..Self::default() }
     }
 
-    /// Cuts the filling of the slot into tasks; gives the pieces that they write to.
+    /// Cuts the filling of the slot into tasks, and adds the pieces that they write to.
     pub(crate) fn cut(
         &mut self,
         decoder: &Decoder<'_>,
@@ -151,7 +152,7 @@ impl BatchPlan {
     ) -> Result<()> {
         self.parts.clear();
         self.tasks.clear();
-        // First what several parts may need. It writes to no piece of the slot.
+        // First the chunks that several parts may need. These tasks write to no piece of the slot.
         self.cut_ahead(decoder);
         pieces.extend(self.ahead_tasks.iter().map(|_| 0..0));
         for array in 0..self.arrays.len() {
@@ -218,7 +219,7 @@ impl BatchPlan {
         }
     }
 
-    /// The next part, which writes from `end` on: to the last task, or to a new one.
+    /// Adds the next part, which writes from `end` on, to the last task or to a new one.
     fn push(&mut self, part: Part, end: &mut usize, pieces: &mut Vec<Range<usize>>) {
         let number = self.parts.len();
         self.parts.push(part);
@@ -237,7 +238,7 @@ impl BatchPlan {
         *end += part.bytes;
     }
 
-    /// What is to be done in a task.
+    /// The work of a task.
     pub(crate) fn task(&self, number: usize) -> Task<'_> {
         match self.ahead_tasks.get(number) {
             Some(chunks) => Task::Ahead(&self.ahead[chunks.clone()]),
@@ -253,7 +254,7 @@ impl BatchPlan {
         &self.parts
     }
 
-    /// Takes the samples at `positions` (ascending) out of the batch, closing the gaps.
+    /// Removes the samples at `positions` (ascending) from the batch and closes the gaps.
     pub(crate) fn remove(&mut self, positions: &[usize], bytes: &mut [u8]) {
         for array in &self.arrays {
             let (start, sample) = (array.start, array.sample_bytes());
@@ -273,7 +274,7 @@ impl BatchPlan {
     }
 }
 
-/// The stored array that array `number` of a batch comes from, for one of its items.
+/// The stored array that array `number` of a batch is read from, for one of its items.
 pub(crate) fn array_of<'a>(
     dataset: &'a Dataset,
     masks: &[String],

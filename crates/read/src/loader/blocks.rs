@@ -1,30 +1,31 @@
-//! Which blocks come together, where not all chunks fit into memory decoded.
+//! Decides which blocks come together if the decoded chunks do not all fit into memory.
 
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::plan::{BlockSize, Crop, Order, Plan, ShuffleBlocks, chunks_touched};
 
-/// Windows of a chunk from which on it is worth holding: with fewer, decoding each for itself costs little more.
+/// Chunks are held if at least this many windows lie in each on average. With fewer, decoding the chunks for each window
+/// costs little more.
 const WORTH: f64 = 1.5;
 
 /// The blocks of a plan, and how many come together.
 #[derive(Clone, Debug)]
 pub(super) struct Cutting {
     pub blocks: ShuffleBlocks,
-    /// Chunks decoded an epoch, for every chunk that there is.
+    /// How many chunks are decoded in an epoch, for every chunk that there is.
     pub decoded: f64,
 }
 
 /// Why there are no blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoBlocks {
-    /// The order is none in which windows may come in blocks.
+    /// In this order, windows cannot come in blocks.
     Order,
-    /// Each chunk is wanted about once anyway.
+    /// Each chunk is needed about once anyway.
     NothingGained,
     /// One block is larger than half of the memory.
     TooLarge,
-    /// All of them fit at once.
+    /// All blocks fit at once.
     AllFit,
 }
 
@@ -40,8 +41,8 @@ impl NoBlocks {
     }
 }
 
-/// Blocks for a plan, two groups of which take at most `bytes` of images decoded: while the windows of one come, the next is
-/// decoded. They depend on nothing else, so that a training can go on elsewhere.
+/// Blocks for a plan. Two groups of blocks take at most `bytes` of decoded images, because the next group is decoded
+/// while the windows of one come. The blocks depend on nothing else, so that a training can go on elsewhere.
 pub(super) fn cut(dataset: &Dataset, plan: &Plan, bytes: u64) -> Result<Result<Cutting, NoBlocks>> {
     let options = plan.options();
     let cuts = match options.crop {
@@ -52,7 +53,7 @@ pub(super) fn cut(dataset: &Dataset, plan: &Plan, bytes: u64) -> Result<Result<C
     };
     let mut blocks = Vec::new();
     let (mut largest, mut chunks, mut decoded, mut wanted) = (0, 0.0, 0.0, 0.0);
-    // Stacks of one shape each.
+    // Each stack has one shape.
     let mut known: Vec<Option<BlockSize>> = vec![None; dataset.stacks().len()];
     for (sample, items) in plan.samples().iter().zip(plan.counts()) {
         let stack = dataset.stack_of(sample.sample)?;

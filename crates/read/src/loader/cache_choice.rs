@@ -1,4 +1,4 @@
-//! What is kept in memory where the user leaves that to us: as much as helps, and fits.
+//! Decides what is kept in memory if the user leaves that to the loader: as much as helps, and fits.
 
 use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
@@ -18,44 +18,45 @@ use crate::{Error, Result};
 pub struct CacheChoice {
     /// What is kept.
     pub kind: CacheKind,
-    /// Whether that was chosen here, by [`CacheKind::Auto`].
+    /// Whether this was chosen by [`CacheKind::Auto`].
     pub chosen: bool,
-    /// Bytes that it may take at most.
+    /// The most bytes that it may take.
     pub limit_bytes: u64,
-    /// Bytes of all chunks that the windows lie in, decoded.
+    /// Bytes of all decoded chunks that the windows lie in.
     pub needed_bytes: u64,
-    /// Whether processes of this machine, which train together, keep them in memory that they share.
+    /// Whether the processes of this machine that train together keep the chunks in memory that they share.
     pub shared: bool,
-    /// Among which windows a window is shuffled, if not among all of them.
+    /// The windows among which a window is shuffled, if not among all of them.
     pub shuffle_window: Option<Shuffled>,
-    /// In words.
+    /// The reason, in words.
     pub why: String,
 }
 
-/// Among which windows a window is shuffled: those of some blocks of cubes, which are all held decoded at a time. Windows
-/// come in any place of an epoch with equal probability, but those that come near one another are of the same blocks.
+/// The windows among which a window is shuffled: those of some blocks of cubes, whose chunks are all held decoded at the
+/// same time. A window is equally likely to come at any place of an epoch, but windows that come near one another are of
+/// the same blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shuffled {
-    /// Bytes of decoded chunks: of the blocks whose windows come, and of those that come next.
+    /// Bytes of decoded chunks: those of the blocks whose windows come, and those of the next blocks.
     pub bytes: u64,
-    /// Blocks that come together.
+    /// Number of blocks that come together.
     pub blocks: usize,
-    /// All blocks of an epoch.
+    /// Number of all blocks of an epoch.
     pub of_blocks: usize,
-    /// How often a chunk is decoded in an epoch, on average, where windows lie in all chunks.
+    /// How often a chunk is decoded in an epoch, on average, if windows lie in all chunks.
     pub decoded: f64,
 }
 
-/// What was chosen, and the blocks that windows come in.
+/// What was chosen, and the blocks in which windows come.
 pub(super) struct Chosen {
     pub choice: CacheChoice,
     pub blocks: Option<ShuffleBlocks>,
-    /// Memory for the cache that is shared.
+    /// Memory for the shared cache.
     pub shared: Option<SharedChunks>,
 }
 
 impl Chosen {
-    /// What the options ask for; `Auto` is decided by the memory that there is beside a ring of `ring_bytes`.
+    /// Chooses what the options ask for. `Auto` is decided by the memory that is available beside a ring of `ring_bytes`.
     pub(super) fn of(
         dataset: &Dataset,
         options: &LoaderOptions,
@@ -84,7 +85,7 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    /// Windows shuffled among all of them.
+    /// All windows are shuffled together.
     fn whole(&self, kind: CacheKind, limit_bytes: u64, why: String) -> Chosen {
         let choice = CacheChoice {
             kind,
@@ -98,7 +99,7 @@ impl Chooser<'_> {
         Chosen { choice, blocks: None, shared: None }
     }
 
-    /// Windows block by block.
+    /// Windows come block by block.
     fn in_blocks(&self, bytes: u64, cutting: Cutting, why: String) -> Chosen {
         let Cutting { blocks, decoded } = cutting;
         let shuffled = Shuffled {
@@ -119,7 +120,7 @@ impl Chooser<'_> {
         Chosen { choice, blocks: Some(blocks), shared: None }
     }
 
-    /// The shuffle window that the user gave.
+    /// The shuffle window that the user asked for.
     fn asked_for(&self, bytes: u64) -> Result<Chosen> {
         if !matches!(self.options.cache, CacheKind::Auto | CacheKind::Decoded) {
             let kind = self.options.cache;
@@ -156,7 +157,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// As much as fits.
+    /// Keeps as much as fits.
     fn by_memory(&self, ring_bytes: u64) -> Result<Chosen> {
         let ranks = ranks_here().min(self.options.share.world_size as u64);
         if let Some(shared) = self.shared(ring_bytes, ranks) {
@@ -202,7 +203,7 @@ impl Chooser<'_> {
         Ok(self.whole(kind, bytes, why))
     }
 
-    /// All chunks in memory that the processes of this machine share, if there are several and they fit.
+    /// All chunks in memory that the processes of this machine share, if there are several processes and the chunks fit.
     fn shared(&self, ring_bytes: u64, ranks: u64) -> Option<Chosen> {
         let needed = self.needed.decoded;
         if ranks < 2 {
@@ -210,7 +211,7 @@ impl Chooser<'_> {
         }
         let chunks = SharedChunks::join(self.dataset)?;
         let limit = match self.options.cache_bytes {
-            // What the others keep there already is no longer free, and yet there for this.
+            // What other processes already keep in the shared memory is no longer free, but it can be used here.
             0 => {
                 let free = memory::available()?.bytes + chunks.used();
                 free.saturating_sub(ring_bytes * ranks) / 2
@@ -231,8 +232,8 @@ impl Chooser<'_> {
         Some(chosen)
     }
 
-    /// Blocks that the memory of this machine is enough for, or why there are none. The order depends on their size: so it
-    /// is that of the whole memory that counts, which stays the same, and not of what is free.
+    /// Blocks for which this machine has enough memory, or why there are none. The order depends on the size of the
+    /// blocks. So the whole memory counts, which stays the same, and not the free memory.
     fn own_blocks(&self) -> Result<(Option<(u64, Cutting)>, String)> {
         let none = |why: &str| Ok((None, why.to_owned()));
         if self.options.shuffle_window == ShuffleWindow::All {
@@ -244,7 +245,7 @@ impl Chooser<'_> {
             (bytes, _) => bytes,
         };
         match blocks::cut(self.dataset, self.plan, bytes)? {
-            // Processes on machines of unequal memory would each go through another order.
+            // On machines with unequal memory, each process would use another order.
             Ok(_) if self.options.share.world_size > 1 => none(
                 "; several processes train together, so that a shuffle window, in which each chunk is decoded about once an epoch, has to be asked for",
             ),
@@ -257,13 +258,14 @@ impl Chooser<'_> {
     }
 }
 
-/// The size of a shuffle window where the user leaves it to us, and the memory that counts is `limit` bytes: a quarter,
-/// so that there is room where others use some of it, and one that is the same on machines that are nearly.
+/// The size of a shuffle window if the user leaves it to the loader, for a memory of `limit` bytes. It is a quarter of
+/// this, so that there is room for what others use, and rounded down to a power of two, so that nearly equal machines get
+/// the same size.
 pub fn shuffle_window_bytes(limit: u64) -> u64 {
     1 << (limit / 4).max(1).ilog2()
 }
 
-/// Processes of this machine that train together, as torchrun says.
+/// Number of processes on this machine that train together, as reported by torchrun.
 pub(super) fn ranks_here() -> u64 {
     let said = std::env::var("LOCAL_WORLD_SIZE").ok();
     said.and_then(|said| said.parse().ok()).unwrap_or(1).max(1)
@@ -271,9 +273,9 @@ pub(super) fn ranks_here() -> u64 {
 
 /// The chunks that a plan's windows lie in.
 struct Needed {
-    /// Their bytes, decoded.
+    /// Bytes of the decoded chunks.
     decoded: u64,
-    /// Arrays with the places in them of the samples that are read.
+    /// Stack and array, and the places of the samples that are read.
     arrays: Vec<(usize, usize, Vec<usize>)>,
 }
 
@@ -298,7 +300,8 @@ fn needed(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<Needed> {
 }
 
 impl Needed {
-    /// Bytes of the files that hold them; what cannot be looked at counts as nothing, reading will tell.
+    /// Bytes of the files that hold the chunks. Files whose size cannot be read count as nothing, because reading them
+    /// reports the error.
     fn stored(&self, dataset: &Dataset) -> u64 {
         let in_array = |(stack, array, samples): &(usize, usize, Vec<usize>)| -> u64 {
             let array = dataset.array(*stack, *array);

@@ -1,4 +1,4 @@
-//! The planning thread: plans batches into free slots, and tells the store what will be wanted.
+//! The planning thread: plans batches into free slots, and tells the store which chunks will be needed.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ use crate::ring::{Claim, PlanSlot};
 use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
 
-/// Why the feeder leaves what it is doing.
+/// Why the feeder stops what it is doing.
 enum Leave {
     /// A new generation begins.
     Restarted,
@@ -35,14 +35,14 @@ struct Feeder<'a> {
     generation: u64,
     labelled: LabelledMasks<'a>,
     rotation: Rotation,
-    /// What the cache on the local disk is told.
+    /// What the cache on the local disk knows about this loader.
     local: LocalPlan,
-    /// What the latest batch has decoded ahead.
+    /// The chunks that are decoded ahead with the latest batch.
     ahead: Vec<ChunkRef>,
-    /// The latest batch's windows and parts: the slot's own are out of reach once it is published.
+    /// The windows and parts of the latest batch. Those in the slot cannot be reached once it is published.
     items: Vec<Item>,
     parts: Vec<Part>,
-    /// Room for what is asked for ahead.
+    /// Memory for the spans that are requested ahead.
     spans: Vec<Range<u64>>,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn run(shared: &Shared) {
         }
     });
     if catch_unwind(run).is_err() {
-        // Waiting for batches would never end.
+        // Otherwise the consumer would wait for batches for ever.
         shared.ring.slots().stop();
     }
 }
@@ -93,7 +93,7 @@ impl<'a> Feeder<'a> {
                 Ok(batches) => batches,
                 Err(error) => return self.fail(epoch, error),
             };
-            // The rest of an epoch may be empty, but not one epoch after the other.
+            // The rest of an epoch may be empty, but several epochs in a row may not.
             empty = if batches.batches() == 0 { empty + 1 } else { 0 };
             if empty == 3 {
                 return Leave::Over;
@@ -102,7 +102,7 @@ impl<'a> Feeder<'a> {
                 if let Err(leave) = self.batch(&batches, number) {
                     return leave;
                 }
-                // Once the first batches are on their way.
+                // As soon as the first batches are on their way.
                 if number + 1 == options.slots.min(batches.batches()) {
                     self.local.tell(self.shared, epoch, &given);
                 }
@@ -137,8 +137,8 @@ impl<'a> Feeder<'a> {
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);
         }
-        // What is asked of a server is asked before anybody waits for it, or it would be fetched twice. Of files, workers begin
-        // at once.
+        // Requests to a server are made before anybody waits for the data; otherwise the data would be fetched twice.
+        // With files, workers begin at once.
         let is_served = is_url(self.shared.dataset.path());
         if is_served {
             self.prefetch();
@@ -167,7 +167,7 @@ impl<'a> Feeder<'a> {
         }
     }
 
-    /// Gives the consumer an error in the place of the epoch's batches.
+    /// Gives the consumer an error in place of the epoch's batches.
     fn fail(&self, epoch: u64, error: Error) -> Leave {
         match self.claim() {
             Ok(mut slot) => {
@@ -192,16 +192,16 @@ impl<'a> Feeder<'a> {
         lay_out(&decoder, masks, stack, len, size, &mut plan.arrays).map(drop)
     }
 
-    /// Decides what is to be decoded with the batch for others, too.
+    /// Decides which chunks are decoded with this batch, for later batches, too.
     fn turn(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
         let Some(held) = &self.shared.held else { return Ok(()) };
         self.rotation.turn(self.shared, held, epoch, number, &mut plan.ahead)
     }
 
-    /// Tells the store which spans the batch needs, near ones together.
-    /// Errors wait for those who read.
+    /// Tells the store which spans the batch needs, with spans that lie close together joined. Errors are ignored here,
+    /// because reading the chunks reports them.
     fn prefetch(&mut self) {
-        // With all chunks decoded in memory nothing is read any more.
+        // If all decoded chunks are in memory, nothing is read any more.
         if self.shared.keeps_all() {
             return;
         }
@@ -214,7 +214,7 @@ impl<'a> Feeder<'a> {
                 ahead.want(stored);
             }
         }
-        // What windows lie in is held by now, or will be.
+        // The chunks of the windows are held by now, or will be.
         let parts = if self.shared.held.is_some() { &[][..] } else { &self.parts };
         let windows = |part: &Part| part.position..part.position + part.windows;
         for (part, position) in

@@ -1,4 +1,4 @@
-//! Which pixels are labelled, for crops that should have a share of them.
+//! Finds out which pixels are labelled, for crops that should have a share of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use crate::plan::{Labelled, Window};
 use crate::{Error, Result};
 use hsipack_format::{Command, Opt, remedy};
 
-/// Reads masks as they are asked for, and keeps the latest, a bit a pixel.
+/// Reads masks when they are needed, and keeps the latest as one bit per pixel.
 #[derive(Debug)]
 pub(super) struct LabelledMasks<'a> {
     shared: &'a Shared,
@@ -16,7 +16,7 @@ pub(super) struct LabelledMasks<'a> {
     bytes: usize,
 }
 
-/// Bytes of bitmaps to keep.
+/// The most bytes of bitmaps to keep.
 const KEPT_BYTES: usize = 16 << 20;
 
 /// One sample's labelled pixels, row by row, each row in whole words.
@@ -32,7 +32,7 @@ impl<'a> LabelledMasks<'a> {
         Self { shared, latest: VecDeque::new(), bytes: 0 }
     }
 
-    /// The bitmap of a sample, first in the list afterwards.
+    /// The bitmap of a sample. It is the first in the list afterwards.
     fn bits(&mut self, sample: usize) -> Result<&Bits> {
         let known = self.latest.iter().position(|bits| bits.sample == sample);
         let bits = match known.and_then(|place| self.latest.remove(place)) {
@@ -98,7 +98,7 @@ impl Labelled for LabelledMasks<'_> {
 }
 
 impl Bits {
-    /// Labelled pixels of a window.
+    /// Number of labelled pixels in a window.
     fn count(&self, window: Window) -> u64 {
         let (rows, Range { start: first, end }) = (window.row_range(), window.column_range());
         let in_row = |row: usize| -> u64 {

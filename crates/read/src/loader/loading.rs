@@ -1,14 +1,14 @@
-//! How long a batch took those who load it.
+//! How long it took to load a batch.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::stats::nanoseconds;
 
-/// When a batch was loaded, written down by the threads that do it.
+/// When a batch was loaded, recorded by the threads that load it.
 #[derive(Debug, Default)]
 pub(crate) struct Loading {
-    /// A free slot was there for it.
+    /// When there was a free slot for the batch.
     begun: Option<Instant>,
     /// Nanoseconds from then to the end of the task that ended last.
     took: AtomicU64,
@@ -19,14 +19,14 @@ impl Loading {
         Self { begun: Some(at), took: AtomicU64::new(0) }
     }
 
-    /// A decoding thread has done a task of it.
+    /// Records that a decoding thread finished a task of the batch.
     pub(crate) fn did(&self, at: Instant) {
         let took = self.begun.map_or(Duration::ZERO, |begun| at.saturating_duration_since(begun));
         self.took.fetch_max(nanoseconds(took), Ordering::Relaxed);
     }
 }
 
-/// The loader as a server of batches, one after the other, although its threads work on several at a time.
+/// The loader as a server that delivers one batch after another, although its threads work on several at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Loads {
     /// When the last batch was ready.
@@ -34,15 +34,15 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// Seconds that the next batch took: since there was a slot for it and the batch before was ready, until it was
-    /// ready. So waiting for a slot does not count, but all else does that keeps batches from coming: planning, handing
-    /// out tasks, threads that wait for a processor. Work alone would have promised a fifth more small batches than
-    /// came.
+    /// Seconds that the next batch took: from when there was a slot for it and the batch before was ready, until it was
+    /// ready itself. So waiting for a slot does not count. Everything else that delays batches counts: planning,
+    /// handing out tasks, threads that wait for a processor. Counting only the work would have promised a fifth more
+    /// small batches than came.
     pub(crate) fn next(&mut self, loading: &Loading) -> Option<f64> {
         let begun = loading.begun?;
         let end = begun + Duration::from_nanos(loading.took.load(Ordering::Relaxed));
         let from = self.ready.map_or(begun, |ready| ready.max(begun));
-        // A batch may be finished before the one that it comes after.
+        // A batch may be finished before the one that comes before it.
         self.ready = Some(from.max(end));
         Some(end.saturating_duration_since(from).as_secs_f64())
     }
@@ -52,7 +52,7 @@ impl Loads {
 mod tests {
     use super::*;
 
-    /// Milliseconds that batches took of which (slot free, tasks done) are given in milliseconds.
+    /// The milliseconds that batches took. Each batch is given as (slot free, tasks done) in milliseconds.
     fn took(batches: &[(u64, &[u64])]) -> Vec<u64> {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn whatever_keeps_batches_from_coming_counts() {
-        // Planned while those before were decoded: batches come every 7 ms, whatever threads did of that time.
+        // Planned while earlier batches were decoded: batches come every 7 ms, whatever the threads did in that time.
         let batches = [(0, &[6, 7][..]), (1, &[14, 11]), (8, &[21, 20]), (15, &[27, 28])];
         assert_eq!(took(&batches), [7, 7, 7, 7]);
     }

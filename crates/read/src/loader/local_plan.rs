@@ -1,4 +1,4 @@
-//! Telling the cache on the local disk which chunks this epoch and the next ones will want, and when.
+//! Tells the cache on the local disk which chunks this epoch and the next ones will need, and when.
 
 use hsipack_store::local_cache::{EpochUses, Plan};
 
@@ -9,11 +9,11 @@ use crate::Result;
 use crate::decode::inside;
 use crate::plan::{Crop, EpochPlan, Item, Segment, Share};
 
-/// Of longer epochs nothing is told: it would take too long, and windows that are drawn from everywhere want every chunk
-/// all the time.
+/// The cache is told nothing about longer epochs: it would take too long, and windows that are drawn from everywhere need
+/// every chunk all the time.
 const MOST_ITEMS: usize = 1 << 20;
-/// Epochs that are told beyond the one that is read. Where an epoch draws some samples only, or some more often than others,
-/// what the next one does not want may be wanted by the one after it.
+/// How many epochs after the current one the cache is told about. If an epoch draws only some samples, or some more often
+/// than others, the epoch after the next one may need chunks that the next one does not.
 const EPOCHS: u64 = 3;
 
 /// What the local cache knows of a loader.
@@ -23,13 +23,13 @@ pub(super) struct LocalPlan(Option<Plan>);
 impl LocalPlan {
     pub(super) fn new(shared: &Shared) -> Self {
         let cache = shared.dataset.local_cache();
-        // Which crops have labels is only known when their masks are read.
+        // Which crops have labels is known only when their masks are read.
         let is_known = !matches!(shared.plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
         Self(cache.filter(|_| is_known).map(|cache| cache.plan()))
     }
 
-    /// Says what the rest of epoch `epoch` and the next ones will want, unless that is known. What of the epoch was `given`
-    /// is no part of it.
+    /// Tells what the rest of epoch `epoch` and the next epochs will need, unless that is known. The batches of the epoch
+    /// that were `given` are not part of the rest.
     pub(super) fn tell(&self, shared: &Shared, epoch: u64, given: &[Segment]) {
         let Some(plan) = &self.0 else { return };
         let end = shared.options.end_epoch.unwrap_or(u64::MAX);
@@ -39,22 +39,22 @@ impl LocalPlan {
             }
             match uses(shared, plan, next, if next == epoch { given } else { &[] }) {
                 Ok(Some(uses)) => plan.add(next, uses),
-                // Whatever is wrong with it is told to those who read.
+                // Any error is reported when the chunks are read.
                 Ok(None) | Err(_) => return,
             }
         }
     }
 
-    /// Batch `n` of an epoch, which is planned, is about to be asked for.
+    /// Batch `n` of an epoch is planned, and is about to be requested.
     pub(super) fn go_on(&self, shared: &Shared, epoch: u64, n: usize) {
         if let Some(plan) = &self.0 {
-            // It is one of those that are not filled.
+            // The batch itself is one of those that are not filled.
             plan.go_on(epoch, n, shared.ring.slots().unfinished().saturating_sub(1));
         }
     }
 }
 
-/// What all processes of this machine that train together will want in an epoch; `None` of too long a one.
+/// What all processes of this machine that train together will need in an epoch; `None` if the epoch is too long.
 fn uses(shared: &Shared, plan: &Plan, epoch: u64, given: &[Segment]) -> Result<Option<EpochUses>> {
     let Share { rank, world_size } = shared.options.share;
     let here = (ranks_here() as usize).min(world_size);

@@ -3,21 +3,21 @@
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | the consumer's side: epochs, state, errors |
-//! | `options.rs` | what is asked for |
+//! | `options.rs` | the options |
 //! | `shared.rs` | what all threads share; checking of the options |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
 //! | `cache_choice.rs` | what is kept in memory, and why |
-//! | `blocks.rs` | into which blocks cubes are cut whose windows come together |
-//! | `outlook.rs` | what it would read and keep, told without it |
-//! | `rotation.rs` | which chunks are held while such windows come |
+//! | `blocks.rs` | which blocks of cubes come together in a shuffle |
+//! | `outlook.rs` | what a loader would read and keep, computed without one |
+//! | `rotation.rs` | which chunks are held while the windows of blocks come |
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
-//! | `replay.rs` | items of a batch, read without ring and threads |
+//! | `replay.rs` | items of a batch, read without a ring and its threads |
 //! | `labelled.rs` | labelled pixels, for crops |
-//! | `new_ids.rs` | other class ids in what is delivered |
-//! | `background.rs` | the threads do not push the consumer aside |
+//! | `new_ids.rs` | new class ids in batches |
+//! | `background.rs` | keeps the threads from delaying the consumer |
 //! | `batch.rs` | a batch as the consumer sees it |
-//! | `loading.rs` | how long a batch took those who load it |
+//! | `loading.rs` | how long it took to load a batch |
 //! | `stats.rs` | where the time goes |
 //! | `times.rs` | how long batches took, one by one |
 
@@ -66,7 +66,7 @@ use hsipack_format::{Opt, remedy};
 use hsipack_store::{stopping, threads};
 use loading::Loads;
 
-/// Streams batches of a dataset, epoch after epoch; threads and ring live as long as it does.
+/// Streams batches of a dataset, epoch after epoch. Its threads and its ring live as long as it does.
 ///
 /// ```no_run
 /// use hsipack_read::{Dataset, Loader, LoaderOptions};
@@ -87,18 +87,18 @@ pub struct Loader {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     place: Place,
-    /// A batch of the next epoch, taken before this one was known to be over.
+    /// A batch of the next epoch, taken before the current epoch was known to be over.
     pending: Option<TakenBatch>,
     consumer: Consumer,
     loads: Loads,
 }
 
-/// A slot as the ring gave it.
+/// A slot as taken from the ring.
 #[derive(Debug)]
 struct TakenBatch {
     lease: Lease<BatchPlan>,
     failures: Vec<Failure>,
-    /// Batches that were ready beside it.
+    /// How many more batches were ready.
     ready: usize,
 }
 
@@ -106,11 +106,11 @@ struct TakenBatch {
 #[derive(Debug, Default)]
 struct Place {
     epoch: u64,
-    /// What was given of this epoch before the loader began with it.
+    /// The batches of this epoch that were given before the loader began with it.
     given: Vec<Segment>,
-    /// Batches of this epoch given since.
+    /// How many batches of this epoch were given since.
     batches: usize,
-    /// All batches of the epoch were given; the end was not told yet.
+    /// All batches of the epoch were given, but its end was not reported yet.
     at_end: bool,
     /// An error ended the epoch.
     failed: bool,
@@ -124,16 +124,16 @@ pub struct Epoch<'a> {
 }
 
 impl Loader {
-    /// A loader at the start of epoch 0.
+    /// Creates a loader at the start of epoch 0.
     ///
     /// # Errors
-    /// If the options contradict each other or the dataset, or there is no memory for the ring.
+    /// If the options contradict each other or the dataset, or there is not enough memory for the ring.
     pub fn new(dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
         Self::start(dataset, options, None)
     }
 
-    /// A loader that goes on where another one was when it gave `state`. Batch size, threads and world size may
-    /// differ: what is left of the epoch is divided anew, nothing comes twice and nothing is lost.
+    /// Creates a loader that goes on where another loader was when it returned `state`. Batch size, threads and
+    /// world size may differ: what is left of the epoch is divided again, and no item comes twice or is lost.
     ///
     /// # Errors
     /// As [`new`](Self::new), and if the state is of another dataset, seed or plan.
@@ -147,7 +147,7 @@ impl Loader {
         if let Some(state) = state.filter(|state| state.is_within_epoch())
             && options.shuffle_window == ShuffleWindow::Auto
         {
-            // The epoch goes on as it began, whatever memory there is here.
+            // The epoch goes on as it began, whatever memory this machine has.
             options.shuffle_window =
                 state.shuffle_window.map_or(ShuffleWindow::All, ShuffleWindow::Bytes);
         }
@@ -164,7 +164,7 @@ impl Loader {
             state.check(&loader.shared.plan, dataset.fingerprint())?;
             loader.go_to(state.epoch, state.given.clone());
         }
-        // What cannot be planned at all is told here already.
+        // A plan that is impossible from the start is reported here already.
         loader.shared.plan.epoch(
             loader.place.epoch,
             &loader.place.given,
@@ -183,30 +183,31 @@ impl Loader {
         let stop = Arc::new(move || ring.slots().is_stopped());
         self.threads.push(threads::start(name, move || {
             background::wait_for_turns();
-            // Whoever closes the loader does not wait for a server that is away.
+            // Closing the loader must not wait for a server that does not answer.
             stopping::until(stop, || run(&shared));
         })?);
         Ok(())
     }
 
-    /// The batches that remain of the present epoch. After its end the next call gives the next epoch, whose
-    /// first batches are being decoded by then. Dropped early, the next call goes on behind the last batch
-    /// given; [`set_epoch`](Self::set_epoch) jumps elsewhere.
+    /// The batches that remain of the current epoch. After its end, the next call returns the next epoch, whose
+    /// first batches are already being decoded. If the iterator is dropped early, the next call goes on after
+    /// the last batch given. [`set_epoch`](Self::set_epoch) goes to another epoch.
     pub fn epoch(&mut self) -> Epoch<'_> {
         Epoch { loader: self, over: false }
     }
 
-    /// The next batch of the present epoch; `None` at its end, once, and then the first one of the next epoch.
+    /// The next batch of the current epoch. At its end this is `None` once, and then the first batch of the
+    /// next epoch.
     ///
     /// # Errors
-    /// If a chunk is damaged or cannot be read, the dataset was replaced, or all slots of the ring are kept.
-    /// Where slots are merely kept, the next call waits again; after any other error it begins the epoch anew
-    /// behind the last batch given.
+    /// If a chunk is damaged or cannot be read, the dataset was replaced, or all slots of the ring are kept. If
+    /// slots are merely kept, the next call waits again. After any other error, the next call begins the epoch
+    /// again after the last batch given.
     pub fn next_batch(&mut self) -> Option<Result<Batch>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }
 
-    /// As [`next_batch`](Self::next_batch), but gives `Ok(None)` if no batch comes within `timeout`.
+    /// Like [`next_batch`](Self::next_batch), but returns `Ok(None)` if no batch comes within `timeout`.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).
@@ -252,7 +253,7 @@ impl Loader {
                 Err(Taking::Failed(error)) => return Some(Err(error)),
             };
             if taken.lease.plan().epoch != self.place.epoch {
-                // Nothing was left of the present epoch.
+                // Nothing was left of the current epoch.
                 self.pending = Some(taken);
                 self.place.at_end = true;
                 continue;
@@ -268,7 +269,7 @@ impl Loader {
         }
     }
 
-    /// Waits for the next batch of whatever epoch; `None` if none will come.
+    /// Waits for the next batch of any epoch; `None` if none will come.
     fn take(&mut self, deadline: Option<Instant>) -> Result<Option<TakenBatch>, Taking> {
         if let Some(pending) = self.pending.take() {
             return Ok(Some(pending));
@@ -296,7 +297,7 @@ impl Loader {
         }
     }
 
-    /// Makes a batch of a slot; `None` if nothing is left of it without the damaged samples.
+    /// Turns a slot into a batch; `None` if no samples are left without the damaged ones.
     fn accept(&mut self, taken: TakenBatch) -> Result<Option<Batch>> {
         let TakenBatch { mut lease, mut failures, ready } = taken;
         let (plan, bytes) = lease.parts_mut();
@@ -323,12 +324,12 @@ impl Loader {
         Ok((!batch.is_empty()).then_some(batch))
     }
 
-    /// Begins with an epoch that the feeder has come to by itself.
+    /// Begins an epoch that the feeder has reached by itself.
     fn begin(&mut self, epoch: u64) {
         self.place = Place { epoch, ..Place::default() };
     }
 
-    /// Drops what is under way and goes to the start of an epoch.
+    /// Drops unfinished batches and goes to the start of an epoch.
     pub fn set_epoch(&mut self, epoch: u64) {
         let at_start = self.place.batches == 0 && self.place.given.is_empty() && !self.place.failed;
         if epoch != self.place.epoch || !at_start {
@@ -343,12 +344,12 @@ impl Loader {
         self.place = Place { epoch, given, ..Place::default() };
     }
 
-    /// What was given of the present epoch.
+    /// The batches of the current epoch that were given.
     fn given(&self) -> Vec<Segment> {
         self.state().given
     }
 
-    /// How far training is: behind the last batch given. Save it with a checkpoint and resume with
+    /// How far training is: after the last batch given. Save this with a checkpoint and resume with
     /// [`with_state`](Self::with_state).
     pub fn state(&self) -> State {
         let Place { epoch, given, batches, at_end, .. } = &self.place;
@@ -363,12 +364,12 @@ impl Loader {
         self.shared.state_before(*epoch).after(given, now)
     }
 
-    /// A thread that copies batches to a device takes them.
+    /// Notes that the consumer is a thread that copies batches to a device.
     pub(crate) fn feed_transfer(&mut self) {
         self.consumer = Consumer::transfer();
     }
 
-    /// What its threads share.
+    /// What the loader's threads share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -378,7 +379,7 @@ impl Loader {
         &self.shared.dataset
     }
 
-    /// The options it was made with.
+    /// The options that the loader was created with.
     pub fn options(&self) -> &LoaderOptions {
         &self.shared.options
     }
@@ -393,7 +394,7 @@ impl Loader {
         &self.shared.masks
     }
 
-    /// Batches that every rank gets in a whole epoch.
+    /// Number of batches that every rank gets in a whole epoch.
     ///
     /// # Errors
     /// As [`Plan::epoch`].
@@ -402,7 +403,7 @@ impl Loader {
         Ok(epoch.batches())
     }
 
-    /// What memory the ring has, and why it is no better.
+    /// What kind of memory the ring has, and why it is no better.
     pub fn memory(&self) -> MemoryReport {
         self.shared.ring.memory_report()
     }
@@ -412,7 +413,7 @@ impl Loader {
         &self.shared.cached
     }
 
-    /// What it reads, and what that costs.
+    /// What the loader reads, and what that costs.
     pub fn outlook(&self) -> Outlook {
         Outlook::new(self.dataset(), self.plan(), self.cache().clone())
     }
@@ -427,7 +428,7 @@ impl Loader {
         self.shared.statistics()
     }
 
-    /// Forgets how long batches took, for instance while files were not in the system's cache yet.
+    /// Forgets how long batches took, for example while files were not in the system's cache yet.
     pub fn forget_times(&self) {
         self.shared.counters.times.clear();
     }
@@ -457,7 +458,8 @@ impl Drop for Loader {
     fn drop(&mut self) {
         self.shared.ring.slots().stop();
         for thread in self.threads.drain(..) {
-            // Threads catch panics of what they do; one that is left has nothing to tell.
+            // Threads catch panics in their work. If a thread panicked nevertheless, there is nothing more to
+            // report.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Other class ids in what a loader delivers.
+//! New class ids in the batches that a loader delivers.
 
 use hsipack_format::{Error, Opt, remedy};
 
@@ -9,17 +9,17 @@ use crate::dataset::array::ArrayRef;
 use crate::dataset::{Dataset, IdTable};
 use crate::plan::Item;
 
-/// The tables of a loader's masks; none where no other ids are asked for.
+/// The tables of new ids for a loader's masks. Empty if no new ids are asked for.
 #[derive(Debug, Default)]
 pub(crate) struct IdTables {
-    /// By stack and array; nothing at all if there are none.
+    /// By stack and array; empty if there are no new ids.
     of_arrays: Vec<Vec<Option<IdTable>>>,
     /// By stack: the array that labels of windows come from.
     labels: Vec<Option<usize>>,
 }
 
 impl IdTables {
-    /// Those that the options ask for, of the stacks that are read.
+    /// The tables that the options ask for, for the stacks that are read.
     pub(super) fn new(
         dataset: &Dataset,
         options: &LoaderOptions,
@@ -67,7 +67,7 @@ impl IdTables {
         Ok(Self { of_arrays, labels })
     }
 
-    /// That of an array.
+    /// The table of an array.
     pub(super) fn of(&self, array: ArrayRef<'_>) -> Option<&IdTable> {
         self.of_arrays.get(array.stack)?.get(array.array)?.as_ref()
     }

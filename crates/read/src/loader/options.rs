@@ -1,4 +1,4 @@
-//! What a loader is asked for.
+//! The options of a loader.
 
 use std::sync::Arc;
 
@@ -12,66 +12,68 @@ use crate::ring::memory::MemoryOptions;
 use crate::trace::Trace;
 use crate::{Error, Result};
 
-/// What a loader is asked for.
+/// The options of a loader.
 #[derive(Clone, Debug)]
 pub struct LoaderOptions {
     /// Batch size, order, crops, seed.
     pub plan: PlanOptions,
-    /// This process among those that train together.
+    /// The place of this process among those that train together.
     pub share: Share,
     /// Only samples of these splits; all if empty.
     pub splits: Vec<String>,
-    /// Only these samples, by id, each once; all if `None`. [`Order::Sequential`](crate::plan::Order::Sequential) keeps to
+    /// Only these samples, by id, each once; all if `None`. [`Order::Sequential`](crate::plan::Order::Sequential) keeps
     /// their order.
     pub samples: Option<Vec<usize>>,
-    /// How often every sample of the dataset is drawn by [`Order::Weighted`](crate::plan::Order::Weighted), relative to the
-    /// others, by id; what their column `weight` says, else 1, if `None`.
+    /// How often [`Order::Weighted`](crate::plan::Order::Weighted) draws every sample of the dataset, relative to the
+    /// others, by id. If `None`, the column `weight` of the samples is used; samples without it have 1.
     pub weights: Option<Vec<f64>>,
     /// Windows around labelled pixels, instead of a crop: the name of the mask, and which pixels.
     pub patches: Option<(String, Patches)>,
-    /// Windows that show the regions of a mask, instead of a crop: its name, and which regions. All masks have 0 beyond the
-    /// edge of the cube then, so that a window's pixels of [`Item::region`](crate::plan::Item::region) are the region's.
+    /// Windows that show the regions of a mask, instead of a crop: the name of the mask, and which regions. All masks
+    /// then have 0 beyond the edge of the cube, so that the pixels of a window that have the id
+    /// [`Item::region`](crate::plan::Item::region) are those of the region.
     pub regions: Option<(String, Regions)>,
-    /// Names of the masks to deliver; all that every stack has if `None`, but for patches none, and for regions theirs.
+    /// Names of the masks to deliver. If `None`: no masks for patches, the mask of the regions for regions, and otherwise
+    /// all masks that every stack has.
     pub masks: Option<Vec<String>>,
-    /// Other class ids for those of masks, in what is delivered: masks, and labels of windows around labelled pixels.
-    /// Which windows there are, and how classes are balanced, goes by the ids that the dataset has.
+    /// New class ids for masks, used in what is delivered: masks, and labels of windows around labelled pixels. Which
+    /// windows there are, and how classes are balanced, still depends on the ids in the dataset.
     pub new_ids: Vec<NewIds>,
     /// Bands to deliver, in this order; all if `None`.
     pub bands: Option<Vec<usize>>,
-    /// Decoding threads.
+    /// Number of decoding threads.
     pub threads: usize,
-    /// Batches in the ring: leased, ready and being filled together. At least 2, so that one is filled while
+    /// Number of batches in the ring: leased, ready and being filled together. At least 2, so that one is filled while
     /// one is used.
     pub slots: usize,
-    /// What memory the ring is made of.
+    /// What kind of memory the ring uses.
     pub memory: MemoryOptions,
     /// What to do about a damaged chunk.
     pub on_damage: OnDamage,
     /// What to keep in memory.
     pub cache: CacheKind,
-    /// Bytes the cache may take; with [`CacheKind::Auto`] at most, 0 standing for half of the memory that is free.
+    /// The most bytes that the cache may take. With [`CacheKind::Auto`], 0 stands for half of the free memory.
     pub cache_bytes: u64,
-    /// Among which windows windows are shuffled, where not all data fit into memory.
+    /// Among which windows a window is shuffled if not all data fit into memory.
     pub shuffle_window: ShuffleWindow,
-    /// The last epoch is the one before this; without end if `None`.
+    /// The last epoch is the one before this. If `None`, epochs never end.
     pub end_epoch: Option<u64>,
     /// Where to record what every thread does when.
     pub trace: Option<Arc<Trace>>,
 }
 
-/// Among which windows windows are shuffled. Only crops, patches and listed windows come in shuffle windows, as
-/// [`Order::Shuffled`](crate::plan::Order::Shuffled) has them; whole cubes never do.
+/// Among which windows a window is shuffled. Only crops, patches and listed windows come in shuffle windows, and only
+/// with [`Order::Shuffled`](crate::plan::Order::Shuffled). Whole cubes never do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShuffleWindow {
-    /// All of the epoch, if their chunks fit decoded into the cache's limit; else those of as many blocks of cubes as a
-    /// quarter of the machine's memory (rounded down to a power of two) has room for, or of [`LoaderOptions::cache_bytes`]
-    /// if that is given. With several processes, all of the epoch.
+    /// All windows of the epoch, if their decoded chunks fit into the cache's limit. Otherwise those of as many blocks of
+    /// cubes as fit into a quarter of the machine's memory (rounded down to a power of two), or into
+    /// [`LoaderOptions::cache_bytes`] if that is given. With several processes, all windows of the epoch.
     #[default]
     Auto,
-    /// All of the epoch.
+    /// All windows of the epoch.
     All,
-    /// Those of as many blocks of cubes as take so many bytes decoded, with the next ones.
+    /// The windows of as many blocks of cubes as take this many bytes decoded, together with the next blocks.
     Bytes(u64),
 }
 
@@ -107,14 +109,14 @@ pub enum OnDamage {
     /// End the epoch with an error that names shard and sample.
     #[default]
     Error,
-    /// Leave the sample out, and count it.
+    /// Skip the sample, and count it.
     Skip,
 }
 
 hsipack_format::option_names!(OnDamage, "on_damage", { Error => "error", Skip => "skip" });
 
 impl LoaderOptions {
-    /// Options for batches of `batch_size` samples; a decoding thread a core and four slots.
+    /// Options for batches of `batch_size` samples, with one decoding thread per core and four slots.
     pub fn new(batch_size: usize) -> Self {
         Self {
             plan: PlanOptions::new(batch_size),
@@ -139,7 +141,7 @@ impl LoaderOptions {
         }
     }
 
-    /// The same, but what is kept in memory is left to the loader, and nothing is recorded.
+    /// The same options, but the loader decides what is kept in memory, and nothing is recorded.
     pub fn by_itself(&self) -> Self {
         Self {
             cache: CacheKind::Auto,

@@ -1,4 +1,4 @@
-//! What a loader reads and keeps, told without its memory and its threads.
+//! What a loader reads and keeps, computed without its memory and its threads.
 
 use super::cache_choice::CacheChoice;
 use super::options::LoaderOptions;
@@ -10,29 +10,29 @@ use crate::plan::{Plan, chunks_touched};
 /// What a loader reads, and what it keeps in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
-    /// Ids of the samples that are read, each once: of windows, those that have some.
+    /// Ids of the samples that are read, each once. With windows, only the samples that have some.
     pub samples: Vec<usize>,
-    /// How many windows each has; 1 where cubes are read whole.
+    /// How many windows each sample has; 1 if cubes are read whole.
     pub counts: Vec<u32>,
-    /// Chunks that a window lies in, on average.
+    /// How many chunks a window lies in, on average.
     pub chunks: f64,
-    /// How often a chunk of the images is decoded while all windows come once, on average, where nothing is kept.
+    /// How often a chunk of the images is decoded while all windows come once, on average, if nothing is kept.
     pub decoded: f64,
-    /// What is kept in memory, as [`Loader::cache`](super::Loader::cache) tells it of a loader.
+    /// What is kept in memory, as [`Loader::cache`](super::Loader::cache) reports it.
     pub cache: CacheChoice,
 }
 
 impl Outlook {
-    /// Of a loader with these options. For windows around labelled pixels all their masks are read.
+    /// The outlook for a loader with these options. For windows around labelled pixels, all their masks are read.
     ///
     /// # Errors
-    /// As [`Loader::new`](super::Loader::new), but for the memory of its ring.
+    /// As [`Loader::new`](super::Loader::new), except for the memory of its ring.
     pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
         let Prepared { plan, chosen, .. } = Prepared::new(dataset, options)?;
         Ok(Self::new(dataset, &plan, chosen.choice))
     }
 
-    /// Of a plan of this dataset.
+    /// The outlook for a plan of this dataset.
     pub(crate) fn new(dataset: &Dataset, plan: &Plan, cache: CacheChoice) -> Self {
         let (mut touched, mut chunks) = (0.0, 0.0);
         for (sample, items) in plan.samples().iter().zip(plan.counts()) {
@@ -57,7 +57,7 @@ impl Outlook {
         Self { chunks: touched / outlook.windows().max(1) as f64, ..outlook }
     }
 
-    /// Windows of all samples.
+    /// Number of windows of all samples.
     pub fn windows(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }

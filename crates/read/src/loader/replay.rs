@@ -1,4 +1,4 @@
-//! Items of a loader's batches, read by whoever asks for them.
+//! Reads items of a loader's batches when they are asked for.
 
 use hsipack_augment::array::Buffer;
 use hsipack_store::threads;
@@ -12,7 +12,7 @@ use crate::decode::Scratch;
 use crate::plan::{EpochPlan, Item};
 
 impl Shared {
-    /// The items of batch `number`, with the labels that the loader gives.
+    /// The items of batch `number`, with the labels that the loader gives them.
     pub(crate) fn items(&self, epoch: &EpochPlan, number: usize) -> Result<Vec<Item>> {
         let mut items = Vec::new();
         epoch.batch(number, Some(&mut LabelledMasks::new(self)), &mut items)?;
@@ -20,7 +20,8 @@ impl Shared {
         Ok(items)
     }
 
-    /// Reads items of one shape as a slot of the ring has them; gives where which array lies, too.
+    /// Reads items of one shape into memory that is laid out like a slot of the ring. Also returns
+    /// where each array lies.
     pub(crate) fn read(&self, items: &[Item]) -> Result<(Buffer, Vec<BatchArray>)> {
         self.dataset.check_unchanged()?;
         let mut plan = BatchPlan::default();
@@ -37,7 +38,7 @@ impl Shared {
         let mut start = 0;
         let mut tasks = Vec::new();
         for (number, piece) in pieces.into_iter().enumerate() {
-            // Arrays start on pages: there may be gaps.
+            // Arrays start on pages, so there may be gaps.
             let (_, after) = rest.split_at_mut(piece.start - start);
             let (memory, after) = after.split_at_mut(piece.len());
             (rest, start) = (after, piece.end);

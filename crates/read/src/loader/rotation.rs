@@ -1,9 +1,9 @@
-//! Which chunks are decoded with which batch, and held, and which are dropped: of data whose windows come block by block.
+//! Decides which chunks are decoded with which batch and held, and which are dropped, if windows come block by block.
 //!
-//! While the batches of a group of blocks are filled, the next group's chunks are decoded, some with each batch. With its
-//! first batch come those that are not there yet, which is all of them at the start of training. Chunks are dropped once
-//! the batches of their group are filled: where groups have fewer batches than the ring has slots, those of more than two
-//! groups are held.
+//! While the batches of a group of blocks are filled, the chunks of the next group are decoded, some with each batch. The
+//! chunks that are still missing are decoded with the first batch of the group; at the start of training, these are all
+//! chunks. Chunks are dropped once the batches of their group are filled. If groups have fewer batches than the ring has
+//! slots, chunks of more than two groups are held.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -15,29 +15,29 @@ use crate::plan::{Block, Crop, EpochPlan};
 use super::batch_plan::place;
 use super::shared::Shared;
 
-/// What the feeder knows of the groups.
+/// What the feeder knows about the groups.
 #[derive(Debug, Default)]
 pub(super) struct Rotation {
-    /// Batches planned so far.
+    /// Number of batches planned so far.
     turns: usize,
-    /// Epoch and number of the group whose batches are planned.
+    /// Epoch and number of the group whose batches are being planned.
     now: Option<(u64, usize)>,
-    /// The group's batches: the first, and the end.
+    /// The batches of the group: the first, and the end.
     batches: (usize, usize),
-    /// Its chunks.
+    /// The chunks of the group.
     wanted: HashSet<ChunkRef>,
-    /// The next group's that are not this one's.
+    /// The chunks of the next group that are not in this group.
     next: Vec<ChunkRef>,
-    /// How many of those were given out.
+    /// How many of those were handed out.
     given: usize,
     /// The next epoch, drawn to know what it begins with.
     next_epoch: Option<EpochPlan>,
-    /// Chunks of the groups before, and the turn behind the last one of their batches.
+    /// Chunks of the earlier groups, each with the turn after the last batch of the group.
     before: VecDeque<(usize, HashSet<ChunkRef>)>,
 }
 
 impl Rotation {
-    /// Puts into `ahead` what is to be decoded with batch `n`, and drops what nobody wants any more.
+    /// Puts the chunks that are to be decoded with batch `n` into `ahead`, and drops chunks that are no longer needed.
     pub(super) fn turn(
         &mut self,
         shared: &Shared,
@@ -52,7 +52,7 @@ impl Rotation {
             self.begin(shared, held, epoch, (group, n), ahead)?;
         }
         self.drop_unwanted(shared, held);
-        // Evenly over the group's batches, but for the first, until memory of the group before is free.
+        // Evenly over the group's batches, except the first ones, until the memory of the group before is free.
         let (first, end) = self.batches;
         let first = first + shared.options.slots.min((end - first) / 2);
         let (step, steps) = ((n + 1).saturating_sub(first), end - first);
@@ -63,7 +63,7 @@ impl Rotation {
         Ok(())
     }
 
-    /// Begins with the group of batch `n`.
+    /// Begins the group of batch `n`.
     fn begin(
         &mut self,
         shared: &Shared,
@@ -73,7 +73,7 @@ impl Rotation {
         ahead: &mut Vec<ChunkRef>,
     ) -> Result<()> {
         let now = chunks_of(shared, epoch.blocks(group))?;
-        // What was given out with earlier batches is held by now, or soon will be.
+        // Chunks that were handed out with earlier batches are held by now, or soon will be.
         let mut known = std::mem::take(&mut self.wanted);
         known.extend(&self.next[..self.given]);
         let is_missing =
@@ -110,7 +110,7 @@ impl Rotation {
     }
 
     fn drop_unwanted(&mut self, shared: &Shared, held: &Held) {
-        // Batches before that one are filled.
+        // Batches before this one are filled.
         let filled = self.turns.saturating_sub(shared.ring.slots().unfinished());
         let over = self.before.iter().take_while(|(turn, _)| *turn <= filled).count();
         if over == 0 {
@@ -123,7 +123,7 @@ impl Rotation {
     }
 }
 
-/// The batch behind the last one of a group that batch `n` belongs to.
+/// The batch after the last one of the group that batch `n` belongs to.
 fn end_of(epoch: &EpochPlan, group: usize, n: usize) -> usize {
     let (mut low, mut high) = (n + 1, epoch.batches());
     while low < high {

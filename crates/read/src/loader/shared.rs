@@ -1,4 +1,4 @@
-//! What the threads of a loader have in common.
+//! What the threads of a loader share.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +22,7 @@ use crate::ring::Ring;
 use crate::ring::memory::MemoryOptions;
 use crate::{Error, ErrorKind, Result};
 
-/// What the threads of a loader have in common.
+/// What the threads of a loader share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub dataset: Dataset,
@@ -30,29 +30,29 @@ pub(crate) struct Shared {
     pub plan: Plan,
     /// Names of the masks, in the order of their arrays.
     pub masks: Vec<String>,
-    /// Other class ids for theirs.
+    /// New class ids for the masks.
     pub new_ids: IdTables,
     pub ring: std::sync::Arc<Ring<BatchPlan>>,
     pub counters: Counters,
     pub cache: Option<Cache>,
     /// The chunks of a shuffle window.
     pub held: Option<Held>,
-    /// Why the cache is what it is.
+    /// What is kept in memory, and why.
     pub cached: CacheChoice,
     start: Mutex<Start>,
 }
 
-/// Where the feeder is to begin.
+/// Where the feeder has to begin.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Start {
-    /// Of the ring: the feeder looks here whenever there is a new one.
+    /// The generation of the ring. The feeder looks here whenever there is a new one.
     pub generation: u64,
     pub epoch: u64,
-    /// What of that epoch was given already.
+    /// The batches of that epoch that were already given.
     pub given: Vec<Segment>,
 }
 
-/// What a loader is before it takes memory and starts threads.
+/// A loader before it takes memory and starts threads.
 pub(super) struct Prepared {
     pub plan: Plan,
     pub masks: Vec<String>,
@@ -98,8 +98,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The same without memory: of no use to threads that fill a ring, but all that is needed to plan batches and to read
-    /// their items.
+    /// The same without memory. It cannot fill a ring, but it can plan batches and read their items.
     pub(crate) fn without_ring(dataset: Dataset, options: LoaderOptions) -> Result<Self> {
         let prepared = Prepared::new(&dataset, &options)?;
         let memory = MemoryOptions { later: true, plain: true, ..MemoryOptions::default() };
@@ -107,7 +106,7 @@ impl Shared {
         Self::with_ring(ring, prepared, dataset, options)
     }
 
-    /// With this ring, and with nothing that is kept beside it.
+    /// The same with this ring, and without any cache.
     fn with_ring(
         ring: Ring<BatchPlan>,
         prepared: Prepared,
@@ -155,27 +154,27 @@ impl Shared {
         State { shuffle_window, ..State::new(&self.plan, self.dataset.fingerprint(), epoch) }
     }
 
-    /// Whether every chunk that is read lies decoded in memory.
+    /// Whether every chunk that is read is decoded in memory.
     pub(crate) fn keeps_all(&self) -> bool {
         self.cached.kind == CacheKind::Decoded && self.cached_bytes() >= self.cached.needed_bytes
     }
 
-    /// What windows of an array have beyond the edge of their cube; no matter what, where none reaches there.
+    /// The padding of an array's windows beyond the edge of their cube. If no window reaches there, it does not matter.
     pub(crate) fn pad(&self, array: ArrayRef<'_>) -> Pad {
         let crop = &self.plan.options().crop;
         match crop {
-            // What is mirrored there is no part of a region.
+            // Mirrored pixels are not part of a region.
             Crop::Windows(windows) if windows.are_regions() && array.array != 0 => Pad::Value(0.0),
             _ => crop.pad().unwrap_or(Pad::Edge),
         }
     }
 
-    /// Where the times of batches go.
+    /// Where the times of batches are recorded.
     pub(crate) fn record(&self) -> Record<'_> {
         Record { times: &self.counters.times, trace: self.options.trace.as_deref() }
     }
 
-    /// Where the time went so far, in the schema that all loaders have.
+    /// Where the time went so far, in the schema that all loaders use.
     pub(crate) fn statistics(&self) -> Statistics {
         let loader = self.counters.snapshot(self.options.threads, self.options.slots);
         Statistics {
@@ -191,21 +190,21 @@ impl Shared {
         }
     }
 
-    /// Where the feeder is to begin.
+    /// Where the feeder has to begin.
     pub(crate) fn start(&self) -> Start {
         self.start.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Drops what is under way and has the feeder begin elsewhere.
+    /// Drops unfinished batches and makes the feeder begin elsewhere.
     pub(crate) fn restart(&self, epoch: u64, given: Vec<Segment>) {
-        // The lock is held meanwhile: a feeder that sees the new generation waits for its start.
+        // The lock is held meanwhile, so that a feeder that sees the new generation waits for its start.
         let mut start = self.start.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.ring.slots().restart();
         *start = Start { generation, epoch, given };
     }
 }
 
-/// The plan's options, with windows around labelled pixels or of regions where these are asked for.
+/// The plan's options, with windows around labelled pixels or on regions if these are asked for.
 fn with_patches(
     dataset: &Dataset,
     options: &LoaderOptions,
@@ -242,10 +241,10 @@ fn check(options: &LoaderOptions) -> Result<()> {
     Ok(())
 }
 
-/// Compares ring and cache with the memory that can be had: the system would end the process later, without a word. The
-/// cache never holds more than the `needed` bytes of the decoded chunks that are read.
+/// Compares ring and cache with the available memory. Otherwise the system would end the process later, without a
+/// message. The cache never holds more than the `needed` bytes of the decoded chunks that are read.
 fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Result<()> {
-    // What is noted about each slot counts as well: a billion slots of nothing do not fit either.
+    // The notes about each slot count as well: even a billion empty slots do not fit.
     let slot = (slot_bytes as u64).max(NOTES_A_SLOT);
     let ring = slot.saturating_mul(options.slots as u64);
     let cache = match options.cache {
@@ -282,11 +281,11 @@ fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Resu
     Err(Error::new(ErrorKind::Io, what).with_remedy(remedy))
 }
 
-/// Bytes that the loader notes about a slot, beside its batch.
+/// Bytes that the loader notes about a slot, in addition to its batch.
 const NOTES_A_SLOT: u64 = 1024;
 
-/// Ids of the samples that were asked for: as they were given in a sequential order, else ascending, so that an order
-/// that is drawn does not depend on how they were listed.
+/// Ids of the samples that were asked for. A sequential order keeps them as they were given. Otherwise they are
+/// ascending, so that a random order does not depend on how they were listed.
 fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
     let mut ids: Vec<usize> = match &options.samples {
         Some(ids) => ids.clone(),
@@ -301,7 +300,7 @@ fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
     if options.splits.is_empty() { Ok(ids) } else { dataset.in_splits(ids, &options.splits) }
 }
 
-/// Stacks of samples, each once, in order.
+/// The stacks of samples, each once, in order.
 fn stacks_of(dataset: &Dataset, samples: &[usize]) -> Result<Vec<usize>> {
     let stacks = samples.iter().map(|sample| dataset.stack_of(*sample));
     let mut stacks = stacks.collect::<Result<Vec<_>>>()?;
@@ -373,8 +372,8 @@ fn plan_samples(
         let number = *sample;
         let stack = dataset.stack_of(number).expect("chosen among those that exist");
         let shape = dataset.image(stack).shape();
-        // Axes of a cube that can be read fit: its chunks hold whole rows of columns or tiles below 2 GiB,
-        // and a file of 2^32 rows would be larger than any disk.
+        // The axes of a cube that can be read fit into 32 bits. Its chunks hold whole rows of columns or tiles below
+        // 2 GiB, and a file of 2^32 rows would be larger than any disk.
         let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let weight = match &options.weights {
             Some(weights) => Some(weights[number]),
@@ -394,7 +393,7 @@ fn plan_samples(
     samples.iter().map(plan_sample).collect()
 }
 
-/// Windows of one shape from several stacks come in one batch: their element types have to be the same.
+/// Windows of one shape from several stacks come in one batch, so their element types must be the same.
 fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let stacks = stacks_of(dataset, &samples)?;

@@ -1,4 +1,4 @@
-//! Where a loader spends its time; counted always, for a few instructions a task.
+//! Where a loader spends its time. This is always counted, at the cost of a few instructions per task.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,22 +26,22 @@ pub(crate) struct Counters {
     plan_waiting: AtomicU64,
     consumer_waiting: AtomicU64,
     ready: AtomicU64,
-    /// Of batches one by one.
+    /// The times of single batches.
     pub times: Times,
 }
 
-/// What a loader did since it was made, or between two looks ([`since`](Self::since)). Times are in seconds.
+/// What a loader did since it was created, or between two snapshots ([`since`](Self::since)). Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoaderStats {
     /// Time that passed.
     pub elapsed_s: f64,
-    /// Batches given out.
+    /// Batches given to the consumer.
     pub batches: u64,
     /// Samples in them.
     pub samples: u64,
-    /// Their bytes, images and masks, uncompressed.
+    /// Bytes of these samples, images and masks, uncompressed.
     pub bytes: u64,
-    /// Samples left out because they are damaged.
+    /// Samples skipped because they are damaged.
     pub skipped: u64,
     /// Chunks decoded or copied from the cache.
     pub chunks: u64,
@@ -51,17 +51,17 @@ pub struct LoaderStats {
     pub stored_bytes: u64,
     /// Decoding threads.
     pub threads: usize,
-    /// Time that all decoding threads together worked, reading included.
+    /// Time that all decoding threads together worked, including reading.
     pub decode_busy_s: f64,
     /// Of that, time in reads. Page faults of memory maps count as decoding.
     pub read_s: f64,
-    /// Time that all decoding threads together had nothing to do: the ring was full.
+    /// Time that all decoding threads together had nothing to do because the ring was full.
     pub decode_waiting_s: f64,
     /// Time that the planning thread worked.
     pub plan_busy_s: f64,
-    /// Time that it waited for a free slot.
+    /// Time that the planning thread waited for a free slot.
     pub plan_waiting_s: f64,
-    /// Time that the consumer waited for batches: the loader was too slow.
+    /// Time that the consumer waited for batches because the loader was too slow.
     pub consumer_waiting_s: f64,
     /// Slots of the ring.
     pub slots: usize,
@@ -92,7 +92,7 @@ impl Counters {
         }
     }
 
-    /// A decoding thread did a task after waiting for it.
+    /// Records that a decoding thread did a task after waiting for it.
     pub(crate) fn decoded(&self, waiting: Duration, busy: Duration, meter: Meter) {
         add(&self.decode_waiting, nanoseconds(waiting));
         add(&self.decode_busy, nanoseconds(busy));
@@ -102,18 +102,18 @@ impl Counters {
         add(&self.stored_bytes, meter.stored_bytes);
     }
 
-    /// The planning thread planned a batch after waiting for a slot.
+    /// Records that the planning thread planned a batch after waiting for a slot.
     pub(crate) fn planned(&self, waiting: Duration, busy: Duration) {
         add(&self.plan_waiting, nanoseconds(waiting));
         add(&self.plan_busy, nanoseconds(busy));
     }
 
-    /// The consumer waited.
+    /// Records that the consumer waited.
     pub(crate) fn waited(&self, waiting: Duration) {
         add(&self.consumer_waiting, nanoseconds(waiting));
     }
 
-    /// The consumer got a batch, when `ready` more were ready.
+    /// Records that the consumer got a batch when `ready` more were ready.
     pub(crate) fn given(&self, samples: usize, bytes: usize, skipped: usize, ready: usize) {
         add(&self.batches, 1);
         add(&self.samples, samples as u64);
@@ -157,7 +157,7 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The statistics of a loader, of whatever kind: what every command prints and `hsipack simulate --from` reads. See
+/// The statistics of any kind of loader. Every command prints them, and `hsipack simulate --from` reads them. See
 /// docs/statistics.md. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
@@ -165,26 +165,26 @@ pub struct Statistics {
     pub schema: u32,
     /// Batches given to the consumer.
     pub batches: u64,
-    /// Time that it waited for them, to be copied or decoded.
+    /// Time that the consumer waited for batches to be copied or decoded.
     pub waiting_s: f64,
-    /// Batches that are loaded at the same time, each by itself. 1 where all threads share the next batch, as in this
-    /// loader; the number of workers where each has a batch of its own.
+    /// Number of batches that are loaded at the same time, independently of one another. 1 if all threads share the
+    /// next batch, as in this loader; the number of workers if each worker has its own batch.
     pub loaders: usize,
-    /// Batches that there is room for: in use, ready and being loaded.
+    /// Number of batches that there is room for: in use, ready and being loaded.
     pub slots: usize,
     /// How long the latest batches took.
     pub times: BatchTimes,
-    /// Times that new device memory was taken, because the user kept tensors over the slots' memory.
+    /// How often new device memory was taken because the user kept tensors over the slots' memory.
     pub given_away: u64,
-    /// On the CPU: batches that were copied, because the user kept others.
+    /// On the CPU: batches that were copied because the user kept others.
     pub copied: u64,
-    /// Of the threads inside. With a device they are up to three batches ahead, and their consumer is the thread that
-    /// copies.
+    /// Statistics of the loader inside. With a device, its threads are up to three batches ahead, and its consumer is
+    /// the thread that copies.
     pub loader: LoaderStats,
 }
 
 impl LoaderStats {
-    /// What was done after an earlier look.
+    /// What was done since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let batches = self.batches - earlier.batches;
@@ -211,12 +211,12 @@ impl LoaderStats {
         }
     }
 
-    /// Samples a second.
+    /// Samples per second.
     pub fn samples_per_s(&self) -> f64 {
         self.samples as f64 / self.elapsed_s.max(f64::MIN_POSITIVE)
     }
 
-    /// Gigabytes (10⁹) a second, uncompressed.
+    /// Gigabytes (10⁹ bytes) per second, uncompressed.
     pub fn gb_per_s(&self) -> f64 {
         self.bytes as f64 * 1e-9 / self.elapsed_s.max(f64::MIN_POSITIVE)
     }

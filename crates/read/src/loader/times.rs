@@ -1,4 +1,4 @@
-//! How long batches took: the latest ones, in memory that is taken once.
+//! How long the latest batches took, in memory that is allocated once.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::distribution::Distribution;
 use crate::trace::{BatchNumber, Trace, Track};
 
-/// How long batches took, in seconds; of the latest ones, up to 16384.
+/// How long the latest batches took, in seconds; at most 16384 of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BatchTimes {
-    /// Time that loading a batch takes those who load it, from when there is room for it: with `loaders` of them, batches
-    /// come every `load_s / loaders` if nobody else is waited for.
+    /// Time that loading a batch takes, from when there is room for it. With `loaders` batches loaded at the same time,
+    /// batches come every `load_s / loaders` if nothing else has to be waited for.
     pub load_s: Distribution,
     /// Time that the consumer waited for a batch.
     pub wait_s: Distribution,
@@ -58,17 +58,17 @@ impl Times {
     }
 }
 
-/// The one who takes batches: when it asked, and when it got.
+/// The consumer of batches: when it asked for one, and when it got one.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     track: Track,
-    /// What it does with batches.
+    /// What the consumer does with batches.
     use_of: &'static str,
     asked: Option<Instant>,
     given: Option<(Instant, BatchNumber)>,
 }
 
-/// Where its times go.
+/// Where the consumer's times are recorded.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'a> {
     pub times: &'a Times,
@@ -76,17 +76,17 @@ pub(crate) struct Record<'a> {
 }
 
 impl Consumer {
-    /// Training.
+    /// A consumer that trains.
     pub(crate) fn training() -> Self {
         Self { track: Track::Consumer, use_of: "step", asked: None, given: None }
     }
 
-    /// A thread that copies batches to a device.
+    /// A consumer that copies batches to a device.
     pub(crate) fn transfer() -> Self {
         Self { track: Track::Transfer, use_of: "hand to the device", ..Self::training() }
     }
 
-    /// It asks for a batch, maybe again.
+    /// Records that the consumer asks for a batch, possibly again.
     pub(crate) fn asks(&mut self, record: Record<'_>) {
         if self.asked.is_none() {
             let now = Instant::now();
@@ -100,7 +100,7 @@ impl Consumer {
         }
     }
 
-    /// It gets the batch.
+    /// Records that the consumer gets the batch.
     pub(crate) fn gets(&mut self, batch: BatchNumber, record: Record<'_>) {
         let now = Instant::now();
         if let Some(asked) = self.asked.take() {
@@ -112,7 +112,7 @@ impl Consumer {
         self.given = Some((now, batch));
     }
 
-    /// There was none to get.
+    /// Records that there was no batch to get.
     pub(crate) fn ends(&mut self) {
         (self.asked, self.given) = (None, None);
     }
@@ -121,7 +121,7 @@ impl Consumer {
 /// How many times are remembered.
 const REMEMBERED: usize = 16384;
 
-/// The latest times, in a row that is written round and round.
+/// The latest times. The oldest is overwritten.
 #[derive(Debug)]
 struct Latest(Mutex<(Vec<f64>, usize)>);
 

@@ -29,7 +29,7 @@ pub(super) fn run(shared: &Shared, thread: usize) {
             }
         };
         let meter = std::mem::take(&mut scratch.meter);
-        // Before the task is back: whoever gets the batch finds all of it counted.
+        // This is counted before the task is given back, so that whoever gets the batch finds all of it counted.
         let end = Instant::now();
         if let Some(trace) = &shared.options.trace {
             let batch = BatchNumber { epoch: plan.epoch, batch: plan.number };
@@ -45,7 +45,7 @@ pub(super) fn run(shared: &Shared, thread: usize) {
     }
 }
 
-/// Decodes chunks, to be held. What fails fails again where it is wanted, which tells of it.
+/// Decodes chunks and holds them. If that fails, it fails again when the chunk is needed, and is reported then.
 fn hold(shared: &Shared, chunks: &[ChunkRef], scratch: &mut Scratch) {
     let Some(held) = &shared.held else { return };
     for chunk in chunks {
@@ -54,8 +54,7 @@ fn hold(shared: &Shared, chunks: &[ChunkRef], scratch: &mut Scratch) {
     }
 }
 
-/// Fills a task's piece of the slot. A sample that fails does not keep the others of the task from being
-/// read.
+/// Fills a task's piece of the slot. If a sample fails, the other samples of the task are still read.
 pub(super) fn fill(
     shared: &Shared,
     plan: &BatchPlan,
@@ -73,7 +72,7 @@ pub(super) fn fill(
         let mut position = part.position;
         let end = position + part.windows;
         while position < end {
-            // Many windows may lie in chunks that are there, cube by cube…
+            // Many windows may lie in chunks that are in memory, cube by cube…
             let items = &plan.items[position..end];
             let mut gather = || cubes.gather(part, items, out, scratch);
             let gathered = catch_unwind(AssertUnwindSafe(&mut gather)).unwrap_or(0);
@@ -102,12 +101,12 @@ pub(super) fn fill(
     failures
 }
 
-/// The cubes that a part's windows are of.
+/// The cubes that a part's windows belong to.
 struct Cubes<'a> {
     shared: &'a Shared,
     /// Array of the batch.
     array: usize,
-    /// Of the last sample: many windows may be of one.
+    /// The last sample, its array and its place: many windows may be of one sample.
     last: Option<(usize, ArrayRef<'a>, usize)>,
 }
 
@@ -126,7 +125,8 @@ impl<'a> Cubes<'a> {
         Ok((array, index))
     }
 
-    /// Copies the first windows of `items` that are of one cube and whose chunks lie decoded in memory; says how many.
+    /// Copies the first windows of `items` that are of one cube and whose decoded chunks are in memory. Returns how
+    /// many.
     fn gather(
         &mut self,
         part: &Part,

@@ -1,14 +1,13 @@
-//! Cutting an order into global batches, and those into the ranks' parts.
+//! Cuts an order into global batches, and each of these into the parts of the ranks.
 //!
 //! ```text
 //! given segments: cut what is left with the segment's sizes, take its batches away
 //! now:            cut what is left with the sizes of now
 //! a cut:          split by shape, keep order → cut every shape's items → order the batches
 //! ```
-//! Cutting again what is left after some batches gives the very batches that would have come next, so an
-//! epoch that is interrupted at any place, any number of times, gives the same batches as one that is not:
-//! a batch's place among the others depends on its first item alone, and an order's places are those of
-//! the whole epoch.
+//! If what is left after some batches is cut again, this gives exactly the batches that would have come next. So an epoch
+//! gives the same batches however often and wherever it is interrupted. The reason is that a batch's place among the
+//! others depends only on its first item, and that the places in an order are those of the whole epoch.
 
 use std::ops::Range;
 
@@ -19,25 +18,26 @@ use crate::{Error, Result};
 use hsipack_format::random::{Stream, fold};
 use hsipack_format::{Opt, remedy};
 
-/// What becomes of the items that do not fill a last global batch, of every shape.
+/// What happens to the items of each shape that do not fill a last global batch.
 ///
-/// All ranks get equally many batches in any case, and none is empty: else training on several processes would hang.
+/// In any case, all ranks get the same number of batches, and no batch is empty. Otherwise training on several processes
+/// would hang.
 ///
 /// | | items of the last batch | [`padding`](super::Item::padding) |
 /// |---|---|---|
 /// | `Pad` | batch size, on every rank | as many as are missing |
 /// | `Drop` | there is none | none |
-/// | `Short` | those that are left, divided over the ranks so that they differ by one at most | only where fewer are left than there are ranks: one for each rank that would have none |
+/// | `Short` | the items that are left, divided over the ranks so that their numbers differ by at most one | only if fewer items are left than there are ranks: one for each rank that would have none |
 ///
 /// Padding repeats items from the epoch's start.
 // The numbers are part of a plan's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastBatch {
-    /// The batch is filled up on every rank, with padding.
+    /// The batch is filled up with padding on every rank.
     Pad = 0,
-    /// They are left out of this epoch.
+    /// The items are skipped in this epoch.
     Drop = 1,
-    /// The batch is shorter; padding comes only where there are fewer items than ranks.
+    /// The batch is shorter. It has padding only if there are fewer items than ranks.
     Short = 2,
 }
 
@@ -48,7 +48,7 @@ hsipack_format::option_names!(LastBatch, "last batch", {
 });
 
 impl LastBatch {
-    /// Items of a global batch that has `items` of its own, with padding.
+    /// Number of items, with padding, of a global batch that has `items` items without it.
     fn padded(self, items: usize, global: usize, world_size: usize) -> usize {
         match self {
             Self::Short => items.max(world_size),
@@ -57,12 +57,12 @@ impl LastBatch {
     }
 }
 
-/// One process's place among those that train together.
+/// The place of one process among those that train together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Number of the process, from 0.
     pub rank: usize,
-    /// Processes that train together.
+    /// Number of processes that train together.
     pub world_size: usize,
 }
 
@@ -93,7 +93,7 @@ impl Share {
         Ok(())
     }
 
-    /// This rank's part of `items` things: runs that differ in length by one at most.
+    /// This rank's part of `items` items. The parts of the ranks differ in length by at most one.
     fn part(self, items: usize) -> Range<usize> {
         let (even, more) = (items / self.world_size, items % self.world_size);
         let start = self.rank * even + self.rank.min(more);
@@ -101,7 +101,7 @@ impl Share {
     }
 }
 
-/// Items of a global batch.
+/// Number of items in a global batch.
 ///
 /// # Errors
 /// If either is 0, or the product overflows.
@@ -126,18 +126,18 @@ pub(super) fn global_batch(batch_size: usize, world_size: usize) -> Result<usize
     }
 }
 
-/// An epoch's items and how to tell their shapes, as cuts need them.
+/// An epoch's items and their shapes, as needed for cutting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Epoch<'a> {
     /// The items, in order.
     pub order: &'a Sequence,
     /// Shape number of every sample.
     pub shapes: &'a [u32],
-    /// Shapes.
+    /// Number of shapes.
     pub shape_count: usize,
-    /// Key of the batches' order; without one they keep the order of their first items.
+    /// Key of the batches' order. Without a key, batches keep the order of their first items.
     pub shuffle: Option<[u64; 2]>,
-    /// What becomes of the rest.
+    /// What happens to the items that do not fill a last batch.
     pub last: LastBatch,
 }
 
@@ -157,7 +157,7 @@ impl Span {
 /// Places in an order.
 #[derive(Clone, Debug)]
 enum Places {
-    /// Items of one shape that are left, which are those from some place on: there may be 10^8.
+    /// If all items have one shape: the places that are left, which are all from some place on. There may be 10^8.
     From(Range<u32>),
     Listed(Vec<u32>),
 }
@@ -185,18 +185,17 @@ pub(super) struct Cut {
     places: Places,
     /// The batches, in the order in which they come.
     spans: Vec<Span>,
-    /// Items of a full batch.
+    /// Number of items in a full batch.
     global: usize,
-    /// For every shape the places of the items that fill up its last batch, to be repeated as needed.
+    /// For every shape, the places of the items that fill up its last batch. They are repeated as needed.
     padding: Vec<Vec<u32>>,
 }
 
 impl Epoch<'_> {
-    /// What is left after the `given` segments, cut into batches of `batch_size` items for each of
-    /// `world_size` ranks.
+    /// Cuts what is left after the `given` segments into batches of `batch_size` items for each of `world_size` ranks.
     ///
     /// # Errors
-    /// If a segment has more batches than its sizes leave, or sizes mean nothing.
+    /// If a segment has more batches than its sizes allow, or if sizes are not valid.
     pub(super) fn resume(
         &self,
         given: &[Segment],
@@ -221,7 +220,7 @@ impl Epoch<'_> {
         self.shapes[self.order.sample(place) as usize] as usize
     }
 
-    /// Cuts the items at these places, which ascend within every shape; without padding.
+    /// Cuts the items at these places into batches, without padding. The places ascend within every shape.
     fn cut(&self, left: Places, global: usize) -> Cut {
         let (places, starts) = self.by_shape(left);
         let mut spans = Vec::new();
@@ -239,7 +238,7 @@ impl Epoch<'_> {
         Cut { places, spans, global, padding: Vec::new() }
     }
 
-    /// The places shape by shape, otherwise as they were, and where every shape starts, and the end.
+    /// Sorts the places by shape and otherwise keeps their order. Also returns where every shape starts, and the end.
     fn by_shape(&self, left: Places) -> (Places, Vec<usize>) {
         if self.shape_count == 1 {
             let end = left.len();
@@ -274,7 +273,7 @@ impl Epoch<'_> {
         }
     }
 
-    /// For every shape the first items of the whole epoch, as many as its last batch lacks.
+    /// For every shape, the first items of the whole epoch, as many as its last batch lacks.
     fn padding(&self, cut: &Cut, world_size: usize) -> Vec<Vec<u32>> {
         let mut padding = vec![Vec::new(); self.shape_count];
         let mut missing = vec![0; self.shape_count];
@@ -297,27 +296,27 @@ impl Epoch<'_> {
 }
 
 impl Cut {
-    /// Batches.
+    /// Number of batches.
     pub(super) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Items of all batches, without padding.
+    /// Number of items in all batches, without padding.
     pub(super) fn items(&self) -> usize {
         self.spans.iter().map(|span| span.items as usize).sum()
     }
 
-    /// Items that are in no batch.
+    /// Number of items that are in no batch.
     pub(super) fn dropped(&self) -> usize {
         self.places.len() - self.items()
     }
 
-    /// Place of the first item of batch `n`.
+    /// The place of the first item of batch `n`.
     pub(super) fn first(&self, n: usize) -> u32 {
         self.places.get(self.spans[n].start as usize)
     }
 
-    /// Places of the items of batch `n` that fall to a rank, and whether they are padding.
+    /// The places of a rank's items in batch `n`, and whether each is padding.
     pub(super) fn part(
         &self,
         n: usize,
@@ -334,7 +333,7 @@ impl Cut {
         })
     }
 
-    /// Places that are left once the segment's batches are given, ascending within every shape.
+    /// The places that are left after the segment's batches, ascending within every shape.
     fn without(self, segment: &Segment) -> Result<Places> {
         if segment.batches > self.spans.len() {
             return Err(Error::state(format!(

@@ -1,7 +1,8 @@
-//! Into which blocks cubes of one shape are cut whose windows come together.
+//! How cubes of one shape are cut into blocks. The windows of a block come together.
 //!
-//! A window that begins in one block may reach into the next, whose chunks there are decoded for both. So blocks are so
-//! large that this is little, and otherwise as small as can be: the more of them come together, the better the order.
+//! A window that begins in one block may reach into the next one, and the chunks there are then decoded for both
+//! blocks. So blocks are large enough to keep this small, and otherwise as small as possible: the more blocks come
+//! together, the better the order.
 
 use std::ops::Range;
 
@@ -9,12 +10,12 @@ use hsipack_format::Grid;
 
 use super::blocks::Block;
 
-/// Chunks decoded an epoch, for every chunk that there is.
+/// The most chunks that are decoded in an epoch, for every chunk that there is.
 const MOST_DECODED: f64 = 1.2;
 
-/// Chunks that a window of `rows` × `columns` lies in, on average over all pixels that it may be centred on.
+/// How many chunks a window of `rows` × `columns` lies in, on average over all pixels that it may be centred on.
 pub fn chunks_touched(grid: &Grid, (rows, columns): (u32, u32)) -> f64 {
-    // As many windows as have pixels on both sides reach over an edge between two chunks.
+    // At each edge between two chunks, the windows with pixels on both sides reach over it: `size` - 1 of them.
     let along = |size: u32, chunks: usize, length: usize| {
         1.0 + (chunks - 1) as f64 * f64::from(size - 1) / length as f64
     };
@@ -32,50 +33,50 @@ pub struct BlockSize {
 /// How one axis is cut.
 #[derive(Clone, Copy, Debug)]
 struct Axis {
-    /// Chunks.
+    /// Number of chunks.
     chunks: usize,
-    /// Parts, of nearly the same number of chunks.
+    /// Number of parts, all of nearly the same number of chunks.
     parts: usize,
-    /// Chunks of the next part that windows reach into.
+    /// Number of chunks of the next part that windows reach into.
     halo: usize,
 }
 
 impl Axis {
-    /// `size` pixels of windows, chunks of `chunk`.
+    /// An axis in one part, for windows of `size` pixels and chunks of `chunk` pixels.
     fn new(chunks: usize, chunk: usize, size: u32) -> Self {
         Self { chunks, parts: 1, halo: (size as usize - 1).div_ceil(chunk) }
     }
 
-    /// Parts of at most so many chunks each.
+    /// The same axis in parts of at most this many chunks each.
     fn in_parts_of(self, chunks: usize) -> Self {
         Self { parts: self.chunks.div_ceil(chunks), ..self }
     }
 
-    /// Chunks decoded, for every chunk that there is.
+    /// How many chunks are decoded, for every chunk that there is.
     fn decoded(self) -> f64 {
         let again = (self.parts - 1) * self.halo.min(self.chunks);
         1.0 + again as f64 / self.chunks as f64
     }
 
-    /// Chunks of the largest part, with those that its windows reach into.
+    /// Number of chunks of the largest part, with those that its windows reach into.
     fn largest(self) -> usize {
         (self.chunks.div_ceil(self.parts) + self.halo).min(self.chunks)
     }
 
-    /// Chunks of a part.
+    /// The chunks of a part.
     fn part(self, part: usize) -> Range<usize> {
         part * self.chunks / self.parts..(part + 1) * self.chunks / self.parts
     }
 }
 
 impl BlockSize {
-    /// Whole cubes.
+    /// Blocks that are whole cubes.
     pub fn whole(grid: &Grid) -> Self {
         let axis = |chunks| Axis { chunks, parts: 1, halo: 0 };
         Self { down: axis(grid.down()), across: axis(grid.across()) }
     }
 
-    /// The least blocks of which few chunks are decoded more than once, for windows of `rows` × `columns`.
+    /// The smallest blocks with which few chunks are decoded more than once, for windows of `rows` × `columns`.
     pub fn cut(grid: &Grid, (rows, columns): (u32, u32)) -> Self {
         let down = Axis::new(grid.down(), grid.tile().rows, rows);
         let across = Axis::new(grid.across(), grid.tile().columns, columns);
@@ -85,7 +86,7 @@ impl BlockSize {
             if down.decoded() > MOST_DECODED {
                 continue;
             }
-            // The narrowest that go with it.
+            // The narrowest blocks of this height.
             let fits = |wide: &usize| {
                 Self { down, across: across.in_parts_of(*wide) }.decoded() <= MOST_DECODED
             };
@@ -103,17 +104,17 @@ impl BlockSize {
         self.down.decoded() * self.across.decoded()
     }
 
-    /// Chunks of the largest block, those among them that its windows reach into.
+    /// Number of chunks of the largest block, with those that its windows reach into.
     pub fn chunks(self) -> u64 {
         (self.down.largest() * self.across.largest()) as u64
     }
 
-    /// Blocks of a cube.
+    /// Number of blocks in a cube.
     pub fn count(self) -> usize {
         self.down.parts * self.across.parts
     }
 
-    /// The blocks of a sample's cube, with this grid.
+    /// The blocks of a sample's cube that has this grid.
     pub fn blocks(self, grid: &Grid, sample: usize) -> impl Iterator<Item = Block> {
         let pixels = |chunks: Range<usize>, chunk: usize, length: usize| {
             (chunks.start * chunk) as u32..(chunks.end * chunk).min(length) as u32
@@ -163,7 +164,7 @@ mod tests {
             };
             let want = along(shape.0, tile.0) * along(shape.1, tile.1);
             let have = chunks_touched(&grid, (size, size));
-            // A last chunk of one pixel is reached by fewer.
+            // Fewer windows reach a last chunk of one pixel.
             assert!((have / want - 1.0).abs() < 0.03, "{shape:?}: {have} {want}");
         }
     }

@@ -1,12 +1,13 @@
-//! Orders of data that do not fit into memory: the windows of some blocks come together, shuffled.
+//! Orders for data that do not fit into memory: the windows of some blocks come together, shuffled.
 //!
 //! ```text
 //! blocks, shuffled    b4 b0 b7 │ b2 b6 b1 │ b5 b3 b8      groups of blocks, here of 3
 //! windows             shuffled │ shuffled │ shuffled      among those of their group
 //! ```
-//! So a group's chunks are decoded once, and all its windows cut out of them. Every window is as likely to come in any
-//! place of the epoch as with a shuffle of all windows; but those that come near it are of the same group. With `n`
-//! groups of equal size, a window of the same block follows `n` times as often as it would otherwise.
+//! So a group's chunks are decoded once, and all its windows are cut out of them. As in a shuffle of all windows, every
+//! window is equally likely to come at any place of the epoch. But the windows that come near it are of the same group.
+//! With `n` groups of equal size, the next window is of the same block `n` times as often as in a shuffle of all
+//! windows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use super::{PlanSample, plural};
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 
-/// A part of a cube whose windows come together: those whose first row and column lie in it, or would if they lay
-/// inside the cube.
+/// A part of a cube whose windows come together: those whose first row and column lie in it. Windows that begin before
+/// the cube belong to its first blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
     /// Id of the sample in the dataset.
@@ -31,18 +32,19 @@ pub struct Block {
     pub columns: Range<u32>,
 }
 
-/// Blocks whose windows are shuffled together, some at a time. See [`PlanOptions::blocks`](super::PlanOptions::blocks).
+/// The blocks of all samples. The windows of some blocks at a time are shuffled together. See
+/// [`PlanOptions::blocks`](super::PlanOptions::blocks).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShuffleBlocks {
-    /// The blocks of every sample, next to one another and without gaps. Whole cubes, unless windows are numbered
-    /// ([`Crop::Windows`](super::Crop::Windows)).
+    /// The blocks of every sample, which leave no gaps and do not overlap. They are whole cubes, unless windows are
+    /// numbered ([`Crop::Windows`](super::Crop::Windows)).
     pub blocks: Vec<Block>,
-    /// Blocks in a group.
+    /// Number of blocks in a group.
     pub together: usize,
 }
 
 impl ShuffleBlocks {
-    /// All of it in numbers, for a plan's digest.
+    /// Everything as numbers, for a plan's digest.
     pub(super) fn parts(&self) -> [u64; 2] {
         let numbers = |block: &Block| {
             let Block { sample, rows, columns } = block;
@@ -53,17 +55,17 @@ impl ShuffleBlocks {
     }
 }
 
-/// Blocks, and which items they have: items are numbered sample by sample.
+/// Blocks, and which items they have. Items are numbered sample by sample.
 #[derive(Debug)]
 pub(super) struct PlannedBlocks {
     blocks: Vec<Block>,
-    /// Runs of numbers of items, block by block.
+    /// Runs of item numbers, block by block.
     runs: Vec<Range<u32>>,
-    /// Items of the runs before each, within its block.
+    /// For each run, the number of items in the earlier runs of its block.
     before: Vec<u32>,
     /// First run of every block, and the end.
     first_runs: Vec<u32>,
-    /// Items of every block.
+    /// Number of items in every block.
     items: Vec<u32>,
     /// Number of every sample's first item, and the end.
     starts: Vec<u32>,
@@ -71,10 +73,10 @@ pub(super) struct PlannedBlocks {
 }
 
 impl PlannedBlocks {
-    /// `samples` are the plan's, of which each has so many items (`counts`).
+    /// Plans blocks for the plan's `samples`, which have `counts` items each.
     ///
     /// # Errors
-    /// If the blocks do not cover the samples, or mean nothing.
+    /// If the blocks do not cover the samples, or are not valid.
     pub(super) fn new(
         ShuffleBlocks { blocks, together }: &ShuffleBlocks,
         samples: &[PlanSample],
@@ -100,7 +102,7 @@ impl PlannedBlocks {
             groups: 0,
         };
         for block in blocks {
-            // Samples without windows are not planned.
+            // Samples without windows are not in the plan.
             let Ok(found) = places.binary_search_by_key(&block.sample, |(id, _)| *id) else {
                 continue;
             };
@@ -116,7 +118,7 @@ impl PlannedBlocks {
         Ok(planned)
     }
 
-    /// The runs of a block's windows.
+    /// Adds the runs of a block's windows.
     fn push_windows(
         &mut self,
         block: &Block,
@@ -144,7 +146,7 @@ impl PlannedBlocks {
         }
     }
 
-    /// Adds a run to the block that is being gathered.
+    /// Adds a run to the current block.
     fn push_run(&mut self, run: Range<u32>) {
         if run.is_empty() {
             return;
@@ -161,7 +163,7 @@ impl PlannedBlocks {
         }
     }
 
-    /// Ends the block; it is dropped if it has no items.
+    /// Ends the current block. It is dropped if it has no items.
     fn end(&mut self, block: &Block) {
         let first = self.first_runs[self.first_runs.len() - 1] as usize;
         let items = self.runs[first..].iter().map(|run| run.len() as u32).sum();
@@ -195,23 +197,23 @@ impl PlannedBlocks {
         Ok(())
     }
 
-    /// Items of a round.
+    /// Number of items in a round.
     pub(super) fn len(&self) -> usize {
         self.starts[self.starts.len() - 1] as usize
     }
 
-    /// The sample (its place in the plan's list) of an item, and which of its items it is.
+    /// The sample of an item, as its place in the plan's list, and which of the sample's items it is.
     pub(super) fn item(&self, number: u32) -> (u32, u32) {
         let sample = self.starts.partition_point(|start| *start <= number) - 1;
         (sample as u32, number - self.starts[sample])
     }
 
-    /// Items of a sample.
+    /// Number of items of a sample.
     pub(super) fn of_sample(&self, sample: u32) -> u32 {
         self.starts[sample as usize + 1] - self.starts[sample as usize]
     }
 
-    /// The number of a block's item.
+    /// The number of a block's item among all items.
     fn number(&self, block: usize, item: u32) -> u32 {
         let runs = self.first_runs[block] as usize..self.first_runs[block + 1] as usize;
         let before = &self.before[runs.clone()];
@@ -227,12 +229,12 @@ pub(super) struct BlockOrder {
     rounds: Arc<[Round]>,
 }
 
-/// Every item once.
+/// A round: every item once.
 #[derive(Debug)]
 struct Round {
     /// The blocks in order.
     blocks: Vec<u32>,
-    /// Items before each of them, and of all.
+    /// Number of items before each of them, and of all.
     ends: Vec<u32>,
     /// First block of every group, and the end.
     groups: Vec<u32>,
@@ -244,12 +246,12 @@ struct Round {
 enum InGroups {
     /// Numbers of all items in order.
     Listed(Vec<u32>),
-    /// Of every group.
+    /// The order of the items of every group.
     Computed(Vec<Network>),
 }
 
 impl BlockOrder {
-    /// Of an epoch of `length` items.
+    /// Draws the order of an epoch of `length` items.
     pub(super) fn draw(planned: &Arc<PlannedBlocks>, keys: [u64; 2], length: usize) -> Self {
         let rounds = 0..length.div_ceil(planned.len());
         let listed = length.max(planned.len()) <= LISTED;
@@ -263,12 +265,12 @@ impl BlockOrder {
         (round, self.rounds[round].at(&self.planned, rest as u32))
     }
 
-    /// The blocks whose items these are.
+    /// The blocks that the items belong to.
     pub(super) fn planned(&self) -> &PlannedBlocks {
         &self.planned
     }
 
-    /// Groups of the epoch, in the order in which they come.
+    /// Number of groups in the epoch. They are numbered in the order in which they come.
     pub(super) fn groups(&self) -> usize {
         self.rounds.len() * self.planned.groups
     }
@@ -298,7 +300,7 @@ impl Round {
             Some(*sum)
         }));
         let ends = ends.collect();
-        // Of nearly the same number of blocks.
+        // Groups have nearly the same number of blocks.
         let groups = (0..=planned.groups).map(|group| (group * count / planned.groups) as u32);
         let groups = groups.collect();
         let mut drawn = Self { blocks, ends, groups, items: InGroups::Listed(Vec::new()) };
@@ -330,7 +332,7 @@ impl Round {
         self.groups.partition_point(|block| self.ends[*block as usize] <= place) - 1
     }
 
-    /// The number of the item at a place, were they not shuffled within groups.
+    /// The number of the item at a place, before the items are shuffled within groups.
     fn number(&self, planned: &PlannedBlocks, place: u32) -> u32 {
         let block = self.ends.partition_point(|end| *end <= place) - 1;
         planned.number(self.blocks[block] as usize, place - self.ends[block])

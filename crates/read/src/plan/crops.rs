@@ -1,4 +1,4 @@
-//! Which window of a sample is read.
+//! Chooses which window of a sample is read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::{Error, Result};
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Opt, remedy};
 
-/// Windows drawn at most in search of enough labelled pixels.
+/// The most windows that are drawn to find one with enough labelled pixels.
 pub const ATTEMPTS: u32 = 32;
 
-/// How samples are cropped; all sizes and steps are in pixels.
+/// How samples are cropped. All sizes and steps are in pixels.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Crop {
     /// The whole cube.
     Whole,
-    /// The window in the middle of the cube; an odd margin leaves its extra pixel at the end.
+    /// The window in the middle of the cube. If the margin is odd, the extra pixel is at the end.
     Centre {
         /// Rows of the window.
         rows: u32,
@@ -31,14 +31,14 @@ pub enum Crop {
         rows: u32,
         /// Columns of a window.
         columns: u32,
-        /// Windows of every sample an epoch (a round of the sampler), each an item of its own.
+        /// Number of windows of every sample in an epoch (in a round of the sampler). Each window is a separate item.
         per_sample: u32,
-        /// Share of labelled pixels, 0 to 1, that a window should have: up to [`ATTEMPTS`] windows are
-        /// drawn until one has it, else the best of them is taken.
+        /// Share of labelled pixels, 0 to 1, that a window should have. Up to [`ATTEMPTS`] windows are drawn until
+        /// one has it; otherwise the best of them is taken.
         min_labelled: f64,
     },
-    /// All windows of a grid over the cube, each an item of its own, row by row. The last window of an
-    /// axis is moved back to end with the cube, so that every pixel is covered.
+    /// All windows of a grid over the cube, row by row. Each window is a separate item. The last window of an axis is
+    /// moved back to end with the cube, so that every pixel is covered.
     Grid {
         /// Rows of a window.
         rows: u32,
@@ -48,46 +48,46 @@ pub enum Crop {
         row_step: u32,
         /// Columns from one window to the next, at most `columns`.
         column_step: u32,
-        /// What windows have beyond a cube that is smaller than they are, whose first row or column is then theirs;
-        /// such cubes are refused if `None`.
+        /// The padding if a cube is smaller than the window. The first row or column of the cube is then also that of
+        /// the window. If `None`, such cubes are refused.
         pad: Option<Pad>,
     },
-    /// Windows around labelled pixels, or listed ones; samples that have none are left out. They may reach beyond the
-    /// edge of their cube.
+    /// Windows around labelled pixels, on regions, or listed. Samples without windows are skipped. Windows may reach
+    /// beyond the edge of their cube.
     Windows(Arc<Windows>),
 }
 
-/// A rectangle of pixels of a cube, which may reach beyond its edge (see [`Pad`](super::Pad)).
+/// A rectangle of pixels of a cube, which may reach beyond its edge (see [`Pad`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// First row; negative before the cube.
+    /// First row; negative if it lies before the cube.
     pub row: i32,
-    /// First column; negative before the cube.
+    /// First column; negative if it lies before the cube.
     pub column: i32,
-    /// Rows.
+    /// Number of rows.
     pub rows: u32,
-    /// Columns.
+    /// Number of columns.
     pub columns: u32,
 }
 
 impl Window {
-    /// A window from this row and column on.
+    /// A window that begins at this row and column.
     pub(super) fn at(row: u32, column: u32, rows: u32, columns: u32) -> Self {
         // Axes of cubes have less than 2^31 pixels (see `Crop::size`).
         Self { row: row as i32, column: column as i32, rows, columns }
     }
 
-    /// The rows of the cube in it, if it lies inside.
+    /// The rows of the cube that the window covers, if it lies inside.
     pub fn row_range(self) -> Range<usize> {
         self.row as usize..self.row as usize + self.rows as usize
     }
 
-    /// The columns of the cube in it, if it lies inside.
+    /// The columns of the cube that the window covers, if it lies inside.
     pub fn column_range(self) -> Range<usize> {
         self.column as usize..self.column as usize + self.columns as usize
     }
 
-    /// Whether it lies inside a cube of so many rows and columns.
+    /// Whether the window lies inside a cube of this many rows and columns.
     pub fn is_inside(self, rows: usize, columns: usize) -> bool {
         let fits = |start: i32, size: u32, length: usize| {
             start >= 0 && start as usize + size as usize <= length
@@ -105,7 +105,7 @@ pub trait Labelled {
     fn share(&mut self, sample: usize, window: Window) -> Result<f64>;
 }
 
-/// What a window's place is drawn from: never batch, rank or thread.
+/// The numbers that a window's place is drawn from. They never depend on batch, rank or thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
     pub seed: u64,
@@ -121,7 +121,7 @@ impl Draw {
         Random::keyed(stream, parts)
     }
 
-    /// Which of the `windows` of a sample is meant.
+    /// Chooses one of the `windows` of a sample.
     pub(super) fn of(self, windows: u64, sample: &PlanSample) -> u64 {
         if self.replacement {
             return self.random(Stream::GridWindow, sample).below(windows);
@@ -131,7 +131,7 @@ impl Draw {
 }
 
 impl Crop {
-    /// Refuses sizes, steps, counts and shares that mean nothing.
+    /// Refuses sizes, steps, counts and shares that are not valid.
     pub(super) fn check(&self) -> Result<()> {
         if matches!(self.fixed_size(), Some((rows, columns)) if rows == 0 || columns == 0) {
             return Err(Error::conflict("crops have an axis of 0 pixels")
@@ -153,7 +153,7 @@ impl Crop {
         }
     }
 
-    /// The crop in numbers, for a plan's digest; but for windows, which have more.
+    /// The crop as numbers, for a plan's digest. For numbered windows these are not all numbers.
     pub(super) fn parts(&self) -> [u64; 5] {
         let kind = match self {
             Self::Whole => 0,
@@ -179,7 +179,7 @@ impl Crop {
         [kind, u64::from(rows), u64::from(columns), first, second]
     }
 
-    /// Rows and columns of every window, unless they are those of the cube.
+    /// Rows and columns of every window; `None` if windows are whole cubes.
     fn fixed_size(&self) -> Option<(u32, u32)> {
         match *self {
             Self::Whole => None,
@@ -190,7 +190,7 @@ impl Crop {
         }
     }
 
-    /// What windows have beyond the edge of their cube; none if they stay inside.
+    /// The padding of windows beyond the edge of their cube; `None` if they stay inside.
     pub(crate) fn pad(&self) -> Option<Pad> {
         match self {
             Self::Whole | Self::Centre { .. } | Self::Random { .. } => None,
@@ -202,7 +202,7 @@ impl Crop {
     /// Rows and columns of a sample's windows.
     ///
     /// # Errors
-    /// If they are more than the cube has, and there is no padding.
+    /// If the cube has fewer, and there is no padding.
     pub(super) fn size(&self, sample: &PlanSample) -> Result<(u32, u32)> {
         let (rows, columns) = self.fixed_size().unwrap_or((sample.rows, sample.columns));
         if i32::try_from(sample.rows.max(sample.columns)).is_err() {
@@ -234,7 +234,7 @@ impl Crop {
         }))
     }
 
-    /// Windows of a sample in a round, unless they are numbered; the sample has passed [`Crop::size`].
+    /// Number of windows of a sample in a round, unless windows are numbered. The sample has passed [`Crop::size`].
     pub(super) fn windows(&self, sample: &PlanSample) -> u64 {
         match *self {
             Self::Whole | Self::Centre { .. } => 1,
@@ -242,7 +242,7 @@ impl Crop {
             Self::Grid { rows, columns, row_step, column_step, .. } => {
                 steps(sample.rows, rows, row_step) * steps(sample.columns, columns, column_step)
             }
-            // Theirs are counted by themselves.
+            // Numbered windows are counted elsewhere.
             Self::Windows(_) => 0,
         }
     }
@@ -298,12 +298,12 @@ fn check_step(axis: &str, step: u32, size: u32) -> Result<()> {
         ]))
 }
 
-/// Windows along an axis of `length` pixels.
+/// Number of windows along an axis of `length` pixels.
 fn steps(length: u32, size: u32, step: u32) -> u64 {
     u64::from(length.saturating_sub(size).div_ceil(step)) + 1
 }
 
-/// First pixel of window `index` along an axis.
+/// The first pixel of window `index` along an axis.
 fn step_start(index: u64, length: u32, size: u32, step: u32) -> u32 {
     // The index is at most length / step rounded up, so the product fits.
     (index * u64::from(step)).min(u64::from(length.saturating_sub(size))) as u32
@@ -315,7 +315,7 @@ fn anywhere(sample: &PlanSample, rows: u32, columns: u32, random: &mut Random) -
     Window::at(row, column, rows, columns)
 }
 
-/// The first of the windows with enough labelled pixels, else the best of [`ATTEMPTS`].
+/// The first window with enough labelled pixels; otherwise the best of [`ATTEMPTS`] windows.
 fn choose(
     mut windows: impl Iterator<Item = Window>,
     sample: &PlanSample,
@@ -371,7 +371,7 @@ mod tests {
         crop.window(sample, draw(repeat), None).unwrap()
     }
 
-    /// Pixels from `from` on, counted in columns, are labelled.
+    /// Pixels from column `from` on are labelled.
     struct RightOf {
         from: u32,
         calls: u32,

@@ -1,12 +1,12 @@
-//! Sets of pixels, of which the k-th is asked for.
+//! Sets of pixels that can return their k-th member.
 
-/// Numbers in ascending order: a list, or bits where these take less room.
+/// Numbers in ascending order: as a list, or as bits if those take less memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum IndexSet {
     Listed(Vec<u32>),
     Bits {
         words: Vec<u64>,
-        /// Members before every [`STRIDE`]-th word.
+        /// Number of members before every [`STRIDE`]-th word.
         before: Vec<u32>,
         len: usize,
     },
@@ -15,7 +15,8 @@ pub(super) enum IndexSet {
 const STRIDE: usize = 8;
 
 impl IndexSet {
-    /// Makes bits of a list where these take less room; all members are below `end`. They are found slower.
+    /// Turns a list into bits if those take less memory. All members are below `end`. Finding members is
+    /// slower in bits.
     pub(super) fn shrink(&mut self, end: usize) {
         let Self::Listed(numbers) = self else { return };
         if numbers.len() * 4 > end / 8 {
@@ -37,7 +38,7 @@ impl IndexSet {
         Self::Bits { words, before, len: numbers.len() }
     }
 
-    /// Members.
+    /// Number of members.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Listed(numbers) => numbers.len(),
@@ -45,10 +46,10 @@ impl IndexSet {
         }
     }
 
-    /// The member with `k` smaller ones.
+    /// The member that has `k` smaller members.
     ///
     /// # Panics
-    /// If there are no more than `k`.
+    /// If there are no more than `k` members.
     #[inline]
     pub(super) fn get(&self, k: usize) -> u32 {
         let (words, before) = match self {
@@ -90,7 +91,7 @@ impl IndexSet {
         (before[block] + members + below) as usize
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the set takes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Listed(numbers) => size_of_val(&numbers[..]),
@@ -98,7 +99,7 @@ impl IndexSet {
         }
     }
 
-    /// All of them.
+    /// All members.
     pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
         (0..self.len()).map(|k| self.get(k))
     }

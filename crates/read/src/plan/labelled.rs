@@ -1,4 +1,4 @@
-//! Labelled pixels, which windows lie around: gathered from masks, chosen by class.
+//! Labelled pixels that get a window around them: collected from masks and chosen by class.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,16 @@ use crate::{Error, Result};
 pub struct Patches {
     /// Rows of a window.
     pub rows: u32,
-    /// Columns of a window. Of an even number the labelled pixel is the first one after the middle.
+    /// Columns of a window. If this is even, the labelled pixel is the first one after the middle.
     pub columns: u32,
-    /// What lies beyond the cube's edge.
+    /// The values beyond the cube's edge.
     pub pad: Pad,
-    /// Only pixels of these class ids; of all if `None`.
+    /// Only pixels of these class ids; of all classes if `None`.
     pub classes: Option<Vec<u32>>,
-    /// No pixels of these class ids; 0 is what unlabelled pixels have.
+    /// No pixels of these class ids. Unlabelled pixels have 0.
     pub ignore: Vec<u32>,
-    /// As many pixels of each class, drawn once by the seed; all of a class that has fewer. All pixels if `None`.
+    /// This many pixels of each class, drawn once with the seed. If a class has fewer, all of them. All pixels if
+    /// `None`.
     pub per_class: Option<usize>,
 }
 
@@ -45,17 +46,17 @@ impl Patches {
 /// The pixels of one sample that have a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pixels {
-    /// Columns of the cube.
+    /// Number of columns of the cube.
     pub columns: u32,
-    /// Pixels of the cube.
+    /// Number of pixels of the cube.
     pub end: u32,
-    /// Row by row.
+    /// The pixels, numbered row by row.
     pub set: IndexSet,
-    /// The class of each, as a number among all classes.
+    /// The class of each pixel, as a number among all classes.
     pub class: Numbers,
 }
 
-/// Pixels, of all samples together, that are held in lists, which are quicker: 16 MB.
+/// Up to this many pixels, of all samples together, are held in lists (16 MB), which are faster.
 pub(super) const MOST_LISTED: usize = 1 << 22;
 
 /// Small numbers.
@@ -88,27 +89,27 @@ impl Numbers {
     }
 }
 
-/// Gathers the labelled pixels of sample after sample.
+/// Collects the labelled pixels of one sample after another.
 #[derive(Debug)]
 pub struct LabelledPixels {
     patches: Patches,
     samples: Vec<(usize, Pixels)>,
-    /// Ids of the classes, in the order in which they came.
+    /// Ids of the classes, in the order in which they were found.
     classes: Vec<u32>,
-    /// The number of each; masks of instances have thousands.
+    /// The number of each class. Masks of instances have thousands.
     numbers: HashMap<u32, u32>,
     /// Pixels that are held in lists.
     listed: usize,
 }
 
 impl LabelledPixels {
-    /// None yet.
+    /// Creates an empty collection.
     pub fn new(patches: Patches) -> Self {
         let (samples, classes, numbers) = (Vec::new(), Vec::new(), HashMap::new());
         Self { patches, samples, classes, numbers, listed: 0 }
     }
 
-    /// The next sample, by its id, its rows and columns, and the class ids of its pixels row by row.
+    /// Adds the next sample: its id, its rows and columns, and the class ids of its pixels row by row.
     ///
     /// # Errors
     /// If it has more than 2^32 pixels.
@@ -128,7 +129,7 @@ impl LabelledPixels {
         let (mut pixels, mut numbers) = (Vec::new(), Vec::new());
         let mut run = None;
         for (pixel, class) in (0..).zip(labels) {
-            // Labels come in runs.
+            // Neighbouring pixels often have the same label.
             let number = match run {
                 Some((last, number)) if last == class => number,
                 _ if !self.patches.takes(class) => None,
@@ -151,7 +152,7 @@ impl LabelledPixels {
         Ok(())
     }
 
-    /// The number of a class, a new one if it was not seen yet.
+    /// The number of a class. A class that was not seen yet gets a new number.
     fn number(&mut self, class: u32) -> u32 {
         *self.numbers.entry(class).or_insert_with(|| {
             self.classes.push(class);
@@ -159,10 +160,10 @@ impl LabelledPixels {
         })
     }
 
-    /// The windows around them. `seed` decides which pixels are taken of a class that has more than asked for.
+    /// The windows around the pixels. If a class has more pixels than asked for, `seed` decides which are taken.
     ///
     /// # Errors
-    /// If there are none, or more than 2^32.
+    /// If there are no pixels, or more than 2^32.
     pub fn windows(self, seed: u64) -> Result<Windows> {
         let Self { patches, mut samples, classes, .. } = self;
         if let Some(most) = patches.per_class {
@@ -186,13 +187,13 @@ impl LabelledPixels {
     }
 }
 
-/// Keeps `most` pixels of each class, those of all samples together.
+/// Keeps `most` pixels of each class, from all samples together.
 fn draw_per_class(samples: &mut [(usize, Pixels)], classes: &[u32], most: usize, seed: u64) {
     let mut counts = vec![0usize; classes.len()];
     for (_, pixels) in &*samples {
         (0..pixels.set.len()).for_each(|place| counts[pixels.class.get(place) as usize] += 1);
     }
-    // Of each class which of its pixels, ascending.
+    // For each class, which of its pixels are kept, ascending.
     let chosen = |(class, count): (&u32, &usize)| {
         let mut random = Random::keyed(Stream::PerClass, [seed, u64::from(*class)]);
         let order = Network::new((*count).max(1) as u64, &mut random);

@@ -1,17 +1,17 @@
-//! Which sample or crop comes when, on which rank.
+//! Decides which sample or crop comes when, on which rank.
 //!
 //! ```text
 //! samples → order of the epoch → global batches → a rank's batches → items with their windows
 //! ```
-//! A [`Plan`] is a pure function of samples and [`PlanOptions`]: it reads nothing and starts no threads, and
-//! the same seed gives the same items for ever, whatever the number of threads and ranks. An **item** is one
-//! window of one sample. [`Plan::epoch`] puts an epoch's items in order and cuts them into **global
-//! batches** of batch size × world size items, of which every rank takes an equal run. A [`State`] says which
-//! of them were given, and an epoch can go on from there with another batch size or world size: what is
-//! left is cut anew, and no item comes twice or is lost.
+//! A [`Plan`] is a pure function of samples and [`PlanOptions`]: it reads nothing and starts no threads. The same seed
+//! always gives the same items, whatever the number of threads and ranks. An **item** is one window of one sample.
+//! [`Plan::epoch`] puts an epoch's items in order and cuts them into **global batches** of batch size × world size
+//! items. Every rank takes an equal run of each global batch. A [`State`] says which batches were given, and an epoch
+//! can go on from there with another batch size or world size. What is left is then cut into new batches, and no item
+//! comes twice or is lost.
 //!
-//! All items of a global batch have one shape. Samples of different shapes are mixed where crops make them
-//! equal, but not if their numbers of bands differ; else batches of different shapes take turns.
+//! All items of a global batch have the same shape. If crops give samples of different shapes the same shape, these
+//! samples are mixed, unless their numbers of bands differ. Otherwise batches of different shapes take turns.
 //!
 //! # Example
 //! ```
@@ -91,16 +91,16 @@ pub struct PlanSample {
     pub columns: u32,
     /// Bands of its cube.
     pub bands: u32,
-    /// Its group (patient, animal, flight, …), for the orders that look at groups.
+    /// The group (patient, animal, flight, …), for orders that use groups.
     pub group: Option<u32>,
-    /// Its class, for [`Order::ClassBalanced`].
+    /// The class, for [`Order::ClassBalanced`].
     pub class: Option<u32>,
-    /// How often it is drawn by [`Order::Weighted`], relative to the others.
+    /// How often [`Order::Weighted`] draws the sample, relative to the others.
     pub weight: f64,
 }
 
 impl PlanSample {
-    /// A sample of `rows` × `columns` × `bands` without group or class, of weight 1.
+    /// A sample of `rows` × `columns` × `bands` with weight 1, without group or class.
     pub fn new(sample: usize, rows: u32, columns: u32, bands: u32) -> Self {
         Self { sample, rows, columns, bands, group: None, class: None, weight: 1.0 }
     }
@@ -110,7 +110,7 @@ impl PlanSample {
     }
 }
 
-/// How a [`Plan`] orders, crops and cuts.
+/// How a [`Plan`] orders, crops and batches samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
     /// Seed of everything random.
@@ -119,20 +119,20 @@ pub struct PlanOptions {
     pub order: Order,
     /// The windows of the samples.
     pub crop: Crop,
-    /// Items of a rank's batch.
+    /// Number of items in a rank's batch.
     pub batch_size: usize,
-    /// What becomes of the items that do not fill a last batch.
+    /// What happens to the items that do not fill a last batch.
     pub last: LastBatch,
-    /// Items of an epoch over all ranks; every item once where `None`. A longer epoch takes further rounds
-    /// of the same order, each newly shuffled; a shorter one ends early.
+    /// Number of items in an epoch, over all ranks. If `None`, every item comes once. A longer epoch takes further
+    /// rounds of the same order, each newly shuffled. A shorter epoch ends early.
     pub epoch_length: Option<usize>,
-    /// Where not all data fit into memory: the blocks of which some come at a time, so that each is read about once an
-    /// epoch. Only for [`Order::Shuffled`]. All items are shuffled among one another where `None`.
+    /// For data that do not fit into memory: blocks of cubes, of which only some come at a time, so that each is read
+    /// about once per epoch. Only for [`Order::Shuffled`]. If `None`, all items are shuffled together.
     pub blocks: Option<Arc<ShuffleBlocks>>,
 }
 
 impl PlanOptions {
-    /// Whole cubes in shuffled batches of `batch_size`, the last one short, seed 0.
+    /// Options for whole cubes in shuffled batches of `batch_size`, the last one short, seed 0.
     pub fn new(batch_size: usize) -> Self {
         Self {
             seed: 0,
@@ -151,16 +151,18 @@ impl PlanOptions {
 pub struct Item {
     /// Id of the sample in the dataset.
     pub sample: usize,
-    /// Which item of the sample it is in this epoch: seeds drawn from (seed, epoch, sample, repeat) differ.
+    /// Which item of the sample it is in this epoch. Seeds drawn from (seed, epoch, sample, repeat) differ between
+    /// items.
     pub repeat: u32,
     /// The window to read.
     pub window: Window,
-    /// The class id of its centre, of windows around labelled pixels; that of its region, of windows that show one.
+    /// For a window around a labelled pixel, the class id of this pixel. For a window that shows a region, the region's
+    /// class id.
     pub label: Option<u32>,
-    /// What the pixels of its region have in the mask, of windows that show one.
+    /// For a window that shows a region, the id of the region's pixels in the mask.
     pub region: Option<u32>,
-    /// Whether it comes in another batch, too, and only fills this one up (see [`LastBatch`]); leave it out of a
-    /// validation's figures.
+    /// Whether the item also comes in another batch, and only fills up this one (see [`LastBatch`]). Leave such items
+    /// out of validation metrics.
     pub padding: bool,
 }
 
@@ -170,7 +172,7 @@ impl From<&Item> for SampleKey {
     }
 }
 
-/// Orders, crops and cuts the samples of every epoch. Cheap to clone.
+/// Orders and crops the samples of every epoch, and cuts them into batches. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Plan(Arc<Inner>);
 
@@ -181,24 +183,25 @@ struct Inner {
     pool: Pool,
     /// The windows, if they are numbered.
     windows: Option<PlannedWindows>,
-    /// The blocks that come together, if not all do.
+    /// The blocks, if windows come block by block.
     blocks: Option<Arc<PlannedBlocks>>,
-    /// Items of an epoch.
+    /// Number of items in an epoch.
     length: usize,
-    /// Number of every sample's shape.
+    /// The number of every sample's shape.
     shape_of: Vec<u32>,
     shapes: Vec<CubeShape>,
-    /// See [`Plan::digest`]: every state has it, one a batch, and it goes over all samples.
+    /// See [`Plan::digest`]. It is computed once, because the state of every batch needs it, and it goes over all
+    /// samples.
     digest: String,
 }
 
 impl Plan {
-    /// A plan over these samples.
+    /// Creates a plan over these samples.
     ///
     /// # Errors
-    /// If there are no samples, one is empty, comes twice, is smaller than the crops, or lacks the class,
-    /// group or weight that the order looks at; if sizes, steps, shares or lengths mean nothing, or an epoch
-    /// has more than 2^32 items.
+    /// If there are no samples; if one is empty, comes twice, is smaller than the crops, or lacks the class, group or
+    /// weight that the order uses; if sizes, steps, shares or lengths are not valid; if an epoch has more than 2^32
+    /// items.
     pub fn new(samples: Vec<PlanSample>, options: PlanOptions) -> Result<Self> {
         options.crop.check()?;
         global_batch(options.batch_size, 1)?;
@@ -233,7 +236,7 @@ impl Plan {
         })))
     }
 
-    /// The same with other [`blocks`](PlanOptions::blocks).
+    /// The same plan with other [`blocks`](PlanOptions::blocks).
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -242,12 +245,12 @@ impl Plan {
         Self::new(self.0.samples.clone(), PlanOptions { blocks, ..self.0.options.clone() })
     }
 
-    /// Items of every sample in a round.
+    /// Number of items of every sample in a round.
     pub(crate) fn counts(&self) -> &[u32] {
         &self.0.pool.counts
     }
 
-    /// Rows and columns of a sample's windows, which is one of [`samples`](Self::samples).
+    /// Rows and columns of the windows of a sample, which must be one of [`samples`](Self::samples).
     pub(crate) fn window_size(&self, sample: &PlanSample) -> (u32, u32) {
         self.0.options.crop.size(sample).unwrap_or((sample.rows, sample.columns))
     }
@@ -267,23 +270,23 @@ impl Plan {
         &self.0.shapes
     }
 
-    /// Items of an epoch over all ranks, without padding and before dropping.
+    /// Number of items in an epoch over all ranks, without padding and before dropping.
     pub fn items(&self) -> usize {
         self.0.length
     }
 
-    /// A hash (hexadecimal) of all that decides which items an epoch has and how they are ordered and cropped,
-    /// but for the seed: samples, order, crop, epoch length and last batch. It stays the same over versions.
+    /// A hexadecimal hash of everything that decides which items an epoch has and how they are ordered and cropped,
+    /// except the seed: samples, order, crop, epoch length and last batch. It stays the same across versions.
     pub fn digest(&self) -> &str {
         &self.0.digest
     }
 
-    /// What is left of an epoch for one rank, after the `given` segments: empty at its start, else those of a
-    /// [`State`].
+    /// One rank's part of what is left of an epoch after the `given` segments. There are none at the start of an epoch;
+    /// otherwise they come from a [`State`].
     ///
     /// # Errors
-    /// If rank or world size mean nothing, more batches were given than the epoch had, or
-    /// [`LastBatch::Drop`] drops the whole epoch.
+    /// If rank or world size are not valid, more batches were given than the epoch had, or [`LastBatch::Drop`] drops the
+    /// whole epoch.
     pub fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<EpochPlan> {
         share.check()?;
         let Inner { options, pool, windows, blocks, length, shape_of, shapes, .. } = &*self.0;
@@ -294,7 +297,7 @@ impl Plan {
             order: &order,
             shapes: shape_of,
             shape_count: shapes.len(),
-            // Batches of several shapes come as their blocks do.
+            // With blocks, batches of several shapes keep the order of the blocks.
             shuffle: (options.order.is_shuffled() && blocks.is_none()).then_some(keys),
             last: options.last,
         }
@@ -318,7 +321,7 @@ impl Plan {
     }
 }
 
-/// One rank's batches of what is left of an epoch.
+/// One rank's remaining batches of an epoch.
 #[derive(Clone, Debug)]
 pub struct EpochPlan {
     plan: Plan,
@@ -335,22 +338,22 @@ impl EpochPlan {
         self.epoch
     }
 
-    /// Batches left, the same number on every rank; 0 when all were given.
+    /// Number of batches left, the same on every rank; 0 if all were given.
     pub fn batches(&self) -> usize {
         self.cut.len()
     }
 
-    /// Items left over all ranks, without padding and without dropped ones.
+    /// Number of items left over all ranks, without padding and without dropped ones.
     pub fn items(&self) -> usize {
         self.cut.items()
     }
 
-    /// Items left that [`LastBatch::Drop`] leaves out.
+    /// Number of items left that [`LastBatch::Drop`] drops.
     pub fn dropped(&self) -> usize {
         self.cut.dropped()
     }
 
-    /// Shape of the items of batch `n`, 0 being the next one.
+    /// The shape of the items of batch `n`, where 0 is the next one.
     ///
     /// # Errors
     /// If there is no such batch.
@@ -359,12 +362,11 @@ impl EpochPlan {
         Ok(self.plan.0.shapes[self.shape_number(n)])
     }
 
-    /// Puts this rank's items of batch `n`, 0 being the next one, into `items` instead of what was there.
-    /// Nothing is allocated if they have room. `labelled` is asked only for [`Crop::Random`] with a labelled
-    /// share.
+    /// Replaces the contents of `items` by this rank's items of batch `n`, where 0 is the next one. Nothing is allocated
+    /// if `items` has enough room. `labelled` is used only for [`Crop::Random`] with a labelled share.
     ///
     /// # Errors
-    /// If there is no such batch, labels are needed and `labelled` is `None`, or it fails.
+    /// If there is no such batch; if labels are needed and `labelled` is `None`; if `labelled` fails.
     pub fn batch(
         &self,
         n: usize,
@@ -381,13 +383,14 @@ impl EpochPlan {
         Ok(())
     }
 
-    /// Groups of blocks of the whole epoch, in the order in which they come; 0 if [`PlanOptions::blocks`] has none.
+    /// Number of groups of blocks in the whole epoch; 0 if [`PlanOptions::blocks`] is `None`. Groups are numbered in the
+    /// order in which they come.
     pub fn groups(&self) -> usize {
         self.order.blocks().map_or(0, |order| order.groups())
     }
 
-    /// The group that batch `n`, 0 being the next one, begins with. It rises with `n`, but for batches of several shapes
-    /// where a batch may have items of earlier or later groups, too.
+    /// The group that batch `n` begins with, where 0 is the next batch. It rises with `n`. With several shapes, a batch
+    /// may also have items of earlier or later groups.
     ///
     /// # Panics
     /// If there is no such batch.
@@ -403,8 +406,8 @@ impl EpochPlan {
         self.order.blocks().into_iter().flat_map(move |order| order.blocks(group))
     }
 
-    /// The state once every rank has got `batches` of these batches. More than there are make a state that
-    /// [`Plan::epoch`] refuses.
+    /// The state after every rank has got `batches` of these batches. If there are not so many, [`Plan::epoch`] refuses
+    /// the state.
     pub fn state(&self, fingerprint: impl Into<String>, batches: usize) -> State {
         let mut state = State::new(&self.plan, fingerprint, self.epoch);
         let batch_size = self.plan.options().batch_size;
@@ -442,7 +445,7 @@ impl EpochPlan {
             let count = windows.of_sample(place as usize);
             let window = match order.has_replacement() {
                 true => draw.of(u64::from(count), sample) as u32,
-                // Orders that are listed count on through the rounds.
+                // In listed orders, the number counts on through the rounds.
                 false => window % count,
             };
             let Shown { window, label, region } = windows.get(Place { sample: place, window });
@@ -502,7 +505,7 @@ fn check_samples(samples: &[PlanSample]) -> Result<()> {
     }
 }
 
-/// The samples that have windows, in the order of these; all of them if windows are not numbered.
+/// The samples that have windows, in the order in which the windows list them; all samples if windows are not numbered.
 fn with_windows(samples: Vec<PlanSample>, crop: &Crop) -> Result<Vec<PlanSample>> {
     let Crop::Windows(windows) = crop else { return Ok(samples) };
     let by_id: HashMap<usize, &PlanSample> =
@@ -519,7 +522,7 @@ fn with_windows(samples: Vec<PlanSample>, crop: &Crop) -> Result<Vec<PlanSample>
     Ok(with)
 }
 
-/// Every sample's shape as a number in order of appearance, and the shapes.
+/// The number of every sample's shape, in order of appearance, and the shapes.
 fn number_shapes(samples: &[PlanSample], crop: &Crop) -> Result<(Vec<u32>, Vec<CubeShape>)> {
     let mut shapes = Vec::new();
     let mut numbers = HashMap::new();
@@ -536,7 +539,7 @@ fn number_shapes(samples: &[PlanSample], crop: &Crop) -> Result<(Vec<u32>, Vec<C
     Ok((shape_of, shapes))
 }
 
-/// Every sample's class or group as a number from 0, as the order looks at one, and their count.
+/// Every sample's class or group as a number from 0, whichever the order uses, and how many there are.
 fn number_strata(
     samples: &[PlanSample],
     order: Order,
@@ -568,7 +571,7 @@ fn number_strata(
     Ok((strata.into_iter().map(number).collect(), known.len()))
 }
 
-/// Windows of every sample in a round.
+/// Number of windows of every sample in a round.
 fn count_windows(samples: &[PlanSample], options: &PlanOptions) -> Result<Vec<u32>> {
     let mut items = 0u64;
     let count = |(place, sample)| {
@@ -582,7 +585,7 @@ fn count_windows(samples: &[PlanSample], options: &PlanOptions) -> Result<Vec<u3
     samples.iter().enumerate().map(count).collect()
 }
 
-/// What blocks the options ask for have of these samples.
+/// The blocks that the options ask for, with the items of these samples.
 fn plan_blocks(
     samples: &[PlanSample],
     options: &PlanOptions,
@@ -605,7 +608,7 @@ fn plan_blocks(
     Ok(Some(PlannedBlocks::new(blocks, samples, counts, windows)?.into()))
 }
 
-/// Running sums of the weights, where the order looks at them.
+/// Running sums of the weights, if the order uses them.
 fn running_weights(samples: &[PlanSample], order: Order) -> Result<Vec<f64>> {
     if order != Order::Weighted {
         return Ok(Vec::new());
@@ -630,7 +633,7 @@ fn running_weights(samples: &[PlanSample], order: Order) -> Result<Vec<f64>> {
     Err(Error::conflict(format!("the weights' sum is {sum}")).with_remedy(remedy))
 }
 
-/// Refuses epochs without items, and those whose items and repeats 32 bits cannot count.
+/// Refuses epochs without items, and epochs with more items or repeats than 32 bits can count.
 fn check_length(length: usize, items: usize) -> Result<()> {
     if length == 0 {
         return Err(Error::conflict("an epoch of 0 items")

@@ -1,4 +1,4 @@
-//! In which order an epoch's items come.
+//! The order in which an epoch's items come.
 
 use hsipack_format::random::{Random, Stream};
 
@@ -6,15 +6,16 @@ use hsipack_format::random::{Random, Stream};
 // The numbers are part of a plan's digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As the samples were given, and a sample's windows one after the other.
+    /// In the order in which the samples were given, with a sample's windows one after another.
     Sequential = 0,
-    /// All items shuffled among one another.
+    /// All items shuffled together.
     Shuffled = 1,
-    /// Samples drawn with replacement, each as often as its weight says; of a grid, any window of the sample.
+    /// Samples drawn with replacement, each as often as its weight says. With a grid, any window of the sample may be
+    /// drawn.
     Weighted = 2,
-    /// Every class equally likely; the items of a class without repetition until all of them came.
+    /// Every class equally likely. The items of a class are not repeated until all of them have come.
     ClassBalanced = 3,
-    /// The items of one group as far apart as may be, shuffled otherwise.
+    /// The items of one group as far apart as possible, otherwise shuffled.
     GroupsSpread = 4,
     /// The groups shuffled; the items of a group come together, shuffled.
     GroupsTogether = 5,
@@ -35,13 +36,14 @@ impl Order {
         self == Self::Weighted
     }
 
-    /// Whether the order has nothing to keep, so that batches may be shuffled as well.
+    /// Whether the order of items does not matter, so that batches may be shuffled as well.
     pub(super) fn is_shuffled(self) -> bool {
         matches!(self, Self::Shuffled | Self::Weighted | Self::ClassBalanced)
     }
 }
 
-/// An item in short: 8 bytes, since an epoch may have millions. Of windows there may be more: see [`super::sequence`].
+/// A compact item: 8 bytes, because an epoch may have millions. There may be even more windows: see
+/// [`super::sequence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     /// The sample's place in the plan's list.
@@ -53,20 +55,20 @@ pub(super) struct Entry {
 /// What an order is drawn from.
 #[derive(Debug)]
 pub(super) struct Pool {
-    /// Items of every sample in a round.
+    /// Number of items of every sample in a round.
     pub counts: Vec<u32>,
-    /// Number of every sample's class or group, whichever the order looks at; else empty.
+    /// Number of every sample's class or group, whichever the order uses; otherwise empty.
     pub strata: Vec<u32>,
-    /// Classes or groups.
+    /// Number of classes or groups.
     pub strata_count: usize,
-    /// Running sums of the weights; empty unless the order looks at them.
+    /// Running sums of the weights; empty unless the order uses them.
     pub weights: Vec<f64>,
-    /// Items of a round.
+    /// Number of items in a round.
     pub items: usize,
 }
 
 impl Pool {
-    /// The `length` items of an epoch.
+    /// Draws the `length` items of an epoch.
     pub(super) fn draw(&self, order: Order, seed: u64, epoch: u64, length: usize) -> Vec<Entry> {
         let mut entries = Vec::with_capacity(length);
         match order {
@@ -117,7 +119,7 @@ impl Pool {
         self.strata[entry.sample as usize] as usize
     }
 
-    /// Where every class's or group's entries lie when sorted by it, and the end.
+    /// Where the entries of every class or group start if sorted by it, and the end.
     fn strata_starts(&self) -> Vec<usize> {
         let mut starts = vec![0; self.strata_count + 1];
         for (stratum, count) in self.strata.iter().zip(&self.counts) {
@@ -132,7 +134,7 @@ impl Pool {
     fn draw_weighted(&self, seed: u64, epoch: u64, length: usize, entries: &mut Vec<Entry>) {
         let mut random = Random::keyed(Stream::Order, [seed, epoch, 0]);
         let total = self.weights.last().copied().unwrap_or_default();
-        // Where rounding made the number as large as the total, the last sample of some weight is meant.
+        // If rounding made the number as large as the total, the last sample that has a weight is drawn.
         let last = self.weights.partition_point(|sum| *sum < total);
         let mut seen = vec![0u32; self.weights.len()];
         for _ in 0..length {
@@ -178,14 +180,14 @@ impl Pool {
     }
 }
 
-/// A sequence in which group g comes `sizes[g]` times, its places far apart.
+/// A sequence in which group g comes `sizes[g]` times, at places that are far apart.
 ///
 /// ```text
 /// for every size, from the smallest: the groups of that size take turns, in a shuffled order,
 ///     and the sequence so far is laid evenly into the gaps between their turns
 /// ```
-/// The largest group is laid last and so gets the best possible distance; with n items up to and with those
-/// of groups of m, two of a group of m are at least n / m apart, and what is laid later only adds to that.
+/// The largest group is laid last and so gets the best possible distance. If all groups of up to m items have n items
+/// together, two items of a group of m are at least n / m apart. Groups that are laid later only add to this distance.
 fn spread_groups(sizes: &[usize], random: &mut Random) -> Vec<u32> {
     let mut groups: Vec<u32> = (0..sizes.len() as u32).collect();
     random.shuffle(&mut groups);
@@ -201,7 +203,7 @@ fn spread_groups(sizes: &[usize], random: &mut Random) -> Vec<u32> {
 fn lay_between(others: &[u32], turn: &[u32], times: usize, random: &mut Random) -> Vec<u32> {
     let placed = turn.len() * times;
     let gaps = placed - 1;
-    // The ends take no more than a gap's share, and nothing that would make the gaps' least share smaller.
+    // The two ends together take at most the share of one gap, and nothing that would make the smallest gap smaller.
     let outside = match others.len().checked_rem(gaps) {
         Some(spare) => spare.min(others.len() / placed),
         None => others.len(),
@@ -209,7 +211,7 @@ fn lay_between(others: &[u32], turn: &[u32], times: usize, random: &mut Random) 
     let inside = (others.len() - outside) as u64;
     let head = random.below(outside as u64 + 1) as usize;
     let phase = random.below(gaps.max(1) as u64);
-    // Others before the turn's item `n`: head, then `inside` over `gaps` in whole steps.
+    // Number of others before the turn's item `n`: head, then `inside` divided over `gaps` in whole steps.
     let before = |n: usize| head + ((n as u64 * inside + phase) / gaps.max(1) as u64) as usize;
     let mut sequence = Vec::with_capacity(others.len() + placed);
     let mut laid = 0;
@@ -384,7 +386,7 @@ mod tests {
         assert_ne!(order, samples(&pool(&[1; 40], &strata).draw(Order::GroupsSpread, 0, 1, 40)));
     }
 
-    /// Least distance of two items of every group.
+    /// The least distance between two items of each group.
     fn distances(sequence: &[u32], groups: usize) -> Vec<usize> {
         let mut last = vec![None; groups];
         let mut least = vec![usize::MAX; groups];

@@ -1,16 +1,16 @@
-//! What windows have beyond the edge of their cube.
+//! The values of windows beyond the edge of their cube.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// What a window has where it lies beyond the edge of its cube.
+/// The values of a window where it lies beyond the edge of its cube.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Pad {
-    /// The cube mirrored, its outermost pixels not repeated, as NumPy's `reflect`.
+    /// The cube mirrored, without repeating its outermost pixels, like NumPy's `reflect`.
     Reflect,
-    /// The outermost pixels again, as NumPy's `edge`.
+    /// The outermost pixels repeated, like NumPy's `edge`.
     Edge,
     /// This value in images, as it is stored (before a scale factor, normalisation and the like), and 0 in masks.
     Value(f64),
@@ -25,7 +25,7 @@ impl Pad {
         }
     }
 
-    /// The pixel of an axis of `length` that stands at `place`; none where the value does.
+    /// The pixel of an axis of `length` that is used at `place`; `None` if it is padded with a value.
     pub(crate) fn pixel(self, place: i64, length: usize) -> Option<usize> {
         let length = length as i64;
         if (0..length).contains(&place) {
@@ -55,7 +55,7 @@ impl std::fmt::Display for Pad {
     }
 }
 
-/// As [`Display`](std::fmt::Display) has it: JSON has no NaN.
+/// As text (see [`Display`](std::fmt::Display)), because JSON has no NaN.
 impl From<Pad> for String {
     fn from(pad: Pad) -> Self {
         pad.to_string()

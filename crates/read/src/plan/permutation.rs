@@ -1,8 +1,9 @@
-//! Shuffles whose places are computed one by one, so that an epoch of 10^8 windows needs no list of them.
+//! Shuffles whose places are computed one by one, so that an epoch of 10^8 windows needs no list.
 
 use hsipack_format::random::{Random, Stream, mix};
 
-/// Up to this many items the order is drawn as a list, every order equally likely: 16 MB, and looked up rather than computed.
+/// Up to this many items, the order is drawn as a list (16 MB), with every order equally likely. It is then looked up
+/// instead of computed.
 pub(super) const LISTED: usize = 1 << 22;
 
 /// A shuffled order of the numbers below some bound.
@@ -15,7 +16,7 @@ pub(super) enum Permutation {
 }
 
 impl Permutation {
-    /// An order of `0..items`, drawn from these numbers; one of several that have `together` items.
+    /// Draws an order of `0..items` from these numbers. It is one of several orders that have `together` items in all.
     pub(super) fn draw(items: usize, together: usize, stream: Stream, parts: [u64; 3]) -> Self {
         let mut random = Random::keyed(stream, parts);
         if together > LISTED {
@@ -36,8 +37,8 @@ impl Permutation {
     }
 }
 
-/// An alternating Feistel network over `high` × `low` numbers, walked until it is back below the bound (Black and Rogaway,
-/// "Ciphers with Arbitrary Finite Domains", 2002). No secret is kept here: the rounds only have to mix.
+/// An alternating Feistel network over `high` × `low` numbers, repeated until the number is below the bound again (Black
+/// and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It protects no secret: the rounds only have to mix.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     items: u64,
@@ -107,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Chi squared of `counts`, all equally likely.
+    /// The chi-squared statistic of `counts` that should all be equal.
     fn chi_squared(counts: &[u32]) -> f64 {
         let mean = f64::from(counts.iter().sum::<u32>()) / counts.len() as f64;
         counts.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum()
@@ -115,7 +116,8 @@ mod tests {
 
     #[test]
     fn computed_orders_are_as_even_as_shuffled_ones() {
-        // Where a number comes, who comes after it, and how far its neighbours are: 64 classes each, 99.9 % below 103.4.
+        // Where a number comes, which number follows it, and how far apart its neighbours are: 64 classes each, 99.9 %
+        // below 103.4.
         let items = 10_007;
         let part = |number: usize, of: usize| number * 64 / of;
         for seed in 0..20 {

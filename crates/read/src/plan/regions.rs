@@ -2,20 +2,21 @@
 
 use super::pad::Pad;
 
-/// Which regions of a mask (superpixels, instances) get a window each.
+/// Which regions of a mask (superpixels, instances) get a window. Each gets its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regions {
-    /// Rows of a window. The middle of the region's bounding box lies in its middle; larger regions are cut.
+    /// Rows of a window. The window is centred on the region's bounding box. Larger regions are cut.
     pub rows: u32,
     /// Columns of a window.
     pub columns: u32,
-    /// What lies beyond the cube's edge, in images; masks have 0 there.
+    /// The values beyond the cube's edge in images. Masks have 0 there.
     pub pad: Pad,
-    /// No regions of these ids; 0 never is one.
+    /// No regions with these ids. 0 is never a region.
     pub ignore: Vec<u32>,
-    /// Only regions of so many pixels at least.
+    /// Only regions of at least this many pixels.
     pub min_pixels: usize,
-    /// The mask whose most frequent class id in a region is its label, 0 not counting; the region's id is, if `None`.
+    /// The mask for labels: the label of a region is its most frequent class id in this mask, not counting 0. If
+    /// `None`, the label is the region's id.
     pub labels: Option<String>,
 }
 
@@ -27,7 +28,7 @@ impl Regions {
     }
 }
 
-/// A region of a mask, and the window that it gets.
+/// A region of a mask, and its window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Id of the sample in the dataset.
@@ -36,10 +37,10 @@ pub struct Region {
     pub row: i32,
     /// First column of the window.
     pub column: i32,
-    /// What its pixels have in the mask.
+    /// The id of the region's pixels in the mask.
     pub id: u32,
-    /// Its class id.
+    /// The region's class id.
     pub label: u32,
-    /// Whether it is higher or wider than its window.
+    /// Whether the region is higher or wider than its window.
     pub cut: bool,
 }

@@ -1,4 +1,4 @@
-//! An epoch's items in order: a list, or, of windows and of blocks, computed place by place.
+//! An epoch's items in order: as a list, or, for windows and blocks, computed place by place.
 
 use std::sync::Arc;
 
@@ -24,28 +24,29 @@ pub(super) enum Sequence {
 /// How windows are ordered.
 #[derive(Clone, Debug)]
 pub(super) enum Computed {
-    /// As they are numbered.
+    /// In the order of their numbers.
     Numbered,
-    /// Shuffled anew every round.
+    /// Newly shuffled in every round.
     Shuffled(Arc<[Permutation]>),
-    /// Classes take turns, in a new order every time; the windows of a class are shuffled anew whenever all came.
+    /// Classes take turns, in a new order every time. The windows of a class are newly shuffled whenever all of them have
+    /// come.
     Balanced { classes: Arc<[IndexSet]>, key: u64 },
 }
 
-/// An item as a sequence has it.
+/// An item of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Drawn {
     /// The sample's place in the plan's list.
     pub sample: u32,
     /// Which item of the sample it is in this epoch.
     pub repeat: u32,
-    /// Which of the sample's windows, if these are numbered.
+    /// Which of the sample's windows it is, if these are numbered.
     pub window: u32,
 }
 
 impl Sequence {
-    /// The `length` items of an epoch; `blocks` if these come together, `windows` if the plan is of those, whose samples
-    /// are those of the pool.
+    /// Draws the `length` items of an epoch. `blocks` is given if windows come block by block; `windows` if they are
+    /// numbered. Their samples are those of the pool.
     pub(super) fn draw(
         pool: &Pool,
         blocks: Option<&Arc<PlannedBlocks>>,
@@ -79,7 +80,7 @@ impl Sequence {
         Self::Windows { windows: windows.clone(), order, length }
     }
 
-    /// Items.
+    /// Number of items.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Listed(entries) => entries.len(),
@@ -87,7 +88,7 @@ impl Sequence {
         }
     }
 
-    /// The sample (its place in the plan's list) of an item.
+    /// The sample of an item, as its place in the plan's list.
     pub(super) fn sample(&self, place: u32) -> u32 {
         match self {
             Self::Listed(entries) => entries[place as usize].sample,
@@ -95,7 +96,7 @@ impl Sequence {
         }
     }
 
-    /// An item.
+    /// The item at a place.
     #[inline]
     pub(super) fn get(&self, place: u32) -> Drawn {
         let place = place as usize;
@@ -123,7 +124,7 @@ impl Sequence {
         Drawn { sample, repeat, window }
     }
 
-    /// The order, if it is one of blocks.
+    /// The order, if windows come block by block.
     pub(super) fn blocks(&self) -> Option<&BlockOrder> {
         match self {
             Self::Blocks { order, .. } => Some(order),
@@ -132,8 +133,8 @@ impl Sequence {
     }
 }
 
-/// Counts the items of a sample, of which a round has so many, through the rounds. Rounds of a rare class may be more than
-/// 32 bits count: repeats that come again are no harm.
+/// Counts the items of a sample through the rounds. A round has `of_sample` of them. A rare class may have more rounds
+/// than 32 bits can count; the same repeats then come again, which does no harm.
 fn repeat(round: usize, of_sample: u32, window: u32) -> u32 {
     (round as u32).wrapping_mul(of_sample).wrapping_add(window)
 }
@@ -145,18 +146,18 @@ fn balanced(classes: &[IndexSet], key: u64, place: usize) -> (usize, usize) {
         Network::new(items as u64, &mut Random::from_key(fold(parts.into_iter().chain([key]))))
     };
     let class = order([0, turn as u64, 0], classes.len()).at(rest as u64) as usize;
-    // Every turn took one of the class before.
+    // Every turn before this one took one window of the class.
     let numbers = &classes[class];
     let (round, rest) = (turn / numbers.len(), turn % numbers.len());
     let member = order([1, class as u64, round as u64], numbers.len()).at(rest as u64);
     (round, numbers.get(member as usize) as usize)
 }
 
-/// Windows, and what orders ask of them.
+/// Windows, and what orders need to know about them.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedWindows {
     pub windows: Arc<Windows>,
-    /// For every class the numbers of its windows, if the order balances classes.
+    /// For every class, the numbers of its windows, if the order balances classes.
     pub by_class: Arc<[IndexSet]>,
 }
 

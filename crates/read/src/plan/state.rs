@@ -1,4 +1,4 @@
-//! What to save with a checkpoint, so that training goes on with the very next batch.
+//! The state to save with a checkpoint, so that training goes on with exactly the next batch.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,29 +6,29 @@ use super::Plan;
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 
-/// Version of the state's meaning that this version writes.
+/// The version of the state that this version of hsipack writes.
 const VERSION: u32 = 1;
 
 /// Batches of an epoch that were given with one batch size and one world size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Segment {
-    /// Items of a rank's batch.
+    /// Number of items in a rank's batch.
     pub batch_size: usize,
-    /// Processes that trained together.
+    /// Number of processes that trained together.
     pub world_size: usize,
-    /// Global batches given, which is the number of batches each rank got.
+    /// Global batches given. Each rank got this number of batches.
     pub batches: usize,
 }
 
 /// How far training has come in a dataset. It is the same on every rank.
 ///
-/// [`EpochPlan::state`](super::EpochPlan::state) makes one; [`State::check`] says whether a plan goes on from
-/// it; then [`Plan::epoch`] takes its `epoch` and `given`.
+/// [`EpochPlan::state`](super::EpochPlan::state) returns a state. [`State::check`] says whether a plan can go
+/// on from it. Then pass its `epoch` and `given` to [`Plan::epoch`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Version of the state's meaning.
+    /// Version of the state.
     pub version: u32,
     /// The epoch that training is in.
     pub epoch: u64,
@@ -59,13 +59,13 @@ impl State {
         }
     }
 
-    /// The state after `given` and `now` were given of the epoch.
+    /// The state after the batches `given` and `now` of the epoch.
     pub(crate) fn after(mut self, given: &[Segment], now: Segment) -> Self {
         given.iter().copied().chain([now]).for_each(|segment| self.give(segment));
         self
     }
 
-    /// Whether an epoch was begun, so that what it is ordered by has to stay.
+    /// Whether an epoch was begun, so that its order must not change.
     pub(crate) fn is_within_epoch(&self) -> bool {
         self.given.iter().any(|segment| segment.batches > 0)
     }
@@ -73,7 +73,7 @@ impl State {
     /// Reads a state from JSON.
     ///
     /// # Errors
-    /// If it is no state, or that of a later version.
+    /// If it is not a state, or is a state of a later version.
     pub fn from_json(text: &str) -> Result<Self> {
         let state: Self = serde_json::from_str(text).map_err(|error| {
             Error::malformed(format!("not a training state: {error}"))
@@ -89,7 +89,8 @@ impl State {
     }
 
     /// Says whether training can go on from this state with `plan` on the dataset with this fingerprint.
-    /// Batch size and world size may have changed; between epochs other options may, too, but not the seed.
+    /// Batch size and world size may have changed. Between epochs, other options may have changed, too, but
+    /// not the seed.
     ///
     /// # Errors
     /// If it cannot; the error says what differs.

@@ -1,4 +1,4 @@
-//! Windows that lie where they are wanted: around labelled pixels, on regions, or listed one by one.
+//! Windows at chosen places: around labelled pixels, on regions, or listed one by one.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ pub struct Windows {
     pad: Pad,
     /// Ids of the samples that have windows, in the order of their windows.
     samples: Vec<usize>,
-    /// Windows of the samples before each, and of all.
+    /// Number of windows of the samples before each sample, and of all.
     starts: Vec<u32>,
     places: Places,
 }
@@ -28,7 +28,7 @@ pub struct Windows {
 #[derive(Clone, Debug, PartialEq)]
 enum Places {
     Pixels {
-        /// Of every sample.
+        /// The pixels of every sample.
         pixels: Vec<Pixels>,
         /// Ids of all classes.
         classes: Vec<u32>,
@@ -38,15 +38,15 @@ enum Places {
         corners: Vec<[i32; 2]>,
         /// Numbers of the windows in the order in which they were listed.
         order: Vec<u32>,
-        /// The regions of a mask that they show, if they do.
+        /// The regions of a mask, if the windows show regions.
         regions: Option<RegionIds>,
     },
 }
 
-/// The regions that windows show, in the order of these.
+/// The regions that windows show, in the order of the windows.
 #[derive(Clone, Debug, PartialEq)]
 struct RegionIds {
-    /// What their pixels have in the mask.
+    /// The ids of their pixels in the mask.
     ids: Vec<u32>,
     /// Their classes, as numbers among all classes.
     class: Numbers,
@@ -60,13 +60,13 @@ struct RegionIds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shown {
     pub window: Window,
-    /// The class id of its centre, or of its region.
+    /// The class id of its centre pixel, or of its region.
     pub label: Option<u32>,
     /// The region that it shows.
     pub region: Option<u32>,
 }
 
-/// Running sums from 0, which 32 bits count.
+/// Running sums from 0, which must fit into 32 bits.
 fn running(counts: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
     let mut sums = vec![0u32];
     for count in counts {
@@ -76,7 +76,7 @@ fn running(counts: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
     Ok(sums)
 }
 
-/// One of the windows, as an order takes it.
+/// One of the windows, as orders refer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     /// The sample's place among those that have windows.
@@ -86,8 +86,8 @@ pub(super) struct Place {
 }
 
 impl Windows {
-    /// Windows of `rows` × `columns` of samples (by id), whose first rows and columns are listed; these may lie before
-    /// the cube, as their ends may lie behind it.
+    /// Windows of this size, each listed by its sample's id and its first row and column. Windows may begin before the
+    /// cube and end behind it.
     ///
     /// # Errors
     /// If there are none, or more than 2^32.
@@ -95,10 +95,10 @@ impl Windows {
         Ok(Self::sorted(size, pad, windows)?.0)
     }
 
-    /// Windows around labelled pixels of samples (by id), whose classes are numbers of places in `classes`.
+    /// Windows around labelled pixels of samples (by id). The classes of the pixels are places in `classes`.
     ///
     /// # Errors
-    /// If they are more than 2^32.
+    /// If there are more than 2^32.
     pub(super) fn around(
         (rows, columns): (u32, u32),
         pad: Pad,
@@ -111,7 +111,7 @@ impl Windows {
         Ok(Self { rows, columns, pad, samples, starts, places })
     }
 
-    /// Windows of `size` that show regions, one each.
+    /// Windows of `size`, each of which shows a region.
     ///
     /// # Errors
     /// As [`listed`](Self::listed).
@@ -141,7 +141,7 @@ impl Windows {
         Ok(windows)
     }
 
-    /// Listed windows, and which place of the list each comes from.
+    /// Listed windows, and the place in the list that each comes from.
     fn sorted(
         (rows, columns): (u32, u32),
         pad: Pad,
@@ -157,7 +157,7 @@ impl Windows {
         let mut counts = vec![0usize; samples.len()];
         windows.iter().for_each(|window| counts[place(window)] += 1);
         let starts = running(counts.into_iter())?;
-        // Row by row, as pixels are, whatever the order in which they were listed.
+        // Row by row, as for pixels, whatever the order in which they were listed.
         let mut sorted: Vec<u32> = (0..starts[samples.len()]).collect();
         sorted.sort_by_key(|listed| windows[*listed as usize]);
         let corner = |listed: &u32| {
@@ -176,7 +176,7 @@ impl Windows {
         (self.rows, self.columns)
     }
 
-    /// Those of some of the samples, in the order that they have among all; `None` if these have none.
+    /// The windows of some of the samples, in the order that they have among all windows; `None` if there are none.
     pub fn of_samples(&self, ids: &[usize]) -> Option<Self> {
         let ids: HashSet<usize> = ids.iter().copied().collect();
         let places = (0..self.samples.len()).filter(|place| ids.contains(&self.samples[*place]));
@@ -192,7 +192,7 @@ impl Windows {
             Places::Listed { corners, order, regions } => {
                 let numbers: Vec<u32> = places.iter().flat_map(|place| own(*place)).collect();
                 let corners = numbers.iter().map(|number| corners[*number as usize]).collect();
-                // Ascending: the place of a number is its new one.
+                // Ascending, so the place of a number is its new number.
                 let new = |number: &u32| numbers.binary_search(number).ok();
                 let order = order.iter().filter_map(new).map(|number| number as u32).collect();
                 let regions = regions.as_ref().map(|RegionIds { ids, class, classes, cut }| {
@@ -209,28 +209,28 @@ impl Windows {
         Some(Self { rows, columns, pad, samples, starts, places: kept })
     }
 
-    /// What they have beyond the edges.
+    /// The values beyond the edges.
     pub fn pad(&self) -> Pad {
         self.pad
     }
 
-    /// How many there are.
+    /// How many windows there are.
     pub fn len(&self) -> usize {
         self.starts[self.samples.len()] as usize
     }
 
-    /// Whether there are none; never so.
+    /// Whether there are no windows, which is never the case.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Ids of the samples that have some.
+    /// Ids of the samples that have windows.
     pub fn samples(&self) -> &[usize] {
         &self.samples
     }
 
-    /// Ids of the classes of the pixels around which they lie, or of the regions that they show, ascending, and how many of
-    /// each there are; none if they were listed.
+    /// Ids of the classes of the centre pixels, or of the regions, ascending, and how many windows have each. Empty if
+    /// the windows were listed.
     pub fn classes(&self) -> Vec<(u32, usize)> {
         let classes = match &self.places {
             Places::Pixels { classes, .. } => classes,
@@ -244,7 +244,8 @@ impl Windows {
         counts
     }
 
-    /// Tells every window's class, as a number among all classes, and its number (see [`place`](Self::place)).
+    /// Calls `tell` with the class of every window, as a number among all classes, and the window's number (see
+    /// [`place`](Self::place)).
     fn each_class(&self, tell: &mut impl FnMut(u32, u32)) {
         match &self.places {
             Places::Pixels { pixels, .. } => {
@@ -252,7 +253,7 @@ impl Windows {
                     (0..set.len()).for_each(|place| tell(class.get(place), start + place as u32));
                 }
             }
-            // By the numbers that they have in the list (see `place`).
+            // By their numbers in the list (see `place`).
             Places::Listed { order, regions: Some(RegionIds { class, .. }), .. } => {
                 (0..)
                     .zip(order)
@@ -262,17 +263,17 @@ impl Windows {
         }
     }
 
-    /// Whether they lie around labelled pixels, or show regions, which have labels, too.
+    /// Whether the windows have labels: whether they lie around labelled pixels, or show regions.
     pub fn are_labelled(&self) -> bool {
         matches!(self.places, Places::Pixels { .. }) || self.are_regions()
     }
 
-    /// Whether each shows a region of a mask.
+    /// Whether each window shows a region of a mask.
     pub fn are_regions(&self) -> bool {
         matches!(self.places, Places::Listed { regions: Some(_), .. })
     }
 
-    /// How many of the regions that they show are higher or wider than they are; `None` where they show none.
+    /// How many of the regions are higher or wider than their windows; `None` if windows show no regions.
     pub fn cut_regions(&self) -> Option<usize> {
         match &self.places {
             Places::Listed { regions: Some(regions), .. } => Some(regions.cut.len()),
@@ -280,13 +281,14 @@ impl Windows {
         }
     }
 
-    /// Windows of the sample at a place.
+    /// Number of windows of the sample at a place.
     #[inline]
     pub(super) fn of_sample(&self, sample: usize) -> u32 {
         self.starts[sample + 1] - self.starts[sample]
     }
 
-    /// A window by its number, in the order in which they were listed; pixels sample by sample, row by row.
+    /// A window by its number. Listed windows are numbered in the order of the list; windows around pixels sample by
+    /// sample, row by row.
     #[inline]
     pub(super) fn place(&self, number: usize) -> Place {
         let number = match &self.places {
@@ -297,7 +299,7 @@ impl Windows {
         Place { sample: sample as u32, window: number - self.starts[sample] }
     }
 
-    /// How many windows of the sample at a place begin before this row and column, row by row.
+    /// How many windows of the sample at a place begin before this row and column, counted row by row.
     pub(super) fn before(&self, sample: usize, row: i64, column: i64) -> u32 {
         let own = self.starts[sample] as usize..self.starts[sample + 1] as usize;
         match &self.places {
@@ -306,7 +308,7 @@ impl Windows {
                 let across = i64::from(*columns);
                 let row = row.saturating_add(i64::from(self.rows / 2));
                 let column = column.saturating_add(i64::from(self.columns / 2)).clamp(0, across);
-                // Windows lie around pixels of the cube, so that none begins before its first or after its last row.
+                // Windows lie around pixels of the cube, so there is none before its first row or after its last row.
                 let rows = i64::from(*end) / across.max(1);
                 let pixel = match row {
                     row if row < 0 => 0,
@@ -358,7 +360,7 @@ impl Windows {
         Shown { window, label, region }
     }
 
-    /// For every class the numbers of its windows.
+    /// For every class, the numbers of its windows.
     pub(super) fn by_class(&self) -> Vec<IndexSet> {
         let classes = match &self.places {
             Places::Pixels { classes, .. } => classes.len(),
@@ -376,7 +378,7 @@ impl Windows {
         sets
     }
 
-    /// Refuses windows that mean nothing for these samples, which are those that have windows, in order.
+    /// Refuses listed windows that lie outside their cube. `samples` are those that have windows, in order.
     pub(super) fn check(&self, samples: &[PlanSample]) -> Result<()> {
         for (place, sample) in samples.iter().enumerate() {
             let Places::Listed { corners, .. } = &self.places else { continue };
@@ -399,7 +401,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Bytes of memory that they take.
+    /// Bytes of memory that the windows take.
     pub fn bytes(&self) -> usize {
         let places = match &self.places {
             Places::Pixels { pixels, .. } => {
@@ -416,7 +418,7 @@ impl Windows {
         size_of_val(&self.samples[..]) + size_of_val(&self.starts[..]) + places
     }
 
-    /// All of it in numbers, for a plan's digest.
+    /// Everything as numbers, for a plan's digest.
     pub(super) fn parts(&self) -> [u64; 7] {
         let places = match &self.places {
             Places::Pixels { pixels, classes } => {

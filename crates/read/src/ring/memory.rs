@@ -1,4 +1,4 @@
-//! The ring's memory: one allocation, made and touched at the start; or touched while the first batches come from a server.
+//! The ring's memory: one allocation. Its pages are touched at the start, or while the first batches come from a server.
 
 use std::fmt;
 use std::io;
@@ -10,17 +10,18 @@ use super::pages::{self, Pages};
 use crate::{Error, ErrorKind, Result};
 use hsipack_format::{Opt, remedy};
 
-/// What memory to ask for.
+/// What kind of memory to ask for.
 #[derive(Clone, Default)]
 pub struct MemoryOptions {
-    /// Page-locks the memory for a device, e.g. by registering it with CUDA; the best where there is one.
+    /// Page-locks the memory for a device, for example by registering it with CUDA. This is best if there is a device.
     pub locker: Option<Arc<dyn PageLocker>>,
-    /// Do not even try to keep the memory from being swapped out.
+    /// Do not try to keep the memory from being swapped out.
     pub plain: bool,
     /// Do not ask for huge pages.
     pub no_huge_pages: bool,
-    /// Touch no page beforehand: each is provided when a batch first needs it, while others are on their way, and all of
-    /// them may take longer than these. No matter where a device locks it. Loaders of datasets on servers do so.
+    /// Do not touch pages beforehand. The system then provides each page when a batch first needs it, while other batches
+    /// are still being fetched; touching all pages may take longer than fetching the first batches. Has no effect if a
+    /// device locks the memory. Loaders of datasets on servers set this.
     pub later: bool,
 }
 
@@ -35,22 +36,22 @@ impl fmt::Debug for MemoryOptions {
     }
 }
 
-/// Locks pages for a device's direct memory access.
+/// Locks pages, so that a device can access the memory directly.
 pub trait PageLocker: Send + Sync {
-    /// What does it, e.g. `CUDA`.
+    /// What locks the pages, e.g. `CUDA`.
     fn name(&self) -> &str;
 
-    /// Locks the pages of `memory`, which stays where it is until [`unlock`](Self::unlock).
+    /// Locks the pages of `memory`, which does not move until [`unlock`](Self::unlock).
     ///
     /// # Errors
-    /// If the device refuses, why.
+    /// If the device refuses; the text says why.
     fn lock(&self, memory: *mut u8, bytes: usize) -> Result<(), String>;
 
-    /// Unlocks what [`lock`](Self::lock) locked.
+    /// Unlocks the pages that [`lock`](Self::lock) locked.
     fn unlock(&self, memory: *mut u8, bytes: usize);
 }
 
-/// What memory the ring got.
+/// What kind of memory the ring got.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryReport {
     /// Bytes of all slots.
@@ -59,11 +60,11 @@ pub struct MemoryReport {
     pub kind: &'static str,
     /// Bytes on huge pages.
     pub huge_page_bytes: usize,
-    /// Why it is no better.
+    /// Why the memory is no better.
     pub notes: Vec<String>,
 }
 
-/// The memory.
+/// The memory of a ring.
 pub(crate) struct Memory {
     start: NonNull<u8>,
     bytes: usize,
@@ -73,7 +74,7 @@ pub(crate) struct Memory {
     later: bool,
 }
 
-// SAFETY: it owns its memory, as a Box does; who may touch which part when is the ring's to decide.
+// SAFETY: it owns its memory, as a Box does; the ring decides who may touch which part when.
 unsafe impl Send for Memory {}
 // SAFETY: shared references give out a pointer and plain data only.
 unsafe impl Sync for Memory {}
@@ -82,12 +83,12 @@ unsafe impl Sync for Memory {}
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
 impl Memory {
-    /// Allocates `bytes`, and touches every page unless that is to be done later.
+    /// Allocates `bytes`. Touches every page, unless the options leave that for later.
     pub(crate) fn new(bytes: usize, options: &MemoryOptions) -> Result<Self> {
         let bytes = bytes.max(1).next_multiple_of(HUGE_PAGE);
         let start = system::allocate(bytes).map_err(|error| no_room(bytes, error))?;
         let report = MemoryReport { bytes, kind: "plain", huge_page_bytes: 0, notes: Vec::new() };
-        // From here on, dropping it gives the memory back.
+        // From here on, dropping `memory` frees the allocation.
         let later = options.later && options.locker.is_none();
         let mut memory = Self { start, bytes, locker: None, report, later };
         if !later {
@@ -97,8 +98,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Has the system provide every page. What is provided later is on small pages: a thread that decodes would wait for
-    /// a huge one.
+    /// Makes the system provide every page. Pages that are provided later are small, because a decoding thread would have
+    /// to wait for a huge one.
     fn provide(&mut self, options: &MemoryOptions) -> io::Result<()> {
         let (start, bytes) = (self.start, self.bytes);
         if options.no_huge_pages {
@@ -144,7 +145,7 @@ impl Memory {
         }
     }
 
-    /// What it is now.
+    /// The state of the memory now.
     pub(crate) fn report(&self) -> MemoryReport {
         let mut report = self.report.clone();
         if self.later {
@@ -153,12 +154,12 @@ impl Memory {
         report
     }
 
-    /// Its first byte.
+    /// The first byte.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Its length.
+    /// The length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
@@ -215,8 +216,8 @@ mod system {
             return Err(io::Error::last_os_error());
         }
         let before = start.align_offset(super::HUGE_PAGE);
-        // SAFETY: both ranges lie in the mapping just made, outside the part that is kept; `before` is less
-        // than a huge page, of which there is one more than `bytes`.
+        // SAFETY: both ranges lie in the mapping just made, outside the part that is kept. `before` is less than a huge
+        // page, and the mapping is one huge page longer than `bytes`.
         let start = unsafe {
             let kept = start.cast::<u8>().add(before);
             unmap(start.cast(), before);
@@ -253,12 +254,12 @@ mod system {
         }
     }
 
-    /// Has the kernel provide every page of a part now: on small ones, or on what was asked for.
+    /// Makes the kernel provide every page of a part now: small pages, or the kind that was asked for.
     pub fn touch(start: NonNull<u8>, part: Range<usize>, pages: Pages) -> io::Result<()> {
         // SAFETY: the part lies in a mapping of ours.
         let place = unsafe { start.as_ptr().add(part.start) };
         if pages == Pages::Small {
-            // A kernel without huge pages does not know the advice, nor need it.
+            // A kernel without huge pages neither knows this advice nor needs it.
             // SAFETY: advice about a mapping of ours changes no content.
             let _ = unsafe { libc::madvise(place.cast(), part.len(), libc::MADV_NOHUGEPAGE) };
         }
@@ -281,11 +282,11 @@ mod system {
         }
     }
 
-    /// How much of the memory lies on huge pages, as the kernel says.
+    /// How many bytes of the memory lie on huge pages, according to the kernel.
     pub fn huge_page_bytes(start: NonNull<u8>, bytes: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         let ours = start.as_ptr() as usize..start.as_ptr() as usize + bytes;
-        // Parts on pages of several sizes are several mappings; the kernel may have joined one with a neighbour.
+        // Parts on pages of different sizes are separate mappings, and the kernel may have joined one with a neighbour.
         let overlaps = |line: &str| {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'))?;
             let [from, to] = [range.0, range.1].map(|text| usize::from_str_radix(text, 16).ok());
@@ -301,7 +302,7 @@ mod system {
         (kib << 10).min(bytes)
     }
 
-    /// Locks the pages; with `later` each when it is first written to.
+    /// Locks the pages. If `later` is true, each page is locked when it is first written to.
     pub fn lock(start: NonNull<u8>, bytes: usize, later: bool) -> Result<(), String> {
         let place = start.as_ptr().cast();
         // SAFETY: locking pages of a mapping of ours changes no content.
@@ -329,7 +330,7 @@ mod system {
     }
 }
 
-/// Miri knows no memory maps.
+/// Miri does not support memory maps.
 #[cfg(miri)]
 mod system {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -443,7 +444,7 @@ mod tests {
         assert!(error.to_string().contains("fewer slots"), "{error}");
     }
 
-    // Miri knows no memory maps.
+    // Miri does not support memory maps.
     #[cfg(not(miri))]
     #[test]
     fn a_kernel_that_refuses_huge_pages_says_why() {
@@ -452,7 +453,7 @@ mod tests {
         assert!(system::want_huge_pages(nowhere, memory.len() - 1).is_err());
     }
 
-    // Miri knows no memory maps.
+    // Miri does not support memory maps.
     #[cfg(not(miri))]
     #[test]
     fn memory_that_is_left_for_later_takes_none_before_it_is_written_to() {
@@ -463,7 +464,7 @@ mod tests {
         let options = MemoryOptions { later: true, ..MemoryOptions::default() };
         let before = resident();
         let memory = Memory::new(1 << 30, &options).unwrap();
-        // Other tests run beside this one.
+        // Other tests run at the same time and use memory, too.
         assert!(resident() < before + (512 << 20));
         let last = memory.len() - 1;
         // SAFETY: inside the memory, which nobody else knows.
@@ -474,7 +475,7 @@ mod tests {
             assert_eq!(*memory.start().add(12_345), 0);
         }
         assert!(memory.report().huge_page_bytes <= memory.len());
-        // A device's memory is provided when it is locked.
+        // Memory that a device locks is provided at once, even with `later`.
         let locker = Arc::new(Fake::default());
         let options = MemoryOptions { locker: Some(locker), later: true, ..Default::default() };
         assert!(!Memory::new(1 << 20, &options).unwrap().later);

@@ -1,12 +1,12 @@
-//! A fixed number of slots in one allocation, filled by workers and lent to the consumer.
+//! A fixed number of slots in one allocation. Worker threads fill them, and the consumer borrows them.
 //!
-//! [`slots`] decides who may touch which slot when; here are the doors to the memory. What makes them
-//! safe (see `docs/ring.md` for the whole argument):
+//! [`slots`] decides which thread may use which slot when. This file gives access to the memory. The access
+//! is safe for these reasons (`docs/ring.md` has the whole argument):
 //!
-//! - A [`TaskLease`] is the only holder of its task, and the pieces of a slot's tasks are checked not to
-//!   overlap before they are published: `memory()` is exclusive.
-//! - A [`Lease`] is the only holder of its slot, which no task points to any more, and keeps the ring
-//!   alive: `bytes()` stays valid as long as it is borrowed.
+//! - A [`TaskLease`] is the only holder of its task, and before a slot's tasks are published, their pieces
+//!   are checked not to overlap: the memory that `parts()` returns is exclusive.
+//! - A [`Lease`] is the only holder of its slot, no task refers to the slot any more, and the lease keeps the
+//!   ring alive: `bytes()` stays valid as long as it is borrowed.
 
 pub(crate) mod memory;
 mod pages;
@@ -23,7 +23,7 @@ use slots::{Claimed, Failure, Slots, Taken};
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 
-/// Slots that hold batches described by a `P`.
+/// Slots that hold batches, each described by a `P`.
 pub(crate) struct Ring<P> {
     slots: Slots,
     contents: Box<[RwLock<Content<P>>]>,
@@ -39,7 +39,7 @@ struct Content<P> {
     pieces: Vec<Range<usize>>,
 }
 
-/// What [`Ring::claim`] gives.
+/// The result of [`Ring::claim`].
 pub(crate) enum Claim<'a, P> {
     Slot(PlanSlot<'a, P>),
     /// A new generation has begun.
@@ -47,9 +47,9 @@ pub(crate) enum Claim<'a, P> {
     Stopped,
 }
 
-/// What [`Ring::take`] gives.
+/// The result of [`Ring::take`].
 pub(crate) enum Next<P: Default> {
-    /// A whole batch, what went wrong in it, and how many more are ready.
+    /// A whole batch, its failures, and how many more batches are ready.
     Batch(Lease<P>, Vec<Failure>, usize),
     Finished,
     AllLeased,
@@ -58,9 +58,9 @@ pub(crate) enum Next<P: Default> {
 }
 
 impl<P: Default> Ring<P> {
-    /// A ring of `slots` slots of `slot_bytes` bytes each.
+    /// Creates a ring of `slots` slots of `slot_bytes` bytes each.
     pub(crate) fn new(slots: usize, slot_bytes: usize, options: &MemoryOptions) -> Result<Self> {
-        // Every slot begins on a page, as devices and huge pages like it.
+        // Every slot begins on a page, which suits devices and huge pages.
         let slot_bytes = slot_bytes.next_multiple_of(4096);
         let bytes = slots.checked_mul(slot_bytes).filter(|bytes| *bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| {
@@ -80,7 +80,7 @@ impl<P: Default> Ring<P> {
         })
     }
 
-    /// What memory it has.
+    /// Describes the ring's memory.
     pub(crate) fn memory_report(&self) -> MemoryReport {
         self.memory.report()
     }
@@ -90,7 +90,7 @@ impl<P: Default> Ring<P> {
         self.slot_bytes
     }
 
-    /// The state machine, for what needs no memory.
+    /// The state machine, for calls that need no memory.
     pub(crate) fn slots(&self) -> &Slots {
         &self.slots
     }
@@ -141,7 +141,7 @@ impl<P: Default> Ring<P> {
     }
 }
 
-/// A free slot in the hands of the feeder.
+/// A free slot that the feeder has claimed.
 pub(crate) struct PlanSlot<'a, P> {
     ring: &'a Ring<P>,
     slot: usize,
@@ -150,16 +150,17 @@ pub(crate) struct PlanSlot<'a, P> {
 }
 
 impl<P: Default> PlanSlot<'_, P> {
-    /// The plan that was last in this slot, to be overwritten, and the pieces of the tasks, empty.
+    /// The plan of the slot's last batch, to be overwritten, and an empty list for the tasks' pieces.
     pub(crate) fn plan(&mut self) -> (&mut P, &mut Vec<Range<usize>>) {
         let content = &mut *self.content;
         (&mut content.plan, &mut content.pieces)
     }
 
-    /// Lets the workers at it.
+    /// Hands the slot to the workers.
     ///
     /// # Panics
-    /// If pieces overlap, are not ascending, or reach beyond the slot: the doors to the memory rest on it.
+    /// If pieces overlap, are not ascending, or reach beyond the slot. Safe access to the memory depends on
+    /// this check.
     pub(crate) fn publish(self) {
         let mut end = 0;
         for piece in &self.content.pieces {
@@ -174,7 +175,7 @@ impl<P: Default> PlanSlot<'_, P> {
     }
 }
 
-/// A task in the hands of a worker. Dropping it without [`done`](Self::done) makes the batch fail.
+/// A task that a worker has taken. If it is dropped without [`done`](Self::done), the batch fails.
 pub(crate) struct TaskLease<'a, P> {
     ring: &'a Ring<P>,
     slot: usize,
@@ -183,7 +184,7 @@ pub(crate) struct TaskLease<'a, P> {
 }
 
 impl<P: Default> TaskLease<'_, P> {
-    /// The batch, the task's number in it, and its piece of the slot to write to.
+    /// The plan of the batch, the task's number in it, and the piece of the slot to write to.
     pub(crate) fn parts(&mut self) -> (&P, usize, &mut [u8]) {
         let content = self.content.as_deref().expect("held until the task is done");
         let piece = content.pieces[self.number].clone();
@@ -204,7 +205,8 @@ impl<P: Default> TaskLease<'_, P> {
 
 impl<P> TaskLease<'_, P> {
     fn give_back(&mut self, failures: Vec<Failure>) {
-        // The plan's lock goes first: the slot may be planned anew as soon as the task is back.
+        // The plan's lock is released first: as soon as the task is given back, a new batch may be planned
+        // into the slot.
         if self.content.take().is_some() {
             self.ring.slots.task_done(self.slot, failures);
         }
@@ -220,7 +222,7 @@ impl<P> Drop for TaskLease<'_, P> {
     }
 }
 
-/// A slot with a whole batch, in the hands of the consumer; dropping it frees the slot.
+/// A slot with a whole batch, lent to the consumer. Dropping the lease frees the slot.
 pub(crate) struct Lease<P: Default> {
     ring: Arc<Ring<P>>,
     slot: usize,
@@ -228,12 +230,12 @@ pub(crate) struct Lease<P: Default> {
 }
 
 impl<P: Default> Lease<P> {
-    /// What is in the slot.
+    /// The plan of the batch in the slot.
     pub(crate) fn plan(&self) -> &P {
         &self.plan
     }
 
-    /// What is in the slot, and its bytes, to be changed.
+    /// The plan and the bytes of the slot, mutable.
     pub(crate) fn parts_mut(&mut self) -> (&mut P, &mut [u8]) {
         // SAFETY: as in `bytes`, and the lease is borrowed exclusively.
         let bytes = unsafe {
@@ -252,7 +254,7 @@ impl<P: Default> Lease<P> {
 
 impl<P: Default> Drop for Lease<P> {
     fn drop(&mut self) {
-        // The plan goes back for the memory it owns.
+        // The plan goes back to the slot, so that its memory is used again.
         self.ring.write(self.slot).plan = std::mem::take(&mut self.plan);
         self.ring.slots.release(self.slot);
     }

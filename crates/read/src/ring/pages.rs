@@ -1,15 +1,15 @@
-//! Providing memory before it is used: on huge pages as long as the system has them at hand.
+//! Provides memory before it is used: on huge pages, as long as the system can provide them quickly.
 //!
-//! Huge pages make decoding into the ring a few percent faster, and where free memory lies in large blocks they are provided
-//! at 5 to 9 GB/s. Where it does not, as after many files were read, the kernel moves small pages about for each huge one:
-//! then the same machine provided 0.2 to 0.4 GB/s, and 2 to 4 GB/s on small pages. So huge ones that take long are compared with
-//! small ones.
+//! Huge pages make decoding into the ring a few percent faster. If free memory lies in large blocks, the kernel provides
+//! them at 5 to 9 GB/s. If it does not, for example after many files were read, the kernel has to move small pages to
+//! make room for each huge one. The same machine then provided only 0.2 to 0.4 GB/s on huge pages, and 2 to 4 GB/s on
+//! small pages. So if huge pages take long, their time is compared with that of small ones.
 
 use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What pages a part of the memory is asked to be on.
+/// The size of pages to ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pages {
     Small,
@@ -18,22 +18,22 @@ pub(super) enum Pages {
 
 /// Bytes that are provided at a time.
 const PIECE: usize = 64 << 20;
-/// Huge pages that come at least so fast, in bytes a second, are not compared with small ones.
+/// If huge pages come at least this fast, in bytes per second, they are not compared with small ones.
 const QUICK: f64 = 2e9;
-/// Huge pages may take so many times as long as small ones.
+/// Huge pages may take at most this many times as long as small ones.
 const SLOWER: f64 = 1.5;
 
-/// Provides `bytes` of memory. `touch` provides a part, and says how long it took. Gives how many bytes were asked to be on
-/// huge pages.
+/// Provides `bytes` of memory. `touch` provides a part and returns how long it took. Returns how many bytes were asked to
+/// be on huge pages.
 ///
 /// # Errors
-/// Those of `touch`.
+/// The errors of `touch`.
 pub(super) fn provide(
     bytes: usize,
     mut touch: impl FnMut(Range<usize>, Pages) -> io::Result<Duration>,
 ) -> io::Result<usize> {
     let (mut start, mut huge) = (0, 0);
-    // The next part, and how long a byte of it took, in seconds.
+    // Provides the next part and returns how many seconds each byte of it took.
     let mut next = |start: &mut usize, size: usize, pages| -> io::Result<f64> {
         let part = *start..bytes.min(start.saturating_add(size));
         *start = part.end;
@@ -58,7 +58,8 @@ pub(super) fn provide(
 mod tests {
     use super::*;
 
-    /// Provides memory where a MiB takes these microseconds on small pages, and on huge ones from a place on.
+    /// Provides memory where each MiB takes `small` microseconds on small pages, and `huge(place)` microseconds on huge
+    /// ones.
     fn provided(mib: usize, small: u64, huge: impl Fn(usize) -> u64) -> (usize, Vec<Range<usize>>) {
         let mut parts = Vec::new();
         let touch = |part: Range<usize>, pages| {
@@ -84,12 +85,12 @@ mod tests {
 
     #[test]
     fn huge_pages_are_left_as_soon_as_they_are_slow() {
-        // Microseconds a MiB: 200 are some 5 GB/s.
+        // Microseconds per MiB: 200 is about 5 GB/s.
         assert_eq!(provided(1402, 400, |_| 200).0, 1402);
         assert_eq!(provided(1402, 400, |_| 4000).0, 64);
         let used_up = |place| if place < 600 { 200 } else { 4000 };
         assert_eq!(provided(1402, 400, used_up).0, 704);
-        // All memory is slow: every other piece is on small pages to be compared.
+        // All memory is slow: every other piece is on small pages, for comparison.
         assert_eq!(provided(640, 4000, |_| 4000).0, 320);
         assert_eq!(provided(2, 400, |_| 4000).0, 2);
     }

@@ -1,4 +1,4 @@
-//! Who may touch which slot when: the ring's states, without its memory.
+//! The states of the ring, without its memory: who may use which slot when.
 //!
 //! ```text
 //!         claim             publish            last task done           take             release
@@ -8,20 +8,20 @@
 //!    └───────────────┴────────────────────┴──────────────────────────┘
 //! ```
 //!
-//! One feeder claims and publishes, any number of workers take tasks and return them, one consumer takes
-//! batches in the order in which they were published, and whoever holds a lease releases it. Always:
+//! One feeder claims slots and publishes batches. Any number of workers take tasks and give them back. One consumer takes
+//! batches in the order in which they were published. Whoever holds a lease releases it. The following always holds:
 //!
-//! 1. A slot is in one state. `queue` names every filling and ready slot of the present generation once, in
-//!    the order of their batches.
-//! 2. A task of a slot is handed out once between `publish` and `ready`.
-//! 3. A slot leaves `filling` only when every task that was handed out came back and none is left to hand
-//!    out. So nobody writes into a slot that is ready, leased or free.
+//! 1. A slot is in one state. `queue` names every filling and ready slot of the current generation once, in the order of
+//!    their batches.
+//! 2. Each task of a slot is handed out at most once between `publish` and `ready`.
+//! 3. A slot leaves `filling` only when every task that was handed out has come back and no task is left to hand out. So
+//!    nobody writes into a slot that is ready, leased or free.
 //! 4. Batches are taken in the order of `publish`.
-//! 5. After `stop` nothing is handed out any more, and every call that waits returns.
+//! 5. After `stop`, nothing is handed out any more, and every call that waits returns.
 //!
-//! Back-pressure is `claim` waiting for a free slot. `restart` begins a new generation: what was under way
-//! is dropped as soon as its tasks are back. Everything is guarded by one lock, which is taken three times
-//! a task and held for some instructions.
+//! Back-pressure comes from `claim`, which waits for a free slot. `restart` begins a new generation: batches that were
+//! not taken are dropped as soon as their tasks are back. One lock guards everything. It is taken three times per task,
+//! and held for a few instructions only.
 
 use std::collections::VecDeque;
 
@@ -61,11 +61,11 @@ enum State {
 
 #[derive(Debug)]
 struct Filling {
-    /// Tasks to hand out; fewer than were published once the generation is over.
+    /// Tasks to hand out. If the generation is over, only the tasks that were already taken.
     tasks: usize,
     taken: usize,
     done: usize,
-    /// Its generation is over: free it instead of giving it out.
+    /// The generation is over: when all tasks are back, the slot is freed instead of handed out.
     dropped: bool,
     failures: Vec<Failure>,
 }
@@ -73,7 +73,7 @@ struct Filling {
 /// A sample of a task that could not be read.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Place in the batch of the sample concerned.
+    /// The sample's place in the batch.
     pub position: usize,
     pub error: Error,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Task {
     pub number: usize,
 }
 
-/// What the feeder gets.
+/// The result of [`Slots::claim`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Claimed {
     /// A slot to plan a batch into.
@@ -95,10 +95,10 @@ pub(crate) enum Claimed {
     Stopped,
 }
 
-/// What the consumer gets.
+/// The result of [`Slots::take`].
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// A slot with a whole batch, and what went wrong in it; leased from now on.
+    /// A slot with a whole batch, and its failures. The slot is leased from now on.
     Batch {
         slot: usize,
         failures: Vec<Failure>,
@@ -149,8 +149,8 @@ impl Slots {
         }
     }
 
-    /// For the feeder: how many of the latest batches it handed over may still be written to: all from the earliest one on
-    /// that is.
+    /// For the feeder: how many of its latest batches may still be written to. These are the earliest unfinished batch
+    /// and all after it.
     pub(crate) fn unfinished(&self) -> usize {
         let inner = lock(&self.inner);
         let filling = |slot: &usize| matches!(inner.states[*slot], State::Filling(_));
@@ -158,7 +158,7 @@ impl Slots {
         first.map_or(0, |first| inner.queue.len() - first)
     }
 
-    /// For the feeder: hands over a claimed slot with `tasks` tasks to do.
+    /// For the feeder: publishes a claimed slot with `tasks` tasks.
     pub(crate) fn publish(&self, slot: usize, tasks: usize, generation: u64) {
         let mut inner = lock(&self.inner);
         debug_assert!(matches!(inner.states[slot], State::Planned));
@@ -179,8 +179,8 @@ impl Slots {
         self.work.notify_all();
     }
 
-    /// For the feeder: says that no more batches come in this generation, then waits for the next one.
-    /// `false` if the ring was stopped instead.
+    /// For the feeder: says that no more batches come in this generation, then waits for the next one. Returns `false` if
+    /// the ring was stopped instead.
     pub(crate) fn finish(&self, generation: u64) -> bool {
         let mut inner = lock(&self.inner);
         while !inner.stopped && inner.generation == generation {
@@ -191,7 +191,7 @@ impl Slots {
         !inner.stopped
     }
 
-    /// For workers: waits for a task of the earliest batch that has one; `None` after `stop`.
+    /// For workers: waits for a task of the earliest batch that has one. Returns `None` after `stop`.
     pub(crate) fn take_task(&self) -> Option<Task> {
         let mut inner = lock(&self.inner);
         loop {
@@ -205,7 +205,7 @@ impl Slots {
         }
     }
 
-    /// For workers: gives a task back, with what failed in it.
+    /// For workers: gives a task back, with its failures.
     pub(crate) fn task_done(&self, slot: usize, failures: Vec<Failure>) {
         let mut inner = lock(&self.inner);
         let State::Filling(filling) = &mut inner.states[slot] else {
@@ -226,13 +226,13 @@ impl Slots {
             }
             match wait_until(&self.ready, inner, deadline) {
                 (guard, false) => inner = guard,
-                // What came just now is not left behind.
+                // A batch that became ready just now is still taken.
                 (mut guard, true) => return guard.try_take().unwrap_or(Taken::TimedOut),
             }
         }
     }
 
-    /// For whoever holds a lease: gives the slot back.
+    /// For the holder of a lease: gives the slot back.
     pub(crate) fn release(&self, slot: usize) {
         let mut inner = lock(&self.inner);
         debug_assert!(matches!(inner.states[slot], State::Leased));
@@ -241,7 +241,7 @@ impl Slots {
         self.room.notify_all();
     }
 
-    /// Drops every batch that was not taken and begins a new generation, whose number it gives.
+    /// Drops every batch that was not taken, begins a new generation and returns its number.
     pub(crate) fn restart(&self) -> u64 {
         let mut inner = lock(&self.inner);
         inner.generation += 1;
@@ -262,7 +262,7 @@ impl Slots {
         generation
     }
 
-    /// Ends everything: whoever waits returns, nothing is handed out any more. Leases stay valid.
+    /// Stops the ring: every call that waits returns, and nothing is handed out any more. Leases stay valid.
     pub(crate) fn stop(&self) {
         lock(&self.inner).stopped = true;
         self.room.notify_all();
@@ -270,19 +270,19 @@ impl Slots {
         self.ready.notify_all();
     }
 
-    /// Whether it was stopped.
+    /// Whether the ring was stopped.
     #[cfg(not(loom))]
     pub(crate) fn is_stopped(&self) -> bool {
         lock(&self.inner).stopped
     }
 
-    /// The present generation.
+    /// The current generation.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn generation(&self) -> u64 {
         lock(&self.inner).generation
     }
 
-    /// Wakes whom a settled slot concerns.
+    /// Wakes the threads that can go on after a slot was settled.
     fn tell(&self, inner: MutexGuard<'_, Inner>) {
         let front_is_ready =
             inner.queue.front().is_some_and(|slot| matches!(inner.states[*slot], State::Ready(_)));
@@ -308,7 +308,7 @@ impl Inner {
         })
     }
 
-    /// Moves a filling slot on if all its tasks are back.
+    /// If all tasks of a filling slot are back, makes the slot ready or free.
     fn settle(&mut self, slot: usize) {
         let State::Filling(filling) = &mut self.states[slot] else { return };
         if filling.done < filling.tasks {

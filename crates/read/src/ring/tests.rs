@@ -55,7 +55,7 @@ fn batches_come_in_order_with_every_piece_written() {
             let Next::Batch(lease, failures, _) = ring.take(None) else { panic!("no batch") };
             assert_eq!(*lease.plan(), batch);
             assert!(failures.is_empty() && is_right(&lease, tasks));
-            // Leases given back late and out of order.
+            // Leases are given back late and out of order.
             kept.push(lease);
             if kept.len() == 2 {
                 let first = kept.remove(batch as usize % 2);

@@ -1,10 +1,11 @@
-//! The bytes of a member of a zip archive, held against what the archive says of them.
+//! Compares the bytes of a member of a zip archive with the length and checksum that the archive records.
 
 use std::io::{Error, ErrorKind, Read, Result};
 
 use flate2::Crc;
 
-/// Gives as many bytes as the archive says. Compares their CRC-32 when the last one is read, and looks that it was the last.
+/// Gives as many bytes as the archive says. When the last byte is read, it compares the CRC-32 and checks that no more bytes
+/// follow.
 #[derive(Debug)]
 pub struct Checked<R> {
     inner: R,
@@ -14,7 +15,7 @@ pub struct Checked<R> {
 }
 
 impl<R: Read> Checked<R> {
-    /// The `size` bytes of `inner`, whose CRC-32 is to be `expected`.
+    /// The `size` bytes of `inner`, whose CRC-32 must be `expected`.
     pub fn new(inner: R, size: u64, expected: u32) -> Self {
         Self { inner, crc: Crc::new(), left: size, expected }
     }

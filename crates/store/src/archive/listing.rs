@@ -1,17 +1,17 @@
-//! What is found in an archive while it is listed, and how much that may be.
+//! The members found while an archive is listed, and the limits for them.
 
 use hsipack_format::{Error, Result};
 
 use super::{Member, Place, names};
 
-/// More members than archives of cubes have.
+/// Maximum number of members. Archives of cubes have fewer.
 pub const MOST_MEMBERS: usize = 100_000;
-/// Most bytes of all names together.
+/// Maximum total length of all names in bytes.
 const MOST_NAMES: usize = 64 << 20;
-/// Most bytes that are kept of the starts of members.
+/// Maximum total size in bytes of the kept starts of members.
 const MOST_HEADS: usize = 64 << 20;
 
-/// What is found in an archive.
+/// The members and folders found in an archive.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub members: Vec<Member>,
@@ -23,7 +23,7 @@ impl Listing {
         self.members.push(Member { name, size, place, head: Box::default() });
     }
 
-    /// The members, if none is in the way of another.
+    /// The members, after checking that their names do not conflict.
     pub fn members(self) -> Result<Vec<Member>> {
         let folders = self.folders.iter().map(|name| (name.as_str(), true));
         let files = self.members.iter().map(|member| (member.name.as_str(), false));
@@ -37,7 +37,7 @@ impl Listing {
     }
 }
 
-/// Counts what a listing takes.
+/// Counts the memory that a listing needs.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     members: usize,
@@ -46,7 +46,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts one more header, with a name of so many bytes.
+    /// Counts one more header, with a name of `name` bytes.
     pub fn count(&mut self, name: usize) -> Result<()> {
         self.members += usize::from(name > 0);
         self.names += name + 1;
@@ -59,7 +59,7 @@ impl Tally {
         Ok(())
     }
 
-    /// A member's first bytes, while there is room for them.
+    /// Keeps a member's first bytes, while there is room for them.
     pub fn keep(&mut self, head: Box<[u8]>) -> Box<[u8]> {
         self.heads += head.len();
         if self.heads > MOST_HEADS { Box::default() } else { head }

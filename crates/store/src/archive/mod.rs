@@ -1,22 +1,22 @@
-//! Archives: what lies in a `.zip`, a `.tar`, a `.tar.gz` or a `.tgz`, and the bytes of each member.
+//! Archives: the members of a `.zip`, `.tar`, `.tar.gz` or `.tgz`, and their bytes.
 //!
-//! An archive is listed once: a zip by its directory, a tar by its headers, between which nothing is read, a compressed tar
-//! by decompressing all of it. Members that lie there as they are, uncompressed, are read in their place
-//! ([`Archive::in_place`]); others are copied out ([`Archive::copy`], and [`Archive::copy_on_the_way`] where the archive is
-//! one compressed stream). [`mirror`](crate::mirror) makes files of them.
+//! An archive is listed once: a zip by its directory, a tar by its headers without reading the bytes between them, and a
+//! compressed tar by decompressing all of it. Uncompressed members are read in place ([`Archive::in_place`]). Others are
+//! copied out ([`Archive::copy`], or [`Archive::copy_on_the_way`] if the archive is one compressed stream).
+//! [`mirror`](crate::mirror) makes them available as files.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `mod.rs` | an archive: which kind, its members, their bytes |
-//! | `listing.rs` | what is found in an archive, and how much that may be |
+//! | `mod.rs` | an archive: its kind, its members, their bytes |
+//! | `listing.rs` | the members found in an archive, and the limits for them |
 //! | `names.rs` | which names members may have |
 //! | `zip.rs` | the directory of a zip archive |
 //! | `tar.rs` | the headers of a tar archive |
 //! | `streamed.rs` | a compressed tar archive as a stream |
-//! | `checked.rs` | bytes held against the checksum of a zip archive |
+//! | `checked.rs` | comparing bytes with the checksum in a zip archive |
 //!
-//! Nothing in an archive is believed: names that lead out of it, links, devices, two members of one name, more members than
-//! [`MOST_MEMBERS`] and sizes that cannot be are errors. No more than its directory is held in memory.
+//! The content of an archive is not trusted: names that lead out of it, links, devices, two members with the same name, more
+//! than [`MOST_MEMBERS`] members and impossible sizes are errors. Only the archive's directory is held in memory.
 
 mod checked;
 mod listing;
@@ -44,12 +44,12 @@ use crate::window::Window;
 pub use self::checked::Checked;
 pub use self::listing::MOST_MEMBERS;
 
-/// Bytes that are copied at once.
+/// Number of bytes copied at a time.
 const PIECE: usize = 1 << 20;
-/// Bytes that are read of an archive at once where no more than a member's beginning is wanted.
+/// Number of bytes read from an archive at a time if only the beginning of a member is needed.
 const SHORT: usize = 8 << 10;
 
-/// What to do with a file that is not what its maker wrote.
+/// What to do with a damaged file.
 const DAMAGED: &str = "copy the file again; it is cut short or damaged";
 
 /// How an archive is stored.
@@ -64,7 +64,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Which kind of archive a file is, by its name; capital and small letters count as the same.
+    /// The kind of archive that a file is, by its name. Upper and lower case do not matter.
     pub fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_ascii_lowercase();
         let endings = [
@@ -83,28 +83,28 @@ impl Kind {
 /// A file in an archive.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Its path below the archive.
+    /// Its path in the archive.
     pub name: String,
     /// Its length in bytes, as the archive says.
     pub size: u64,
     place: Place,
-    /// Its first bytes, where they were kept.
+    /// Its first bytes, if they were kept.
     head: Box<[u8]>,
 }
 
 #[derive(Clone, Debug)]
 enum Place {
     Zip(zip::Entry),
-    /// Where its bytes begin in the archive, or in what comes out of it.
+    /// Where its bytes begin in the archive, or in the decompressed stream.
     Tar {
         start: u64,
     },
 }
 
-/// The members of an archive that is `bytes`; for fuzzing.
+/// The members of the archive `bytes`; for fuzzing.
 ///
 /// # Errors
-/// As [`Archive::open`].
+/// Those of [`Archive::open`].
 #[doc(hidden)]
 pub fn list_bytes(kind: Kind, bytes: &[u8]) -> Result<Vec<Member>> {
     let (file, len) = (Cursor::new(bytes), bytes.len() as u64);
@@ -114,34 +114,35 @@ pub fn list_bytes(kind: Kind, bytes: &[u8]) -> Result<Vec<Member>> {
     }
 }
 
-/// What tells that a file is still the one that was listed.
+/// Identifies the file that was listed, to detect a replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     len: u64,
-    /// Device, inode, and when it was changed; `None` for a file that stands for an object, which is fetched anew at times.
+    /// Device, inode and time of change. `None` for a file that stands for an object, because such a file may be fetched
+    /// again.
     on_disk: Option<(u64, u64, i64, i64)>,
 }
 
-/// An archive whose members are known.
+/// An archive that was listed.
 #[derive(Debug)]
 pub struct Archive {
     /// The file.
     path: PathBuf,
-    /// What users know it by.
+    /// The name that users know.
     told: PathBuf,
     kind: Kind,
     identity: Identity,
     members: Vec<Member>,
-    /// Where the compressed stream is, so that what comes next needs no beginning anew.
+    /// The compressed stream at its current position, so that later members can be read without starting again.
     stream: Mutex<Option<Stream>>,
 }
 
 impl Archive {
-    /// Lists the archive at `path`, which users know as `told`.
+    /// Lists the archive at `path`. Users know it as `told`.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or holds what no archive of cubes holds: names that lead out of it, links, devices,
-    /// several members of one name, too many of them.
+    /// If it cannot be read, is damaged, or contains something that no archive of cubes contains: names that lead out of it,
+    /// links, devices, several members with the same name, too many members.
     pub fn open(path: &Path, told: &Path) -> Result<Self> {
         let kind = Kind::of(path).ok_or_else(|| Error::bug("no archive").at(told))?;
         let list = || {
@@ -167,25 +168,25 @@ impl Archive {
         Ok(Self { path, told, kind, identity, members, stream: Mutex::default() })
     }
 
-    /// What users know it by.
+    /// The name that users know.
     pub fn told(&self) -> &Path {
         &self.told
     }
 
-    /// Its files, in the order of the archive.
+    /// Its files, in archive order.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// Whether its members come out of one stream, in their order only.
+    /// Whether its members are in one compressed stream and can only be read in order.
     pub fn is_stream(&self) -> bool {
         self.kind == Kind::TarGz
     }
 
-    /// Where member `number` lies uncompressed in the archive; `None` if it has to be copied out.
+    /// The place of member `number` in the archive, if it is stored uncompressed; `None` if it has to be copied out.
     ///
     /// # Errors
-    /// If the archive cannot be read, is another one by now, or is damaged.
+    /// If the archive cannot be read, was replaced, or is damaged.
     pub fn in_place(&self, number: usize) -> Result<Option<Window>> {
         let member = &self.members[number];
         let window = |(file, len, start): (File, u64, u64)| {
@@ -213,8 +214,8 @@ impl Archive {
         }
     }
 
-    /// The first `len` bytes of member `number`, or all of it if it has no more; `None` if getting them takes as long as
-    /// copying it out.
+    /// The first `len` bytes of member `number`, or the whole member if it is shorter. `None` if reading them would take as
+    /// long as copying the member out.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -233,16 +234,17 @@ impl Archive {
         }
     }
 
-    /// Gives the bytes of member `number` to `sink`, piece by piece, where they are in no stream.
+    /// Passes the bytes of member `number` to `sink`, piece by piece. Not for members of a stream.
     ///
     /// # Errors
-    /// If they cannot be read, are not what the archive says, or `sink` fails.
+    /// If they cannot be read or do not match the archive's checksum, or if `sink` fails.
     pub fn copy(&self, number: usize, sink: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut reader = self.reader(number, PIECE)?;
         self.pour(&mut reader, number, sink)
     }
 
-    /// Reads a member that lies in a zip archive as it is, and compares its checksum. Tar archives have none.
+    /// Reads a member that is stored uncompressed in a zip archive, and compares its checksum. Tar archives have no
+    /// checksums.
     ///
     /// # Errors
     /// If it cannot be read, or is damaged.
@@ -258,8 +260,8 @@ impl Archive {
         StreamGuard(self.stream.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Goes on in the stream to member `number`, from the start if that was passed. `visit` is given that member, and those
-    /// that come before it, with what reads their bytes; it need not read them.
+    /// Reads the stream on to member `number`, or from the start if the stream is already past it. Calls `visit` for each
+    /// member on the way and for the member itself, with a reader for its bytes. `visit` need not read them.
     ///
     /// # Errors
     /// If the stream cannot be read, or `visit` fails.
@@ -273,12 +275,12 @@ impl Archive {
             Place::Tar { start } => start,
             Place::Zip(_) => 0,
         };
-        // Whatever goes wrong, the next one begins anew.
+        // If anything goes wrong, the next call starts again.
         let mut bytes = match stream.0.take() {
             Some(bytes) if bytes.position() <= start_of(number) => bytes,
             _ => Stream::new(Window::whole(self.file()?.0, self.identity.len)),
         };
-        // Members are in the order of their places.
+        // Members are sorted by position.
         let next = self.members.partition_point(|member| match member.place {
             Place::Tar { start } => start < bytes.position(),
             Place::Zip(_) => true,
@@ -295,7 +297,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The bytes of a member that is in no stream; at their end, they are compared with the checksum of a zip archive.
+    /// A reader for a member that is not in a stream. For a zip archive, it compares the checksum at the end.
     fn reader(&self, number: usize, buffer: usize) -> Result<Box<dyn Read>> {
         let member = &self.members[number];
         let Place::Zip(entry) = &member.place else {
@@ -339,7 +341,7 @@ impl Archive {
         Ok(())
     }
 
-    /// The archive, if it is still the one that was listed.
+    /// Opens the archive, if it is still the one that was listed.
     fn file(&self) -> Result<(File, u64)> {
         let (file, identity) = identified(&self.path, &self.told)?;
         match identity == self.identity {
@@ -384,7 +386,7 @@ pub struct MemberBytes<'a> {
 }
 
 impl MemberBytes<'_> {
-    /// Gives the member's bytes to `sink`, piece by piece.
+    /// Passes the member's bytes to `sink`, piece by piece.
     ///
     /// # Errors
     /// If they cannot be read, or `sink` fails.
@@ -393,7 +395,7 @@ impl MemberBytes<'_> {
         archive.pour(self, number, sink)
     }
 
-    /// Passes over what was not read.
+    /// Skips the bytes that were not read.
     fn pass(&mut self) -> Result<()> {
         let left = std::mem::take(&mut self.left);
         self.bytes.skip(left).map_err(|error| self.archive.bad_member(error, self.number))
@@ -413,7 +415,7 @@ fn bad_stream(error: &std::io::Error) -> Error {
     Error::malformed(format!("the compressed data are damaged: {error}")).with_remedy(DAMAGED)
 }
 
-/// Opens the file of an archive, and says what tells it from another one.
+/// Opens the file of an archive, and returns it with its identity.
 fn identified(path: &Path, told: &Path) -> Result<(File, Identity)> {
     let (file, len) = small::open(path)?;
     let meta = file.metadata().map_err(|error| Error::io(told, "cannot read", error))?;

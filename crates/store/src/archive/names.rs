@@ -1,24 +1,25 @@
-//! Names of members: which ones a file of this machine can have, and that no two get in each other's way. Pure.
+//! Checks the names of members: that a local file can have the name, and that no two names conflict. Pure: touches no files.
 //!
-//! Names in archives are anybody's text. One that leads out of the archive, or that two members share, is no accident that
-//! could be mended by a guess: the archive is refused.
+//! Names in archives may be any text. If a name leads out of the archive, or if two members share a name, no guess could
+//! repair it, so the archive is refused.
 
 use hsipack_format::{Error, Result};
 
-/// More bytes than names of members have, below the 4096 of a path on Linux, which has the temporary folder before it.
+/// Maximum length of a member's name in bytes. It is less than the 4096 of a path on Linux, to leave room for the temporary
+/// folder in front.
 const LONGEST: usize = 3000;
-/// Most bytes of a folder's or a file's own name.
+/// Maximum length in bytes of the name of one folder or file.
 const LONGEST_PART: usize = 255;
 
 /// What to do with an archive that cannot be read as it is.
 pub(super) const UNPACK: &str =
     "unpack it with a tool that you trust, look at what comes out, and give the folder";
 
-/// The name of a member as a path below the archive, its parts joined by `/`; empty if it stands for the archive's own
-/// folder, as `./` does.
+/// The name of a member as a path in the archive, with parts joined by `/`. Empty if it stands for the archive's top folder,
+/// like `./`.
 ///
 /// # Errors
-/// If it is absolute, leads out of the archive, is no UTF-8, or is one that no file can have.
+/// If it is absolute, leads out of the archive, is not UTF-8, or cannot be the name of a file.
 pub(super) fn checked(raw: &[u8]) -> Result<String> {
     let refuse = |what: &str| {
         let name = String::from_utf8_lossy(&raw[..raw.len().min(LONGEST)]).into_owned();
@@ -48,14 +49,14 @@ pub(super) fn checked(raw: &[u8]) -> Result<String> {
     Ok(whole)
 }
 
-/// Refuses two files of one name, and a file that has the name of a folder. `names` are [`checked`], each with whether it is
-/// a folder's.
+/// Refuses two files with the same name, and a file with the name of a folder. `names` are [`checked`]; each comes with
+/// whether it is a folder.
 ///
 /// # Errors
 /// If there are such names.
 pub(super) fn check_distinct(names: &[(&str, bool)]) -> Result<()> {
     let mut sorted: Vec<&(&str, bool)> = names.iter().collect();
-    // The slash before all else, so that what lies in a folder follows the folder.
+    // Sort the slash first, so that the content of a folder directly follows the folder.
     let key = |name: &str| name.bytes().map(|byte| if byte == b'/' { 0 } else { byte }).collect();
     sorted.sort_by_cached_key(|(name, _)| -> Vec<u8> { key(name) });
     for pair in sorted.windows(2) {

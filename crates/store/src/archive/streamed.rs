@@ -1,4 +1,4 @@
-//! A `.tar.gz`, which has to be decompressed up to whatever is wanted of it.
+//! A `.tar.gz`, which has to be decompressed from the start up to the wanted member.
 
 use std::io::{self, BufReader, ErrorKind, Read};
 
@@ -7,12 +7,13 @@ use flate2::read::MultiGzDecoder;
 use super::tar::Forward;
 use crate::window::Window;
 
-/// Bytes that are read of the file at once.
+/// Number of bytes read from the file at a time.
 const BUFFER: usize = 256 << 10;
-/// Bytes at the start of each member that are kept when the archive is listed: they tell which format a file is of.
+/// Number of bytes at the start of each member that are kept when the archive is listed, to detect the format of
+/// the file.
 const HEAD: u64 = 4096;
 
-/// The decompressed bytes of an archive, from its start on.
+/// The decompressed bytes of an archive, from its start.
 pub(super) struct Stream {
     bytes: MultiGzDecoder<BufReader<Window>>,
     position: u64,
@@ -30,12 +31,12 @@ impl Stream {
         Self { bytes, position: 0 }
     }
 
-    /// How many bytes were given or passed over.
+    /// How many bytes were read or skipped.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Reads on to the end of the file, where the checksum is compared.
+    /// Reads to the end of the file, where the checksum is compared.
     pub fn finish(&mut self) -> io::Result<()> {
         io::copy(self, &mut io::sink()).map(drop)
     }

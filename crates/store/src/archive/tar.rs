@@ -1,7 +1,7 @@
-//! What a `.tar` holds: the headers of its members one after another, each where the one before ends.
+//! The members of a `.tar`: their headers follow one another, each where the previous member ends.
 //!
-//! The `tar` crate knows what is in a header. The walk is our own, since names may come in members of any size, which the
-//! crate reads whole.
+//! The `tar` crate parses the headers. The loop over them is our own, because long names are stored in members of any
+//! size, which the crate would read completely.
 
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 
@@ -10,26 +10,26 @@ use tar::{EntryType, Header, PaxExtensions};
 
 use super::{DAMAGED, Listing, Place, Tally, names, special};
 
-/// Bytes of a header, and what members are padded to.
+/// Size of a header in bytes. Members are padded to a multiple of it.
 const BLOCK: u64 = 512;
-/// Most bytes of a member that holds the name, or further fields, of the one after it.
+/// Maximum size in bytes of a member that holds the name or other fields of the next member.
 const LONGEST_EXTENSION: u64 = 1 << 20;
 
-/// How the rest of a member is marked that began in another part of the archive.
+/// The type of a member that continues one from another part of the archive.
 const CONTINUED: u8 = b'M';
 
-/// Bytes that are read in their order, or passed over.
+/// Bytes that are read in order or skipped.
 pub(super) trait Forward: Read {
-    /// Passes over the next `bytes`, all of which have to be there.
+    /// Skips the next `bytes` bytes. All of them must exist.
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
 
-    /// Passes over a member's `bytes`, and keeps the first of them where that is cheaper than coming back.
+    /// Skips a member's `bytes` bytes. Returns the first of them if reading them later would be expensive.
     fn skip_member(&mut self, bytes: u64) -> io::Result<Box<[u8]>> {
         self.skip(bytes).map(|()| Box::default())
     }
 }
 
-/// A file, in which passing over costs nothing.
+/// A file, in which skipping costs nothing.
 pub(super) struct Seeking<R> {
     file: R,
     len: u64,
@@ -62,17 +62,17 @@ impl<R: Read + Seek> Forward for Seeking<R> {
     }
 }
 
-/// What the members before a member say of it.
+/// Fields of a member that preceding members define.
 #[derive(Default)]
 struct Said {
     name: Option<Vec<u8>>,
     size: Option<u64>,
 }
 
-/// The members of the archive that `stream` gives.
+/// The members of the archive in `stream`.
 ///
 /// # Errors
-/// If it is damaged or cut short, or has a member that no archive of cubes has.
+/// If it is damaged or cut short, or has a kind of member that no archive of cubes has.
 pub(super) fn list(stream: &mut impl Forward) -> Result<Listing> {
     let (mut listing, mut tally) = (Listing::default(), Tally::default());
     let mut position = 0u64;
@@ -131,7 +131,7 @@ fn skip(stream: &mut impl Forward, size: u64, padded: u64) -> io::Result<Box<[u8
     Ok(head)
 }
 
-/// The text in a member that says something of the next one.
+/// The text of a member that describes the next one.
 fn extension(stream: &mut impl Forward, size: u64, padded: u64) -> Result<Vec<u8>> {
     if size > LONGEST_EXTENSION {
         return Err(malformed(&"a name of more than 1 MiB"));
@@ -142,7 +142,7 @@ fn extension(stream: &mut impl Forward, size: u64, padded: u64) -> Result<Vec<u8
     Ok(text)
 }
 
-/// Takes what a text of this kind says of the next member.
+/// Reads the fields of the next member from a text of this kind.
 fn take(said: &mut Said, kind: EntryType, mut text: Vec<u8>) -> Result<()> {
     if kind.is_gnu_longname() {
         while text.last() == Some(&0) {
@@ -179,7 +179,7 @@ fn check_kind(kind: EntryType) -> Result<()> {
         return Err(Error::unsupported("a part of an archive that was split")
             .with_remedy("put its parts together, or unpack it, and give the folder"));
     } else {
-        // A type that is unknown counts as a file, as POSIX says.
+        // An unknown type counts as a file, as POSIX requires.
         return Ok(());
     };
     Err(special(what))
@@ -206,7 +206,7 @@ fn malformed(what: &dyn std::fmt::Display) -> Error {
     Error::malformed(format!("not a sound tar archive: {what}")).with_remedy(DAMAGED)
 }
 
-/// Says behind which member an archive is wrong.
+/// Adds to an error after which member it occurred.
 fn after(error: Error, listing: &Listing) -> Error {
     match listing.members.last() {
         Some(member) => error.within(format_args!("after '{}'", member.name)),

@@ -10,7 +10,7 @@ use hsipack_format::ErrorKind as Kinds;
 
 use super::*;
 
-/// Three files: one that is empty, and two of different content that deflate makes smaller.
+/// Three files: an empty one, and two with different content that deflate can compress.
 fn files() -> Vec<(&'static str, Vec<u8>)> {
     let image = |seed: u32| (0..40_000u32).flat_map(|n| (n / 7 * seed).to_le_bytes()).collect();
     vec![("in/a.bin", image(3)), ("in/none", Vec::new()), ("in/deep/b.bin", image(5))]
@@ -117,7 +117,7 @@ fn members_come_out_as_they_went_in() {
         let written = write(name, &bytes);
         let archive = open(&written).unwrap();
         assert_eq!(archive.members().len(), 3);
-        // In any order, and again.
+        // In any order, and repeatedly.
         for number in [2, 0, 1, 0, 2, 2] {
             let (name, want) = &files()[number];
             assert_eq!(&archive.members()[number].name, name);
@@ -161,7 +161,7 @@ fn names_and_sizes_may_stand_in_members_of_their_own() {
     assert_eq!(copied(&archive, 4).unwrap(), b"defg");
 }
 
-/// Lists an archive that is no good, and says why.
+/// Lists an invalid archive, and returns the reason for the refusal.
 fn refusal(name: &str, bytes: &[u8]) -> String {
     let error = open(&write(name, bytes)).map(|_| ()).unwrap_err();
     assert_eq!(error.path(), Some(Path::new("told/x")), "{error}");
@@ -224,7 +224,7 @@ fn links_devices_and_names_that_lead_out_are_errors() {
     zip.add_symlink("x", "/etc", SimpleFileOptions::default()).unwrap();
     assert!(refusal("a.zip", &zip.finish().unwrap().into_inner()).contains("a symbolic link"));
     let mut bytes = zipped(CompressionMethod::Stored, false);
-    // In the directory; the header before the member does not count.
+    // In the directory. The header before the member is not used.
     let at = bytes.windows(8).rposition(|window| window == b"in/a.bin").unwrap();
     bytes[at..at + 8].copy_from_slice(b"../a.bin");
     assert!(refusal("a.zip", &bytes).contains("leads out"));
@@ -260,7 +260,7 @@ fn what_a_zip_says_of_a_member_has_to_be_true() {
         assert_eq!(encrypted.kind(), Kinds::Unsupported);
         assert!(encrypted.what().contains("encrypted"));
         assert!(with(at + 10, &[14]).what().contains("LZMA"));
-        // Sizes that cannot be are found when it is listed.
+        // Impossible sizes are detected when the archive is listed.
         assert!(with(at + 20, &[0xff, 0xff, 0xff, 0x7f]).what().contains("contradict"));
     }
     let sound = zipped(CompressionMethod::Deflated, false);
@@ -278,7 +278,7 @@ fn what_a_zip_says_of_a_member_has_to_be_true() {
 
 #[test]
 fn archives_that_promise_too_much_are_refused_before_memory_is_taken() {
-    // A terabyte that is not there, and as many members as fit into it.
+    // A sparse file of a terabyte that claims to contain as many members as would fit.
     let written = write("a.zip", &[]);
     let mut file = File::options().write(true).open(&written.path).unwrap();
     file.set_len(1 << 40).unwrap();
@@ -325,7 +325,7 @@ fn an_archive_that_changes_is_an_error() {
 }
 
 proptest::proptest! {
-    /// What crates/fuzz does for hours, for a moment: bytes of sound archives are changed, and nothing panics.
+    /// A short version of what crates/fuzz does for hours: changes bytes of valid archives. Nothing may panic.
     #[test]
     fn changed_archives_are_errors_or_archives(
         kind in 0usize..4,
@@ -339,7 +339,7 @@ proptest::proptest! {
             _ => ("a.tgz", gzipped(&tarred(|_| {}))),
         };
         for (place, byte) in changes {
-            // Directories of zip archives are at the end, and short.
+            // The directory of a zip archive is short and at the end.
             let len = if at_the_end { bytes.len().min(400) } else { bytes.len() };
             let at = bytes.len() - 1 - place % len;
             bytes[at] = byte;

@@ -1,8 +1,8 @@
-//! What a `.zip` holds: its central directory, read an entry at a time and held against the file.
+//! The members of a `.zip`, from its central directory, which is read one entry at a time and checked against the file.
 //!
-//! The `zip` crate takes memory for as many members as an archive says it has, and keeps one of several that share a name. So
-//! the directory is read here, as the specification has it ([APPNOTE](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT)
-//! 4.3.12 to 4.3.16, 4.5.3).
+//! The `zip` crate allocates memory for as many members as an archive claims to have, and keeps only one of several members
+//! with the same name. So the directory is read here, following the specification
+//! ([APPNOTE](https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT) 4.3.12 to 4.3.16, 4.5.3).
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -12,17 +12,17 @@ use hsipack_format::{Error, Result};
 
 use super::{DAMAGED, Listing, Place, Tally, names, special};
 
-/// Deflate cannot shrink data by more than this.
+/// Deflate cannot compress data by more than this factor.
 const BEST_RATIO: u64 = 1032;
-/// Bytes of the header before a member, without its name and extra fields.
+/// Size in bytes of the header before a member, without its name and extra fields.
 const LOCAL_HEADER: u64 = 30;
-/// Bytes of an entry of the directory, likewise.
+/// Size in bytes of an entry of the directory, without its variable fields.
 const ENTRY: usize = 46;
-/// Bytes of the record at the end, without its comment, of which there are at most 65535.
+/// Size in bytes of the record at the end, without its comment, which has at most 65535 bytes.
 const END: usize = 22;
-/// Bytes of what stands before that record in large archives, which says where a record with larger numbers is.
+/// Size in bytes of the locator, which precedes that record in large archives and points to a record with larger numbers.
 const LOCATOR: usize = 20;
-/// Bytes of that record.
+/// Size in bytes of the record with larger numbers.
 const END_64: usize = 56;
 
 /// How a member's bytes are stored.
@@ -30,7 +30,7 @@ const END_64: usize = 56;
 pub(super) enum Method {
     Stored,
     Deflated,
-    /// In a way that is not read, and which one.
+    /// An unsupported method, by name.
     Other(String),
 }
 
@@ -39,9 +39,9 @@ pub(super) enum Method {
 pub(super) struct Entry {
     /// Where the header before its bytes begins.
     pub header: u64,
-    /// Bytes in the archive.
+    /// Number of bytes in the archive.
     pub compressed: u64,
-    /// CRC-32 of the bytes that come out.
+    /// CRC-32 of the decompressed bytes.
     pub crc: u32,
     pub method: Method,
 }
@@ -51,14 +51,15 @@ struct Directory {
     start: u64,
     len: u64,
     entries: u64,
-    /// Bytes before the archive, such as a program that unpacks it; places are counted from behind them.
+    /// Number of bytes before the archive, such as a self-extracting program. Positions are counted from the end of these
+    /// bytes.
     before: u64,
 }
 
 /// The members of the archive in `file`, which has `len` bytes.
 ///
 /// # Errors
-/// If its directory is damaged, or it has a member that no archive of cubes has.
+/// If its directory is damaged, or it has a kind of member that no archive of cubes has.
 pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
     let directory = find_directory(&mut file, len)?;
     file.seek(SeekFrom::Start(directory.start)).map_err(cannot_read)?;
@@ -72,7 +73,7 @@ pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
         }
         let lengths = [28, 30, 32].map(|at| usize::from(u16_at(&fixed, at)));
         tally.count(lengths[0])?;
-        // At most 64 KiB each.
+        // Each is at most 64 KiB long.
         let mut texts = vec![0; lengths.iter().sum()];
         bytes.read_exact(&mut texts).map_err(cannot_read)?;
         let (raw, rest) = texts.split_at(lengths[0]);
@@ -126,7 +127,7 @@ fn entry(
     Ok((Entry { header, compressed, crc: u32_at(fixed, 16), method }, size))
 }
 
-/// The numbers of 8 bytes among an entry's extra fields, which stand for those that 4 bytes cannot hold.
+/// The 8-byte numbers in an entry's extra fields, which replace numbers that do not fit into 4 bytes.
 fn extra_of_large(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     const LARGE: u16 = 1;
     let mut found: &[u8] = &[];
@@ -143,7 +144,7 @@ fn extra_of_large(mut extra: &[u8]) -> impl Iterator<Item = u64> {
     found.chunks_exact(8).map(|bytes| u64_at(bytes, 0))
 }
 
-/// Refuses what is no file and no folder. Archives that were not made on Unix do not say.
+/// Refuses entries that are neither files nor folders. Archives that were not made on Unix do not record this.
 fn check_kind(fixed: &[u8; ENTRY]) -> Result<()> {
     const UNIX: u8 = 3;
     const MACOS: u8 = 19;
@@ -190,7 +191,7 @@ fn find_directory(file: &mut (impl Read + Seek), len: u64) -> Result<Directory> 
     let mut disks = [u32::from(u16_at(record, 4)), u32::from(u16_at(record, 6))];
     let locator = at.checked_sub(LOCATOR).map(|at| &tail[at..]);
     if let Some(locator) = locator.filter(|locator| locator.starts_with(b"PK\x06\x07")) {
-        // Where the archive stands behind something else, the place in the locator is not the one in the file.
+        // If other bytes precede the archive, the position in the locator is not the position in the file.
         let places = [Some(u64_at(locator, 8)), end.checked_sub((LOCATOR + END_64) as u64)];
         let mut records = places.into_iter().flatten().filter_map(|place| {
             let inside = place.checked_add(END_64 as u64).is_some_and(|end| end <= len);
@@ -242,10 +243,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Entry {
-    /// Where its bytes begin in `file`, which has `len` bytes.
+    /// The position in `file` (of `len` bytes) where the member's bytes begin.
     ///
     /// # Errors
-    /// If there is no header, or they do not lie inside the file.
+    /// If there is no header, or the bytes are not inside the file.
     pub fn data_start(&self, file: &File, len: u64) -> Result<u64> {
         let damaged = |what: &str| Err(Error::malformed(what).with_remedy(DAMAGED));
         let mut header = [0; LOCAL_HEADER as usize];
@@ -255,7 +256,7 @@ impl Entry {
             return damaged("there is no header where the zip archive says");
         }
         let length = |at: usize| u64::from(u16_at(&header, at));
-        // When the archive was listed, this was compared with its length.
+        // When the archive was listed, this was compared with the length of the file, so it cannot overflow.
         let start = self.header + LOCAL_HEADER + length(26) + length(28);
         match start.checked_add(self.compressed) {
             Some(end) if end <= len => Ok(start),
@@ -263,10 +264,10 @@ impl Entry {
         }
     }
 
-    /// Refuses bytes that are encrypted, or compressed in a way that is not read.
+    /// Refuses a member that is encrypted, or compressed with an unsupported method.
     ///
     /// # Errors
-    /// If they are.
+    /// If it is.
     pub fn check_readable(&self) -> Result<()> {
         match &self.method {
             Method::Other(how) => Err(Error::unsupported(format!("{how} in the archive"))

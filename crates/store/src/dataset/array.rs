@@ -1,4 +1,4 @@
-//! An image or mask array of a stack, by chunks and rows.
+//! An image or mask array of a stack, read by chunks and rows.
 
 use std::io::Read as _;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub struct ChunkArray {
     open: Mutex<Vec<(usize, Arc<ShardFile>)>>,
 }
 
-/// Shards kept open: reading in sample order needs one, a few threads a few.
+/// Number of shards that are kept open. Reading in sample order needs one; several threads need a few.
 const OPEN_SHARDS: usize = 8;
 
 impl ChunkArray {
@@ -56,7 +56,7 @@ impl ChunkArray {
         Ok(Self { root, name, folder, meta, grid, len, open: Mutex::default() })
     }
 
-    /// Leaves the first `len` samples.
+    /// Keeps only the first `len` samples.
     pub(super) fn cut(&mut self, len: usize) {
         self.len = len;
         self.meta.shape[0] = len as u64;
@@ -82,7 +82,7 @@ impl ChunkArray {
         &self.grid
     }
 
-    /// Shape of one sample; a mask has one band.
+    /// Shape of one sample. A mask has one band.
     pub fn shape(&self) -> CubeShape {
         self.grid.shape()
     }
@@ -97,9 +97,9 @@ impl ChunkArray {
         self.len == 0
     }
 
-    /// Decodes a stored chunk, as [`ShardFile::with_stored`] gives it, into `out`,
-    /// [`chunk_bytes`](Self::chunk_bytes) long. Unless its checksum is compared (`verify`), only damage that the
-    /// decompressor finds is an error.
+    /// Decodes a stored chunk, as given by [`ShardFile::with_stored`], into `out`, which must be
+    /// [`chunk_bytes`](Self::chunk_bytes) long. With `verify`, the checksum is compared. Without it, only damage that
+    /// the decompressor detects is an error.
     ///
     /// # Errors
     /// If the chunk is damaged.
@@ -112,28 +112,28 @@ impl ChunkArray {
         self.len.div_ceil(self.grid.samples_per_shard())
     }
 
-    /// Bytes of one stored sample uncompressed.
+    /// Size of one uncompressed sample in bytes.
     pub fn sample_bytes(&self) -> usize {
         self.shape().values() * self.meta.dtype.size()
     }
 
-    /// Bytes of one chunk uncompressed, overhang included.
+    /// Size of one uncompressed chunk in bytes, including the overhang.
     pub fn chunk_bytes(&self) -> usize {
         self.grid.chunk_values() * self.meta.dtype.size()
     }
 
-    /// The factor from stored values to physical ones (`scale_factor`; 1 where there is none).
+    /// The factor from stored values to physical values (`scale_factor`; 1 if there is none).
     pub fn scale_factor(&self) -> f64 {
         self.scaling().factor
     }
 
-    /// What is added to stored values × [`scale_factor`](Self::scale_factor) to give physical ones (`add_offset`, which
-    /// other libraries write; 0 where there is none).
+    /// The number that is added to stored values × [`scale_factor`](Self::scale_factor) to give physical values
+    /// (`add_offset`, which other libraries write; 0 if there is none).
     pub fn add_offset(&self) -> f64 {
         self.scaling().offset
     }
 
-    /// How stored values become physical ones: [`scale_factor`](Self::scale_factor) and
+    /// How stored values are converted to physical values: [`scale_factor`](Self::scale_factor) and
     /// [`add_offset`](Self::add_offset).
     pub fn scaling(&self) -> Scaling {
         self.meta.scaling()
@@ -146,7 +146,7 @@ impl ChunkArray {
         self.folder.join(ArrayMeta::file_key(&position))
     }
 
-    /// Shard `shard`, opened; kept open for the next call.
+    /// Opens shard `shard`, and keeps it open for the next call.
     ///
     /// # Errors
     /// If it cannot be read or its index is damaged.
@@ -163,19 +163,19 @@ impl ChunkArray {
         Ok(file)
     }
 
-    /// Shard `shard`, opened anew.
+    /// Opens shard `shard`, even if it is open already.
     ///
     /// # Errors
-    /// As [`shard`](Self::shard).
+    /// Those of [`shard`](Self::shard).
     pub fn open_shard(&self, shard: usize) -> Result<ShardFile> {
         let path = self.shard_path(shard);
         self.root.read(|| ShardFile::open(&path, self.grid.chunks_per_shard()))
     }
 
-    /// Says that the chunks of sample `index` will be wanted soon, where they lie on a server.
+    /// A hint that the chunks of sample `index` will be needed soon. It has an effect only for datasets on servers.
     ///
     /// # Errors
-    /// As [`shard`](Self::shard).
+    /// Those of [`shard`](Self::shard).
     pub fn ask_ahead(&self, index: usize) -> Result<()> {
         if self.meta.chunk_shape.is_none() || !remote::is_url(&self.folder) {
             return Ok(());
@@ -186,11 +186,11 @@ impl ChunkArray {
         Ok(())
     }
 
-    /// Reads and decodes chunk `chunk` of sample `index` into `out`, [`chunk_bytes`](Self::chunk_bytes)
-    /// long, values little-endian. `stored` is working memory for arrays without shards.
+    /// Reads and decodes chunk `chunk` of sample `index` into `out`, which must be [`chunk_bytes`](Self::chunk_bytes)
+    /// long. Values are little-endian. `stored` is working memory for arrays without shards.
     ///
     /// # Errors
-    /// If the chunk cannot be read or is damaged; the shard, sample and chunk are named.
+    /// If the chunk cannot be read or is damaged; the error names the shard, sample and chunk.
     pub fn read_chunk(
         &self,
         index: usize,
@@ -234,7 +234,7 @@ impl ChunkArray {
         self.folder.join(ArrayMeta::file_key(&position))
     }
 
-    /// Fills `out` with the fill value: what a chunk holds that was never written.
+    /// Fills `out` with the fill value, which is the content of a chunk that was never written.
     ///
     /// # Errors
     /// If the fill value is not a number.
@@ -244,20 +244,20 @@ impl ChunkArray {
         Ok(())
     }
 
-    /// Reads sample `index` into `out`, [`sample_bytes`](Self::sample_bytes) long: (row, column,
-    /// band), little-endian.
+    /// Reads sample `index` into `out`, which must be [`sample_bytes`](Self::sample_bytes) long: (row, column, band),
+    /// little-endian.
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Those of [`read_chunk`](Self::read_chunk).
     pub fn read_sample(&self, index: usize, out: &mut [u8]) -> Result<()> {
         self.read_rows(index, 0..self.shape().rows, &mut RowScratch::default(), out)
     }
 
-    /// Reads rows `rows` of sample `index` into `out`, which they fill: (row, column, band),
-    /// little-endian. Whole slabs of chunks are cheapest.
+    /// Reads rows `rows` of sample `index` into `out` and fills it: (row, column, band), little-endian. Reading whole
+    /// rows of chunks is fastest.
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk).
+    /// Those of [`read_chunk`](Self::read_chunk).
     pub fn read_rows(
         &self,
         index: usize,
@@ -285,11 +285,11 @@ impl ChunkArray {
         Ok(())
     }
 
-    /// Hands rows `rows` of sample `index` to `each`, one row of chunks at a time, so that a large scene need not fit in
-    /// memory: which rows, and their bytes in (row, column, band) order, little-endian.
+    /// Calls `each` for rows `rows` of sample `index`, one row of chunks at a time, so that a large scene need not fit
+    /// into memory. `each` gets the row range and its bytes in (row, column, band) order, little-endian.
     ///
     /// # Errors
-    /// As [`read_chunk`](Self::read_chunk), and if `each` fails.
+    /// Those of [`read_chunk`](Self::read_chunk), and if `each` fails.
     pub fn each_slab(&self, index: usize, rows: Range<usize>, each: &mut EachSlab) -> Result<()> {
         let (mut scratch, mut slab) = (RowScratch::default(), Vec::new());
         for down in self.grid.chunk_rows(&rows) {
@@ -303,13 +303,13 @@ impl ChunkArray {
         Ok(())
     }
 
-    /// Bytes of one row of a sample.
+    /// Size of one row of a sample in bytes.
     fn row_bytes(&self) -> usize {
         self.shape().row_values() * self.meta.dtype.size()
     }
 }
 
-/// Decodes one stored chunk of an array into `out`, which it fills.
+/// Decodes one stored chunk of an array into `out` and fills it.
 pub(super) fn decode_chunk(
     meta: &ArrayMeta,
     stored: &[u8],
@@ -331,10 +331,11 @@ pub(super) fn decode_chunk(
     }
 }
 
-/// Most bytes of a chunk as stored: blosc and the checksum add some to what they cannot compress.
+/// Maximum size of a stored chunk in bytes. If the data cannot be compressed, Blosc and the checksum make a chunk
+/// slightly larger.
 const STORED_CHUNK: u64 = codec::MAX_CHUNK as u64 + (1 << 20);
 
-/// Reads a whole file into `bytes`; `false` if there is none.
+/// Reads a whole file into `bytes`; `false` if it does not exist.
 fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
     bytes.clear();
     if remote::is_url(path) {
@@ -352,15 +353,15 @@ fn read_into(path: &Path, bytes: &mut Vec<u8>) -> Result<bool> {
     read.map(|_| true).map_err(|error| Error::io(path, "cannot read", error))
 }
 
-/// Takes some whole rows of a sample: which, and their bytes.
+/// A function that takes some whole rows of a sample: their range and their bytes.
 pub type EachSlab<'e> = dyn FnMut(Range<usize>, &[u8]) -> Result<()> + 'e;
 
-/// Working memory for reading rows, used again for the next ones.
+/// Working memory for reading rows. It is reused for the next rows.
 #[derive(Debug, Default)]
 pub struct RowScratch {
     /// A stored chunk of an array without shards.
     stored: Vec<u8>,
-    /// A decoded chunk, where rows are only part of it.
+    /// A decoded chunk, if only part of it is needed.
     decoded: Vec<u64>,
 }
 

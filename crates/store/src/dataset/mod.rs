@@ -1,8 +1,8 @@
-//! A packed dataset, opened: its stacks, their arrays and its samples.
+//! An open packed dataset: its stacks, their arrays and its samples.
 //!
 //! | file | job |
 //! |---|---|
-//! | `mod.rs` | [`Dataset::open`] reads metadata only, checks them against `SHA256SUMS` and against each other |
+//! | `mod.rs` | [`Dataset::open`] reads only metadata, and checks them against `SHA256SUMS` and each other |
 //! | `stack.rs` | the arrays and coordinates of a stack |
 //! | `array.rs` | [`ChunkArray`] reads chunks |
 
@@ -38,24 +38,24 @@ pub struct Dataset {
     may_lack_files: bool,
 }
 
-/// Whether the folder `path` is, or claims to be, a packed dataset.
+/// Whether the folder `path` is a packed dataset, or claims to be one.
 pub fn is_packed(path: &Path) -> bool {
     let root = || small::read(&path.join("zarr.json"), small::METADATA);
     folder::steadily(path, root).is_ok_and(|text| matches!(zarr::parse_root(&text), Ok(Some(_))))
 }
 
 impl Dataset {
-    /// Opens the dataset at `path`. Where it is exchanged for a newer one meanwhile (an append does that), it is one of
-    /// the two, whole. It goes on with its own samples when others are appended later.
+    /// Opens the dataset at `path`. If an append replaces the dataset meanwhile, the result is completely the old or
+    /// completely the new one. If samples are appended later, the open dataset keeps its own samples.
     ///
     /// # Errors
-    /// If it is not a packed dataset, is of a newer layout, or its metadata do not match
-    /// `SHA256SUMS` or each other; the file is named.
+    /// If it is not a packed dataset, has a newer layout, or its metadata do not match `SHA256SUMS` or each other; the error
+    /// names the file.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_looking(path.as_ref(), true)
     }
 
-    /// Opens it; if it is not to be `settled`, as [`Folder::open_unsettled`] does.
+    /// Opens the dataset; without `settled`, with [`Folder::open_unsettled`].
     fn open_looking(path: &Path, settled: bool) -> Result<Self> {
         let sums = || {
             let files = MetadataFiles::of(path)?;
@@ -83,20 +83,22 @@ impl Dataset {
         }
     }
 
-    /// Opens the dataset at `path` for reading: as [`open`](Self::open), but a store of this layout that another library
-    /// wrote needs no `SHA256SUMS`. If `as_of` is given, with the samples that it had when that was its fingerprint.
+    /// Opens the dataset at `path` for reading. Like [`open`](Self::open), but a store of this layout that another library
+    /// wrote needs no `SHA256SUMS`. If `as_of` is given, the dataset has only the samples that it had when this was its
+    /// fingerprint.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and if the dataset never had that fingerprint.
+    /// Those of [`open`](Self::open), and if the dataset never had that fingerprint.
     pub fn open_to_read(path: impl AsRef<Path>, as_of: Option<&str>) -> Result<Self> {
         Self::open_to_read_looking(path.as_ref(), as_of, true)
     }
 
-    /// As [`open_to_read`](Self::open_to_read), but of a dataset on a server nobody has looked yet whether all was read of one
-    /// and the same: that costs the way there and back. [`Folder::read`] or [`Folder::check`] does so, which has to follow.
+    /// Like [`open_to_read`](Self::open_to_read), but saves a round trip to the server: it does not check that all files
+    /// came from the same state of the dataset. The caller has to call [`Folder::read`] or [`Folder::check`] afterwards,
+    /// which check this.
     ///
     /// # Errors
-    /// As [`open_to_read`](Self::open_to_read).
+    /// Those of [`open_to_read`](Self::open_to_read).
     pub fn open_unsettled(path: impl AsRef<Path>, as_of: Option<&str>) -> Result<Self> {
         Self::open_to_read_looking(path.as_ref(), as_of, false)
     }
@@ -105,7 +107,7 @@ impl Dataset {
         let open = || {
             let dataset = if remote::is_url(path) {
                 match Self::open_looking(path, settled) {
-                    // Not asked for beforehand: it costs the way there and back.
+                    // Not checked in advance, because that would cost a round trip.
                     Err(error) if small::is_missing(&error) => Self::open_foreign(path)?,
                     opened => opened?,
                 }
@@ -121,11 +123,11 @@ impl Dataset {
                     .with_remedy("open it again")
             })
         };
-        // Objects of a server are compared where each of them is opened.
+        // On a server, versions are compared when the objects are opened.
         if remote::is_url(path) { open() } else { folder::steadily(path, open) }
     }
 
-    /// Opens a store without `SHA256SUMS`, which no other library writes.
+    /// Opens a store without `SHA256SUMS`. Only hsipack writes this file.
     fn open_foreign(path: &Path) -> Result<Self> {
         let mut dataset = Self::open_unverified(path)?;
         if dataset.root.is_ours() {
@@ -141,17 +143,17 @@ impl Dataset {
     }
 
     /// Opens the dataset at `path` without comparing its metadata with `SHA256SUMS`, which need not
-    /// exist: for stores that another library wrote, and for looking into damaged ones. Coordinate
-    /// arrays that cannot be read are left out and told in [`Stack::problems`].
+    /// exist: for stores that another library wrote, and for examining damaged datasets. Coordinate arrays that cannot be
+    /// read are skipped and reported in [`Stack::problems`].
     ///
     /// # Errors
-    /// If it is not a packed dataset, is of a newer layout, or its metadata contradict each other.
+    /// If it is not a packed dataset, has a newer layout, or its metadata contradict each other.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let root = || {
             let files = MetadataFiles::of(path)?;
             let root = read_root(&files, path)?;
-            // Damaged ones are looked into, too: then the sums need not be readable.
+            // Damaged datasets are opened too, so `SHA256SUMS` need not be readable.
             let sums = files.read(&path.join(SHA256SUMS), small::SUMS).ok();
             let sums = sums.map_or_else(|| sums_of(&files, path).map(String::into_bytes), Ok)?;
             Ok((checksums::sha256(&sums), None, (files, root)))
@@ -159,7 +161,7 @@ impl Dataset {
         Folder::open(path, root, |folder, (files, root)| Self::open_in(folder, &files, root, None))
     }
 
-    /// Opens it; `sum` is that of `samples.jsonl`, if what is read is to be compared with it.
+    /// Opens the dataset; `sum` is the checksum of `samples.jsonl`, if it is to be compared.
     fn open_in(
         folder: &Arc<Folder>,
         files: &MetadataFiles,
@@ -176,7 +178,7 @@ impl Dataset {
         Ok(Self { folder, root, samples, stacks, may_lack_files: false })
     }
 
-    /// Refuses metadata files without a line in `SHA256SUMS`: nothing says that they are what was written.
+    /// Refuses metadata files that are not listed in `SHA256SUMS`, because they cannot be checked.
     fn check_listed(&self, sums: &[(String, String)]) -> Result<()> {
         let listed: HashSet<&str> = sums.iter().map(|(file, _)| file.as_str()).collect();
         let of_stacks = self.stacks.iter().flat_map(|stack| {
@@ -201,11 +203,11 @@ impl Dataset {
         }
     }
 
-    /// The dataset as it was when its fingerprint was `fingerprint`: without the samples and masks that were added since.
-    /// Statistics are those of all samples. `None` if it never had that fingerprint.
+    /// The dataset as it was when its fingerprint was `fingerprint`, without samples and masks that were added since.
+    /// Statistics still cover all samples. `None` if it never had that fingerprint.
     ///
     /// # Errors
-    /// If what is recorded of it contradicts itself.
+    /// If the dataset's records contradict each other.
     pub fn as_it_was(mut self, fingerprint: &str) -> Result<Option<Self>> {
         if self.fingerprint() == fingerprint {
             return Ok(Some(self));
@@ -223,7 +225,7 @@ impl Dataset {
             [&mut stack.image].into_iter().chain(&mut stack.masks).for_each(|array| array.cut(len));
         }
         if self.stacks.iter().any(|stack| stack.image.is_empty()) {
-            // Stacks are numbered anew.
+            // The remaining stacks get new numbers.
             self.stacks.retain(|stack| !stack.image.is_empty());
             let names = names_of(&self.stacks);
             self.samples = self.samples.first(len, &names).map_err(of_samples)?;
@@ -232,7 +234,7 @@ impl Dataset {
         Ok(Some(self))
     }
 
-    /// Takes out one of the [`Stack::problems`], with what to do about it.
+    /// Removes one of the [`Stack::problems`] and returns it with a remedy.
     pub fn take_problem(&mut self) -> Option<Error> {
         let problem = self.stacks.iter_mut().find_map(|stack| stack.problems.pop());
         problem.map(|error| {
@@ -240,22 +242,22 @@ impl Dataset {
         })
     }
 
-    /// Where it lies.
+    /// The path or URL of the dataset.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Its folder, where files are opened so that an append does no harm.
+    /// Its folder. Opening files through it is safe while samples are appended.
     pub fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// Whether a missing file means fill values. In Zarr it does; but packing writes every file.
+    /// Whether a missing file means fill values, as in Zarr. hsipack itself writes every file.
     pub fn may_lack_files(&self) -> bool {
         self.may_lack_files
     }
 
-    /// What the root group records: layout, how and when it was packed, what was appended.
+    /// The records of the root group: the layout, how and when the dataset was packed, and what was appended.
     pub fn root(&self) -> &Root {
         &self.root
     }
@@ -270,19 +272,19 @@ impl Dataset {
         &self.stacks
     }
 
-    /// The stack of that name.
+    /// The stack with this name.
     pub fn stack(&self, name: &str) -> Option<&Stack> {
         self.stacks.iter().find(|stack| stack.name == name)
     }
 
-    /// Hash of `SHA256SUMS`, or of what it would say where there is none: two datasets with equal fingerprints have equal
-    /// metadata.
+    /// The hash of `SHA256SUMS`, or of the text it would have if it does not exist. Two datasets with equal fingerprints
+    /// have equal metadata.
     pub fn fingerprint(&self) -> &str {
         self.folder.fingerprint()
     }
 }
 
-/// Names the metadata file that an error is of, and says what to do if the error does not.
+/// Adds the metadata file to an error, and a remedy if it has none.
 fn of_file(error: Error, file: &Path) -> Error {
     let error = error.at(file);
     if error.remedy().is_some() {
@@ -291,7 +293,7 @@ fn of_file(error: Error, file: &Path) -> Error {
     error.with_remedy("restore the file from a copy, or convert again")
 }
 
-/// Compares the files that `SHA256SUMS` lists with their sums, but for `samples.jsonl`: see [`Source`].
+/// Compares the files that `SHA256SUMS` lists with their checksums, except `samples.jsonl`: see [`Source`].
 fn check_sums(files: &MetadataFiles, path: &Path, sums: &[(String, String)]) -> Result<()> {
     for (name, sum) in sums.iter().filter(|(name, _)| name != SAMPLES) {
         let file = path.join(name);
@@ -303,7 +305,7 @@ fn check_sums(files: &MetadataFiles, path: &Path, sums: &[(String, String)]) -> 
     Ok(())
 }
 
-/// The samples of a dataset with these stacks; `sum` is that of `samples.jsonl`, if it is known.
+/// The samples of a dataset with these stacks; `sum` is the checksum of `samples.jsonl`, if it is known.
 fn read_samples(
     files: &MetadataFiles,
     path: &Path,
@@ -317,7 +319,7 @@ fn read_samples(
             let samples = Samples::new(index, lines, &names);
             let samples =
                 samples.and_then(|samples| check_samples(&samples, stacks).map(|()| samples));
-            // What does not fit the stacks is told of the text, if it is true.
+            // If the index does not fit the stacks, read the text: if that does not fit either, the error is about the text.
             match (samples, sum) {
                 (Ok(samples), _) => return Ok(samples),
                 (Err(_), Some(sum)) => samples::text(files, path, sum)?,
@@ -357,7 +359,7 @@ fn read_root(files: &MetadataFiles, path: &Path) -> Result<Root> {
     }
 }
 
-/// What `SHA256SUMS` says of a dataset's metadata: the root, the samples, every stack and every array of one.
+/// The text that `SHA256SUMS` would have for a dataset's metadata: the root, the samples, every stack and its arrays.
 fn sums_of(files: &MetadataFiles, path: &Path) -> Result<String> {
     let mut names = vec!["zarr.json".to_owned(), SAMPLES.to_owned()];
     for name in stack_names(files, path)? {
@@ -376,12 +378,13 @@ fn sums_of(files: &MetadataFiles, path: &Path) -> Result<String> {
     ))
 }
 
-/// Folders below `path` that hold an image array, sorted.
+/// Sorted names of the folders below `path` that contain an image array.
 fn stack_names(files: &MetadataFiles, path: &Path) -> Result<Vec<String>> {
     files.folders(path, &Path::new(IMAGE).join("zarr.json"))
 }
 
-/// Compares the number of lines with that of the cubes before a line is read, and what they will take with the memory.
+/// Before a line is read, compares the number of lines with the number of cubes, and the needed memory with the available
+/// memory.
 fn check_count(text: &[u8], stacks: &[Stack]) -> Result<()> {
     let lines = lines(text).count();
     let cubes = stacks.iter().fold(0usize, |all, stack| all.saturating_add(stack.image.len()));
@@ -390,7 +393,8 @@ fn check_count(text: &[u8], stacks: &[Stack]) -> Result<()> {
             "{lines} samples are listed, but the stacks hold {cubes} cubes"
         )));
     }
-    // Measured: beside the lines, which are in memory, their columns take a quarter as much, and up to twice that meanwhile.
+    // Measured: in addition to the lines, which are already in memory, their columns take a quarter as much, and temporarily
+    // up to twice that.
     memory::check(text.len() as u64, &format!("the list of {lines} samples"))
 }
 

@@ -24,11 +24,11 @@ pub struct Stack {
     pub masks: Vec<ChunkArray>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
-    /// Full widths at half maximum in nm.
+    /// Full widths at half maximum, in nm.
     pub fwhm: Option<Vec<f64>>,
-    /// Names of its arrays that say where the pixels of all samples lie ([`cf::NAMES`]), where these share a grid.
+    /// Names of the arrays with the location of the pixels ([`cf::NAMES`]). They exist if all samples share a grid.
     pub geo_arrays: Vec<&'static str>,
-    /// What is wrong with coordinate arrays; always empty after [`Dataset::open`](super::Dataset::open).
+    /// Problems with coordinate arrays. Always empty after [`Dataset::open`](super::Dataset::open).
     pub problems: Vec<Error>,
 }
 
@@ -64,22 +64,24 @@ impl Stack {
         Ok(Self { name, image, masks, wavelength, fwhm, geo_arrays, problems })
     }
 
-    /// The mask of that name.
+    /// The mask with this name.
     pub fn mask(&self, name: &str) -> Option<&ChunkArray> {
         self.masks.iter().find(|mask| mask.name() == name)
     }
 }
 
-/// The name of an array that says where pixels lie. Older versions had masks of these names, which have three axes.
+/// The name of an array with the location of pixels; `None` for other arrays. In older versions, masks could have
+/// these names; masks have three axes.
 fn geo_array(files: &MetadataFiles, stack: &Path, array: &str) -> Result<Option<&'static str>> {
     let Some(name) = cf::NAMES.into_iter().find(|name| *name == array) else { return Ok(None) };
     let meta = files.read(&stack.join(array).join("zarr.json"), small::METADATA)?;
-    // Other libraries write them in types and codecs that are not read here, as masks never are.
+    // Location arrays of other libraries may have types and codecs that cannot be parsed here. Masks never have
+    // these.
     let is_mask = ArrayMeta::parse(&meta).is_ok_and(|meta| meta.shape.len() == 3);
     Ok((!is_mask).then_some(name))
 }
 
-/// Reads a 1-D float64 array of `len` values in one chunk; `None` if there is no such array.
+/// Reads a 1-D float64 array of `len` values in one chunk; `None` if the array does not exist.
 fn read_coordinate(files: &MetadataFiles, folder: &Path, len: usize) -> Result<Option<Vec<f64>>> {
     let file = folder.join("zarr.json");
     if !files.has(&file)? {
@@ -105,7 +107,7 @@ fn read_coordinate(files: &MetadataFiles, folder: &Path, len: usize) -> Result<O
     Ok(Some(values.iter().map(|value| f64::from_le_bytes(*value)).collect()))
 }
 
-/// Folders of a stack that hold an array, sorted.
+/// Sorted names of the folders of a stack that contain an array.
 pub(super) fn array_names(files: &MetadataFiles, folder: &Path) -> Result<Vec<String>> {
     files.folders(folder, Path::new("zarr.json"))
 }

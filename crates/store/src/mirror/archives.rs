@@ -1,4 +1,4 @@
-//! Archives whose members have files, each in a folder of its own, and what users know them by.
+//! Archives whose members have files in the mirror, one folder per archive, and the names that users know.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -9,7 +9,7 @@ use hsipack_format::{Error, Result};
 use super::{Mirror, holding, locked, mirror_for, table, without_parents};
 use crate::archive::{Archive, Kind};
 
-/// The folder of all archives below the mirror's. No URL begins so.
+/// The folder of all archives in the mirror's folder. No URL scheme has this name.
 const FOLDER: &str = "archive";
 
 /// An archive and its folder.
@@ -26,11 +26,11 @@ impl Placed {
     }
 }
 
-/// The archives of a mirror; a folder is called by its number here.
+/// The archives of a mirror. An archive's position in this list is the name of its folder.
 #[derive(Debug, Default)]
 pub(super) struct Archives(Vec<Arc<Placed>>);
 
-/// Whether `path` is a file that is called as archives are.
+/// Whether `path` is a file with the name of an archive.
 pub fn is_archive(path: &Path) -> bool {
     Kind::of(path).is_some() && path.is_file()
 }
@@ -38,8 +38,8 @@ pub fn is_archive(path: &Path) -> bool {
 /// The folder that stands for the archive at `path`, and holds files that stand for its members.
 ///
 /// # Errors
-/// If it lies in another archive, cannot be read, is damaged or holds what no archive of cubes holds; if nothing can be
-/// written among the temporary files.
+/// If it is in another archive, cannot be read, is damaged or contains something that no archive of cubes contains; if
+/// temporary files cannot be written.
 pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
     let mirror = mirror_for(path)?;
     if mirror.is_of_archive(path) {
@@ -47,16 +47,16 @@ pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
             .at(path)
             .with_remedy("unpack the outer one, and give what is in it"));
     }
-    // A file that stands for an object is known by its URL.
+    // For a file that stands for an object, users know the object's URL.
     let told = mirror.url_of(path).unwrap_or_else(|| path.to_owned());
     mirror.place(path, &told)
 }
 
-/// The file or folder that stands for what a path leads to that goes into an archive, whether there is anything or not;
-/// `None` if it goes into none.
+/// The file or folder that stands for the target of a path that leads into an archive, whether the target exists or
+/// not. `None` if the path does not lead into an archive.
 ///
 /// # Errors
-/// As [`folder_of_archive`].
+/// Those of [`folder_of_archive`].
 pub fn inside_archive(path: &Path) -> Result<Option<PathBuf>> {
     let mut place = PathBuf::new();
     let mut is_inside = false;
@@ -70,31 +70,33 @@ pub fn inside_archive(path: &Path) -> Result<Option<PathBuf>> {
     Ok(is_inside.then(|| without_parents(&place)))
 }
 
-/// Whether a file or folder stands for a member or a folder of an archive, or for an archive.
+/// Whether a file or folder stands for an archive, or for a member or folder in one.
 pub fn is_of_archive(path: &Path) -> bool {
     holding(path).is_some_and(|mirror| mirror.is_of_archive(path))
 }
 
-/// The archive that a folder stands for, as users know it, if it stands for a whole one.
+/// The archive that a folder stands for, by the name that users know; `None` if it does not stand for a whole archive.
 pub fn archive_of(folder: &Path) -> Option<PathBuf> {
     let mirror = holding(folder)?;
     let is_whole = folder.parent() == Some(&mirror.root.join(FOLDER));
     is_whole.then(|| mirror.url_of(folder)).flatten()
 }
 
-/// The path beside an archive that one leads to which leaves the archive's folder by `..`; any other as it is.
+/// If `path` leaves an archive's folder with `..`, the corresponding path beside the archive. Other paths are returned
+/// unchanged.
 pub fn beside_archive(path: &Path) -> PathBuf {
     let Some(mirror) = holding(path) else { return path.to_owned() };
     mirror.leaving(path).unwrap_or_else(|| path.to_owned())
 }
 
 impl Mirror {
-    /// Whether a file or folder stands for something in an archive.
+    /// Whether a file or folder stands for an archive or something in one.
     pub(super) fn is_of_archive(&self, path: &Path) -> bool {
         path.starts_with(self.root.join(FOLDER))
     }
 
-    /// What a path below the mirror's folder, or a text that begins with one, is known by, if it is of an archive.
+    /// Replaces a path below the mirror's folder, at the start of a text, with the name that users know. `None` if it
+    /// does not belong to an archive.
     pub(super) fn told_of_archive(&self, below: &str) -> Option<String> {
         let rest = below.strip_prefix(FOLDER)?.strip_prefix('/')?;
         let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
@@ -123,9 +125,9 @@ impl Mirror {
         None
     }
 
-    /// The folder of an archive, whose members get files if they have none yet.
+    /// The folder of an archive. Creates the files of its members if they do not exist yet.
     fn place(&self, path: &Path, told: &Path) -> Result<PathBuf> {
-        // Two may look for it at the same time.
+        // Two threads may look for it at the same time.
         let _listed = locked(&self.listed);
         let number = {
             let archives = locked(&self.archives);
@@ -160,7 +162,7 @@ impl Mirror {
     }
 }
 
-// Miri knows no blocks of files.
+// Miri does not report the blocks of a file.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use std::io::{Cursor, Read, Write};
@@ -252,12 +254,12 @@ mod tests {
             assert!(read == content(2));
             pin.verify().unwrap();
             assert_eq!(is_on_disk(&b), is_copied, "{}", archive.display());
-            // What lies before it in a stream comes along.
+            // An earlier member of the stream is fetched too.
             assert_eq!(is_on_disk(&a), archive.ends_with("t.tar.gz"));
             assert!(!is_on_disk(&c));
             assert!(small::read(&c, 1 << 20).unwrap() == content(3));
             assert!(small::read(&a, 1 << 20).unwrap() == content(1));
-            // Who needs a file gets one.
+            // A reader that needs a file gets one.
             let (file, len) = small::open(&c).unwrap();
             assert!(len == BYTES as u64 && file.metadata().unwrap().len() == len);
             assert!(is_on_disk(&c));
@@ -300,10 +302,10 @@ mod tests {
             table.add_member(file, &placed, number);
         }
         let there = || files.iter().map(|file| is_on_disk(file)).collect::<Vec<_>>();
-        // Room for two: the first comes along with the last, the second does not.
+        // There is room for two files: fetching the last also fetches the first, but not the second.
         table.fetch(&files[2]).unwrap();
         assert_eq!(there(), [true, false, true]);
-        // Going back; what was opened longest ago gives way.
+        // Now go back. The file that was opened longest ago is dropped.
         table.fetch(&files[1]).unwrap();
         assert_eq!(there().iter().filter(|there| **there).count(), 2);
         assert!(fs::read(&files[1]).unwrap() == content(2));

@@ -1,4 +1,4 @@
-//! Files that stand for members of archives: read in their places, or brought out of the archive.
+//! Files that stand for members of archives: read in place, or copied out of the archive.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::archive::{MemberBytes, StreamGuard};
 use crate::window::Window;
 
 impl Table {
-    /// The archive and the number of the member that a file stands for, if it stands for one.
+    /// The archive and the number of the member that a file stands for, if any.
     pub(super) fn member(&self, path: &Path) -> Option<(Arc<Placed>, usize)> {
         match &self.lock().files.get(path)?.origin {
             Origin::Member { archive, number } => Some((archive.clone(), *number)),
@@ -22,7 +22,7 @@ impl Table {
         }
     }
 
-    /// Where a file's bytes lie uncompressed in an archive, if they do.
+    /// The place of a file's bytes in an archive, if they are stored uncompressed.
     pub(super) fn in_place(&self, path: &Path) -> Result<Option<Window>> {
         let Some((archive, number)) = self.member(path) else { return Ok(None) };
         let window = archive.archive.in_place(number)?;
@@ -35,7 +35,7 @@ impl Table {
         Ok(window)
     }
 
-    /// Compares the checksum of a file that is read in its place in an archive, the first time.
+    /// Compares the checksum of a file that is read in place in an archive. Does this only the first time.
     pub(super) fn verify(&self, path: &Path) -> Result<()> {
         let Some((archive, number)) = self.member(path) else { return Ok(()) };
         let to_do = |known: &Known| known.there != There::Whole && !known.is_verified;
@@ -51,8 +51,8 @@ impl Table {
         Ok(())
     }
 
-    /// Brings a member out of a compressed stream, and those that lie before it in the stream while there is room for them:
-    /// coming back for them would cost as much again.
+    /// Copies a member out of a compressed stream. Earlier members of the stream are copied too, while there is room for
+    /// them, because reading them later would cost as much again.
     pub(super) fn bring_on_the_way(
         &self,
         archive: &Placed,
@@ -72,7 +72,7 @@ impl Table {
             if number == wanted {
                 return brought;
             }
-            // Whoever wants it later is told why it cannot be had.
+            // If it failed, a later reader of this file tries again and gets the error.
             self.settle(&path, archive.archive.members()[number].size, brought.is_ok());
             Ok(())
         })
@@ -92,7 +92,7 @@ impl Table {
         state.clock
     }
 
-    /// Takes room for a member that is passed, if it is not there and nothing has to give way for it.
+    /// Reserves room for an earlier member of the stream, if it was not fetched and no other file must be dropped for it.
     fn begin_passing(&self, path: &Path) -> Result<Option<u64>> {
         let mut state = self.lock();
         let held = state.held;
@@ -111,8 +111,8 @@ impl Table {
         Ok(Some(clock))
     }
 
-    /// Looks that the disk has room for a member: what a server's object takes is known as well, but not what is free when
-    /// it has come.
+    /// Checks that the disk has room for a member. For objects of servers, this is not checked: the free space may change
+    /// until they arrive.
     pub(super) fn check_disk(&self, archive: &Placed, number: usize) -> Result<()> {
         let size = archive.archive.members()[number].size;
         let free = free_bytes(&self.root)?;

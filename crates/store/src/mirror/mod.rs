@@ -1,22 +1,22 @@
-//! Objects of servers, and members of archives, as files of this machine, for readers that know files only.
+//! Makes objects on servers, and members of archives, available as local files, for readers that need files.
 //!
-//! Cubes come in formats whose libraries want a file, with others beside it. So what lies below a URL stands in a folder
-//! among the system's temporary files, under the same names: empty files of the right length at first. [`small`](crate::small)
-//! is the door through which all of them are opened, and fetches what is opened: its beginning only, where no more is
-//! looked at, or all of it. Where all that was fetched does not fit into half of the disk, what was opened longest ago
-//! is emptied again. A cube that is open is pinned ([`pinning`]): its files stay.
+//! Many formats of cubes have libraries that need a file, with other files beside it. So the objects below a URL get files
+//! with the same names in a folder among the system's temporary files. At first these are empty files of the right length.
+//! All of them are opened through [`small`](crate::small), which fetches a file when it is opened: only its beginning if
+//! that is enough, or all of it. If the fetched files take up more than half of the free disk space, the files that were
+//! opened longest ago are emptied again. The files of an open cube are pinned ([`pinning`]): they stay.
 //!
-//! Members of archives stand there likewise, in a folder an archive. Those that are not compressed are never fetched by
-//! readers that ask for a [`Window`]: they read them in the archive.
+//! Members of archives also get files there, in one folder per archive. If a member is not compressed, readers that ask for
+//! a [`Window`] read it directly in the archive, and it is never copied out for them.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
 //! | `mod.rs` | the folder, and which file stands for which object |
-//! | `archives.rs` | archives that have folders, and what users know them by |
-//! | `members.rs` | members of archives: read in their places, or brought out |
-//! | `table.rs` | what was fetched, what is pinned, what gives way |
+//! | `archives.rs` | archives that have folders, and the names that users know |
+//! | `members.rs` | members of archives: read in place, or copied out |
+//! | `table.rs` | which files were fetched, which are pinned, which to drop |
 //!
-//! The folder is there while somebody has a [`Session`]. One that a killed process left is removed by the next.
+//! The folder exists while there is a [`Session`]. If a killed process left a folder, the next process removes it.
 
 mod archives;
 mod members;
@@ -41,23 +41,23 @@ pub use archives::{
     archive_of, beside_archive, folder_of_archive, inside_archive, is_archive, is_of_archive,
 };
 
-/// How the folders are called, and what follows it is a number.
+/// The start of the folders' names. A number follows.
 const PREFIX: &str = "hsipack-inputs-";
-/// The file in a folder that its process has locked.
+/// The file in a folder that its process keeps locked.
 const LOCK: &str = ".lock";
-/// What to do where the temporary files have no room.
+/// What to do if there is no room for temporary files.
 const ROOM: &str = "files of servers and archives are put among the temporary files: let TMPDIR name a folder with room";
 
-/// What this process has of it.
+/// The mirror of this process.
 #[derive(Debug)]
 struct Present {
     sessions: usize,
-    /// Made with the first object that is asked for.
+    /// Created when the first object is needed.
     mirror: Option<Arc<Mirror>>,
 }
 
 static PRESENT: Mutex<Present> = Mutex::new(Present { sessions: 0, mirror: None });
-/// Whether there is a mirror, so that opening a file costs nothing where there is none.
+/// Whether there is a mirror. If there is none, opening a file costs nothing extra.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
@@ -66,17 +66,17 @@ struct Mirror {
     _lock: File,
     table: Table,
     archives: Mutex<Archives>,
-    /// Folders whose files were made. Held while a server is asked: whoever looks for a file beside others waits until all are
-    /// there.
+    /// Folders whose files were created. Locked while a server is asked, so that a thread that looks for a file beside
+    /// others waits until all of them exist.
     listed: Mutex<HashSet<PathBuf>>,
 }
 
-/// While it lives, objects have files. Removes them at its end, if it is the last one.
+/// While a session exists, objects have files. When the last session is dropped, the files are removed.
 #[derive(Debug)]
 #[must_use]
 pub struct Session(());
 
-/// Begins to have files of objects, should any be asked for.
+/// Starts a session. Files are created when objects are needed.
 pub fn session() -> Session {
     locked(&PRESENT).sessions += 1;
     Session(())
@@ -95,7 +95,7 @@ impl Drop for Session {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        // The next process tries again.
+        // If this fails, the next process tries again.
         let _ = fs::remove_dir_all(&self.root);
     }
 }
@@ -104,7 +104,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The mirror, if there is one, and `path` lies in it.
+/// The mirror, if there is one and `path` is in it.
 fn holding(path: &Path) -> Option<Arc<Mirror>> {
     if !ANY.load(Ordering::Relaxed) {
         return None;
@@ -113,7 +113,7 @@ fn holding(path: &Path) -> Option<Arc<Mirror>> {
     present.mirror.as_ref().filter(|mirror| path.starts_with(&mirror.root)).cloned()
 }
 
-/// The mirror, in which `place`, a URL or an archive, is to have a file or a folder.
+/// The mirror, for creating a file or folder for `place`, a URL or an archive.
 fn mirror_for(place: &Path) -> Result<Arc<Mirror>> {
     let mut present = locked(&PRESENT);
     if let Some(mirror) = &present.mirror {
@@ -135,11 +135,11 @@ fn mirror_for(place: &Path) -> Result<Arc<Mirror>> {
     Ok(made)
 }
 
-/// The file, or the folder, that stands for what lies at `url`; beside a file stand those that lie beside the object, if
-/// the server lists them. `None` if nothing lies there.
+/// The file or folder that stands for the object or folder at `url`. If the server lists names, the objects beside it get
+/// files, too. `None` if there is nothing at `url`.
 ///
 /// # Errors
-/// If the server does not say, or nothing can be written among the temporary files.
+/// If the server does not answer, or temporary files cannot be written.
 pub fn file(url: &Path) -> Result<Option<PathBuf>> {
     let mirror = mirror_for(url)?;
     let path = mirror.path_of(url)?;
@@ -158,20 +158,21 @@ pub fn file(url: &Path) -> Result<Option<PathBuf>> {
     Ok(mirror.list_below(url)?.then_some(path))
 }
 
-/// The folder that stands for all that lies below `url`; `None` if that is nothing.
+/// The folder that stands for all objects below `url`; `None` if there are none.
 ///
 /// # Errors
-/// If the server does not say, or nothing can be written among the temporary files.
+/// If the server does not answer, or temporary files cannot be written.
 pub fn folder(url: &Path) -> Result<Option<PathBuf>> {
     let mirror = mirror_for(url)?;
     let path = mirror.path_of(url)?;
     Ok(mirror.list_below(url)?.then_some(path))
 }
 
-/// Makes files of what lies beside the object that a file stands for or would stand for: before it is looked whether there is one.
+/// Creates files for the objects beside the object that `path` stands for or would stand for. Call this before checking
+/// whether `path` exists.
 ///
 /// # Errors
-/// As [`file()`].
+/// Those of [`file()`].
 pub fn look(path: &Path) -> Result<()> {
     let Some(mirror) = holding(path) else { return Ok(()) };
     if path.exists() {
@@ -191,12 +192,12 @@ pub fn look(path: &Path) -> Result<()> {
     }
 }
 
-/// The URL, or the path into an archive, that a file stands for, if it stands for one.
+/// The URL, or the path into an archive, that a file stands for, if any.
 pub fn url_of(path: &Path) -> Option<PathBuf> {
     holding(path)?.url_of(&without_parents(path))
 }
 
-/// A text with the URLs, and the paths into archives, in the place of the files that stand for them.
+/// Replaces, in a text, the paths of mirrored files with the URLs or the paths into archives that they stand for.
 pub fn with_urls(text: &str) -> String {
     let mirror = locked(&PRESENT).mirror.clone();
     let Some(mirror) = mirror else { return text.to_owned() };
@@ -212,12 +213,12 @@ pub fn with_urls(text: &str) -> String {
     told
 }
 
-/// An error with the URLs in the place of the files that stand for them.
+/// Does the same in an error.
 pub fn error_with_urls(error: Error) -> Error {
     if ANY.load(Ordering::Relaxed) { error.retold(&with_urls) } else { error }
 }
 
-/// Fetches what a file stands for, or all that a folder does; of any other file nothing.
+/// Fetches the object or member that a file stands for, or all of them in a folder. Does nothing for other files.
 ///
 /// # Errors
 /// If it cannot be fetched.
@@ -231,8 +232,8 @@ pub fn fetch(path: &Path) -> Result<()> {
     mirror.table.files().into_iter().filter(inside).try_for_each(|file| mirror.table.fetch(&file))
 }
 
-/// Fetches what a file stands for, or all that a folder does, for readers that open files by their names; nothing of an archive,
-/// whose members are fetched as they are opened.
+/// Like [`fetch`], for readers that open files by name. Does nothing for archives, whose members are fetched when they are
+/// opened.
 ///
 /// # Errors
 /// If it cannot be fetched.
@@ -244,10 +245,10 @@ pub fn prepare(path: &Path) -> Result<()> {
     }
 }
 
-/// Where what a file stands for lies uncompressed in an archive, if it does.
+/// The place of the member that a file stands for, if it is stored uncompressed in an archive.
 ///
 /// # Errors
-/// If the archive cannot be read, or is damaged there.
+/// If the archive cannot be read, or is damaged at that place.
 pub(crate) fn in_place(path: &Path) -> Result<Option<Window>> {
     match holding(path) {
         Some(mirror) => mirror.table.in_place(&without_parents(path)),
@@ -255,8 +256,8 @@ pub(crate) fn in_place(path: &Path) -> Result<Option<Window>> {
     }
 }
 
-/// Compares the checksum of what a file stands for and is read in its place in an archive; once, and of any other file
-/// nothing.
+/// Compares the checksum of the member that a file stands for, if it is read in place in an archive. Does this only once,
+/// and does nothing for other files.
 ///
 /// # Errors
 /// If it cannot be read, or is damaged.
@@ -267,7 +268,7 @@ pub(crate) fn verify(path: &Path) -> Result<()> {
     }
 }
 
-/// Fetches the first `len` bytes of what a file stands for; of any other file nothing.
+/// Fetches the first `len` bytes of the object or member that a file stands for. Does nothing for other files.
 ///
 /// # Errors
 /// If they cannot be fetched.
@@ -282,18 +283,18 @@ thread_local! {
     static PINNED: RefCell<Option<Vec<PathBuf>>> = const { RefCell::new(None) };
 }
 
-/// Files that stay while it lives.
+/// Files that stay while this value exists.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Pin(Vec<PathBuf>);
 
 impl Pin {
-    /// Whether it holds no file.
+    /// Whether it pins no file.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Compares the checksums of files that are read in their places in archives, which takes reading them once.
+    /// Compares the checksums of files that are read in place in archives. This reads them once.
     ///
     /// # Errors
     /// If one of them is damaged.
@@ -312,7 +313,7 @@ impl Drop for Pin {
     }
 }
 
-/// Does `work` on this thread, and holds all files that are fetched, or were and are opened, meanwhile.
+/// Runs `work` on this thread, and pins all mirrored files that it opens.
 pub fn pinning<T>(work: impl FnOnce() -> T) -> (T, Pin) {
     let before = PINNED.replace(Some(Vec::new()));
     let result = work();
@@ -320,14 +321,14 @@ pub fn pinning<T>(work: impl FnOnce() -> T) -> (T, Pin) {
     (result, pin)
 }
 
-/// Notes a file that is in use; whether it is to be pinned.
+/// Records a file that is in use. Returns whether it is to be pinned.
 fn pins(path: &Path) -> bool {
     PINNED.with_borrow_mut(|pinned| {
         pinned.as_mut().map(|paths| paths.push(path.to_owned())).is_some()
     })
 }
 
-/// The same path without `..`: names of objects have none.
+/// The same path without `..`, because names of objects contain none.
 fn without_parents(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut path, part| {
         match part {
@@ -339,20 +340,20 @@ fn without_parents(path: &Path) -> PathBuf {
 }
 
 impl Mirror {
-    /// A folder in `temporary`, locked.
+    /// Creates a folder in `temporary` and locks it.
     fn make(temporary: &Path) -> Result<Self> {
         remove_remains(temporary);
         let number = std::process::id();
         let fail = |root: &Path, error| Error::io(root, "cannot create", error).with_remedy(ROOM);
         for attempt in 0.. {
             let root = temporary.join(format!("{PREFIX}{number}-{attempt}"));
-            // Cubes of patients may lie there: they are nobody else's business.
+            // The folder may contain cubes of patients, so no other user may read it.
             match fs::DirBuilder::new().mode(0o700).create(&root) {
                 Ok(()) => {
                     let lock = File::create_new(root.join(LOCK));
                     let lock = lock.and_then(|lock| lock.lock().map(|()| lock));
                     if !root.join(LOCK).exists() {
-                        // Another process took it for remains before it was locked.
+                        // Another process removed it as a leftover before it was locked.
                         continue;
                     }
                     let lock = lock.map_err(|error| fail(&root, error))?;
@@ -386,7 +387,7 @@ impl Mirror {
         Some(format!("{scheme}://{rest}").into())
     }
 
-    /// A file for an object, if there is one.
+    /// Creates a file for an object, if the object exists.
     fn look_for(&self, path: &Path, url: &Path) -> Result<bool> {
         let _listed = locked(&self.listed);
         match remote::version(url) {
@@ -396,7 +397,8 @@ impl Mirror {
         }
     }
 
-    /// Files for the objects of a folder, and folders for those in it; nothing where the server lists no names.
+    /// Creates files for the objects in a folder, and folders for its subfolders. Does nothing if the server does not list
+    /// names.
     fn list_beside(&self, folder: &Path) -> Result<()> {
         let mut listed = locked(&self.listed);
         if remote::is_plain(folder)? || !listed.insert(folder.to_owned()) {
@@ -413,7 +415,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Files for all objects below a URL; whether there are any.
+    /// Creates files for all objects below a URL. Returns whether there are any.
     fn list_below(&self, url: &Path) -> Result<bool> {
         let _listed = locked(&self.listed);
         let objects = remote::list_versions(url)?;
@@ -424,9 +426,9 @@ impl Mirror {
         Ok(any)
     }
 
-    /// A file for an object, unless there is one.
+    /// Creates a file for an object, unless it exists.
     fn add(&self, path: &Path, url: &Path, version: Version) -> Result<()> {
-        // Names that end in a slash stand for folders in some tools.
+        // Some tools create objects whose names end in a slash, to represent folders.
         if path.is_dir() || path.exists() {
             return Ok(());
         }
@@ -440,7 +442,7 @@ impl Mirror {
     }
 }
 
-/// Removes folders of processes that ended before they could.
+/// Removes folders of processes that ended without removing them.
 fn remove_remains(temporary: &Path) {
     let entries = fs::read_dir(temporary).into_iter().flatten().flatten();
     for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
@@ -451,7 +453,7 @@ fn remove_remains(temporary: &Path) {
     }
 }
 
-// Miri knows no sockets.
+// Miri does not support sockets.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What was fetched of the objects and members that have files, what is pinned, and what gives way.
+//! Records which objects and members were fetched into their files, which are pinned, and which to drop.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -13,30 +13,31 @@ use super::members::write_piece;
 use super::pins;
 use crate::remote::{self, Version};
 
-/// Bytes of one request. Several run at the same time.
+/// Size of one request in bytes. Several requests run at the same time.
 const PIECE: u64 = 8 << 20;
 
-/// What is known of the files.
+/// The state of the files.
 #[derive(Debug)]
 pub(super) struct Table {
     pub root: PathBuf,
-    /// Most bytes that are held of what is not in use; half of what the disk has if `None`.
+    /// Maximum number of bytes that fetched files may take up, unless pinned files need more. If `None`, half of the free
+    /// disk space.
     limit: Option<u64>,
     state: Mutex<State>,
-    /// A file was fetched, or could not be.
+    /// Signals that a file was fetched, or could not be fetched.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub files: HashMap<PathBuf, Known>,
-    /// Counts openings.
+    /// Counts how often files were opened.
     pub clock: u64,
-    /// Bytes of all that was fetched whole.
+    /// Total size in bytes of the files that were fetched completely.
     pub held: u64,
 }
 
-/// What a file stands for.
+/// The object or member that a file stands for.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     Object { url: PathBuf, version: Version },
@@ -48,18 +49,18 @@ pub(super) struct Known {
     pub origin: Origin,
     pub len: u64,
     pub there: There,
-    /// Whether the checksum of a member that is read in its place was compared.
+    /// Whether the checksum of a member that is read in place was compared.
     pub is_verified: bool,
     pub pins: usize,
-    /// When it was opened last.
+    /// When the file was last opened.
     pub opened: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum There {
-    /// So many bytes of its beginning.
+    /// This many bytes from the beginning.
     Head(u64),
-    /// Somebody fetches it.
+    /// The file is being fetched.
     Coming,
     Whole,
 }
@@ -69,17 +70,17 @@ impl Table {
         Self::with_limit(root, None)
     }
 
-    /// With room for so many bytes of what is not in use.
+    /// A table with this limit.
     pub(super) fn with_limit(root: &Path, limit: Option<u64>) -> Self {
         Self { root: root.to_owned(), limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Most bytes that may be held now, of which `held` are.
+    /// The maximum number of bytes that may be held now; `held` bytes are held already.
     pub(super) fn most(&self, held: u64) -> Result<u64> {
         if let Some(limit) = self.limit {
             return Ok(limit);
         }
-        // What is about to be fetched is counted as held, and not yet taken from the disk.
+        // Files that are about to be fetched are included in `held`, but do not yet take up disk space.
         Ok(free_bytes(&self.root)?.saturating_add(held) / 2)
     }
 
@@ -113,7 +114,7 @@ impl Table {
         }
     }
 
-    /// Waits until nobody fetches a file, and says what is there of it; `None` if it stands for no object.
+    /// Waits until a file is not being fetched, and returns how much of it is there. `None` if the file stands for nothing.
     fn there<'a>(&'a self, path: &Path) -> Option<(MutexGuard<'a, State>, There)> {
         let mut state = self.lock();
         loop {
@@ -126,7 +127,7 @@ impl Table {
         }
     }
 
-    /// Fetches the whole of a file, unless it is there.
+    /// Fetches a whole file, unless it is there already.
     pub(super) fn fetch(&self, path: &Path) -> Result<()> {
         let member = self.member(path);
         let streamed = member.as_ref().filter(|(archive, _)| archive.archive.is_stream());
@@ -135,7 +136,7 @@ impl Table {
         if there != There::Whole
             && let Some((archive, _)) = streamed
         {
-            // Whoever reads a stream does so alone: what this one waits for may be found on the way meanwhile.
+            // Only one thread at a time reads a stream. While this thread waits, another one may fetch the file on its way.
             drop(state);
             stream = Some(archive.archive.stream());
             let Some(now) = self.there(path) else { return Ok(()) };
@@ -178,7 +179,7 @@ impl Table {
         fetched
     }
 
-    /// Notes that a file was fetched, or could not be.
+    /// Records that a file was fetched, or could not be fetched.
     pub(super) fn settle(&self, path: &Path, len: u64, is_there: bool) {
         let mut state = self.lock();
         if !is_there {
@@ -191,7 +192,7 @@ impl Table {
         self.changed.notify_all();
     }
 
-    /// Fetches the first bytes of a file, unless they are there.
+    /// Fetches the first bytes of a file, unless they are there already.
     pub(super) fn fetch_head(&self, path: &Path, len: u64) -> Result<()> {
         let Some((mut state, there)) = self.there(path) else { return Ok(()) };
         let Some(known) = state.files.get_mut(path) else { return Ok(()) };
@@ -220,8 +221,8 @@ impl Table {
         if is_dear { self.fetch(path) } else { written }
     }
 
-    /// Has `fill` write a whole file under a name of its own, `clock` of its opening, and puts that in the place of the empty
-    /// file: whoever has that open goes on with it.
+    /// Calls `fill` to write the whole file under a temporary name made from `clock`, the number of this opening. Then
+    /// renames it to replace the empty file. A reader that has the old file open keeps it.
     pub(super) fn bring(
         &self,
         path: &Path,
@@ -240,7 +241,7 @@ impl Table {
         })
     }
 
-    /// Empties files that were opened longest ago, until what is held is at most half of what the disk has for it.
+    /// Empties the files that were opened longest ago, until the held bytes are within the limit.
     fn make_room(&self, state: &mut State) -> Result<()> {
         while state.held > self.most(state.held)? {
             let idle = state.files.iter().filter(|(_, known)| {
@@ -248,7 +249,7 @@ impl Table {
             });
             let oldest = idle.min_by_key(|(_, known)| known.opened).map(|(path, _)| path.clone());
             let Some(path) = oldest else {
-                // All of it is in use; the disk says when it is full.
+                // All files are in use. If the disk is full, writing fails.
                 return Ok(());
             };
             let Some(known) = state.files.get_mut(&path) else { return Ok(()) };
@@ -266,14 +267,14 @@ pub(super) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
     Error::io(path, "cannot write", error).with_remedy(super::ROOM)
 }
 
-/// Bytes that are free for this user on the disk of `folder`.
+/// The number of bytes that are free for this user on the disk of `folder`.
 pub(super) fn free_bytes(folder: &Path) -> Result<u64> {
     let disk = rustix::fs::statvfs(folder);
     let disk = disk.map_err(|error| Error::io(folder, "cannot read", error.into()))?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// A file of that length, of which nothing is there.
+/// Creates a file of this length without content.
 pub(super) fn empty(path: &Path, len: u64) -> Result<()> {
     let file = File::create_new(path).and_then(|file| file.set_len(len));
     match file {
@@ -285,7 +286,7 @@ pub(super) fn empty(path: &Path, len: u64) -> Result<()> {
     }
 }
 
-// Miri knows no sockets.
+// Miri does not support sockets.
 #[cfg(all(test, not(miri)))]
 mod tests {
     use std::io::Read;
@@ -295,7 +296,7 @@ mod tests {
     use super::*;
     use crate::mirror::{pinning, session};
 
-    /// A table with files for objects of 1000 bytes each, which are their numbers.
+    /// A table with files for objects of 1000 bytes each. Every byte of an object is its number.
     fn table(name: &str, root: &Path, count: u8) -> (Bucket, Table, Vec<PathBuf>) {
         let bucket = Bucket::start(name);
         remote::set_options(&bucket.url(""), bucket.options()).unwrap();
@@ -325,7 +326,7 @@ mod tests {
                 table.fetch(path).unwrap();
                 assert!(fs::read(path).unwrap() == vec![number as u8; 1000], "{round}: {number}");
                 assert!(on_disk(&paths) <= 2);
-                // Whoever has one open goes on with it when it gives way.
+                // A reader keeps the open file when it is dropped from the mirror.
                 held.get_or_insert_with(|| File::open(path).unwrap());
             }
         }
@@ -363,7 +364,7 @@ mod tests {
         let read = fs::read(&paths[2]).unwrap();
         assert_eq!((&read[..10], &read[10..]), (&[2; 10][..], &[0; 990][..]));
         assert_eq!(bucket.requests().iter().filter(|request| request.method == "GET").count(), 1);
-        // Another object lies there meanwhile.
+        // Meanwhile, the object was replaced.
         bucket.put("2", vec![7; 1000]);
         let error = table.fetch(&paths[2]).unwrap_err();
         assert!(error.what().contains("replaced"), "{error}");

@@ -1,7 +1,7 @@
-//! What went wrong with an object, as an error without secrets.
+//! Why a request for an object failed, as an error without secrets.
 //!
-//! What libraries say of a failed request may hold its whole URL, with signatures, and the server's whole answer. Only
-//! what is known to be harmless is taken out of it: the status, the server's code for it, what the system said.
+//! A library's error about a failed request may contain the whole URL, with signatures, and the server's whole answer.
+//! Only parts that are known to be harmless are used: the status, the server's code for it, and the system's message.
 
 use std::error::Error as _;
 use std::io;
@@ -9,31 +9,32 @@ use std::path::Path;
 
 use hsipack_format::{Error, ErrorKind};
 
-/// Why an object, or a span of it, could not be had. Can be told to several who wait for the same.
+/// Why an object, or a span of it, could not be fetched. It can be cloned for several readers that wait for the same
+/// span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// There is no such object.
     Missing,
-    /// The server refuses: no, wrong or expired credentials.
+    /// The server refused: missing, wrong or expired credentials.
     Denied(String),
-    /// Another object lies there than when it was opened.
+    /// Another object is there than when it was opened.
     Replaced,
-    /// An object lies where none should be yet.
+    /// An object exists already where there should be none.
     Exists,
-    /// The server gives whole objects only.
+    /// The server sends only whole objects, no ranges.
     NoRanges,
-    /// What came has another length than it should have, again and again.
+    /// The answer repeatedly had the wrong length.
     Cut,
-    /// The server cannot be reached, or does not answer, or only with errors.
+    /// The server cannot be reached, does not answer, or answers only with errors.
     Away(String),
     /// Anything else.
     Other(String),
-    /// There is no memory for it.
+    /// There is not enough memory.
     Memory(u64),
 }
 
 impl Failure {
-    /// What the library's error is to us.
+    /// Converts the library's error.
     pub(super) fn from_library(error: &object_store::Error) -> Self {
         use object_store::Error as Library;
         let text = chain(error);
@@ -115,7 +116,7 @@ impl Failure {
     }
 }
 
-/// Everything that an error and its causes say.
+/// The text of an error and of all its causes.
 fn chain(error: &object_store::Error) -> String {
     let (mut text, mut next) = (error.to_string(), error.source());
     while let Some(error) = next {
@@ -126,13 +127,13 @@ fn chain(error: &object_store::Error) -> String {
     text
 }
 
-/// The status in what a failed request says.
+/// The status code in the text of a failed request.
 fn status_of(text: &str) -> Option<u16> {
     let (_, after) = text.split_once("status code: ")?;
     after.get(..3)?.parse().ok()
 }
 
-/// The status with the server's own short code for it: letters only.
+/// The status with the server's own short code for it (letters only).
 fn told(text: &str, status: Option<u16>) -> String {
     let status =
         status.map_or_else(|| "no permission".to_owned(), |status| format!("status {status}"));
@@ -147,7 +148,7 @@ fn told(text: &str, status: Option<u16>) -> String {
     }
 }
 
-/// What the system said, if it is the cause.
+/// The system's message, if a system error is the cause.
 fn system(error: &object_store::Error) -> Option<String> {
     let mut next = error.source();
     while let Some(error) = next {
@@ -194,7 +195,7 @@ mod tests {
     fn what_the_system_said_is_told() {
         let refused = io::Error::from_raw_os_error(libc::ECONNREFUSED);
         let error = object_store::Error::Generic { store: "S3", source: Box::new(refused) };
-        // The library's own error is the first of the chain.
+        // The library's own error is the first in the chain.
         let Failure::Away(said) = Failure::from_library(&error) else { panic!() };
         assert!(said.contains("refused"), "{said}");
     }

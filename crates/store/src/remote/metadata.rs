@@ -1,4 +1,5 @@
-//! The metadata files of a dataset on a server, fetched together: one by one, each would cost the way there and back.
+//! The metadata files of a dataset on a server. They are fetched together, because each separate request would cost a round
+//! trip.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -16,35 +17,37 @@ use super::object::{Object, Version, Whole};
 use crate::folder::{DECIDED, DECIDED_METADATA, partial};
 use crate::small;
 
-/// How often a dataset is looked at anew while an append is being finished, which takes a second.
+/// How often the metadata are fetched again while an append is being finished, which takes a second.
 const TRIES: usize = 20;
 
-/// Bytes of a `samples.jsonl` that is fetched with the rest, which costs no further way there and back where it is needed.
+/// Maximum size in bytes of a `samples.jsonl` that is fetched with the other files. This saves a round trip if the list is
+/// needed.
 const SHORT_LIST: u64 = 256 << 10;
 
-/// Requests at the same time.
+/// Number of parallel requests.
 const AT_ONCE: usize = 32;
 
-/// Files of a dataset that were fetched, by their URLs.
+/// The fetched files of a dataset, by URL.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     root: PathBuf,
-    /// Where metadata lie: there, or, while an append is being finished, beside it.
+    /// Where the metadata are: below the root, or beside it while an append is being finished.
     place: PathBuf,
-    /// What `SHA256SUMS` below the root was; `None` where that is missing.
+    /// The version of `SHA256SUMS` below the root; `None` if it is missing.
     version: Option<Version>,
-    /// Paths below the root that hold a `zarr.json`, in the words of `SHA256SUMS`; `None` where that is missing.
+    /// The paths listed in `SHA256SUMS`, relative to the root; `None` if it is missing.
     listed: Option<Vec<String>>,
-    /// `None` if there is no such file.
+    /// The content of each file; `None` if the file does not exist.
     files: Mutex<HashMap<PathBuf, Option<Vec<u8>>>>,
 }
 
 impl Fetched {
-    /// Fetches what `SHA256SUMS` lists of the dataset at `root`, and the wavelengths and the index of the samples beside
-    /// it. A long list of samples is fetched when it is asked for; so is everything where there is no `SHA256SUMS`.
+    /// Fetches the files that `SHA256SUMS` of the dataset at `root` lists, and also the wavelengths and the index of the
+    /// samples. A long list of samples is fetched only when it is needed. If there is no `SHA256SUMS`, every file is fetched
+    /// when it is needed.
     ///
     /// # Errors
-    /// If a file that is listed cannot be fetched.
+    /// If a listed file cannot be fetched.
     pub(crate) fn new(root: &Path) -> Result<Self> {
         for _ in 0..TRIES {
             let (sums, decided) = sums_and_decision(root)?;
@@ -52,7 +55,7 @@ impl Fetched {
             if !decided {
                 return Self::of_sums(root, root, version, text);
             }
-            // Metadata that are not in their places yet, or just came there: then they are looked for anew.
+            // The metadata are not in their final places yet. If they are moved there just now, look again.
             let place = partial(root).join(DECIDED_METADATA);
             let text = if_there(super::read(&place.join(SHA256SUMS), small::SUMS))?;
             match text.map(|text| Self::of_sums(root, &place, version, Some(text))) {
@@ -66,8 +69,8 @@ impl Fetched {
             .with_remedy("try again later"))
     }
 
-    /// The dataset at `root` whose metadata lie below `place`, with this text of its `SHA256SUMS`; `version` is what has that
-    /// name below the root.
+    /// Fetches the dataset at `root`, whose metadata are below `place`. `text` is the content of its `SHA256SUMS`; `version`
+    /// is the version of the `SHA256SUMS` below the root.
     fn of_sums(
         root: &Path,
         place: &Path,
@@ -76,7 +79,7 @@ impl Fetched {
     ) -> Result<Self> {
         let sums = root.join(SHA256SUMS);
         let mut files = HashMap::new();
-        // What is wrong with it is told by those who open the dataset.
+        // Any problem with `SHA256SUMS` is reported when the dataset is opened.
         let listed = text.as_ref().and_then(|text| checksums::parse(text).ok());
         files.insert(sums, text);
         let listed: Option<Vec<String>> =
@@ -88,12 +91,12 @@ impl Fetched {
         Ok(Self { root, place, version, listed, files: Mutex::new(files) })
     }
 
-    /// What `SHA256SUMS` below the root was, where there is one.
+    /// The version of `SHA256SUMS` below the root, if it exists.
     pub(crate) fn version(&self) -> Option<Version> {
         self.version.clone()
     }
 
-    /// A file below the root; `None` if there is none.
+    /// A file below the root; `None` if it does not exist.
     pub(crate) fn get(&self, file: &Path, most: u64) -> Result<Option<Vec<u8>>> {
         let known = self.files.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();
         if let Some(known) = known {
@@ -109,7 +112,7 @@ impl Fetched {
         Ok(content)
     }
 
-    /// Where a file below the root may lie now, or later, when an append was finished.
+    /// The places where a file below the root may be now, or later when an append was finished.
     pub(crate) fn places(&self, file: &Path) -> Vec<PathBuf> {
         let mut places = vec![file.to_owned()];
         if let Some(below) = file.strip_prefix(&self.root).ok().filter(|_| self.place != self.root)
@@ -142,36 +145,36 @@ fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Where the metadata of the dataset at the URL `root` lie: there, or, from the decision of an append until they are in
-/// their places, beside it.
+/// The place of the metadata of the dataset at the URL `root`. They are below `root`, but from the decision of an append
+/// until they were moved to their final places, they are beside it.
 ///
 /// # Errors
-/// If the server does not say.
+/// If the server does not answer.
 pub fn metadata_place(root: &Path) -> Result<PathBuf> {
     let (_, decided) = sums_and_decision(root)?;
     Ok(if decided { partial(root).join(DECIDED_METADATA) } else { root.to_owned() })
 }
 
-/// `SHA256SUMS` and its text, and whether an append is decided whose metadata are not all in their places; both asked for at
-/// the same time.
+/// `SHA256SUMS` with its version, and whether there is a decided append whose metadata are not all in their final places.
+/// Both are requested at the same time.
 fn sums_and_decision(root: &Path) -> Result<(Option<Whole>, bool)> {
     let (sums, decision) = (root.join(SHA256SUMS), partial(root).join(DECIDED));
     network::wait(async {
         let text = async { Object::at(&sums)?.whole_with_version(small::SUMS).await };
         let decided = async {
             let dataset = Object::at(root)?;
-            // Nothing is written to plain web servers, and nothing lies beside a whole bucket.
+            // Plain web servers cannot be written to, and there is nothing beside a whole bucket.
             let may_be = dataset.client.parts.is_some() && !dataset.key.as_ref().is_empty();
             Ok::<_, Error>(may_be && Object::at(&decision)?.version().await.is_ok())
         };
         let (text, decided) = futures_util::join!(text, decided);
-        // Who may not look beside the dataset does not see appends being finished.
+        // Without permission to read beside the dataset, an append that is being finished is not noticed.
         Ok((if_there(text)?, decided?))
     })
 }
 
-/// The files `listed`, which lie below `place`, by their paths below `root`, and the one chunk of each list of wavelengths
-/// among them.
+/// Fetches the files `listed` from below `place`, and the only chunk of each wavelength array among them. Returns them by
+/// their paths below `root`.
 fn fetch_all<'a>(
     root: &Path,
     place: &Path,
@@ -198,17 +201,17 @@ fn fetch_all<'a>(
         .collect();
     network::wait(async {
         let fetched = files.into_iter().map(|(file, most)| async move {
-            // Chunks of wavelengths are put in their places before an append is decided.
+            // Chunks of wavelengths are in their final places before an append is decided.
             let below = if file.ends_with("/c/0") { root } else { place };
             let content = async { Object::at(&below.join(&file))?.whole(most).await }.await;
             let content = match content {
-                // Nobody needs it.
+                // The index is optional.
                 Err(_) if file == SAMPLES_INDEX => None,
-                // A long list: the server said so before it sent it.
+                // The list is long. The server announced its length, so it was not fetched.
                 Err(error) if file == SAMPLES && error.kind() == ErrorKind::Malformed => {
                     return Ok(None);
                 }
-                // Listed, so it was there: it is being put elsewhere.
+                // The file is listed, so it existed: it is just being moved.
                 Err(error) if small::is_missing(&error) && place != root => return Err(error),
                 content => if_there(content)?,
             };
@@ -219,10 +222,10 @@ fn fetch_all<'a>(
     })
 }
 
-/// Names of the folders directly below the URL `folder`, as the server lists them.
+/// Names of the folders directly below the URL `folder`, listed by the server.
 ///
 /// # Errors
-/// If it lists no names: plain web servers do not.
+/// If the server does not list names, as plain web servers do not.
 pub(crate) fn list(folder: &Path) -> Result<Vec<String>> {
     network::wait(async {
         let object = Object::at(folder)?;

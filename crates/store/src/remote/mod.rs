@@ -1,20 +1,20 @@
 //! Datasets on servers: S3, Google Cloud Storage, Azure Blob Storage and plain HTTP.
 //!
-//! A URL may stand wherever the path of a dataset does: `Path::new("s3://bucket/tissue.hsipack")`. What opens files
-//! asks [`is_url`] and comes here. Nothing of the network is started before the first URL.
+//! A URL can be used wherever a dataset's path can: `Path::new("s3://bucket/tissue.hsipack")`. Code that opens files
+//! calls [`is_url`] and then uses this module. No network threads are started before the first URL is used.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `url.rs` | which paths are URLs; the server and the object that one names |
-//! | `options.rs` | `storage_options`: credentials and endpoints, by URL |
-//! | `profile.rs` | the profile that the AWS tools would take |
+//! | `url.rs` | which paths are URLs; the server and the object that a URL names |
+//! | `options.rs` | `storage_options`: credentials and endpoints for URLs |
+//! | `profile.rs` | the profile that the AWS tools would use |
 //! | `network.rs` | the threads and connections of this process |
-//! | `object.rs` | one object: its version, spans of its bytes; trying again |
-//! | `failure.rs` | what went wrong, as an error without secrets |
-//! | `tries.rs` | trying again |
+//! | `object.rs` | one object: its version, spans of its bytes; retries |
+//! | `failure.rs` | failures, as errors without secrets |
+//! | `tries.rs` | retries |
 //! | `metadata.rs` | the metadata files of a dataset, fetched together |
-//! | `reading.rs` | names with versions, whole objects piece by piece |
-//! | `writing.rs`, `upload.rs` | small objects, at once; large ones in parts |
+//! | `reading.rs` | listing names with versions; whole objects piece by piece |
+//! | `writing.rs`, `upload.rs` | writing small objects in one request, large ones in parts |
 //!
 //! The store for loaders, which reads ahead, is [`RemoteStore`](crate::stores::RemoteStore).
 
@@ -49,18 +49,18 @@ pub(crate) use reading::{fetch, is_plain, list_folder, list_versions, span};
 pub(crate) use upload::Upload;
 pub(crate) use writing::{delete, delete_below, exists, list, put, put_new};
 
-/// The bytes of the object at `url`, which has at most `most`.
+/// The bytes of the object at `url`, which may have at most `most`.
 ///
 /// # Errors
-/// If it cannot be fetched or is larger; if there is no memory for it.
+/// If it cannot be fetched or is larger; if there is not enough memory.
 pub fn read(url: &Path, most: u64) -> Result<Vec<u8>> {
     network::wait(async { Object::at(url)?.whole(most).await }).map_err(|error| of(error, url))
 }
 
-/// What tells the object at `url` from what may lie there later.
+/// The version of the object at `url`. It distinguishes the object from any later one at this URL.
 ///
 /// # Errors
-/// If there is none, or the server does not answer.
+/// If there is no object, or the server does not answer.
 pub(crate) fn version(url: &Path) -> Result<Version> {
     network::wait(async {
         let object = Object::at(url)?;
@@ -69,10 +69,10 @@ pub(crate) fn version(url: &Path) -> Result<Version> {
     .map_err(|error| of(error, url))
 }
 
-/// As [`version`], with the object's last bytes, at most `len` of them, where they can be had at once.
+/// Like [`version`], with up to `len` of the object's last bytes, if the server can send both in one request.
 ///
 /// # Errors
-/// As [`version`].
+/// Those of [`version`].
 pub(crate) fn tail(url: &Path, len: u64, wire: &Wire) -> Result<(Version, Vec<u8>)> {
     network::wait(async {
         wire.come_late().await;
@@ -82,26 +82,26 @@ pub(crate) fn tail(url: &Path, len: u64, wire: &Wire) -> Result<(Version, Vec<u8
     .map_err(|error| of(error, url))
 }
 
-/// Whether an error says that a server does not serve, or refuses: nothing is known of the object then.
+/// Whether an error says that a server is unavailable or refuses. Then nothing is known about the object.
 pub fn is_away(error: &Error) -> bool {
     let of_server = error.path().is_some_and(is_url);
     of_server && error.kind() == ErrorKind::Io && !small::is_missing(error)
 }
 
-/// Names the object that an error is of, where it names none.
+/// Adds the object's URL to an error that names none.
 fn of(error: Error, url: &Path) -> Error {
     if error.path().is_some() { error } else { error.at(url) }
 }
 
-/// The error that there is no object at `url`.
+/// The error that the object at `url` does not exist.
 pub(crate) fn missing(url: &Path) -> Error {
     Failure::Missing.of(url)
 }
 
-/// Refuses a URL that cannot be that of a dataset to be written: one that names a whole bucket, or a plain web server.
+/// Refuses a URL to which no dataset can be written: one that names a whole bucket or a plain web server.
 ///
 /// # Errors
-/// If it is one of these, or no URL.
+/// If it is one of these, or not a URL.
 pub fn check_folder(url: &Path) -> Result<()> {
     let address = url::Address::of(url)?;
     if address.key.as_ref().is_empty() {
@@ -112,7 +112,7 @@ pub fn check_folder(url: &Path) -> Result<()> {
     writing::to_write(url).map(drop)
 }
 
-/// Refuses a URL where only paths are taken.
+/// Refuses a URL where only local paths are accepted.
 ///
 /// # Errors
 /// If it is a URL.

@@ -1,7 +1,7 @@
-//! The threads and connections of this process.
+//! The network threads and connections of this process.
 //!
-//! They are made with the first request, and made anew in a forked child, which has its parent's memory, but none of its
-//! threads, and must not speak on its connections.
+//! They are created with the first request, and created again in a forked child. The child has its parent's memory, but
+//! none of its threads, and must not use its connections.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,32 +27,32 @@ use super::url::{Address, Scheme};
 use crate::process::OfProcess;
 use crate::stopping;
 
-/// How long a server may be away, or answer with errors, in the middle of reading before that is an error.
+/// How long a server may be unreachable or answer with errors, in the middle of reading, before this is an error.
 pub(super) const PATIENCE: Duration = Duration::from_secs(150);
-/// The same for the first request, where the likeliest reason is a wrong URL or endpoint.
+/// The same for the first request, where the most likely reason is a wrong URL or endpoint.
 const FIRST: Duration = Duration::from_secs(8);
-/// How long a connection may give no byte.
+/// How long a connection may deliver no byte.
 const STALL: Duration = Duration::from_secs(20);
 
 #[derive(Debug)]
 struct Network {
     runtime: Runtime,
-    /// By the URL of the bucket, container or host.
+    /// Clients by the URL of the bucket, container or host.
     clients: Mutex<HashMap<String, Known>>,
 }
 
-/// A client, and the options that it was made with.
+/// A client, and the options that it was created with.
 #[derive(Debug)]
 struct Known {
     made_with: Arc<StorageOptions>,
     client: Client,
 }
 
-/// Speaks with one bucket, container or host.
+/// A client for one bucket, container or host.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) objects: Arc<dyn ObjectStore>,
-    /// For large objects in parts; `None` of a web server, which takes no objects.
+    /// For uploading large objects in parts; `None` for a web server, which does not accept objects.
     pub(super) parts: Option<Arc<dyn MultipartStore>>,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Debug for Client {
 
 static NETWORK: ArcSwapOption<OfProcess<Network>> = ArcSwapOption::const_empty();
 
-/// Runs `run` with what this process has.
+/// Runs `run` with the network of this process.
 fn with<T>(run: impl FnOnce(&Network) -> T) -> Result<T> {
     loop {
         let network = NETWORK.load_full();
@@ -79,15 +79,16 @@ fn with<T>(run: impl FnOnce(&Network) -> T) -> Result<T> {
             return Ok(run(network));
         }
         let made = Some(Arc::new(OfProcess::new(Network::start()?)));
-        // Should another thread have been quicker, its network is taken, and this one ends.
+        // If another thread was faster, its network is used, and this one is dropped.
         NETWORK.compare_and_swap(&network, made);
     }
 }
 
-/// Waits for `future`, or until this thread has to end ([`stopping`]).
+/// Waits for `future`, but only until this thread has to end ([`stopping`]).
 ///
 /// # Errors
-/// If the network's threads cannot be started, the thread has to end, or it is one of tokio's, which may not wait.
+/// If the network's threads cannot be started, if this thread has to end, or if it is a tokio thread, which must not
+/// wait.
 pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if Handle::try_current().is_ok() {
         return Err(Error::unsupported("a thread of tokio's would wait for a server")
@@ -106,7 +107,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     with(|network| network.runtime.block_on(until_stopped))?
 }
 
-/// Waits for `future` for `most`, whether or not this thread has to end: for tidying up.
+/// Waits up to `most` for `future`, whether or not this thread has to end. Used for cleaning up.
 ///
 /// # Errors
 /// If the network's threads cannot be started, or it takes longer.
@@ -116,7 +117,7 @@ pub(super) fn wait_at_most<T>(most: Duration, future: impl Future<Output = T>) -
     done.ok_or_else(|| Error::new(hsipack_format::ErrorKind::Io, "the server takes too long"))
 }
 
-/// Has `future` done in the background.
+/// Runs `future` in the background.
 ///
 /// # Errors
 /// If the network's threads cannot be started.
@@ -143,10 +144,10 @@ pub(super) fn client(address: &Address) -> Result<Client> {
     })?
 }
 
-/// Whether a client can be made with these options.
+/// Checks that a client can be created with these options.
 ///
 /// # Errors
-/// If not; names of options are told, values never.
+/// If not; the error may contain names of options, but never values.
 pub(super) fn check(address: &Address, options: &StorageOptions) -> Result<()> {
     build(address, options).map(drop)
 }
@@ -155,7 +156,7 @@ impl Network {
     fn start() -> Result<Self> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let runtime = Builder::new_multi_thread()
-            // They pass bytes on and undo TLS; decoding is done by others.
+            // These threads only pass bytes on and decrypt TLS. Other threads decode.
             .worker_threads(cores.clamp(1, 4))
             .thread_name("hsipack-network")
             .enable_all()
@@ -173,11 +174,11 @@ impl Network {
     }
 }
 
-/// A client as the clouds' own tools would make it, but for what `options` say.
+/// A client with the settings that the cloud providers' own tools would use, except where `options` says otherwise.
 fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
-    // One TLS for all: refused only if the program has chosen one already, which serves as well.
+    // Install a TLS provider. This fails only if the program has installed one already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    /// The builders have no trait in common.
+    /// The builders have no common trait.
     macro_rules! built {
         ($builder:expr, $key:ty, $options:expr) => {{
             let mut builder = $builder.with_url(address.base()).with_retry(retry());
@@ -209,7 +210,7 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
                     .ok()
             });
             if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
-                // Who names such an endpoint means it.
+                // A user who gives such an endpoint wants plain HTTP.
                 options.push(("allow_http".to_owned(), "true".to_owned()));
             }
             built!(AmazonS3Builder::from_env(), AmazonS3ConfigKey, options)
@@ -233,7 +234,7 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             built.map(|client| Client { objects: Arc::new(client), parts: None })
         }
     };
-    // What the library says may repeat values.
+    // The library's message may contain values.
     built.map_err(|_| {
         Error::malformed("no connection can be made with these options").with_remedy(
             "look at the values of storage_options, and at the environment's variables for this cloud",
@@ -241,7 +242,7 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     })
 }
 
-/// The object store's name of an option, where fsspec (s3fs) has one of its own.
+/// The object store's name for an option, if fsspec (s3fs) uses another name.
 fn of_fsspec(name: String) -> String {
     let own = match name.as_str() {
         "key" => "access_key_id",

@@ -1,4 +1,4 @@
-//! One object on a server: what tells its version from others, spans of its bytes, and trying again.
+//! One object on a server: its version, spans of its bytes, and retries.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use super::url::Address;
 use crate::memory;
 use crate::stores::Wire;
 
-/// What tells an object from others that lay, or may lie, in its place.
+/// Distinguishes an object from earlier or later objects at the same URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     /// Its length in bytes.
@@ -31,7 +31,8 @@ impl Version {
         Self { len: meta.size, tag: meta.e_tag.clone(), modified }
     }
 
-    /// Whether it is the same object. Times count only where a server gives no tags: two of its machines may differ.
+    /// Whether it is the same object. Times are compared only if a server gives no tags, because two machines of the
+    /// server may report different times.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.len == other.len
             && match (&self.tag, &other.tag) {
@@ -41,7 +42,7 @@ impl Version {
     }
 }
 
-/// All bytes of an object, and what lay there.
+/// The version and all bytes of an object.
 pub(crate) type Whole = (Version, Vec<u8>);
 
 /// An object on a server.
@@ -53,25 +54,26 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// The object at `url`, with a client of this process.
+    /// The object at `url`, with this process's client.
     ///
     /// # Errors
-    /// If it is no URL, or its options allow no client.
+    /// If it is not a URL, or no client can be created with its options.
     pub(crate) fn at(url: &Path) -> Result<Self> {
         let address = Address::of(url)?;
         let client = network::client(&address).map_err(|error| error.at(url))?;
         Ok(Self { url: url.to_owned(), key: address.key, client })
     }
 
-    /// What lies there now.
+    /// The current version.
     pub(crate) async fn version(&self) -> Result<Version, Failure> {
         let meta = self.client.objects.head(&self.key).await;
         meta.map(|meta| Version::of(&meta)).map_err(|error| Failure::from_library(&error))
     }
 
-    /// What lies there now, and its last bytes, at most `len`; the server says both at once, where it can.
+    /// The current version and up to `len` of the last bytes, from one request if the server supports it. Otherwise,
+    /// the bytes are empty.
     pub(crate) async fn tail(&self, len: u64) -> Result<(Version, Vec<u8>), Failure> {
-        // Azure knows no ranges from the end, and of an empty object there are none; some servers give others.
+        // Azure does not support ranges from the end, an empty object has none, and some servers send other ranges.
         let options = GetOptions { range: Some(GetRange::Suffix(len)), ..GetOptions::default() };
         let got = match self.client.objects.get_opts(&self.key, options).await {
             Ok(got) => got,
@@ -86,17 +88,17 @@ impl Object {
         let is_tail = got.range.end == version.len;
         match got.bytes().await {
             Ok(bytes) if is_tail => Ok((version, bytes.to_vec())),
-            // It is asked for again where it is wanted.
+            // The bytes are requested again when they are needed.
             _ => Ok((version, Vec::new())),
         }
     }
 
-    /// All of it, if it has at most `most` bytes.
+    /// All bytes, if there are at most `most`.
     pub(crate) async fn whole(&self, most: u64) -> Result<Vec<u8>> {
         Ok(self.whole_with_version(most).await?.1)
     }
 
-    /// The same, and what lay there.
+    /// Like `whole`, with the version of the object.
     pub(crate) async fn whole_with_version(&self, most: u64) -> Result<Whole> {
         let failed = |failure: Failure| failure.of(&self.url);
         let mut tries = Tries::default();
@@ -138,7 +140,7 @@ impl Object {
         Ok(if bytes.len() as u64 == len { Ok((version, bytes)) } else { Err(Failure::Cut) })
     }
 
-    /// Names of what lies in it as in a folder, and has more below.
+    /// Names of the subfolders, if the object's URL is seen as a folder.
     pub(super) async fn folders(&self) -> Result<Vec<String>, Failure> {
         let listed = self.client.objects.list_with_delimiter(Some(&self.key)).await;
         let listed = listed.map_err(|error| Failure::from_library(&error))?;
@@ -148,7 +150,7 @@ impl Object {
         Ok(names)
     }
 
-    /// Reads `span` into `out`, which it fills. The object is still `version`, or it is an error.
+    /// Reads `span` into `out` and fills it. It is an error if the object no longer has `version`.
     pub(crate) async fn span(
         &self,
         span: Range<u64>,
@@ -158,7 +160,7 @@ impl Object {
     ) -> Result<(), Failure> {
         let (mut done, mut tries) = (0, Tries::default());
         loop {
-            // What came before a body broke off is not asked for again.
+            // Bytes that arrived before the connection broke are not requested again.
             let rest = span.start + done as u64..span.end;
             let (came, result) = self.part(rest, version, &mut out[done..], wire).await;
             match result {
@@ -174,7 +176,7 @@ impl Object {
         }
     }
 
-    /// One request; how many bytes came.
+    /// Makes one request. Also returns how many bytes arrived.
     async fn part(
         &self,
         span: Range<u64>,

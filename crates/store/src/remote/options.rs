@@ -1,6 +1,7 @@
-//! Credentials, endpoints and the like that a user gives for a URL (`storage_options`), beside those of the environment.
+//! Credentials, endpoints and similar options that a user gives for a URL (`storage_options`), in addition to those of
+//! the environment.
 //!
-//! They are kept apart from the datasets: no dataset, report or error can show what it does not have.
+//! They are stored separately from the datasets, so that no dataset, report or error can reveal them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use hsipack_format::Result;
 
 use super::url::Address;
 
-/// Names and values, which nothing shows.
+/// Names and values. They are never displayed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct StorageOptions(pub(super) BTreeMap<String, String>);
 
@@ -22,17 +23,18 @@ impl fmt::Debug for StorageOptions {
     }
 }
 
-/// By the URL of the bucket, container or host. Never waited for: a forked child may find any lock taken for ever.
+/// Options by the URL of the bucket, container or host. Not behind a lock, because a forked child may find any lock
+/// taken for ever.
 static OPTIONS: LazyLock<ArcSwap<BTreeMap<String, Arc<StorageOptions>>>> =
     LazyLock::new(ArcSwap::default);
 
-/// From now on, `options` hold for all URLs of the bucket, container or host that `url` names, in this process; they go
-/// before what the environment says. Names are those of the clouds (`access_key_id`, `secret_access_key`, `endpoint`,
-/// `region`, `account_name`, `allow_http`, …), in lower case, also with the clouds' prefixes, and fsspec's `key`,
-/// `secret`, `token` and `anon` for S3.
+/// Sets options for all URLs of the bucket, container or host that `url` names, in this process. They take precedence
+/// over the environment. Names are those of the cloud providers (`access_key_id`, `secret_access_key`, `endpoint`,
+/// `region`, `account_name`, `allow_http`, …), in lower case, with or without the provider's prefix. For S3, fsspec's
+/// `key`, `secret`, `token` and `anon` also work.
 ///
 /// # Errors
-/// If `url` is none, an option is not known, or a value makes no sense.
+/// If `url` is not a URL, an option is unknown, or a value is invalid.
 pub fn set_options(url: &Path, options: impl IntoIterator<Item = (String, String)>) -> Result<()> {
     let address = Address::of(url)?;
     let options: StorageOptions = StorageOptions(options.into_iter().collect());
@@ -46,7 +48,7 @@ pub fn set_options(url: &Path, options: impl IntoIterator<Item = (String, String
     Ok(())
 }
 
-/// Those that hold for an address.
+/// The options for an address.
 pub(super) fn options(base: &str) -> Arc<StorageOptions> {
     OPTIONS.load().get(base).cloned().unwrap_or_default()
 }

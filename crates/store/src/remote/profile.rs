@@ -1,14 +1,15 @@
-//! The profile of the AWS tools: `~/.aws/credentials` and `~/.aws/config`, or the files that the environment names.
+//! The profile of the AWS tools: `~/.aws/credentials` and `~/.aws/config`, or the files named in the environment.
 //!
-//! Keys, region and endpoint of a profile are taken where the environment has none. What a profile may do beyond that
-//! (roles, single sign-on, programs) is not done: `aws configure export-credentials --format env` gives those keys.
+//! Keys, region and endpoint come from the profile if the environment does not set them. Other features of profiles
+//! (roles, single sign-on, programs) are not supported: for these, `aws configure export-credentials --format env`
+//! gives the keys.
 
 use std::env;
 use std::path::PathBuf;
 
 use ini::Ini;
 
-/// Options of the environment's profile, by the names that the S3 client knows.
+/// Options from the profile that the environment selects, with the names that the S3 client uses.
 pub(super) fn of_environment() -> Vec<(String, String)> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let file = |name: &str, otherwise: &str| {
@@ -36,9 +37,9 @@ pub(super) fn of_environment() -> Vec<(String, String)> {
     profile.into_iter().filter(|(option, _)| !given(option)).collect()
 }
 
-/// Those of a profile: the file of credentials goes before that of settings.
+/// The options of a profile. The credentials file takes precedence over the config file.
 fn of_files(name: &str, credentials: Option<&Ini>, config: Option<&Ini>) -> Vec<(String, String)> {
-    // In the file of settings, sections of profiles have a word before their name, but for the default one.
+    // In the config file, the sections are named `profile NAME`, except for the default profile.
     let long = format!("profile {name}");
     let config =
         config.and_then(|ini| ini.section(Some(&long)).or_else(|| ini.section(Some(name))));

@@ -1,4 +1,4 @@
-//! What lies below a URL, and whole objects, piece by piece.
+//! Lists objects below a URL, and reads whole objects piece by piece.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -13,16 +13,16 @@ use super::object::{Object, Version};
 use super::tries::Tries;
 use crate::stores::Wire;
 
-/// Requests at the same time.
+/// Number of parallel requests.
 const AT_ONCE: usize = 4;
 
 /// URLs of objects with their versions.
 type Versions = Vec<(PathBuf, Version)>;
 
-/// The bytes `span` of an object, which is still `version`.
+/// The bytes `span` of an object, which must still have `version`.
 ///
 /// # Errors
-/// If they cannot be fetched, or another object lies there.
+/// If they cannot be fetched, or another object is there.
 pub(crate) fn span(url: &Path, span: Range<u64>, version: &Version) -> Result<Vec<u8>> {
     network::wait(async {
         let object = Object::at(url)?;
@@ -30,11 +30,11 @@ pub(crate) fn span(url: &Path, span: Range<u64>, version: &Version) -> Result<Ve
     })
 }
 
-/// Hands a whole object to `take`, in pieces of `piece` bytes, some of which are fetched at the same time: where each
-/// begins, and its bytes.
+/// Passes a whole object to `take` in pieces of `piece_bytes` bytes, in order. Several pieces are fetched at the same
+/// time. `take` gets the offset of the piece and its bytes.
 ///
 /// # Errors
-/// If it cannot be fetched, another object lies there, or `take` fails.
+/// If it cannot be fetched, another object is there, or `take` fails.
 pub(crate) fn fetch(
     url: &Path,
     version: &Version,
@@ -62,23 +62,23 @@ async fn piece(object: &Object, span: Range<u64>, version: &Version) -> Result<V
     object.span(span, version, &mut bytes, &Wire::default()).await.map(|()| bytes)
 }
 
-/// Whether `url` is of a plain web server, which lists nothing and takes nothing.
+/// Whether `url` is on a plain web server, which cannot list or accept objects.
 ///
 /// # Errors
-/// If it is no URL.
+/// If it is not a URL.
 pub(crate) fn is_plain(url: &Path) -> Result<bool> {
     Ok(Object::at(url)?.client.parts.is_none())
 }
 
-/// All objects below the URL `folder`; none of a plain web server.
+/// All objects below the URL `folder`. For a plain web server, the list is empty.
 ///
 /// # Errors
-/// If the server refuses, or does not answer.
+/// If the server refuses or does not answer.
 pub(crate) fn list_versions(folder: &Path) -> Result<Versions> {
     network::wait(async {
         let object = Object::at(folder)?;
         if object.client.parts.is_none() {
-            // Plain web servers list nothing.
+            // Plain web servers cannot list objects.
             return Ok(Vec::new());
         }
         let mut tries = Tries::default();
@@ -101,7 +101,7 @@ pub(crate) fn list_versions(folder: &Path) -> Result<Versions> {
     })
 }
 
-/// The objects that lie in the URL `folder` as in a folder, and the folders in it.
+/// The objects directly in the URL `folder`, and its subfolders.
 ///
 /// # Errors
 /// If the server does not list names.
@@ -119,7 +119,7 @@ pub(crate) fn list_folder(folder: &Path) -> Result<(Versions, Vec<PathBuf>)> {
     })
 }
 
-/// The URL of a key below that of `folder`, whose spelling stays.
+/// The URL of a key below `folder`. The spelling of `folder` is kept.
 pub(super) fn below(folder: &Path, object: &Object, key: &Key) -> Option<PathBuf> {
     let parts = key.prefix_match(&object.key)?;
     Some(parts.fold(folder.to_owned(), |path, part| path.join(part.as_ref())))

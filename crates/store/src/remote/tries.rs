@@ -1,16 +1,16 @@
-//! Trying again what a server failed to do.
+//! Retries after a server failed.
 
 use std::time::{Duration, Instant};
 
 use super::failure::Failure;
 use super::network::PATIENCE;
 
-/// First pause before something is tried again; each one is twice as long, up to the last.
+/// The first pause before a retry. Each pause is twice as long as the one before, up to the longest.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 
-/// How often, and for how long, something was tried. The client tries requests again by itself for some seconds; this is
-/// for bodies that break off, and for servers that are away for longer in the middle of the work.
+/// Counts for how long something was tried. The client itself retries requests for a few seconds. This is for answers
+/// that break off, and for servers that are unavailable for longer in the middle of the work.
 #[derive(Debug)]
 pub(super) struct Tries {
     since: Instant,
@@ -24,7 +24,7 @@ impl Default for Tries {
 }
 
 impl Tries {
-    /// Waits before the next try; gives the failure back if there is none.
+    /// Waits before the next try. Returns the failure if there should be no further try.
     pub(super) async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
         let passes = matches!(failure, Failure::Cut | Failure::Away(_));
         if !passes || self.since.elapsed() > PATIENCE {

@@ -1,5 +1,5 @@
-//! A large object on its way to a server: in parts, some at the same time, in bounded memory. It is there when its last
-//! request is answered, and not before.
+//! Uploads a large object in parts, several at the same time, in bounded memory. The object exists only when its last
+//! request is answered.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -19,15 +19,16 @@ use super::writing::to_write;
 use crate::memory;
 use crate::stores::Wire;
 
-/// Bytes of a part, which some servers want to be the same for all parts but the last, and of at least 5 MiB.
+/// Size of a part in bytes. Some servers require the same size for all parts except the last, and at least 5 MiB.
 const PART: u64 = 8 << 20;
-/// S3 takes no more parts than these; a few fewer, since what is said of an object's length is no promise.
+/// Maximum number of parts. S3 allows slightly more; this leaves room because an object may become larger than
+/// announced.
 const PARTS: u64 = 9_000;
-/// Parts on their way at the same time.
+/// Number of parts that are sent at the same time.
 const AT_ONCE: usize = 4;
-/// How long is waited for a server that is to forget parts that nobody needs.
+/// How long to wait for a server to delete parts that are no longer needed.
 const FORGET: Duration = Duration::from_secs(5);
-/// Bytes of an object's end that are compared, where it is not known whether it was completed.
+/// Number of bytes at the end of an object that are compared if it is not known whether the object was completed.
 const COMPARED: usize = 64 << 10;
 
 /// An object being written.
@@ -35,7 +36,7 @@ const COMPARED: usize = 64 << 10;
 pub(crate) struct Upload {
     object: Object,
     part: usize,
-    /// The part that is being filled.
+    /// The part that is being collected.
     buffer: Vec<u8>,
     begun: Option<MultipartId>,
     sent: VecDeque<JoinHandle<Result<PartId, Failure>>>,
@@ -44,10 +45,10 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Begins the object at `url`, of at most about `most` bytes.
+    /// Begins to upload the object at `url`, which will have at most about `most` bytes.
     ///
     /// # Errors
-    /// If the server takes no objects; if there is no memory for a part.
+    /// If the server does not accept objects; if there is no memory for a part.
     pub(crate) fn new(url: &Path, most: u64) -> Result<Self> {
         let object = to_write(url)?;
         let part = PART.max(most.div_ceil(PARTS)) as usize;
@@ -55,10 +56,10 @@ impl Upload {
         Ok(Self { object, part, buffer: Vec::new(), begun: None, sent, parts, bytes: 0 })
     }
 
-    /// Appends `bytes`; waits while as many parts are on their way as may be.
+    /// Appends `bytes`. Waits while the maximum number of parts is being sent.
     ///
     /// # Errors
-    /// If the server does not take a part.
+    /// If the server does not accept a part.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.bytes += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -73,7 +74,7 @@ impl Upload {
         Ok(())
     }
 
-    /// A short object takes no memory for a whole part.
+    /// Grows the buffer step by step, so that a short object does not need memory for a whole part.
     fn room_for(&mut self, more: usize) -> Result<()> {
         let (needed, there) = (self.buffer.len() + more, self.buffer.capacity());
         if needed <= there {
@@ -84,10 +85,10 @@ impl Upload {
             .map_err(|error| error.at(&self.object.url))
     }
 
-    /// Sends what is left, and waits until the whole object is there.
+    /// Sends the rest and waits until the whole object is there.
     ///
     /// # Errors
-    /// If the server does not take it.
+    /// If the server does not accept it.
     pub(crate) fn finish(mut self) -> Result<()> {
         if self.begun.is_none() {
             let payload = PutPayload::from(std::mem::take(&mut self.buffer));
@@ -112,7 +113,7 @@ impl Upload {
         .inspect_err(|_| self.begun = Some(id.clone()))
     }
 
-    /// Sends the part that was filled.
+    /// Sends the collected part.
     fn send(&mut self) -> Result<()> {
         let store = self.store()?;
         if self.begun.is_none() {
@@ -140,7 +141,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Waits for the first part that is on its way.
+    /// Waits for the first of the parts that are being sent.
     fn one_more(&mut self) -> Result<()> {
         let Some(sent) = self.sent.front_mut() else { return Ok(()) };
         let url = &self.object.url;
@@ -156,13 +157,13 @@ impl Upload {
     }
 
     fn store(&self) -> Result<Arc<dyn MultipartStore>> {
-        // Looked at when it was begun.
+        // This was checked when the upload was begun.
         self.object.client.parts.clone().ok_or_else(|| Error::bug("a server without parts"))
     }
 }
 
 impl Drop for Upload {
-    /// Parts of an object that was not completed take room on the server, where nobody sees them.
+    /// Deletes the parts if the object was not completed: they would take up invisible space on the server.
     fn drop(&mut self) {
         self.sent.iter().for_each(JoinHandle::abort);
         if let (Some(id), Some(store)) = (self.begun.take(), &self.object.client.parts) {
@@ -181,7 +182,7 @@ async fn begin(object: &Object, store: &dyn MultipartStore) -> Result<MultipartI
     }
 }
 
-/// Makes the parts an object of `bytes` bytes that ends with `end`.
+/// Joins the parts into an object of `bytes` bytes that ends with `end`.
 async fn complete(
     object: &Object,
     store: &dyn MultipartStore,
@@ -196,7 +197,7 @@ async fn complete(
             Ok(_) => return Ok(()),
             Err(error) => Failure::from_library(&error),
         };
-        // If the answer was lost, the server does not know the parts any more.
+        // If the answer was lost, the server no longer knows the parts.
         if is_there(object, bytes, end).await {
             return Ok(());
         }
@@ -204,7 +205,7 @@ async fn complete(
     }
 }
 
-/// Whether an object of that length and end is there.
+/// Whether an object with this length and end is there.
 async fn is_there(object: &Object, bytes: u64, end: &[u8]) -> bool {
     let Ok(version) = object.version().await else { return false };
     let mut there = vec![0; end.len()];

@@ -1,4 +1,4 @@
-//! URLs in the place of paths.
+//! URLs that are used as paths.
 
 use std::path::Path;
 
@@ -29,15 +29,16 @@ impl Scheme {
     }
 }
 
-/// Whether a path is a URL that datasets are read from: `s3://`, `gs://`, `az://`, `http://` or `https://`.
+/// Whether a path is a URL from which datasets can be read: `s3://`, `gs://`, `az://`, `http://` or
+/// `https://`.
 pub fn is_url(path: &Path) -> bool {
     split(path).is_some()
 }
 
-/// The scheme, and what follows `://`.
+/// The scheme, and the part after `://`.
 fn split(path: &Path) -> Option<(Scheme, &str)> {
     let bytes = path.as_os_str().as_encoded_bytes();
-    // Most paths are none, and need not be UTF-8.
+    // Most paths are not URLs, and they need not be UTF-8.
     let colon = bytes.iter().take(6).position(|byte| *byte == b':')?;
     let scheme = Scheme::ALL
         .into_iter()
@@ -46,7 +47,7 @@ fn split(path: &Path) -> Option<(Scheme, &str)> {
     Some((scheme, rest))
 }
 
-/// A server's bucket (S3, Google), container (Azure) or host, and the name of an object there.
+/// A bucket (S3, Google), container (Azure) or host, and the name of an object there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) scheme: Scheme,
@@ -56,10 +57,10 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Takes a URL apart.
+    /// Splits a URL.
     ///
     /// # Errors
-    /// If it is none, or holds what may be a secret: a user's name, a query.
+    /// If it is not a URL, or contains a possible secret: a user name or a query.
     pub(super) fn of(url: &Path) -> Result<Self> {
         let (scheme, rest) = split(url).ok_or_else(|| {
             Error::malformed("not a URL that datasets are read from").at(url).with_remedy(
@@ -68,7 +69,7 @@ impl Address {
         })?;
         let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
         let wrong = |what: &str, remedy: &'static str| {
-            // Not with the URL as it is: errors are logged.
+            // The error does not contain the whole URL, because errors are logged.
             let shown = format!(
                 "{}://{}/…",
                 scheme.name(),

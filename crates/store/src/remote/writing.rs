@@ -1,4 +1,5 @@
-//! Writing small objects: each at once, so that whoever reads finds the old one or the new one. Listing and deleting.
+//! Writes small objects, each in one request, so that a reader finds either the old or the new object. Lists and deletes
+//! objects.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +15,10 @@ use super::reading::below;
 use super::tries::Tries;
 use crate::small;
 
-/// Puts `content` at `url`, whatever lies there.
+/// Writes `content` to `url` and replaces any object there.
 ///
 /// # Errors
-/// If the server does not take it.
+/// If the server does not accept it.
 pub(crate) fn put(url: &Path, content: &[u8]) -> Result<()> {
     let payload = PutPayload::from(content.to_vec());
     network::wait(async {
@@ -26,24 +27,25 @@ pub(crate) fn put(url: &Path, content: &[u8]) -> Result<()> {
     })
 }
 
-/// Puts `content` at `url` unless something lies there; whether `content` lies there now.
+/// Writes `content` to `url` unless an object exists there. Returns whether `content` is there now.
 ///
-/// The answer may be lost, and the repeat be refused because of what was put the first time: so what lies there is looked
-/// at. Contents that nobody else would write (with a random number in them) tell success from conflict.
+/// If the answer is lost, the request is repeated, and the repeat may be refused because the first try succeeded. So
+/// after a refusal, the existing object is read and compared. `content` should be something that no other process writes
+/// (with a random number in it); otherwise success and conflict look the same.
 ///
 /// # Errors
-/// If the server does not take it.
+/// If the server does not accept it.
 pub(crate) fn put_new(url: &Path, content: &[u8]) -> Result<bool> {
     let payload = PutPayload::from(content.to_vec());
     network::wait(async {
         let object = to_write(url)?;
         match object.put(payload, PutMode::Create).await {
             Ok(()) => Ok(true),
-            // Longer ones are not ours.
+            // A longer object is not ours.
             Err(Failure::Exists) => match object.whole(content.len() as u64).await {
                 Ok(there) => Ok(there == content),
                 Err(error) if error.kind() == hsipack_format::ErrorKind::Malformed => Ok(false),
-                // Somebody else's was there, and is gone by now.
+                // An object of another process was there, and was deleted meanwhile.
                 Err(error) if small::is_missing(&error) => Ok(false),
                 Err(error) => Err(error),
             },
@@ -55,7 +57,7 @@ pub(crate) fn put_new(url: &Path, content: &[u8]) -> Result<bool> {
 /// Whether there is an object at `url`.
 ///
 /// # Errors
-/// If the server does not say.
+/// If the server does not answer.
 pub(crate) fn exists(url: &Path) -> Result<bool> {
     network::wait(async {
         match Object::at(url)?.version().await {
@@ -77,7 +79,7 @@ pub(crate) fn delete(url: &Path) -> Result<()> {
     })
 }
 
-/// URLs of up to `most` objects below the URL `folder`, in the order of their names.
+/// URLs of up to `most` objects below the URL `folder`, sorted by name.
 ///
 /// # Errors
 /// If the server does not list names.
@@ -107,10 +109,10 @@ pub(crate) fn delete_below(folder: &Path) -> Result<()> {
     })
 }
 
-/// Requests at the same time.
+/// Number of parallel requests.
 const AT_ONCE: usize = 16;
 
-/// The object at `url`, on a server that takes objects.
+/// The object at `url`, on a server that accepts objects.
 ///
 /// # Errors
 /// If it is a plain web server; see [`Object::at`].
@@ -136,7 +138,7 @@ impl Object {
         }
     }
 
-    /// Deletes the object named `key` of the same bucket.
+    /// Deletes the object named `key` in the same bucket.
     async fn delete(&self, key: &Key) -> Result<(), Failure> {
         let mut tries = Tries::default();
         loop {

@@ -1,6 +1,7 @@
 //! Copying a window out of a decoded chunk.
 
-/// Which part of a chunk goes where. Both are (row, column, band) arrays.
+/// Which part of a chunk is copied to which part of the window. Both are (row, column, band)
+/// arrays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy<'a> {
     /// First row and column in the chunk, and the chunk's width.
@@ -12,7 +13,7 @@ pub(super) struct Copy<'a> {
     pub to_width: usize,
     pub rows: usize,
     pub columns: usize,
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     pub element: usize,
     /// Bands of the chunk.
     pub bands: usize,
@@ -21,7 +22,7 @@ pub(super) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Copies.
+    /// Copies the part.
     pub(super) fn run(&self, from: &[u8], to: &mut [u8]) {
         let from_pixel = self.bands * self.element;
         let to_pixel = self.chosen.map_or(self.bands, <[usize]>::len) * self.element;

@@ -1,8 +1,8 @@
-//! Taking rows of a cube out of its chunks.
+//! Reading rows of a cube from its chunks.
 //!
-//! A chunk that is whole rows of what is wanted decodes straight into its place. Others decode into working memory, from
-//! which the wanted rows, columns and bands are copied. Loaders, `validate`, `export` and previews all take rows this way;
-//! where the chunks come from is theirs ([`Chunks`]).
+//! If a chunk consists of whole rows that are all wanted, it is decoded directly into its place. Other chunks are decoded
+//! into working memory, from which the wanted rows, columns and bands are copied. Loaders, `validate`, `export` and
+//! previews all read rows this way. Each of them decides where the chunks come from ([`Chunks`]).
 
 mod copy;
 
@@ -15,13 +15,13 @@ use copy::Copy;
 
 /// The chunks of one cube.
 pub trait Chunks {
-    /// Decodes chunk `chunk` into `out`, which it fills.
+    /// Decodes chunk `chunk` into `out` and fills it.
     ///
     /// # Errors
     /// If it cannot be read or is damaged.
     fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()>;
 
-    /// The chunk's values, where they are in memory.
+    /// The chunk's decoded values, if they are in memory.
     fn decoded(&mut self, _chunk: usize) -> Option<&[u8]> {
         None
     }
@@ -32,19 +32,19 @@ pub trait Chunks {
 pub struct Part<'a> {
     /// Which row of chunks.
     pub down: usize,
-    /// Rows of the cube, all of them in that row of chunks.
+    /// Rows of the cube; all of them are in that row of chunks.
     pub rows: Range<usize>,
     /// Columns of the cube.
     pub columns: Range<usize>,
-    /// Bands, in the order wanted; all if `None`.
+    /// Bands in the wanted order; all bands if `None`.
     pub bands: Option<&'a [usize]>,
 }
 
-/// Takes a part of a cube into `out`, which it fills: (row, column, band), `element` bytes a value. `decoded` is working
-/// memory for one chunk, which is taken once; it is aligned for every type of value.
+/// Reads a part of a cube into `out` and fills it: (row, column, band), with `element` bytes per value. `decoded` is
+/// working memory for one chunk. It is allocated once and is aligned for every type of value.
 ///
 /// # Errors
-/// Those of `chunks`, and if the system refuses the working memory.
+/// The errors of `chunks`, and if the system refuses the working memory.
 pub fn take(
     grid: &Grid,
     element: usize,
@@ -55,7 +55,7 @@ pub fn take(
 ) -> Result<()> {
     let tile = grid.tile();
     let (rows, wanted) = (&part.rows, &part.columns);
-    // What is decoded lies in `out` as it is wanted: all of one chunk.
+    // One whole chunk is wanted, so it can be decoded directly into `out`.
     let straight = wanted.start.is_multiple_of(tile.columns)
         && wanted.len() == tile.columns
         && rows.len() == tile.rows
@@ -100,7 +100,7 @@ mod tests {
     use hsipack_format::{CubeShape, Tile};
     use proptest::prelude::*;
 
-    /// Chunks whose values say where in the cube they lie; those with an odd number are in memory.
+    /// Chunks whose values encode their position in the cube. Chunks with odd numbers are in memory.
     struct Numbered {
         grid: Grid,
         chunk: Vec<u8>,

@@ -8,13 +8,13 @@ use crate::memory;
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-/// What buffers are aligned to, in bytes: a page, and what O_DIRECT asks for on any disk of today.
+/// Alignment of buffers in bytes: one page. O_DIRECT on today's disks needs no more.
 pub const PAGE: usize = 4096;
 
-/// Buffers grow in steps of this many bytes, so that spans of about one size soon need no more.
+/// Buffers grow in steps of this many bytes. So for spans of similar size, they soon stop growing.
 const STEP: usize = 256 << 10;
 
-/// Working memory for reads, aligned to pages, kept from one read to the next.
+/// Working memory for reads. It is aligned to pages and reused from one read to the next.
 pub struct ReadBuffer {
     start: NonNull<u8>,
     capacity: usize,
@@ -26,17 +26,18 @@ unsafe impl Send for ReadBuffer {}
 unsafe impl Sync for ReadBuffer {}
 
 impl ReadBuffer {
-    /// A buffer without memory; the first read gets it some.
+    /// A buffer without memory. The first read allocates it.
     pub const fn new() -> Self {
         Self { start: NonNull::dangling(), capacity: 0 }
     }
 
-    /// Bytes it can hold without growing.
+    /// Number of bytes it can hold without growing.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Its first `len` bytes, at a page boundary; grows if there are fewer, and then loses what it held.
+    /// The first `len` bytes, which begin at a page boundary. If the buffer is smaller, it grows and
+    /// loses its content.
     ///
     /// # Errors
     /// If the system refuses the memory.
@@ -49,10 +50,10 @@ impl ReadBuffer {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), len) })
     }
 
-    /// Its first `len` bytes as they are.
+    /// The first `len` bytes, unchanged.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the buffer is smaller.
     pub fn bytes(&self, len: usize) -> &[u8] {
         assert!(len <= self.capacity, "{len} bytes of a buffer of {}", self.capacity);
         // SAFETY: as in `room`; shared, since `self` is.
@@ -75,7 +76,7 @@ impl ReadBuffer {
     }
 }
 
-/// The capacity that a buffer of `len` bytes gets.
+/// The capacity of a buffer for `len` bytes.
 pub(super) const fn grown(len: usize) -> usize {
     len.next_multiple_of(STEP)
 }

@@ -1,27 +1,28 @@
-//! Which spans are read together: neighbours cost less as one read, even with a gap between them.
+//! Decides which spans are read together: reading neighbours in one request costs less, even with a gap
+//! between them.
 
 use std::ops::Range;
 
-/// Neighbouring spans read as one.
+/// Neighbouring spans that are read as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// From the first byte of its members to the last.
     pub span: Range<u64>,
-    /// Which of the spans given to [`coalesce`] lie in it.
+    /// The indices of its spans in the list given to [`coalesce`].
     pub members: Range<usize>,
 }
 
 impl Run {
-    /// Where a member lies in the run's bytes.
+    /// The position of a member in the run's bytes.
     pub fn place(&self, member: &Range<u64>) -> Range<usize> {
         debug_assert!(self.span.start <= member.start && member.end <= self.span.end);
         (member.start - self.span.start) as usize..(member.end - self.span.start) as usize
     }
 }
 
-/// Gathers `spans`, sorted by their starts, into runs: a span joins the run before it if at most `max_gap`
-/// unwanted bytes lie between them and the run stays within `max_len` bytes. A span longer than that is a
-/// run of its own. Overlapping spans have no gap.
+/// Gathers `spans`, sorted by their starts, into runs: a span joins the previous run if at most `max_gap`
+/// unwanted bytes are between them and the run stays within `max_len` bytes. A span longer than `max_len`
+/// is a run of its own. Overlapping spans have no gap.
 pub fn coalesce(
     spans: &[Range<u64>],
     max_gap: u64,
@@ -63,7 +64,7 @@ mod tests {
         assert_eq!(coalesce(&[], 3, 50).count(), 0);
     }
 
-    /// Byte by byte: whether the spans may be one run.
+    /// Checks byte by byte whether the spans may be one run.
     fn fits(spans: &[Range<u64>], max_gap: u64, max_len: u64) -> bool {
         let start = spans.iter().map(|span| span.start).min().unwrap();
         let end = spans.iter().map(|span| span.end).max().unwrap();
@@ -76,7 +77,7 @@ mod tests {
         spans.len() == 1 || (widest <= max_gap && end - start <= max_len)
     }
 
-    /// Runs as long as they may be, from the front.
+    /// The longest possible runs, from the front.
     fn oracle(spans: &[Range<u64>], max_gap: u64, max_len: u64) -> Vec<Range<usize>> {
         let (mut runs, mut first) = (Vec::new(), 0);
         while first < spans.len() {

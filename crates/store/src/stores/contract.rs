@@ -1,4 +1,4 @@
-//! What every store promises, tested for each of them.
+//! Tests the guarantees of all stores, for each store.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,17 +11,17 @@ use super::{
 use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_testing::server::Server;
 
-/// Three pages and a bit.
+/// Three pages and a few bytes.
 const LEN: usize = 3 * 4096 + 17;
 
 fn content(seed: usize) -> Vec<u8> {
     (0..LEN).map(|at| ((at * 7 + seed * 13) % 251) as u8 + 1).collect()
 }
 
-/// Where the tests' files lie.
+/// The folder of the tests' files.
 struct Folder {
     folder: tempfile::TempDir,
-    /// What serves them, for stores that read URLs.
+    /// The server of the files, for stores that read URLs.
     server: Option<Server>,
 }
 
@@ -35,7 +35,7 @@ impl Folder {
         Self { server: Some(Server::start(folder.folder.path())), ..folder }
     }
 
-    /// Writes a file; the path or URL that it has.
+    /// Writes a file; returns its path or URL.
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         std::fs::write(self.folder.path().join(name), bytes).unwrap();
         self.named(name)
@@ -60,7 +60,7 @@ fn read(file: &dyn StoredFile, span: Range<u64>, buffer: &mut ReadBuffer) -> Res
         Ok(())
     })?;
     let got = got.expect("`take` is called");
-    // Straight into the caller's memory it is the same.
+    // Reading directly into the caller's memory gives the same bytes.
     let mut out = vec![0; got.len()];
     file.read_into(span.clone(), &mut out)?;
     assert_eq!(out, got, "{span:?}");
@@ -81,7 +81,7 @@ fn boundaries() -> Vec<u64> {
     all
 }
 
-/// Spans that are no part of the file.
+/// Spans that are outside the file or invalid.
 #[allow(clippy::reversed_empty_ranges)]
 const NONSENSE: [Range<u64>; 6] = [
     0..LEN as u64 + 1,
@@ -227,7 +227,7 @@ fn a_file_outlives_its_path_and_its_store(store: Box<dyn Store>) {
     assert_eq!(read_new(&*file, 0..LEN as u64).unwrap(), content(1));
 }
 
-/// All of the tests for one store.
+/// All tests for one store.
 macro_rules! promises {
     ($module:ident, $store:expr) => {
         mod $module {
@@ -242,7 +242,8 @@ macro_rules! promises {
             }
         }
     };
-    // Objects are no files: one that is cut short is another one, and one that is gone is gone.
+    // Objects are not files: an object that was cut short counts as another object, and a deleted
+    // object cannot be read any more.
     ($module:ident, $store:expr, of a server) => {
         mod $module {
             use super::*;

@@ -1,24 +1,26 @@
-//! Files read past the page cache (O_DIRECT), for data far beyond RAM: the cache would only be churned.
+//! Reads files without the page cache (O_DIRECT), for data much larger than RAM, for which the cache would be of
+//! no use.
 //!
-//! The system reads nothing ahead for such files, so the store does: `prefetch` queues spans, a few threads
-//! of the store read them into buffers of their own, and `with_bytes` takes what is ready, waits for what
-//! is being read, and reads anything else itself.
+//! The system does not read ahead for such files, so the store does. `prefetch` queues spans, and a few threads
+//! of the store read them into their own buffers. `with_bytes` takes spans that are ready, waits for spans that
+//! are being read, and reads all others itself.
 //!
 //! # Invariants
 //!
-//! An entry of the table is a span of a file that was asked for:
+//! An entry of the table is a span of a file that was requested:
 //!
 //! ```text
 //! queued ──thread──▶ reading ──▶ ready ──all its bytes were taken──▶ gone, its buffer spare
 //!    └─with_bytes reads the span itself──▶ gone         └─it failed, its file was closed, it is stale──▶ gone
 //! ```
 //!
-//! - Entries are sorted by (file, start), no two alike, so a span is found by binary search.
-//! - The capacities of all buffers in existence add up to `held` ≤ the limit. A thread that gets no buffer
-//!   waits (back-pressure); spans wait in the queue meanwhile.
-//! - A buffer is written only by the thread that holds its one `Arc`; entries and readers share it after.
-//! - An entry that nobody takes would hold its buffer for ever, so one that was passed over by four times
-//!   as many reads as there are entries is stale, and gives way when a buffer is wanted.
+//! - Entries are sorted by (file, start) and unique, so a span is found by binary search.
+//! - The capacities of all existing buffers add up to `held`, which never exceeds the limit. A thread that gets
+//!   no buffer waits (back-pressure), and spans stay in the queue meanwhile.
+//! - A buffer is written only by the thread that holds its only `Arc`. Afterwards, entries and readers share it.
+//! - An entry that is never taken would hold its buffer for ever. So an entry is stale if more than 4 × N reads
+//!   were made since it became ready, where N is the number of entries. Stale entries are dropped when a buffer
+//!   is needed.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -39,9 +41,9 @@ use hsipack_format::{Error, Opt, Result, remedy};
 /// How a [`DirectStore`] reads ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectOptions {
-    /// Threads that read ahead; 0 reads nothing ahead.
+    /// Threads that read ahead; with 0, nothing is read ahead.
     pub threads: usize,
-    /// Most bytes of buffers for what was read ahead.
+    /// Maximum size in bytes of the buffers for reading ahead.
     pub bytes: usize,
 }
 
@@ -52,10 +54,11 @@ impl Default for DirectOptions {
     }
 }
 
-/// Spans that may wait; advice beyond that is not taken.
+/// Maximum number of waiting spans; more `prefetch` calls are ignored.
 const QUEUE: usize = 4096;
 
-/// Reads with O_DIRECT. Holds a descriptor for each open file; its threads end with it.
+/// A store that reads with O_DIRECT. It holds a descriptor for each open file. Its threads end when it is
+/// dropped.
 #[derive(Debug)]
 pub struct DirectStore {
     ahead: Arc<ReadAhead>,
@@ -64,7 +67,8 @@ pub struct DirectStore {
 }
 
 impl DirectStore {
-    /// The store, its threads started: as many as the system does not refuse. Without any, nothing is read ahead.
+    /// Creates the store and starts its threads. If the system refuses some, it uses those that started; if it
+    /// has none, nothing is read ahead.
     pub fn new(options: DirectOptions) -> Self {
         let ahead = Arc::new(ReadAhead::new(options.bytes));
         let threads = (0..options.threads).map_while(|thread| {
@@ -89,13 +93,13 @@ impl Drop for DirectStore {
     fn drop(&mut self) {
         self.ahead.close();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A thread that panicked has already printed its message.
             let _ = thread.join();
         }
     }
 }
 
-/// A file system without O_DIRECT says that the argument is invalid.
+/// A file system without O_DIRECT reports an invalid argument.
 fn refused(path: &Path, error: Error) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     if source.and_then(io::Error::raw_os_error) != Some(libc::EINVAL) {
@@ -118,7 +122,7 @@ struct OpenFile {
 }
 
 impl OpenFile {
-    /// Reads the pages around `span` into `buffer`; gives where in it the span lies.
+    /// Reads the pages around `span` into `buffer`; returns the position of the span in it.
     fn read(&self, span: &Range<u64>, buffer: &mut ReadBuffer) -> Result<Range<usize>> {
         let first = span.start / PAGE as u64 * PAGE as u64;
         let (want, room) = extent(span);
@@ -131,7 +135,7 @@ impl OpenFile {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(self.failed(error)),
             }
-            // Only the end of the file stops within a page; going on from there would not be aligned.
+            // A read ends within a page only at the end of the file. The next read would not be aligned.
             if !done.is_multiple_of(PAGE) && done < want {
                 return Err(self.failed(io::ErrorKind::UnexpectedEof.into()));
             }
@@ -144,7 +148,8 @@ impl OpenFile {
     }
 }
 
-/// Bytes from the page that `span` starts in to its end, and to the end of the page that it ends in.
+/// Number of bytes from the start of the first page of `span` to the end of `span`, and to the end of its last
+/// page.
 fn extent(span: &Range<u64>) -> (usize, usize) {
     let want = (span.end - span.start / PAGE as u64 * PAGE as u64) as usize;
     (want, want.next_multiple_of(PAGE))
@@ -180,7 +185,7 @@ impl StoredFile for DirectFile {
             self.ahead.tell_threads();
             return taken;
         }
-        // Somebody's entry may be stale since this read.
+        // This read may have made an entry stale.
         self.ahead.tell_threads();
         let place = self.file.read(&span, buffer)?;
         take(&buffer.bytes(place.end)[place])
@@ -199,26 +204,26 @@ impl Drop for DirectFile {
     }
 }
 
-/// What was asked for and not yet taken.
+/// Spans that were requested and not yet taken.
 #[derive(Debug)]
 struct ReadAhead {
     limit: usize,
     table: Mutex<Table>,
-    /// For threads: something is queued, a buffer may be spare, or the store was closed.
+    /// Wakes threads: a span was queued, a buffer may be free, or the store was closed.
     work: Condvar,
-    /// For readers: something is ready, or failed.
+    /// Wakes readers: a span is ready, or has failed.
     ready: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     entries: Vec<Entry>,
-    /// (file, start) of queued entries, oldest first; those of entries that are gone are passed over.
+    /// (file, start) of queued entries, oldest first. Entries that no longer exist are skipped.
     queue: VecDeque<(u64, u64)>,
     spare: Vec<Arc<ReadBuffer>>,
-    /// Capacities of all buffers.
+    /// Total capacity of all buffers.
     held: usize,
-    /// Reads so far, of any span.
+    /// Number of reads so far, of any span.
     reads: u64,
     closed: bool,
 }
@@ -227,7 +232,7 @@ struct Table {
 struct Entry {
     file: Arc<OpenFile>,
     span: Range<u64>,
-    /// Bytes that were not yet taken.
+    /// Number of bytes that were not yet taken.
     left: u64,
     state: State,
 }
@@ -236,11 +241,11 @@ struct Entry {
 enum State {
     Queued,
     Reading,
-    /// The buffer, where the span lies in it, and the number of reads when it became ready.
+    /// The buffer, the position of the span in it, and the number of reads when it became ready.
     Ready(Arc<ReadBuffer>, Range<usize>, u64),
 }
 
-/// A buffer with the span that a reader wanted, and where it lies.
+/// A buffer that contains the span that a reader wanted, and the position of the span.
 type Taken = (Arc<ReadBuffer>, Range<usize>);
 
 impl ReadAhead {
@@ -257,7 +262,7 @@ impl ReadAhead {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a span into the queue, unless it is in the table, too large, or the queue is full.
+    /// Adds a span to the queue, unless it is already in the table, is too large, or the queue is full.
     fn queue(&self, file: &Arc<OpenFile>, span: Range<u64>) {
         let mut table = self.lock();
         let full = table.entries.len() == QUEUE || table.queue.len() == QUEUE;
@@ -275,8 +280,8 @@ impl ReadAhead {
         self.work.notify_one();
     }
 
-    /// The bytes of a span that was read ahead; waits if they are being read. `None` if the caller has to
-    /// read them.
+    /// The bytes of a span that was read ahead. Waits if they are being read. `None` if the caller has to read
+    /// them.
     fn take(&self, file: u64, span: &Range<u64>) -> Option<Taken> {
         let mut table = self.lock();
         table.reads += 1;
@@ -287,7 +292,7 @@ impl ReadAhead {
                     table = self.ready.wait(table).unwrap_or_else(PoisonError::into_inner);
                 }
                 State::Queued => {
-                    // Quicker than waiting for its turn; the rest of a longer span stays queued.
+                    // Reading it now is faster than waiting for its turn. The rest of a longer span stays queued.
                     table.took(at, span);
                     return None;
                 }
@@ -301,14 +306,14 @@ impl ReadAhead {
         }
     }
 
-    /// A buffer may be spare now.
+    /// Wakes a thread, because a buffer may be free now.
     fn tell_threads(&self) {
-        // Taking the lock once makes sure that no thread is between looking and waiting.
+        // Taking the lock once ensures that no thread is between its check and its wait.
         drop(self.lock());
         self.work.notify_one();
     }
 
-    /// Drops what was asked for of a file.
+    /// Drops all entries of a file.
     fn forget(&self, file: u64) {
         let mut table = self.lock();
         while let Some(at) = table.entries.iter().position(|entry| entry.file.number == file) {
@@ -319,7 +324,7 @@ impl ReadAhead {
         self.work.notify_all();
     }
 
-    /// Ends the threads; nothing is read ahead any more.
+    /// Ends the threads. Nothing is read ahead afterwards.
     fn close(&self) {
         let mut table = self.lock();
         table.closed = true;
@@ -329,7 +334,7 @@ impl ReadAhead {
         self.work.notify_all();
     }
 
-    /// What each thread does.
+    /// The loop of each thread.
     fn work(&self) {
         while let Some((file, span, buffer)) = self.next() {
             let mut buffer = Unfinished { ahead: self, file, span, buffer: Some(buffer) };
@@ -337,7 +342,7 @@ impl ReadAhead {
         }
     }
 
-    /// The next span to read, and a buffer for it; `None` when the store was closed.
+    /// The next span to read, and a buffer for it; `None` if the store was closed.
     fn next(&self) -> Option<(Arc<OpenFile>, Range<u64>, Arc<ReadBuffer>)> {
         let mut table = self.lock();
         loop {
@@ -352,7 +357,7 @@ impl ReadAhead {
     }
 }
 
-/// A read by a thread; however it ends, nobody waits for it for ever.
+/// A read by a thread. Its `drop` ensures that no reader waits for ever, even if the thread panics.
 struct Unfinished<'a> {
     ahead: &'a ReadAhead,
     file: Arc<OpenFile>,
@@ -364,7 +369,7 @@ impl Unfinished<'_> {
     fn read(&mut self) {
         let Some(buffer) = &mut self.buffer else { return };
         let bytes = Arc::get_mut(buffer).expect("a thread holds the one handle of its buffer");
-        // A failed read is tried again by the one who wants the bytes, and gets the error.
+        // If the read fails, the reader that needs the bytes tries again and gets the error.
         let place = self.file.read(&self.span, bytes).ok();
         self.finish(place);
     }
@@ -396,13 +401,13 @@ impl Drop for Unfinished<'_> {
 }
 
 impl Table {
-    /// Where the entry stands that starts at `start` of `file`, or would stand.
+    /// The position of the entry that starts at `start` of `file`, or the position where it would be inserted.
     fn place(&self, file: u64, start: u64) -> std::result::Result<usize, usize> {
         self.entries
             .binary_search_by_key(&(file, start), |entry| (entry.file.number, entry.span.start))
     }
 
-    /// The entry that holds all of `span`: the last that starts no later, if it reaches as far.
+    /// The entry that contains all of `span`: the last entry that does not start later, if it reaches far enough.
     fn holding(&self, file: u64, span: &Range<u64>) -> Option<usize> {
         let at = match self.place(file, span.start) {
             Ok(at) => at,
@@ -412,7 +417,7 @@ impl Table {
         (entry.file.number == file && span.end <= entry.span.end).then_some(at)
     }
 
-    /// Counts `span` of entry `at` as taken; the entry goes with its last byte.
+    /// Counts `span` of entry `at` as taken. The entry is removed with its last byte.
     fn took(&mut self, at: usize, span: &Range<u64>) {
         let entry = &mut self.entries[at];
         entry.left = entry.left.saturating_sub(span.end - span.start);
@@ -427,7 +432,7 @@ impl Table {
         }
     }
 
-    /// Makes the oldest queued entry the caller's to read, if there is one and a buffer for it.
+    /// Assigns the oldest queued entry to the caller for reading, if there is one and a buffer is available.
     fn start(&mut self, limit: usize) -> Option<(Arc<OpenFile>, Range<u64>, Arc<ReadBuffer>)> {
         let at = loop {
             let (file, start) = *self.queue.front()?;
@@ -438,15 +443,15 @@ impl Table {
         };
         let (file, span) = (self.entries[at].file.clone(), self.entries[at].span.clone());
         let buffer = self.buffer(extent(&span).1, limit)?;
-        // The table may have lost an entry before this one, though never a queued one.
+        // `buffer` may have removed other entries from the table, but never a queued one.
         let at = self.place(file.number, span.start).expect("only ready entries are stale");
         self.entries[at].state = State::Reading;
         self.queue.pop_front();
         Some((file, span, buffer))
     }
 
-    /// A buffer for `len` bytes that nobody else holds: a spare one that is large enough, else a new one
-    /// within the limit, for which smaller ones and stale entries give way.
+    /// A buffer for `len` bytes that nobody else holds: a free one that is large enough, otherwise a new one
+    /// within the limit. To make room for a new one, smaller buffers and stale entries are dropped.
     fn buffer(&mut self, len: usize, limit: usize) -> Option<Arc<ReadBuffer>> {
         let fits = |buffer: &mut Arc<ReadBuffer>| {
             Arc::get_mut(buffer).is_some_and(|buffer| buffer.capacity() >= len)
@@ -462,13 +467,13 @@ impl Table {
             }
         }
         let mut buffer = ReadBuffer::new();
-        // Without memory nothing is read ahead; whoever wants the bytes gets the error.
+        // Without memory, nothing is read ahead. The reader that needs the bytes gets the error.
         buffer.room(len).ok()?;
         self.held += capacity;
         Some(Arc::new(buffer))
     }
 
-    /// An entry that was passed over so often that nobody seems to want it.
+    /// An entry that became ready so many reads ago that it is probably not needed.
     fn stale(&self) -> Option<usize> {
         let patience = 4 * self.entries.len() as u64;
         self.entries.iter().position(

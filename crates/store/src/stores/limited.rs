@@ -1,10 +1,9 @@
-//! Any store, as if its disk or its server were slower: one rate for all files and threads together, and a wait before
-//! every read.
+//! Makes any store behave as if its disk or server were slower: one rate for all files and threads together, and a delay
+//! before every read.
 //!
-//! Time is booked rather than measured: every read takes `bytes / rate` on a clock of its own, and waits
-//! until its end on that clock has come, so that sleeping too long never adds up. While nobody reads, the
-//! clock falls behind by up to `burst` bytes, which is what a disk with read-ahead would have fetched
-//! meanwhile.
+//! Time is booked on a virtual clock, not measured. Every read takes `bytes / rate` on that clock and waits until the real
+//! time reaches its end, so sleeping too long does not add up. While nothing is read, the virtual clock may fall behind by
+//! up to `burst` bytes: a disk with read-ahead would have fetched these meanwhile.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,30 +15,31 @@ use crate::local_cache::CachedDataset;
 use hsipack_format::Result;
 use serde::{Deserialize, Serialize};
 
-/// A store that gives at most so many bytes a second.
+/// A store with a limited rate and added latency.
 #[derive(Debug)]
 pub struct Limited {
     store: Arc<dyn Store>,
     limit: Arc<Limit>,
 }
 
-/// How slow a disk, or the way to a server, is made.
+/// The speed of a simulated disk or network link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// Bytes a second, of all files and requests together; unlimited if `None`.
+    /// Bytes per second for all files and requests together; unlimited if `None`.
     pub rate: Option<u64>,
-    /// From asking for bytes to the first of them: before every read of a file, before the answer to every request.
+    /// The time from a request to the first byte. It is added before every read of a file, and before the answer to every
+    /// request.
     #[serde(default)]
     pub latency: Duration,
 }
 
 impl Link {
-    /// One of so many bytes a second, without latency.
+    /// A link with this rate in bytes per second, without latency.
     pub fn of_rate(rate: u64) -> Self {
         Self { rate: Some(rate), latency: Duration::ZERO }
     }
 
-    /// Whether nothing is made slower.
+    /// Whether the link has no limit and no latency.
     pub fn is_free(self) -> bool {
         self.rate.is_none() && self.latency.is_zero()
     }
@@ -54,8 +54,8 @@ impl Limited {
         Self { store, limit: Arc::new(Limit::new(link, burst)) }
     }
 
-    /// `store` behind a link with the read-ahead of a disk: 50 ms of reading, at most 64 MiB; not so much that a measurement
-    /// would show it.
+    /// `store` behind a link with the read-ahead of a disk: 50 ms of reading, at most 64 MiB. This is too little to
+    /// influence a measurement.
     ///
     /// # Panics
     /// If its rate is 0.
@@ -100,7 +100,7 @@ impl StoredFile for LimitedFile {
         buffer: &mut ReadBuffer,
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        // Wrong spans cost no time.
+        // Invalid spans cost no time.
         checked(self.path(), &span, self.len())?;
         self.limit.wait(span.end - span.start);
         self.file.with_bytes(span, buffer, take)
@@ -133,7 +133,7 @@ impl StoredFile for LimitedFile {
     }
 }
 
-/// What passes a link.
+/// Limits the data that pass a link.
 #[derive(Debug)]
 pub(super) struct Limit {
     start: Instant,
@@ -149,12 +149,12 @@ impl Limit {
         Self { start: Instant::now(), latency: link.latency, schedule }
     }
 
-    /// From asking for bytes to the first of them.
+    /// The time from a request to the first byte.
     pub(super) fn latency(&self) -> Duration {
         self.latency
     }
 
-    /// How long it takes from now on until `bytes` more have passed.
+    /// Books `bytes` more and returns the time from now until they have passed.
     pub(super) fn book(&self, bytes: u64) -> Duration {
         let Some(schedule) = &self.schedule else { return Duration::ZERO };
         let now = self.start.elapsed();
@@ -162,23 +162,23 @@ impl Limit {
         end.saturating_sub(now)
     }
 
-    /// Sleeps until `bytes` have come that are asked for now.
+    /// Sleeps until `bytes` that are requested now have arrived.
     fn wait(&self, bytes: u64) {
         std::thread::sleep(self.latency + self.book(bytes));
     }
 }
 
-/// The disk's clock, as time since its start.
+/// The virtual clock of the disk, as time since its start.
 #[derive(Debug)]
 struct Schedule {
     rate: u64,
     burst: u64,
-    /// When what was booked so far has come.
+    /// The time at which all bytes booked so far have arrived.
     end: Duration,
 }
 
 impl Schedule {
-    /// Books `bytes` wanted at `now`; gives the time at which they have come.
+    /// Books `bytes` requested at `now`; returns the time at which they have arrived.
     fn book(&mut self, now: Duration, bytes: u64) -> Duration {
         let ahead = now.saturating_sub(self.time(self.burst));
         self.end = self.end.max(ahead) + self.time(bytes);
@@ -205,7 +205,7 @@ mod tests {
         let mut schedule = schedule(500);
         let mut now = Duration::ZERO;
         for read in 1..=100 {
-            // Late by a fifth of a read, every time: it does not add up.
+            // Every read is late by a fifth of its time. The delays do not add up.
             now = schedule.book(now, 100) + SECOND / 50;
             assert_eq!(schedule.end, SECOND / 10 * read);
         }

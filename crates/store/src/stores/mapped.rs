@@ -1,9 +1,9 @@
-//! Files mapped into memory: spans are views of the page cache, without a copy.
+//! Maps files into memory: spans are views of the page cache, without a copy.
 //!
-//! The system's own read-ahead and its mapping of sixteen pages at a fault stay on: with them, warm bytes
-//! are read faster than with pages populated beforehand. Cold bytes are read ahead by threads of the store
-//! (see `warm.rs`). No descriptors are held but a few of those threads, so the number of files is bounded by
-//! the system's number of maps (`vm.max_map_count`, usually 65530) only.
+//! The system's own read-ahead stays on, and so does its mapping of sixteen pages per page fault: with them,
+//! cached bytes are read faster than with pages populated in advance. Bytes that are not cached are read
+//! ahead by threads of the store (see `warm.rs`). Only these threads hold a few descriptors, so the number
+//! of files is limited only by the system's number of maps (`vm.max_map_count`, usually 65530).
 
 use std::fs::File;
 use std::io;
@@ -18,19 +18,19 @@ use super::warm::Warmer;
 use super::{ReadBuffer, Store, StoredFile, readable};
 use hsipack_format::{Error, Opt, Result, remedy};
 
-/// Maps files into memory.
+/// A store that maps files into memory.
 #[derive(Clone, Debug, Default)]
 pub struct MappedStore(Arc<Warmer>);
 
 impl MappedStore {
-    /// The store.
+    /// Creates the store.
     pub fn new() -> Self {
         Self::default()
     }
 }
 
 impl MappedStore {
-    /// Maps a file that is open, and need not stay so; it lies at `path`.
+    /// Maps an open file at `path`. The file may be closed afterwards.
     ///
     /// # Errors
     /// If it cannot be mapped.
@@ -53,7 +53,8 @@ impl Store for MappedStore {
     }
 }
 
-/// Too many maps, or (`full`) too little address space for one more: here, there is another store to choose.
+/// Adds a remedy if there are too many maps or (`full`) too little address space for one more: to choose
+/// another store.
 fn explained(error: Error, full: bool) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     if source.and_then(io::Error::raw_os_error) != Some(libc::ENOMEM) {

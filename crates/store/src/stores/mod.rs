@@ -1,19 +1,19 @@
-//! Where stored bytes come from.
+//! How stored bytes are read.
 //!
-//! A [`Store`] opens files; a [`StoredFile`] gives spans of their bytes, as a view where it can and in the
-//! caller's buffer where it must, and takes advice on what will be wanted soon. Reading allocates nothing
-//! once buffers have grown to the size of the spans.
+//! A [`Store`] opens files. A [`StoredFile`] gives spans of their bytes, as a view if possible, otherwise in the caller's
+//! buffer. It also accepts hints about spans that will be needed soon. Reading allocates nothing once buffers have grown to
+//! the size of the spans.
 //!
 //! | store | file | good for |
 //! |---|---|---|
 //! | [`MappedStore`] | `mapped.rs` | local disks (the default): no copy, no descriptors |
 //! | [`PreadStore`] | `pread.rs` | network disks: few, large requests |
-//! | [`DirectStore`] | `direct.rs` | data far beyond RAM: leaves the page cache alone, reads ahead itself |
-//! | [`RemoteStore`] | `remote/` | URLs: what is asked for ahead is fetched by several requests at a time |
-//! | [`Limited`] | `limited.rs` | any of them, as if the disk were slower |
+//! | [`DirectStore`] | `direct.rs` | data much larger than RAM: does not use the page cache, reads ahead itself |
+//! | [`RemoteStore`] | `remote/` | URLs: fetches prefetched spans with several requests at a time |
+//! | [`Limited`] | `limited.rs` | any store, slowed down to the speed of another disk or server |
 //!
-//! `warm.rs` reads ahead into the page cache for the first two. `coalesce.rs` plans which spans are asked for
-//! together. `contract.rs` tests what every store promises.
+//! `warm.rs` reads ahead into the page cache for the first two. `coalesce.rs` plans which spans are requested together.
+//! `contract.rs` tests the guarantees of all stores.
 //!
 //! ```
 //! use hsipack_store::stores::{ReadBuffer, StoreKind};
@@ -72,50 +72,49 @@ pub trait Store: Debug + Send + Sync {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// If it cannot be opened; the file is named.
+    /// If it cannot be opened; the error names the file.
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>>;
 
-    /// Keeps what is fetched of a dataset, in files opened from now on, in a cache on the local disk. A store of files of this
-    /// machine keeps nothing.
+    /// Keeps fetched data of a dataset in a local cache, for files opened from now on. A store of local files keeps nothing.
     fn keep_in(&self, cache: &Arc<CachedDataset>) {
         let _ = cache;
     }
 
-    /// What was asked of a server so far; `None` if there is none.
+    /// Requests and bytes so far; `None` if the store does not use a server.
     fn traffic(&self) -> Option<Traffic> {
         None
     }
 }
 
-/// What was asked of a server.
+/// The traffic with a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Requests for parts of shards.
+    /// Number of requests for parts of shards.
     pub requests: u64,
-    /// Bytes that came.
+    /// Number of bytes received.
     pub bytes: u64,
 }
 
-/// A file open for reading, by several threads at once.
+/// An open file that several threads may read at the same time.
 pub trait StoredFile: Debug + Send + Sync {
     /// The file's path.
     fn path(&self) -> &Path;
 
-    /// Its length in bytes when it was opened.
+    /// The file's length in bytes when it was opened.
     fn len(&self) -> u64;
 
-    /// Whether it is empty.
+    /// Whether the file is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Calls `take` with the bytes of `span`: a view of the file, or what was read into `buffer`,
-    /// which is working memory to be used again for the next call. Once; but where a file of the local cache changed
-    /// meanwhile, once more with the bytes that are fetched instead.
+    /// Calls `take` with the bytes of `span`: a view of the file, or bytes that were read into `buffer`, which is working
+    /// memory for reuse in the next call. `take` is called once. If a file of the local cache changed meanwhile, it is
+    /// called again with the bytes fetched from the server.
     ///
     /// # Errors
     /// If the span lies outside the file, the file cannot be read or has become shorter, or `take` fails.
-    /// What `take` made of the bytes is worth nothing then.
+    /// After an error, discard any result of `take`.
     fn with_bytes(
         &self,
         span: Range<u64>,
@@ -123,10 +122,10 @@ pub trait StoredFile: Debug + Send + Sync {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Reads `span` into `out`, which it fills; without a copy between where the store can.
+    /// Reads `span` into `out` and fills it, without an intermediate copy if the store can.
     ///
     /// # Errors
-    /// As [`with_bytes`](Self::with_bytes), and if `out` has another length.
+    /// Those of [`with_bytes`](Self::with_bytes), and if `out` has another length.
     fn read_into(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
         self.with_bytes(span, &mut ReadBuffer::new(), &mut |bytes| {
             check_room(self.path(), bytes.len(), out)?;
@@ -135,39 +134,38 @@ pub trait StoredFile: Debug + Send + Sync {
         })
     }
 
-    /// Says that `span` will be wanted soon; returns at once. A span that is no part of the file is
-    /// ignored.
+    /// A hint that `span` will be needed soon. Returns at once. A span outside the file is ignored.
     fn prefetch(&self, span: Range<u64>);
 
-    /// Which spans are asked for together with [`prefetch`](Self::prefetch).
+    /// Which spans to combine in one [`prefetch`](Self::prefetch).
     fn near(&self) -> Near {
         Near { gap: 64 << 10, run: 8 << 20 }
     }
 
-    /// Says where the file's chunks lie, `per_sample` for each cube, before any of them is asked for.
+    /// Sets the positions of the file's chunks, `per_sample` for each cube. Call it before any chunk is requested.
     fn divide(&self, chunks: &[Option<Range<u64>>], per_sample: usize) {
         let _ = (chunks, per_sample);
     }
 
-    /// Its number in the local cache, if that keeps it ([`Plan`](crate::local_cache::Plan)).
+    /// The file's number in the local cache, if it is cached ([`Plan`](crate::local_cache::Plan)).
     fn cached_as(&self) -> Option<u32> {
         None
     }
 
-    /// Lets go of what it keeps of the file in the system's cache, so that the system can drop that when it is asked to.
+    /// Releases the file's pages in the system's cache, so that the system can drop them on request.
     fn release(&self) {}
 }
 
-/// How near spans are asked for as one.
+/// How close spans must be to be requested as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Near {
-    /// Most bytes between two of them, which are read along.
+    /// Maximum gap in bytes between two spans. The gap is read too.
     pub gap: u64,
-    /// Most bytes from the first to the last one.
+    /// Maximum length in bytes from the start of the first span to the end of the last.
     pub run: u64,
 }
 
-/// The stores that a user may choose from.
+/// The stores that a user can choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StoreKind {
     /// [`MappedStore`].
@@ -180,7 +178,7 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [StoreKind; 3] = [StoreKind::Mapped, StoreKind::Pread, StoreKind::Direct];
 
     /// The name on the command line.
@@ -192,18 +190,19 @@ impl StoreKind {
         }
     }
 
-    /// A store for files or objects at `path`: of this kind, with its default options, or a [`RemoteStore`] for a URL.
+    /// A store for files or objects at `path`: a store of this kind with its default options, or a [`RemoteStore`] if `path`
+    /// is a URL.
     ///
     /// # Errors
-    /// As [`behind`](Self::behind).
+    /// Those of [`behind`](Self::behind).
     pub fn store_for(self, path: &Path) -> Result<Arc<dyn Store>> {
         self.behind(path, Link::default())
     }
 
-    /// As [`store_for`](Self::store_for), as if the disk or the server were as slow as `link`.
+    /// Like [`store_for`](Self::store_for), but as slow as `link`.
     ///
     /// # Errors
-    /// If a kind that reads files of this machine only was chosen for a URL.
+    /// If `path` is a URL and this kind reads only local files.
     ///
     /// # Panics
     /// If the link's rate is 0.
@@ -218,7 +217,7 @@ impl StoreKind {
         }
     }
 
-    /// A store of this kind, with its default options, for files of this machine.
+    /// A store of this kind for local files, with its default options.
     pub fn store(self) -> Arc<dyn Store> {
         match self {
             StoreKind::Mapped => Arc::new(MappedStore::new()),
@@ -258,7 +257,7 @@ fn checked(path: &Path, span: &Range<u64>, len: u64) -> Result<Range<usize>> {
     }
 }
 
-/// Refuses to read so many bytes into room for another number.
+/// Checks that `out` has room for exactly `len` bytes.
 fn check_room(path: &Path, len: usize, out: &[u8]) -> Result<()> {
     if out.len() == len {
         return Ok(());
@@ -290,14 +289,13 @@ fn cannot_read(path: &Path, error: io::Error) -> Error {
     error
 }
 
-/// Opens a regular file, with further flags for the system, for a store that keeps its descriptor. Gives its length,
-/// too.
+/// Opens a regular file with additional system flags, for a store that keeps its descriptor. Also returns its length.
 fn open_descriptor(path: &Path, flags: i32) -> Result<(File, u64)> {
     raise_descriptor_limit();
     small::open_with(path, OpenOptions::new().read(true), flags).map_err(explained)
 }
 
-/// Too many open files: here, there is another store to choose.
+/// Adds a remedy if there are too many open files: to choose another store.
 fn explained(error: Error) -> Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref());
     let code = source.and_then(io::Error::raw_os_error);
@@ -311,8 +309,8 @@ fn explained(error: Error) -> Error {
     error
 }
 
-/// Raises this process's limit of open files as far as it may, once: a dataset may have thousands of
-/// shards, and the usual limit of 1024 is there for programs that use `select`. Gives the limit.
+/// Raises this process's limit of open files as far as allowed, once, and returns the limit. A dataset may have thousands of
+/// shards, and the usual limit of 1024 exists only for programs that use `select`.
 pub(crate) fn raise_descriptor_limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(|| {

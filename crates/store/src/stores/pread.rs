@@ -1,5 +1,5 @@
-//! Files read with `pread` into the caller's buffer: one request a span, as large as the span, which is
-//! what network disks like.
+//! Reads files with `pread` into the caller's buffer: one request per span, as large as the span. This
+//! suits network disks.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,12 +13,12 @@ use super::{
 };
 use hsipack_format::Result;
 
-/// Reads with `pread`. Holds a descriptor for each open file.
+/// A store that reads with `pread`. It holds a descriptor for each open file.
 #[derive(Clone, Debug, Default)]
 pub struct PreadStore(Arc<Warmer>);
 
 impl PreadStore {
-    /// The store.
+    /// Creates the store.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,14 +1,13 @@
-//! Reading ahead into the page cache, by threads that read files from front to back.
+//! Reads ahead into the page cache, with threads that read files from front to back.
 //!
-//! Advice (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`) fills the cache page by page: measured on a disk that a
-//! plain sequential read takes 1620 MB/s from, it came to 810–920 MB/s at three times the processor time. The
-//! system's own read-ahead, which begins when somebody reads sequentially, works in large folios and far
-//! ahead. So somebody does: what the threads read is thrown away, and the pages stay. What is in the cache
-//! already is not read again. There are a few threads, so that the disk has work while one of them waits for a
-//! processor.
+//! Advice (`MADV_WILLNEED`, `POSIX_FADV_WILLNEED`) fills the cache page by page. On a disk with a sequential read
+//! rate of 1620 MB/s, it reached 810–920 MB/s and took three times the processor time. The system's own read-ahead
+//! begins when a program reads sequentially, and works in large folios and far ahead. So threads read the files
+//! sequentially: the bytes they read are discarded, but the pages stay in the cache. Bytes that are already cached
+//! are not read again. There are a few threads, so that the disk has work while one thread waits for a processor.
 //!
-//! Whoever wants bytes that were asked for waits until a thread has passed them ([`Warmer::wait_for`]):
-//! page faults in between would send requests of their own, and break the sequence that makes the disk fast.
+//! A reader that needs bytes that were requested waits until a thread has read them ([`Warmer::wait_for`]). Page
+//! faults in between would send requests of their own, and interrupt the sequential read that makes the disk fast.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,8 +21,8 @@ use std::thread::JoinHandle;
 
 use super::PAGE;
 
-/// Reads spans into the page cache, in the order in which they were asked for. Its threads start with the
-/// first span, and end when it is dropped.
+/// Reads spans into the page cache, in the order in which they were requested. The threads start with the first
+/// span, and end when the `Warmer` is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Warmer {
     shared: Arc<Shared>,
@@ -34,36 +33,36 @@ pub(super) struct Warmer {
 struct Shared {
     queue: Mutex<Queue>,
     more: Condvar,
-    /// A thread got further.
+    /// Signals that a thread has made progress.
     progress: Condvar,
-    /// Spans asked for and not read yet: nobody has to look into the queue while there are none.
+    /// Number of spans requested and not yet read. While it is 0, readers need not look into the queue.
     pending: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     spans: VecDeque<(Arc<Path>, Range<u64>)>,
-    /// What is left of the span that each thread reads.
+    /// For each thread, the rest of the span that it reads.
     current: [Option<(Arc<Path>, Range<u64>)>; THREADS],
     /// The threads have to end.
     closed: bool,
-    /// A thread could not be started; nothing is read ahead.
+    /// A thread could not be started, so nothing is read ahead.
     broken: bool,
 }
 
-/// Threads.
+/// Number of threads.
 const THREADS: usize = 2;
 /// Bytes read at once.
 const PIECE: u64 = 1 << 20;
-/// Bytes that one thread reads in sequence, at most, while another one could read as well.
+/// Maximum number of bytes that one thread reads in sequence, so that another thread can read too.
 const SEQUENCE: u64 = 16 << 20;
-/// Files kept open by a thread.
+/// Number of files that a thread keeps open.
 const OPEN_FILES: usize = 8;
-/// Spans remembered. Beyond that the oldest are forgotten: they are being read by those who want them.
+/// Maximum number of spans in the queue. Beyond that, the oldest are dropped: their readers read them themselves.
 const SPANS: usize = 1024;
 
 impl Warmer {
-    /// Asks for a span of a file.
+    /// Requests a span of a file.
     pub(super) fn ask(&self, path: &Arc<Path>, span: Range<u64>) {
         let mut queue = self.shared.lock();
         if queue.broken {
@@ -73,7 +72,8 @@ impl Warmer {
             queue.spans.pop_front();
         }
         if queue.spans.capacity() == 0 {
-            // At once, as whoever asks must not allocate whenever the threads are further behind than ever before.
+            // Allocate the full capacity once, so that later calls never allocate, however far behind the threads
+            // are.
             queue.spans.reserve_exact(SPANS);
         }
         queue.spans.push_back((path.clone(), span));
@@ -83,7 +83,7 @@ impl Warmer {
         self.start();
     }
 
-    /// Waits until nothing of `span` is still to be read ahead.
+    /// Waits until all requested bytes of `span` were read ahead.
     pub(super) fn wait_for(&self, path: &Arc<Path>, span: &Range<u64>) {
         if self.shared.pending.load(Ordering::Acquire) == 0 {
             return;
@@ -104,7 +104,7 @@ impl Warmer {
                 .spawn(move || shared.work(number));
             match started {
                 Ok(started) => threads.push(started),
-                // Without them everything is only slower.
+                // Without threads, everything still works, only slower.
                 Err(_) => {
                     self.shared.lock().broken = true;
                     return self.shared.progress.notify_all();
@@ -119,15 +119,15 @@ impl Drop for Warmer {
         self.shared.lock().closed = true;
         self.shared.more.notify_all();
         for thread in self.threads.get_mut().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // It has nothing to tell: errors are found by those who read.
+            // The result does not matter: readers see any error themselves.
             let _ = thread.join();
         }
     }
 }
 
 impl Queue {
-    /// The oldest span, with those that go on where it ends: the longer the system reads in sequence, the
-    /// further it reads ahead.
+    /// The oldest span, joined with spans that directly follow it: the longer a sequential read is, the further
+    /// the system reads ahead.
     fn pop(&mut self) -> Option<(Arc<Path>, Range<u64>)> {
         let (path, mut span) = self.spans.pop_front()?;
         while let Some((next, more)) = self.spans.front()
@@ -150,7 +150,7 @@ impl Queue {
 }
 
 impl Shared {
-    /// Notes how much is to be done.
+    /// Updates the number of pending spans.
     fn count(&self, queue: &Queue) {
         let pending = queue.spans.len() + queue.current.iter().flatten().count();
         self.pending.store(pending, Ordering::Release);
@@ -184,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// Notes how far a thread has read its span, `None` for its end; `false` if it has to end.
+    /// Records how far a thread has read its span (`None`: to its end). Returns `false` if the thread has to end.
     fn note(&self, thread: usize, read: Option<u64>) -> bool {
         let mut queue = self.lock();
         match (&mut queue.current[thread], read) {
@@ -213,8 +213,8 @@ impl Shared {
     }
 }
 
-/// Where the bytes go: the null device, to which the system hands pages without copying them, or a buffer
-/// where it does not.
+/// Where the bytes go: the null device, to which the system passes pages without copying them, or a buffer if that
+/// does not work.
 struct Sink {
     null: Option<File>,
     buffer: Vec<u8>,
@@ -238,8 +238,8 @@ impl Sink {
     }
 }
 
-/// Sends a span of one file to another; `false` if the system does not do that with these files. A file that
-/// has become shorter ends it early, which is for those to find who read it.
+/// Sends a span of one file to another; `false` if the system does not support that for these files. If the file
+/// has become shorter, this ends early, and the file's readers get the error.
 fn hand_over(file: &File, to: &File, span: Range<u64>) -> bool {
     let mut at = span.start as libc::off_t;
     while (at as u64) < span.end {
@@ -255,10 +255,10 @@ fn hand_over(file: &File, to: &File, span: Range<u64>) -> bool {
     true
 }
 
-/// Asks the scheduler for short turns that begin early: the thread does little, but while it waits for a
-/// processor beside threads that decode, the disk has nothing to do.
+/// Asks the scheduler for short time slices that begin soon. The thread does little, but while it waits for a
+/// processor that decoding threads use, the disk is idle.
 fn be_prompt() {
-    /// As the kernel's `struct sched_attr`, first version.
+    /// The kernel's `struct sched_attr`, first version.
     #[repr(C)]
     #[derive(Default)]
     struct Attributes {
@@ -267,19 +267,19 @@ fn be_prompt() {
         flags: u64,
         nice: i32,
         priority: u32,
-        /// Length of a turn in ns, where the scheduler knows such a thing (since Linux 6.12).
+        /// Length of a time slice in ns, if the scheduler supports it (since Linux 6.12).
         runtime: u64,
         deadline: u64,
         period: u64,
     }
     let size = std::mem::size_of::<Attributes>() as u32;
     let attributes = Attributes { size, runtime: 100_000, ..Attributes::default() };
-    // SAFETY: the call reads the struct and concerns the calling thread only. Where it is refused, the thread
-    // waits like any other.
+    // SAFETY: the call reads the struct and concerns the calling thread only. If it is refused, the thread waits
+    // like any other.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
 }
 
-/// The file, kept open: the one asked for latest is the first.
+/// The file, which is kept open. The most recently used file is the first.
 fn file_of<'a>(open: &'a mut VecDeque<(Arc<Path>, File)>, path: &Arc<Path>) -> Option<&'a File> {
     let known = open.iter().position(|(known, _)| known == path);
     let entry = match known.and_then(|place| open.remove(place)) {
@@ -291,10 +291,10 @@ fn file_of<'a>(open: &'a mut VecDeque<(Arc<Path>, File)>, path: &Arc<Path>) -> O
     open.front().map(|(_, file)| file)
 }
 
-/// Whether the span is in the page cache; `false` where the system does not tell (before Linux 6.5, or for
-/// somebody else's files), so that it is read again.
+/// Whether the span is in the page cache. `false` if the system does not report it (before Linux 6.5, or for files
+/// of other users); then the span is read again.
 fn is_cached(file: &File, span: Range<u64>) -> bool {
-    /// As the kernel's `struct cachestat_range` and `struct cachestat`.
+    /// The kernel's `struct cachestat_range` and `struct cachestat`.
     #[repr(C)]
     struct Bytes {
         start: u64,
@@ -377,7 +377,7 @@ mod tests {
                 });
             }
         });
-        // A file that is gone holds nobody up.
+        // A file that no longer exists blocks nothing.
         let gone: Arc<Path> = folder.path().join("gone").into();
         warmer.ask(&gone, 0..10);
         warmer.wait_for(&gone, &(0..10));

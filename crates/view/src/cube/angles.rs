@@ -1,11 +1,11 @@
-//! How alike the spectra of all pixels are to one: the angle between them, which brightness does not change.
+//! How similar the spectra of all pixels are to one spectrum: the angle between them, which does not depend on brightness.
 
 use hsipack_pack::preview::Sampling;
 
 use super::held::Held;
 
-/// Angles in radians between `reference` and the spectra of the pixels of `shown`, over the bands in which `usable` is set
-/// and the reference is a number; NaN where a spectrum is not all numbers there, or nothing but zeros.
+/// Angles in radians between `reference` and the spectra of the pixels of `shown`. Only bands count in which `usable` is set
+/// and the reference is finite. The angle is NaN if a spectrum has a NaN in these bands, or only zeros.
 pub fn to(held: &Held, shown: &Sampling, reference: &[f64], usable: &[bool]) -> Vec<f32> {
     let bands: Vec<usize> =
         (0..reference.len()).filter(|band| usable[*band] && reference[*band].is_finite()).collect();
@@ -19,7 +19,7 @@ pub fn to(held: &Held, shown: &Sampling, reference: &[f64], usable: &[bool]) -> 
             square += value * value;
         }
         let cosine = product / (square * own).sqrt();
-        // Rounding can take it a little beyond 1; NaN stays NaN.
+        // Rounding can push the cosine slightly beyond 1. NaN stays NaN.
         cosine.clamp(-1.0, 1.0).acos() as f32
     };
     if !held.is_whole {

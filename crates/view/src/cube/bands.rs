@@ -10,14 +10,14 @@ use hsipack_store::threads;
 use super::deadline::Deadline;
 use super::held::Held;
 
-/// Most bands of an answer.
+/// Maximum number of bands in an answer.
 pub const MOST: usize = 16;
 
-/// Values of `bands` at the pixels of `shown`, one band after the other, NaN where there are none. `held` is used where it
-/// has all of them.
+/// Values of `bands` at the pixels of `shown`, one band after the other; missing values are NaN. Uses `held` if it has all
+/// of these pixels.
 ///
 /// # Errors
-/// If the cube cannot be read, or takes too long.
+/// If the cube cannot be read, or reading takes too long.
 pub fn read(
     cube: &Cube,
     held: Option<&Held>,
@@ -55,7 +55,7 @@ fn take(held: &Held, shown: &Sampling, bands: &[usize], values: &mut [f32]) {
     });
 }
 
-/// Hands the spectra of the pixels of `shown` to `each`, with their places; `held` has all of them.
+/// Passes the spectra of the pixels of `shown` to `each`, with their places. `held` has all of these pixels.
 fn each_held(held: &Held, shown: &Sampling, each: &mut impl FnMut(usize, &[f32])) {
     let mut at = 0;
     for row in &shown.rows {
@@ -67,10 +67,10 @@ fn each_held(held: &Held, shown: &Sampling, each: &mut impl FnMut(usize, &[f32])
     }
 }
 
-/// Hands the spectra of the pixels of `shown` to `each`, with their places, in some order.
+/// Passes the spectra of the pixels of `shown` to `each`, with their places, in any order.
 ///
 /// # Errors
-/// If the cube cannot be read, or takes too long.
+/// If the cube cannot be read, or reading takes too long.
 pub fn each_spectrum(
     cube: &Cube,
     held: Option<&Held>,
@@ -100,14 +100,14 @@ pub fn each_spectrum(
     Ok(())
 }
 
-/// Rows read at once: runs of those that are shown, as far as nothing else lies between.
+/// Rows to read at once: runs of consecutive shown rows.
 fn runs(shown: &Sampling) -> impl Iterator<Item = Range<usize>> + '_ {
     const TOGETHER: usize = 64;
     let runs = shown.rows.chunk_by(|a, b| a + 1 == *b);
     runs.flat_map(|run| run.chunks(TOGETHER)).map(|run| run[0]..run[run.len() - 1] + 1)
 }
 
-/// Reads one band, by several threads: of rows that lie apart each is a wait for the disk.
+/// Reads one band with several threads, because every run of rows may be a wait for the disk.
 fn read_band(
     cube: &Cube,
     shown: &Sampling,
@@ -134,7 +134,7 @@ fn read_band(
     Ok(())
 }
 
-/// Rows that a thread reads before it looks for others.
+/// Number of rows that a thread reads before it takes the next ones.
 const ROWS: usize = 64;
-/// Threads that read: more than cores, since they wait for the disk.
+/// Number of threads that read. There may be more than cores, because they wait for the disk.
 const THREADS: usize = 8;

@@ -1,8 +1,8 @@
-//! Which pixels two masks call alike, and which not.
+//! Counts pixels by their classes in two masks.
 
 use std::collections::BTreeMap;
 
-/// How many pixels have label `truth` in one mask and `prediction` in the other: by both, those that there are.
+/// The number of pixels for each pair of labels, in `truth` and in `prediction`, that occurs.
 pub fn count(truth: &[u16], prediction: &[u16]) -> BTreeMap<(u16, u16), u64> {
     let mut counts = BTreeMap::new();
     for pair in truth.iter().copied().zip(prediction.iter().copied()) {

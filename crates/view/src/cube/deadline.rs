@@ -1,33 +1,33 @@
-//! Answers that take too long.
+//! A time limit for answers.
 
 use std::time::{Duration, Instant};
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-/// When an answer is given up.
+/// The time after which an answer is given up.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     end: Instant,
-    /// What to do about it.
+    /// What the user can do if the time is over.
     remedy: &'static str,
 }
 
-/// A cube of some gigabytes is read in less from a disk that deserves the name.
+/// Enough to read a cube of several gigabytes from a normal disk.
 const LONGEST: Duration = Duration::from_secs(120);
 
 impl Deadline {
-    /// That of a question about a cube, which is asked now.
+    /// The deadline for a question about a cube that is asked now.
     pub fn new() -> Self {
-        Self::with_remedy("look at a smaller part, or pack the cube, which is read faster")
+        Self::with_remedy("look at a smaller part, or pack the cube to read it faster")
     }
 
-    /// That of another question, and what to do when it takes too long.
+    /// The deadline for another question, with what to do if it takes too long.
     pub fn with_remedy(remedy: &'static str) -> Self {
         Self { end: Instant::now() + LONGEST, remedy }
     }
 
     /// # Errors
-    /// If it is over.
+    /// If the time is over.
     pub fn check(self) -> Result<()> {
         match Instant::now() < self.end {
             true => Ok(()),

@@ -1,4 +1,4 @@
-//! Which pixels are shown of a window.
+//! Which pixels of a window are shown.
 
 use hsipack_format::{CubeShape, Result};
 use hsipack_pack::physical::Cube;
@@ -6,22 +6,22 @@ use hsipack_pack::preview::Sampling;
 
 use crate::query::{Query, Window};
 
-/// Most rows and columns of an answer.
+/// Maximum number of rows and of columns in an answer.
 pub const MOST: usize = 2048;
-/// Rows and columns where nobody says how many.
+/// Default number of rows and of columns.
 pub const USUAL: usize = 1024;
-/// Bytes of values that are held of a cube: a cube of 480 × 640 × 100 fits.
+/// Maximum number of bytes of values to hold of a cube. A cube of 480 × 640 × 100 fits.
 const HELD: usize = 128 << 20;
 
-/// The rows and columns that are asked for.
+/// The requested number of rows and columns.
 ///
 /// # Errors
-/// If they are no number.
+/// If it is not a number, or too large.
 pub fn side(query: &Query) -> Result<usize> {
     Ok(query.number("side", USUAL, MOST)?.max(1))
 }
 
-/// Rows and columns of the cube that are held in memory when it is looked at: all of them where they fit.
+/// The rows and columns of a cube to hold in memory while it is shown: all of them if they fit.
 pub fn held(shape: CubeShape) -> Sampling {
     let fit = (HELD / (4 * shape.bands.max(1))).max(1);
     if shape.rows.saturating_mul(shape.columns) <= fit {
@@ -33,13 +33,13 @@ pub fn held(shape: CubeShape) -> Sampling {
     Sampling::new(shape.rows, shape.columns, side.clamp(1, USUAL))
 }
 
-/// Whether all of the cube is held.
+/// Whether the whole cube is held.
 pub fn is_whole(shape: CubeShape, held: &Sampling) -> bool {
     held.rows.len() == shape.rows && held.columns.len() == shape.columns
 }
 
-/// Where the pixels of an answer are: at most `side` rows and columns of `window`, evenly spread. All of a cube that is too
-/// large to be held, and whose bands are not cheap to read, is seen at the pixels that are.
+/// The pixels of an answer: at most `side` rows and columns of `window`, evenly spread. If the window is the whole cube, the
+/// cube is too large to be held as a whole, and its bands are not cheap to read, these are the pixels that are held.
 pub fn shown(cube: &Cube, window: &Window, side: usize) -> Sampling {
     let shape = cube.shape;
     if *window == Window::whole(shape) && !cube.has_cheap_bands() {

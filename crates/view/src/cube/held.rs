@@ -1,6 +1,6 @@
-//! The cube that is looked at, decoded, or as much of it as fits.
+//! The shown cube in memory, decoded, or as much of it as fits.
 //!
-//! Chunks of a packed cube hold all bands: another band, another spectrum, another mask would decode all of it anew.
+//! Chunks of a packed cube hold all bands, so without this, every new band, spectrum or mask would decode the cube again.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,25 +13,25 @@ use hsipack_store::{memory, threads};
 use super::deadline::Deadline;
 use super::grid;
 
-/// Threads that decode a cube.
+/// Number of threads that decode a cube.
 const THREADS: usize = 4;
 
 /// Physical values of the pixels of a cube that are held.
 #[derive(Debug)]
 pub struct Held {
-    /// Where they are.
+    /// Rows and columns of these pixels.
     pub sampling: Sampling,
-    /// Whether these are all.
+    /// Whether these are all pixels of the cube.
     pub is_whole: bool,
     bands: usize,
     values: Vec<f32>,
 }
 
 impl Held {
-    /// Reads them.
+    /// Reads the values.
     ///
     /// # Errors
-    /// If the cube cannot be read, takes too long, or there is no memory for it.
+    /// If the cube cannot be read, reading takes too long, or there is not enough memory.
     pub fn read(cube: &Cube, deadline: Deadline) -> Result<Self> {
         let sampling = grid::held(cube.shape);
         let bands = cube.shape.bands;
@@ -61,7 +61,7 @@ impl Held {
         Ok(Self { sampling, is_whole, bands, values })
     }
 
-    /// The spectrum of the pixel at `place` among those that are held.
+    /// The spectrum of the pixel at `place` among the held pixels.
     pub fn spectrum(&self, place: usize) -> &[f32] {
         &self.values[place * self.bands..][..self.bands]
     }
@@ -78,7 +78,7 @@ impl Held {
     }
 }
 
-/// Reads the pixels of `rows` that are held into `part`.
+/// Reads those pixels of `rows` into `part` that are to be held.
 fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>, part: &mut [f32]) -> Result<()> {
     let bands = cube.shape.bands;
     let first = sampling.rows.partition_point(|row| *row < rows.start) * sampling.columns.len();
@@ -92,15 +92,16 @@ fn read_part(cube: &Cube, sampling: &Sampling, rows: Range<usize>, part: &mut [f
     })
 }
 
-/// The one cube that is held, and which that is.
+/// The one cube that is held, and its number.
 #[derive(Debug, Default)]
 pub struct Holder(Mutex<Option<(usize, Arc<Held>)>>);
 
 impl Holder {
-    /// Cube `id`, read unless it is held already; others wait meanwhile, so that no two are read at once.
+    /// Cube `id`, which is read unless it is held already. Other callers wait meanwhile, so that no two cubes are read at
+    /// once.
     ///
     /// # Errors
-    /// As of [`Held::read`].
+    /// The errors of [`Held::read`].
     pub fn hold(&self, id: usize, cube: &Cube, deadline: Deadline) -> Result<Arc<Held>> {
         let mut one = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, held)) = &*one
@@ -108,14 +109,14 @@ impl Holder {
         {
             return Ok(Arc::clone(held));
         }
-        // Before there is another one: two do not fit.
+        // Drop the old cube first: two do not fit.
         *one = None;
         let held = Arc::new(Held::read(cube, deadline)?);
         *one = Some((id, Arc::clone(&held)));
         Ok(held)
     }
 
-    /// Cube `id` if it is held; nobody waits for it.
+    /// Cube `id` if it is held; does not wait.
     pub fn if_held(&self, id: usize) -> Option<Arc<Held>> {
         let one = self.0.try_lock().ok()?;
         one.as_ref().filter(|(known, _)| *known == id).map(|(_, held)| Arc::clone(held))

@@ -1,4 +1,4 @@
-//! Labels of a window: of masks that are packed with a cube, and of files that lie beside it.
+//! Labels of a window, from masks that are packed with a cube, or from files.
 
 use hsipack_format::{Error, Result};
 use hsipack_pack::convert::{MaskGroup, MaskReader};
@@ -11,27 +11,27 @@ use crate::subject::{Of, Opened};
 
 /// A mask of one cube.
 pub enum Mask<'a> {
-    /// One of the dataset's.
+    /// A mask of the dataset.
     Packed {
         /// The masks of all samples of the stack.
         array: &'a ChunkArray,
         /// The sample's place among them.
         index: usize,
     },
-    /// One in files.
+    /// A mask in files.
     File {
-        /// How the user calls it.
+        /// The name that the user gave it.
         name: &'a str,
-        /// The files, open.
+        /// The open files.
         reader: MaskReader,
     },
 }
 
 impl<'a> Mask<'a> {
-    /// The mask `name` of a cube; `groups` are those in files.
+    /// The mask `name` of a cube; `groups` are the masks in files.
     ///
     /// # Errors
-    /// If there is none, or its file cannot be opened.
+    /// If there is no such mask, or its file cannot be opened.
     pub fn open(opened: &Opened<'a>, groups: &'a [MaskGroup], name: &str) -> Result<Self> {
         if let Some(group) = groups.iter().find(|group| group.name == name) {
             return Self::of_files(opened, group);
@@ -44,10 +44,10 @@ impl<'a> Mask<'a> {
         Err(Error::conflict(format!("the cube has no mask '{name}'")))
     }
 
-    /// A mask in files, which lie where `group` says, seen from the cube or the source of the sample.
+    /// A mask in files, whose paths `group` gives relative to the cube or to the source of the sample.
     ///
     /// # Errors
-    /// If it cannot be opened, or is of another shape.
+    /// If it cannot be opened, or has another shape.
     pub fn of_files(opened: &Opened<'a>, group: &'a MaskGroup) -> Result<Self> {
         let (input, name);
         match &opened.of {
@@ -106,5 +106,5 @@ impl<'a> Mask<'a> {
     }
 }
 
-/// Rows of a file that are read at once.
+/// Number of rows of a file to read at once.
 const ROWS: usize = 256;

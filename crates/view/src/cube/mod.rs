@@ -1,16 +1,16 @@
-//! Values of one cube, as the page asks for them.
+//! Values of one cube, as the page requests them.
 //!
 //! | file | job |
 //! |---|---|
-//! | `grid.rs` | which pixels are shown of a window, so that answers do not grow with the cube |
-//! | `held.rs` | the cube that is looked at, decoded, or as much of it as fits |
+//! | `grid.rs` | which pixels of a window are shown, so that answers do not grow with the cube |
+//! | `held.rs` | the shown cube in memory, decoded, or as much of it as fits |
 //! | `bands.rs` | some bands of a window |
 //! | `masks.rs` | labels of a window |
-//! | `confusion.rs` | what two masks call the same pixels |
-//! | `spectra.rs` | means and deviations of rectangles and classes |
-//! | `angles.rs` | how alike the spectra of all pixels are to one |
+//! | `confusion.rs` | counts of pixels by their classes in two masks |
+//! | `spectra.rs` | means and standard deviations of rectangles and classes |
+//! | `angles.rs` | how similar the spectra of all pixels are to one spectrum |
 //! | `thumbnail.rs` | a small picture |
-//! | `deadline.rs` | answers that take too long |
+//! | `deadline.rs` | a time limit for answers |
 
 pub mod angles;
 pub mod bands;

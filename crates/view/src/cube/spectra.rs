@@ -1,4 +1,4 @@
-//! Means and deviations of rectangles and classes.
+//! Means and standard deviations of rectangles and classes.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::deadline::Deadline;
 use super::held::Held;
 use crate::query::Window;
 
-/// Most pixels of a rectangle.
+/// Maximum number of pixels in a rectangle.
 const MOST: usize = 4_000_000;
 
 /// The spectra of a rectangle.
 ///
 /// # Errors
-/// If it has too many pixels, the cube cannot be read, or takes too long.
+/// If it has too many pixels, the cube cannot be read, or reading takes too long.
 pub fn of_window(
     cube: &Cube,
     held: Option<&Held>,
@@ -24,8 +24,8 @@ pub fn of_window(
     deadline: Deadline,
 ) -> Result<Spectrum> {
     if window.pixels() > MOST {
-        return Err(Error::conflict(format!("a rectangle of {} pixels", window.pixels()))
-            .with_remedy(format!("choose one of at most {MOST}")));
+        return Err(Error::conflict(format!("the rectangle has {} pixels", window.pixels()))
+            .with_remedy(format!("choose a rectangle of at most {MOST} pixels")));
     }
     let bands = cube.shape.bands;
     let mut spectrum = Spectrum::new(bands);
@@ -56,7 +56,7 @@ pub fn of_window(
     Ok(spectrum)
 }
 
-/// The spectra of each class, of the pixels that are held: `labels` has one label for each of them. With `layers`, labels
+/// The spectra of each class, from the held pixels. `labels` has one label for each of these pixels. With `layers`, labels
 /// are sets of bits, and each bit is a class.
 pub fn of_classes(
     held: &Held,

@@ -1,4 +1,4 @@
-//! A small picture, and what is seen of a cube by the way.
+//! A small picture of a cube, and what is found out while it is made.
 
 use hsipack_format::Result;
 use hsipack_pack::physical::Cube;
@@ -8,9 +8,9 @@ use super::bands::{self, each_spectrum};
 use super::deadline::Deadline;
 use super::held::Held;
 
-/// Rows and columns of a thumbnail where nobody says how many.
+/// Default number of rows and of columns of a thumbnail.
 pub const USUAL: usize = 160;
-/// Most rows and columns of a thumbnail.
+/// Maximum number of rows and of columns of a thumbnail.
 pub const MOST: usize = 512;
 
 /// What a glance at a cube shows.
@@ -18,8 +18,8 @@ pub const MOST: usize = 512;
 pub struct Glance {
     /// A picture, as a PNG file.
     pub png: Vec<u8>,
-    /// The mean spectrum of the pixels that were looked at and are finite, and in which band what share of them has the
-    /// cube's greatest value; where all bands were read anyhow.
+    /// The mean spectrum of the finite values that were read, and the band with the largest share of pixels at the cube's
+    /// greatest value. Only if all bands were read for the picture anyway.
     pub spectrum: Option<(Vec<f32>, Clipped)>,
 }
 
@@ -32,10 +32,10 @@ pub struct Clipped {
     pub share: f32,
 }
 
-/// Looks at the cube; the picture is at most `side` pixels wide and high.
+/// Looks at the cube. The picture is at most `side` pixels wide and high.
 ///
 /// # Errors
-/// If the cube cannot be read, or takes too long.
+/// If the cube cannot be read, or reading takes too long.
 pub fn glance(cube: &Cube, held: Option<&Held>, side: usize, deadline: Deadline) -> Result<Glance> {
     let shape = cube.shape;
     let shown = Sampling::new(shape.rows, shape.columns, side);
@@ -67,7 +67,7 @@ struct Sums {
     count: u32,
     sum: f64,
     greatest: f32,
-    /// How many have the greatest value.
+    /// How many values equal the greatest value.
     at_greatest: u32,
 }
 

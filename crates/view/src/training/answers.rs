@@ -21,46 +21,46 @@ use crate::facts;
 use crate::query::Query;
 use crate::subject::Subject;
 
-/// Items that are listed at once, and most of them.
+/// The default and the maximum number of items in a list.
 const LISTED: (usize, usize) = (64, 512);
-/// Windows of a sample that are told.
+/// Maximum number of windows of a sample in an answer.
 const PLACES: usize = 4096;
 
-/// What is answered about training with a dataset.
+/// Answers questions about training with a dataset.
 #[derive(Debug)]
 pub struct Answers {
     base: Training,
     state: Mutex<State>,
 }
 
-/// What is known already.
+/// What is kept between questions.
 #[derive(Debug, Default)]
 struct State {
     dataset: Option<Dataset>,
-    /// The loader that was asked for last.
+    /// The loader that was requested last.
     batches: Option<(String, Arc<Batches>)>,
-    /// The batch that was looked at last.
+    /// The batch that was requested last.
     batch: Option<(Key, Arc<Batch>)>,
     latest: Latest,
 }
 
 impl Answers {
-    /// Answers about a loader that was asked for `base`.
+    /// Answers about a loader. `base` is the setup with which the viewer was started.
     pub fn new(base: Training) -> Self {
         Self { base, state: Mutex::default() }
     }
 
-    /// The answer to `question`, of what `query` says.
+    /// The answer to `question` about the loader and batch in `query`.
     ///
     /// # Errors
-    /// If the subject is no dataset, what is asked for contradicts itself or the dataset, or that is damaged.
+    /// If the subject is not a dataset, the options contradict each other or the dataset, or the dataset is damaged.
     pub fn answer(&self, subject: &Subject, question: &[&str], query: &Query) -> Result<Answer> {
         let mut state = self.state();
         let key = Setup::key(query);
         let batches = state.batches(&self.base, subject, &key, query)?;
         let epoch = query.number("epoch", 0, usize::MAX)? as u64;
         if let ["places"] = question {
-            // All of an epoch is gone through: others need not wait for that.
+            // This goes through a whole epoch, so let other questions run meanwhile.
             drop(state);
             let sample = query.number("sample", 0, subject.len().max(1) - 1)?;
             return places(&batches, epoch, sample);
@@ -75,7 +75,7 @@ impl Answers {
             return listed(subject, &batches, &batch, query);
         }
         let place = query.number("place", 0, batch.items.len() - 1)?;
-        // Others wait until it is made: most of them ask about the same item.
+        // Other questions wait until the item is made, because most are about the same item.
         let made = state.latest.of(&key, &batches, &batch, place)?;
         drop(state);
         let shown = Shown { made: &made, place: place - made.first, query };
@@ -112,7 +112,7 @@ impl State {
         Ok(batches)
     }
 
-    /// The dataset, as a loader reads it; opened when it is first asked for.
+    /// The dataset as a loader reads it. It is opened when it is first needed.
     fn dataset(&mut self, subject: &Subject) -> Result<Dataset> {
         if let Some(dataset) = &self.dataset {
             return Ok(dataset.clone());
@@ -121,7 +121,7 @@ impl State {
             Error::conflict("these cubes are not packed: loaders read packed datasets")
                 .with_remedy("pack them to see what training is given")
         })?;
-        // What was appended since has no thumbnails here either.
+        // Leave out samples that were appended since: the viewer does not list them either.
         let as_of = Some(packed.fingerprint().to_owned());
         let options = OpenOptions { as_of, ..OpenOptions::default() };
         let dataset = Dataset::open_with(packed.path(), options)?;
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-/// What the loader was asked for, and how many batches it gives.
+/// The options of the loader, and how many batches it delivers.
 fn setup(batches: &Batches, epoch: u64) -> Result<Answer> {
     let cache = batches.replay.cache();
     let window = cache.shuffle_window.as_ref();
@@ -155,7 +155,7 @@ fn setup(batches: &Batches, epoch: u64) -> Result<Answer> {
     })))
 }
 
-/// Where a sample's windows come.
+/// The places of the windows of a sample in an epoch.
 fn places(batches: &Batches, epoch: u64, sample: usize) -> Result<Answer> {
     let deadline = Deadline::with_remedy("ask for fewer windows a cube, or for one split");
     let mut found = batches.places(epoch, sample, PLACES + 1, deadline)?;
@@ -175,7 +175,7 @@ fn shape(Frame { rows, columns, bands }: Frame) -> [usize; 3] {
     [rows, columns, bands]
 }
 
-/// What is known of a batch and of its items.
+/// Information about a batch and its items.
 fn listed(subject: &Subject, batches: &Batches, batch: &Batch, query: &Query) -> Result<Answer> {
     let first = query.number("first", 0, usize::MAX)?;
     let limit = query.number("limit", LISTED.0, LISTED.1)?;
@@ -202,13 +202,14 @@ fn listed(subject: &Subject, batches: &Batches, batch: &Batch, query: &Query) ->
     Ok(Answer::json(&answer))
 }
 
-/// Which bands can be red, green and blue: their places among those that are read, their numbers in the caption.
+/// Choices of bands to show as red, green and blue: their places among the bands that are read, and their numbers in the
+/// caption.
 fn presets(stack: &Stack, good: Option<&[bool]>, chosen: Option<&[usize]>) -> Vec<facts::Preset> {
     let bands = stack.image.shape().bands;
     let is_read = |band: &usize| chosen.is_none_or(|chosen| chosen.contains(band));
     let is_good = |band: usize| good.is_none_or(|good| good[band]);
     let any = (0..bands).filter(is_read).any(is_good);
-    // Bad ones are better than none.
+    // Use bad bands only if no good band is read.
     let usable: Vec<bool> =
         (0..bands).map(|band| is_read(&band) && (is_good(band) || !any)).collect();
     let mut presets = preview::presets(bands, stack.wavelength.as_deref(), Some(&usable));
@@ -219,7 +220,7 @@ fn presets(stack: &Stack, good: Option<&[bool]>, chosen: Option<&[usize]>) -> Ve
     presets.into_iter().map(facts::Preset::of).collect()
 }
 
-/// What is known of the bands that are read.
+/// The entries of `all` for the bands that are read.
 fn of_bands<T: Copy>(all: &[T], chosen: Option<&[usize]>) -> Vec<T> {
     match chosen {
         Some(bands) => bands.iter().map(|band| all[*band]).collect(),
@@ -282,7 +283,7 @@ fn item(subject: &Subject, batches: &Batches, batch: &Batch, place: usize) -> Re
     }))
 }
 
-/// An augmentation, and what was drawn for an item; nothing where it is not applied.
+/// An augmentation, and what was drawn for an item; nothing if it is not applied.
 fn told(Step { op, drawn }: &Step, place: usize) -> Value {
     let donor = match &drawn[place] {
         Some(
@@ -298,13 +299,13 @@ fn told(Step { op, drawn }: &Step, place: usize) -> Value {
 /// The pixels of an item.
 struct Shown<'a> {
     made: &'a Made,
-    /// Among the images that were made.
+    /// Place among the images that were made.
     place: usize,
     query: &'a Query,
 }
 
 impl Shown<'_> {
-    /// Before augmentations or after them.
+    /// The images before or after augmentations.
     fn images(&self) -> Result<&Images<Array>> {
         match self.query.get("what").unwrap_or("augmented") {
             "read" => Ok(&self.made.read),

@@ -10,34 +10,34 @@ use hsipack_read::{Dataset, Replay};
 use super::setup::Setup;
 use crate::cube::deadline::Deadline;
 
-/// A loader that is looked at.
+/// A loader whose batches are shown.
 #[derive(Debug)]
 pub struct Batches {
-    /// What it was asked for.
+    /// Its options.
     pub setup: Setup,
-    /// What it gives.
+    /// Its batches.
     pub replay: Replay,
 }
 
-/// A batch, before anything of it is read.
+/// A batch, before any of its pixels are read.
 #[derive(Debug)]
 pub struct Batch {
     /// Its items.
     pub items: Vec<Item>,
-    /// What goes into augmentations.
+    /// The shape of images before augmentations.
     pub before: Frame,
-    /// What comes out of them.
+    /// The shape of images after augmentations.
     pub after: Frame,
     /// What was drawn for its items, if there are augmentations.
     pub drawn: Option<Parameters>,
 }
 
-/// A window of a sample, and where it comes.
+/// A window of a sample, and its place in the epoch.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The batch.
     pub batch: usize,
-    /// The place in it.
+    /// The place in the batch.
     pub place: usize,
     /// The window.
     pub item: Item,
@@ -47,7 +47,7 @@ impl Batches {
     /// A loader of `dataset`.
     ///
     /// # Errors
-    /// If what is asked for contradicts itself or the dataset.
+    /// If the options contradict each other or the dataset.
     pub fn new(dataset: &Dataset, setup: Setup) -> Result<Self> {
         let replay = Replay::new(dataset, setup.loader.clone(), setup.images.clone())?;
         Ok(Self { setup, replay })
@@ -57,10 +57,10 @@ impl Batches {
         self.replay.epoch(epoch)
     }
 
-    /// Batches of an epoch.
+    /// The number of batches in an epoch.
     ///
     /// # Errors
-    /// As [`EpochPlan`] of it.
+    /// The errors of its [`EpochPlan`].
     pub fn len(&self, epoch: u64) -> Result<usize> {
         Ok(self.epoch(epoch)?.batches())
     }
@@ -68,7 +68,7 @@ impl Batches {
     /// Batch `number` of an epoch.
     ///
     /// # Errors
-    /// If there is none, or augmentations do not fit its images.
+    /// If there is no such batch, or augmentations do not fit its images.
     pub fn batch(&self, epoch: u64, number: usize) -> Result<Batch> {
         let plan = self.epoch(epoch)?;
         let batches = plan.batches();
@@ -92,10 +92,10 @@ impl Batches {
         Ok(batch)
     }
 
-    /// Where windows of a sample come in an epoch, the first `most` of them.
+    /// The places of the first `most` windows of a sample in an epoch.
     ///
     /// # Errors
-    /// If it takes too long, or the epoch cannot be planned.
+    /// If the search takes too long, or the epoch cannot be planned.
     pub fn places(
         &self,
         epoch: u64,
@@ -117,12 +117,12 @@ impl Batches {
         Ok(found)
     }
 
-    /// Whether what becomes of an item depends on who else is in its batch.
+    /// Whether the augmentation of an item depends on the other items of its batch.
     pub fn mixes(&self) -> bool {
         self.setup.pipeline.as_ref().is_some_and(|pipeline| pipeline.takes_from_others())
     }
 
-    /// Whether values come out of augmentations in other units, so that colours of one stretch would say nothing.
+    /// Whether augmentations change the unit of values, so that one stretch for both pictures would be meaningless.
     pub fn normalises(&self) -> bool {
         let other = |op: &Op| {
             matches!(op, Op::L1Normalize(_) | Op::L2Normalize(_) | Op::Snv(_) | Op::Standardize(_))

@@ -1,4 +1,4 @@
-//! The pixels of items, as they are read and as they come out of augmentations; the latest ones stay.
+//! The pixels of items, as they are read and after augmentations. The latest items are kept.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,35 +9,35 @@ use hsipack_store::memory;
 
 use super::batches::{Batch, Batches};
 
-/// Bytes of values that stay.
+/// Maximum number of bytes of values to keep.
 const KEPT: usize = 128 << 20;
-/// Bytes of images that are read at once.
+/// Maximum number of bytes of images to read at once.
 const AT_ONCE: usize = 512 << 20;
 
-/// Images of one item, or of a whole batch where its items are mixed.
+/// Images of one item, or of a whole batch if its items are mixed.
 #[derive(Debug)]
 pub struct Made {
-    /// The place of the first one in the batch.
+    /// The place of the first image in the batch.
     pub first: usize,
-    /// As the loader reads them.
+    /// The images as the loader reads them.
     pub read: Images<Array>,
-    /// After augmentations; as they are read, if there are none.
+    /// The images after augmentations; the same as `read` if there are none.
     pub augmented: Images<Array>,
     bytes: usize,
 }
 
-/// What they are of: words of the setup, epoch, batch.
+/// Identifies images: words of the setup, epoch, batch.
 pub type Key = (String, u64, usize);
 
-/// The latest ones.
+/// The latest images.
 #[derive(Debug, Default)]
 pub struct Latest(VecDeque<(Key, Arc<Made>)>);
 
 impl Latest {
-    /// The images that the item at `place` of a batch is among; they are made unless they stayed.
+    /// The images that include the item at `place` of a batch. They are made unless they were kept.
     ///
     /// # Errors
-    /// If they are too many to be read at once, damaged, or augmentations do not fit.
+    /// If they are too many to be read at once or damaged, or augmentations do not fit.
     pub fn of(
         &mut self,
         key: &Key,
@@ -87,7 +87,7 @@ impl Made {
     }
 }
 
-/// Bytes of so many images, with what augmentations need beside them.
+/// The number of bytes of this many images: 4 per value, which includes what augmentations need.
 fn bytes(frame: Frame, items: usize) -> usize {
     [frame.rows, frame.columns, frame.bands, items].iter().fold(4, |all, n| all.saturating_mul(*n))
 }

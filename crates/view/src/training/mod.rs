@@ -1,12 +1,12 @@
-//! What training is given: any batch of any epoch of a loader, before and after it is augmented.
+//! What training is given: any batch of any epoch of a loader, before and after augmentation.
 //!
 //! | file | job |
 //! |---|---|
-//! | `setup.rs` | what the loader is asked for: when the viewer was started, and on the page |
+//! | `setup.rs` | the options of the loader: from the start of the viewer, and from the page |
 //! | `batches.rs` | which items a batch has, and what was drawn for them |
-//! | `made.rs` | the pixels of an item, read and augmented; the latest ones stay |
-//! | `values.rs` | from arrays to the numbers that the page is sent |
-//! | `answers.rs` | questions about all that, and their answers |
+//! | `made.rs` | the pixels of an item, read and augmented; the latest items are kept |
+//! | `values.rs` | from arrays to the numbers that are sent to the page |
+//! | `answers.rs` | questions about all this, and their answers |
 
 mod answers;
 mod batches;

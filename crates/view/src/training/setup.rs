@@ -1,4 +1,4 @@
-//! What the loader is asked for: what the viewer was started with, as far as the page does not say otherwise.
+//! The options of the loader: those that the viewer was started with, unless the page says otherwise.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use crate::query::Query;
 
-/// A loader of training, whose batches are looked at.
+/// A loader of training whose batches are shown.
 #[derive(Clone, Debug)]
 pub struct Training {
     /// What is read, in which order.
     pub loader: LoaderOptions,
-    /// How images are made of it; they come on the CPU, whatever device is asked for.
+    /// How images are made. They are made on the CPU, even if another device is given.
     pub images: DeviceOptions,
-    /// The augmentations, as JSON (see [`Pipeline::from_json`]). Where they name no seed, it is the loader's.
+    /// The augmentations, as JSON (see [`Pipeline::from_json`]). If they name no seed, the loader's seed is used.
     pub augment: Option<String>,
 }
 
-/// Items of a batch where nobody says how many.
+/// The default number of items in a batch.
 const BATCH: usize = 8;
 
 impl Default for Training {
@@ -36,23 +36,23 @@ impl Training {
     /// The augmentations.
     ///
     /// # Errors
-    /// If the JSON is something else.
+    /// If the JSON is not a list of augmentations.
     pub(crate) fn pipeline(&self) -> Result<Option<Pipeline>> {
         self.augment.as_deref().map(|json| pipeline(json, self.loader.plan.seed)).transpose()
     }
 }
 
-/// What is asked for.
+/// The requested options.
 #[derive(Debug)]
 pub struct Setup {
     pub loader: LoaderOptions,
     pub images: DeviceOptions,
     pub pipeline: Option<Pipeline>,
-    /// As JSON, of the user's own spelling.
+    /// The augmentations as JSON, as the user wrote them.
     augment: Option<String>,
 }
 
-/// What the page may say of it.
+/// The names of the options that the page can set.
 const NAMES: [&str; 13] = [
     "batch_size",
     "crop",
@@ -69,23 +69,23 @@ const NAMES: [&str; 13] = [
     "augment_seed",
 ];
 
-/// Most items of a batch that the page asks for, rows and columns of a crop, bytes of augmentations: encoded they may be
-/// three times as long, and servers take no address of more than 64 KiB.
+/// Limits of what the page can request: items of a batch, rows and columns of a crop, and bytes of augmentations. Encoded in
+/// an address, augmentations may be three times as long, and servers accept no address of more than 64 KiB.
 const MOST_ITEMS: usize = 1 << 16;
 const MOST_PIXELS: usize = 1 << 20;
 const MOST_AUGMENT: usize = 16 << 10;
 
 impl Setup {
-    /// What `query` says of it, in a few words: setups with the same words are the same.
+    /// The options in `query`, as a short text. Equal texts mean equal setups.
     pub fn key(query: &Query) -> String {
         let said = NAMES.iter().filter_map(|name| Some((name, query.get(name)?)));
         said.map(|(name, value)| format!("{name}={value:?};")).collect()
     }
 
-    /// What is asked for where the viewer was started with `base`.
+    /// The options in `query`; `base` has the options that the viewer was started with.
     ///
     /// # Errors
-    /// If a value means nothing.
+    /// If a value is not valid.
     pub fn of(base: &Training, query: &Query) -> Result<Self> {
         let Training { mut loader, mut images, augment } = base.clone();
         let plan = &mut loader.plan;
@@ -94,7 +94,7 @@ impl Setup {
         plan.order = parsed(query, "order")?.unwrap_or(plan.order);
         if let Some(split) = query.get("split") {
             loader.splits = if split.is_empty() { Vec::new() } else { vec![split.to_owned()] };
-            // Those of another split may have been chosen one by one.
+            // A list of single samples may have been given; it does not apply to another split.
             loader.samples = None;
         }
         if let Some(kind) = query.get("crop") {
@@ -102,7 +102,7 @@ impl Setup {
         }
         images.normalization = parsed(query, "normalize")?.unwrap_or(images.normalization);
         images.physical = query.get("physical").map_or(images.physical, |text| text == "1");
-        // Only the page waits for a batch, and nothing of it is kept.
+        // Only the page waits for batches, so there is nothing to record.
         loader.trace = None;
         let augment = match query.get("augment") {
             None => augment,
@@ -122,7 +122,7 @@ impl Setup {
         Ok(Self { loader, images, pipeline, augment })
     }
 
-    /// The same, for the page's form; `null` where that has no word for it.
+    /// The options for the form of the page; `null` if the form cannot express a value.
     pub fn json(&self) -> Value {
         let LoaderOptions { plan, splits, samples, .. } = &self.loader;
         let split = match (samples, &splits[..]) {
@@ -165,7 +165,7 @@ impl Setup {
     }
 }
 
-/// Has the loader crop as the page says; what the page does not ask for stays as it was.
+/// Makes the loader crop as the page says. Options that the page does not set stay as they were.
 fn crop(loader: &mut LoaderOptions, kind: &str, query: &Query) -> Result<()> {
     let length = |name: &str| Ok(query.number(name, 64, MOST_PIXELS)? as u32);
     let [rows, columns] = [length("rows")?, length("columns")?];
@@ -212,7 +212,7 @@ fn parsed<T: FromStr<Err: Display>>(query: &Query, name: &str) -> Result<Option<
     parsed.map_err(|error| Error::conflict(format!("{name}={text}: {error}")))
 }
 
-/// The augmentations that `json` lists; where it names no seed, theirs is `seed`.
+/// The augmentations that `json` lists. If it names no seed, they use `seed`.
 fn pipeline(json: &str, seed: u64) -> Result<Pipeline> {
     let mut pipeline = Pipeline::from_json(json)?;
     let value: Value = serde_json::from_str(json).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! From arrays to the numbers that the page is sent.
+//! From arrays to the numbers that are sent to the page.
 
 use half::{bf16, f16};
 use hsipack_augment::{Array, ElementType};
@@ -47,11 +47,11 @@ impl Numbers<'_> {
 }
 
 impl Values {
-    /// Those of the item at `place` of an image (samples, bands, rows, columns), or of a mask, which has no axis of bands
-    /// where it has class ids.
+    /// The values of the item at `place` of an image (samples, bands, rows, columns), or of a mask. A mask of class ids has
+    /// no axis of bands.
     ///
     /// # Errors
-    /// If its memory is in another order than that of a loader's batches, or its type is none of theirs.
+    /// If the memory has another order, or the values another type, than in batches of a loader.
     pub fn of(array: &Array, place: usize) -> Result<Self> {
         let one = array.narrowed(0, place, 1);
         let (array, shape, layered) = match *one.shape() {
@@ -91,7 +91,7 @@ impl Values {
     /// Values of `bands` at the pixels of `shown`, one band after the other.
     ///
     /// # Errors
-    /// None that [`of`](Self::of) has not told.
+    /// None that [`of`](Self::of) would not have reported.
     pub fn planes(&self, shown: &Sampling, bands: &[usize]) -> Result<Vec<f32>> {
         let numbers = self.numbers()?;
         let mut planes = Vec::with_capacity(bands.len() * shown.pixels());
@@ -101,11 +101,11 @@ impl Values {
         Ok(planes)
     }
 
-    /// Class ids, or boolean layers as bits, at the pixels of `shown`. Of ids that 16 bits do not hold, the greatest one that
-    /// they hold is told.
+    /// Class ids, or boolean layers as bits, at the pixels of `shown`. Ids that do not fit into 16 bits become the greatest
+    /// id that does.
     ///
     /// # Errors
-    /// None that [`of`](Self::of) has not told.
+    /// None that [`of`](Self::of) would not have reported.
     pub fn labels(&self, shown: &Sampling) -> Result<Vec<u16>> {
         let numbers = self.numbers()?;
         let id = |first: usize| {
@@ -121,10 +121,10 @@ impl Values {
         Ok(pixels(shown).map(|at| label(self.pixel(at))).collect())
     }
 
-    /// The spectrum of a pixel, or those of all of them.
+    /// The spectrum of one pixel, or the spectra of all pixels.
     ///
     /// # Errors
-    /// None that [`of`](Self::of) has not told.
+    /// None that [`of`](Self::of) would not have reported.
     pub fn spectrum(&self, pixel: Option<[usize; 2]>) -> Result<Spectrum> {
         let numbers = self.numbers()?;
         let [rows, columns, bands] = self.shape;

@@ -231,7 +231,7 @@ class View:
 
     def saved_png(self) -> np.ndarray:
         """The picture that is saved, RGB."""
-        with Image.open(self.saved("Save what is seen as PNG").path()) as image:
+        with Image.open(self.saved("Save the visible part as PNG").path()) as image:
             return np.asarray(image.convert("RGB")).astype(int)
 
     def stored(self) -> dict[str, str]:

@@ -55,7 +55,7 @@ def test_another_sample_is_shown_beside_with_one_stretch(view: View, small: list
     view.shows(AT, ALL, expected[0], FRAME)
     view.shows(AT, ALL, expected[1], OTHER)
     # Other bands are those of both.
-    view.page.get_by_role("button", name="End", exact=True).click()
+    view.page.get_by_role("button", name="Close", exact=True).click()
     until(lambda: view.page.locator(".frame").count() == 1)
     until(lambda: bool(np.abs(view.colours(AT, ALL)[:, 0] - own).max() <= 2))
     # By its number.
@@ -107,14 +107,14 @@ def test_spectra_of_both_are_pinned_together(view: View, small: list[Scene]) -> 
     head, rows = view.table("spectra", 6)
     np.testing.assert_allclose(numbers(rows, 5), small[1].packed[6, 9], rtol=1e-6)
     assert len(rows) == BANDS
-    view.page.get_by_role("button", name="End", exact=True).click()
+    view.page.get_by_role("button", name="Close", exact=True).click()
     view.table("spectra", 4)
 
 
 def test_the_difference_is_numpys(view: View, browser: Browser, small: list[Scene]) -> None:
     view.cube(0, f"{VIEW}&other=3")
     view.page.locator(f"{OTHER}[aria-busy='false']").wait_for()
-    band = view.page.locator(".beside").get_by_label("Band of it")
+    band = view.page.locator(".beside").get_by_label("in band")
     band.fill("6")
     band.press("Enter")
     view.page.get_by_role("button", name="Difference").click()
@@ -136,7 +136,7 @@ def test_the_difference_is_numpys(view: View, browser: Browser, small: list[Scen
         again.shows(AT, ALL, coloured(found, limit)[ALL[:, 0], ALL[:, 1]], FRAME)
         again.shows(AT, ALL, pictures(small[0], small[3])[1], OTHER)
     # Without the other there is no difference.
-    view.page.get_by_role("button", name="End", exact=True).click()
+    view.page.get_by_role("button", name="Close", exact=True).click()
     until(lambda: not {"map", "other"} & set(view.state()))
 
 

@@ -138,7 +138,7 @@ def test_the_form_says_which_windows_are_drawn(view: View, train: dict[str, Scen
     view.page.get_by_label("Columns", exact=True).fill("10")
     view.page.get_by_label("Windows a cube").fill("2")
     view.page.get_by_role("button", name="Apply").click()
-    until(lambda: "6 items an epoch" in view.page.locator(".batch .hint").inner_text())
+    until(lambda: "6 items per epoch" in view.page.locator(".batch .hint").inner_text())
     loaded(view)
     until(lambda: {"crop", "rows", "columns", "per_cube"} <= set(view.state()))
     assert view.state()["crop"] == ["random"]

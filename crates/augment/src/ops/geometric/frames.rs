@@ -9,31 +9,31 @@ use crate::range::Range;
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result};
 
-/// Cuts out a window anywhere.
+/// Crops a window at a random position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RandomCrop {
-    /// Rows and columns.
+    /// Rows and columns of the window.
     pub size: [usize; 2],
-    /// Pixels that are put around the frame before: left, top, right, bottom.
+    /// Number of pixels added around the frame first: left, top, right, bottom.
     #[serde(default)]
     pub pad: [usize; 4],
-    /// Where the frame is smaller than the window, put as many pixels as it lacks on both sides.
+    /// If the frame is smaller than the window, add the missing number of pixels on both sides.
     #[serde(default)]
     pub pad_if_needed: bool,
-    /// What these pixels are.
+    /// Values of the added pixels.
     #[serde(default)]
     pub padding: Padding,
-    /// What zeros are replaced with.
+    /// Value used instead of zero.
     #[serde(default)]
     pub fill: f64,
 }
 
-/// Cuts out the window in the middle.
+/// Crops the window in the middle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CenterCrop {
-    /// Rows and columns.
+    /// Rows and columns of the window.
     pub size: [usize; 2],
 }
 
@@ -43,17 +43,18 @@ pub struct CenterCrop {
 pub struct ResizedCrop {
     /// Rows and columns of the result.
     pub size: [usize; 2],
-    /// Part of the frame's area that the window has.
+    /// Area of the window, as a share of the frame's area.
     #[serde(default = "crop_scale")]
     pub scale: Range,
-    /// Width to height of the window.
+    /// Aspect ratio of the window, width to height.
     #[serde(default = "crop_ratio")]
     pub ratio: Range,
-    /// Between pixels.
+    /// Interpolation between pixels.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// The image's corner pixels keep their centres; else their edges. Masks go by edges either way, as Kornia's do: only
-    /// without it, or with the nearest pixel taken, do they come from the image's positions.
+    /// Whether resizing aligns the centres of the corner pixels, or otherwise their edges. Masks always align edges, as
+    /// in Kornia. So masks are sampled at the image's positions only if this is off, or if the image takes the nearest
+    /// pixel.
     #[serde(default = "yes")]
     pub align_corners: bool,
 }
@@ -64,25 +65,26 @@ pub struct ResizedCrop {
 pub struct Resize {
     /// Rows and columns of the result.
     pub size: [usize; 2],
-    /// Between pixels.
+    /// Interpolation between pixels.
     #[serde(default)]
     pub interpolation: Interpolation,
-    /// The image's corner pixels keep their centres; else their edges. Masks go by edges either way, as Kornia's do: only
-    /// without it, or with the nearest pixel taken, do they come from the image's positions.
+    /// Whether resizing aligns the centres of the corner pixels, or otherwise their edges. Masks always align edges, as
+    /// in Kornia. So masks are sampled at the image's positions only if this is off, or if the image takes the nearest
+    /// pixel.
     #[serde(default = "yes")]
     pub align_corners: bool,
 }
 
-/// Puts pixels below and to the right until the frame has the size.
+/// Adds pixels below and to the right until the frame has this size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PadTo {
     /// Rows and columns of the result.
     pub size: [usize; 2],
-    /// What the new pixels are.
+    /// Values of the added pixels.
     #[serde(default)]
     pub padding: Padding,
-    /// What zeros are replaced with.
+    /// Value used instead of zero.
     #[serde(default)]
     pub fill: f64,
 }
@@ -94,11 +96,11 @@ impl RandomCrop {
         Self { size: [rows, columns], pad: [0; 4], pad_if_needed: no(), padding, fill: 0.0 }
     }
 
-    /// Pixels put to the left and above, and the size with all of them.
+    /// Number of pixels added to the left and at the top, and the frame with all added pixels.
     fn padded(&self, frame: Frame) -> ([usize; 2], Frame) {
         let [mut left, mut top, mut right, mut bottom] = self.pad;
         if self.pad_if_needed {
-            // As Kornia does: what the frame itself lacks, or what is put around it anyway if that is more.
+            // As in Kornia: the number of missing pixels, or `pad` if that is larger.
             let across = self.size[1].saturating_sub(frame.columns);
             let down = self.size[0].saturating_sub(frame.rows);
             (left, right) = (left.max(across), right.max(across));
@@ -140,14 +142,14 @@ impl Geometric for RandomCrop {
     }
 
     fn outside(&self) -> Option<Outside> {
-        // Padding mirrors about the outermost pixels' centres, as torch's does.
+        // Padding mirrors at the centres of the outermost pixels, as in torch.
         let Self { padding, fill, .. } = *self;
         let pads = self.pad_if_needed || self.pad != [0; 4];
         pads.then_some(Outside { padding, fill, align_corners: true })
     }
 
     fn follows(&self) -> bool {
-        // Pixels that are put around a frame must not show what a warp before it moved out of sight.
+        // Added pixels must not show pixels that an earlier warp moved out of the frame.
         self.outside().is_none()
     }
 }
@@ -184,13 +186,13 @@ impl Geometric for CenterCrop {
 }
 
 impl ResizedCrop {
-    /// Whether pixels' centres are kept, or their edges; `None` if the nearest pixel is taken, which goes by edges
-    /// whatever is asked for, as torch's does.
+    /// Whether pixel centres are aligned, or otherwise edges. `None` if the nearest pixel is taken: as in torch, this
+    /// always aligns edges.
     fn by_centres(&self) -> Option<bool> {
         (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
     }
 
-    /// To `rows` × `columns`, with Kornia's default scale and ratio.
+    /// Resizes to `rows` × `columns`, with Kornia's default scale and ratio.
     pub fn new(rows: usize, columns: usize) -> Self {
         Self {
             size: [rows, columns],
@@ -239,7 +241,7 @@ impl Augmentation for ResizedCrop {
     fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let (rows, columns) = (frame.rows as f64, frame.columns as f64);
         let logs = Range::new(self.ratio.low.ln(), self.ratio.high.ln());
-        // As many candidates as Kornia draws, whatever becomes of them.
+        // As many candidates as in Kornia, whether or not they are used.
         let candidates: Vec<[f64; 2]> = (0..10)
             .map(|_| {
                 let area = self.scale.draw(random) * rows * columns;
@@ -293,7 +295,7 @@ impl Geometric for ResizedCrop {
     }
 
     fn follows(&self) -> bool {
-        // By edges, it looks no further than its own window.
+        // If edges are aligned, it uses only pixels of its own window.
         self.by_centres() != Some(false)
     }
 
@@ -302,15 +304,15 @@ impl Geometric for ResizedCrop {
     }
 }
 
-/// Resizing by edges reaches half a pixel beyond the outermost centres.
+/// If edges are aligned, resizing reaches half a pixel beyond the outermost centres.
 fn border_unless(align: Option<bool>) -> Option<Outside> {
     let padding = Padding::Border;
     (align == Some(false)).then_some(Outside { padding, fill: 0.0, align_corners: false })
 }
 
-/// Where pixels come from when a frame of `from` (rows, columns) is resized to `to`.
+/// The source of the pixels if a frame of size `from` (rows, columns) is resized to `to`.
 ///
-/// `align` is `None` where the nearest pixel is taken: then images go as masks do.
+/// `align` is `None` if the nearest pixel is taken; images are then sampled like masks.
 fn resize(from: [usize; 2], to: [usize; 2], align: Option<bool>, compat: KorniaCompat) -> Source {
     let axis = |from: usize, to: usize| {
         let (from, to) = (from as f64, to as f64);
@@ -318,12 +320,12 @@ fn resize(from: [usize; 2], to: [usize; 2], align: Option<bool>, compat: KorniaC
         let by_centres = if to > 1.0 { ((from - 1.0) / (to - 1.0), 0.0) } else { (0.0, 0.0) };
         let mask = match compat {
             KorniaCompat::V0_9 => by_edges,
-            // The pixel that the new one's edge falls into.
+            // The pixel that contains the new pixel's edge.
             KorniaCompat::V0_8 => (from / to, -0.5),
         };
-        // Masks take the pixel that the new one's centre falls into, the later one if it falls between two, which
-        // rounding half to even would not always do. Fractions of the new size are no nearer to the middle than
-        // this, but for those that are there.
+        // Masks take the pixel that contains the centre of the new pixel. If the centre is between two pixels, they
+        // take the later one, which rounding half to even would not always do. Adding `0.25 / to` decides these ties
+        // and nothing else, because all other positions are at least `0.5 / to` away from a tie.
         let mask = (mask.0, mask.1 + 0.25 / to);
         match align {
             Some(true) => (by_centres, mask),
@@ -342,8 +344,8 @@ fn resize(from: [usize; 2], to: [usize; 2], align: Option<bool>, compat: KorniaC
 }
 
 impl Resize {
-    /// Whether pixels' centres are kept, or their edges; `None` if the nearest pixel is taken, which goes by edges
-    /// whatever is asked for, as torch's does.
+    /// Whether pixel centres are aligned, or otherwise edges. `None` if the nearest pixel is taken: as in torch, this
+    /// always aligns edges.
     fn by_centres(&self) -> Option<bool> {
         (self.interpolation == Interpolation::Bilinear).then_some(self.align_corners)
     }
@@ -379,7 +381,7 @@ impl Geometric for Resize {
     }
 
     fn follows(&self) -> bool {
-        // By edges, it looks no further than its own window.
+        // If edges are aligned, it uses only pixels of its own window.
         self.by_centres() != Some(false)
     }
 
@@ -416,7 +418,7 @@ impl Geometric for PadTo {
     }
 
     fn follows(&self) -> bool {
-        // Pixels that are put around a frame must not show what a warp before it moved out of sight.
+        // Added pixels must not show pixels that an earlier warp moved out of the frame.
         self.outside().is_none()
     }
 }

@@ -19,68 +19,68 @@ use hsipack_format::{Result, option_names};
 pub use turns::{Flip, Rot90};
 pub use warps::{Affine, Elastic, Perspective, Rotate};
 
-/// How values between pixels come about.
+/// How values between pixels are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpolation {
-    /// From the four nearest pixels. Masks always take the nearest.
+    /// From the four nearest pixels. Masks always use the nearest.
     #[default]
     Bilinear,
-    /// The nearest pixel's.
+    /// The value of the nearest pixel.
     Nearest,
 }
 
 option_names!(Interpolation, "interpolation", { Bilinear => "bilinear", Nearest => "nearest" });
 
-/// What lies outside the frame.
+/// The values outside the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Padding {
-    /// Zeros (or `fill`); masks are given `mask_fill`.
+    /// Zeros (or `fill`); masks get `mask_fill`.
     #[default]
     Zeros,
-    /// The outermost pixels, again and again.
+    /// The outermost pixels, repeated.
     Border,
-    /// The frame mirrored: about the outermost pixels' centres with `align_corners`, about their edges without.
+    /// The frame, mirrored: at the centres of the outermost pixels with `align_corners`, otherwise at their edges.
     Reflection,
 }
 
 option_names!(Padding, "padding", { Zeros => "zeros", Border => "border", Reflection => "reflection" });
 
-/// How pixels outside the frame are made, as far as an operation needs any.
+/// How pixels outside the frame are made, if an operation needs any.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outside {
-    /// How.
+    /// The kind of padding.
     pub padding: Padding,
-    /// What zeros are replaced with.
+    /// Value used instead of zero.
     pub fill: f64,
-    /// Whether mirrors stand at the outermost pixels' centres, not their edges.
+    /// Whether frames are mirrored at the centres of the outermost pixels instead of their edges.
     pub align_corners: bool,
 }
 
-/// Where the pixels of one sample's result come from: maps of the result's pixels to the frame's.
+/// The source of one sample's pixels: maps from the result's pixels to the frame's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// For images.
     pub image: Matrix,
     /// For masks.
     pub mask: Matrix,
-    /// What is outside is clamped to these pixels (least x, greatest x, least y, greatest y) instead of the frame.
+    /// Positions outside are clamped to these pixels (minimum x, maximum x, minimum y, maximum y) instead of the frame.
     pub bounds: Option<[f64; 4]>,
-    /// Displacements that come first, of elastic warps.
+    /// Displacements of elastic warps, which are applied first.
     pub elastic: Option<Field>,
 }
 
-/// A field of displacements, made from a seed.
+/// A field of displacements, generated from a seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// What its numbers are made from.
+    /// Seed of the noise.
     pub seed: u64,
-    /// Rows and columns of the kernel that smooths it.
+    /// Rows and columns of the smoothing kernel.
     pub kernel: [usize; 2],
     /// Standard deviations of the kernel along rows and columns, in pixels.
     pub sigma: [f64; 2],
-    /// Pixels along x and y for a smoothed number of 1.
+    /// Displacement along x and y in pixels for a smoothed value of 1.
     pub pixels: [f64; 2],
 }
 
@@ -90,20 +90,20 @@ impl Source {
         Self { image: map, mask: map, bounds: None, elastic: None }
     }
 
-    /// Pixels stay.
+    /// The identity: pixels stay.
     pub fn nothing() -> Self {
         Self::map(Matrix::IDENTITY)
     }
 }
 
-/// Which Kornia the arithmetic of warps follows.
+/// The Kornia version whose arithmetic warps follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum KorniaCompat {
-    /// 0.9: matrices mean what they say.
+    /// 0.9: matrices are applied exactly.
     #[default]
     #[serde(rename = "0.9")]
     V0_9,
-    /// 0.8 and before: without `align_corners`, warps are scaled and moved by part of a pixel.
+    /// 0.8 and earlier: without `align_corners`, warps are scaled and shifted by a fraction of a pixel.
     #[serde(rename = "0.8")]
     V0_8,
 }
@@ -112,29 +112,29 @@ option_names!(KorniaCompat, "version of Kornia", { V0_9 => "0.9", V0_8 => "0.8" 
 
 /// A geometric operation.
 pub(crate) trait Geometric {
-    /// The frame that comes out.
+    /// The frame after the operation.
     fn frame(&self, frame: Frame) -> Result<Frame> {
         Ok(frame)
     }
-    /// Where the pixels come from.
+    /// The source of the pixels.
     fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source>;
-    /// The same for points, without what decides which of two pixels is taken.
+    /// The same map for points, without the small shifts that decide between two pixels.
     fn points(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
         self.source(drawn, frame, compat)
     }
-    /// What is needed from outside the frame.
+    /// How pixels outside the frame are made, if any are needed.
     fn outside(&self) -> Option<Outside> {
         None
     }
-    /// How values between pixels come about; `None` if there are none.
+    /// How values between pixels are computed; `None` if none are needed.
     fn interpolation(&self) -> Option<Interpolation> {
         None
     }
-    /// Whether it can be one move with those before it.
+    /// Whether it can be merged into one move with the operations before it.
     fn follows(&self) -> bool {
         true
     }
-    /// Whether it can be one move with those after it.
+    /// Whether it can be merged into one move with the operations after it.
     fn precedes(&self) -> bool {
         true
     }

@@ -9,7 +9,7 @@ use crate::range::Range;
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result};
 
-/// Mirrors left and right (`hflip`) or top and bottom (`vflip`).
+/// Flips left-right (`hflip`) or top-bottom (`vflip`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Flip {
@@ -17,16 +17,16 @@ pub struct Flip {
     pub p: f64,
 }
 
-/// Turns by quarters, counter-clockwise. A frame that is not square is turned by halves only.
+/// Turns by multiples of 90°, counter-clockwise. A frame that is not square is turned only by multiples of 180°.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rot90 {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Least and greatest number of quarter turns.
+    /// Minimum and maximum number of quarter turns.
     pub turns: [i32; 2],
-    /// Draw as Kornia's RandomRotation90 does: a real number, rounded, so that the least and the greatest number
-    /// come half as often as the others.
+    /// Draw as Kornia's RandomRotation90 does: a real number is rounded, so that the minimum and the maximum are half
+    /// as likely as the other numbers.
     pub kornia_law: bool,
 }
 
@@ -46,9 +46,9 @@ impl Augmentation for Flip {
     }
 }
 
-/// Mirrors left and right.
+/// Flips left-right.
 struct Horizontal;
-/// Mirrors top and bottom.
+/// Flips top-bottom.
 struct Vertical;
 
 impl Geometric for Horizontal {
@@ -91,7 +91,7 @@ impl Augmentation for Rot90 {
         } else {
             let step = if frame.rows == frame.columns { 1 } else { 2 };
             let (least, most) = (i64::from(least), i64::from(most));
-            // From the least number of turns that the frame allows.
+            // Start from the smallest number of turns that the frame allows.
             let least = least + least.rem_euclid(step);
             let choices = (most - least).div_euclid(step) + 1;
             if choices < 1 {

@@ -11,89 +11,89 @@ use crate::range::Range;
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result};
 
-/// Shears, then turns and scales about the centre, then moves. Positive angles turn clockwise, as Kornia's
-/// RandomAffine does.
+/// Shears, then rotates and scales about the centre, then shifts. Positive angles rotate clockwise, as in Kornia's
+/// RandomAffine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Affine {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Angle in degrees; a number stands for ± that.
+    /// Angle in degrees; a single number x means -x to x.
     #[serde(deserialize_with = "around_zero")]
     pub degrees: Range,
-    /// Most that it moves by: parts of the frame's width, of its height.
+    /// Largest shift, as a fraction of the frame's width and of its height.
     pub translate: [f64; 2],
-    /// Factor of both axes, or of x if there is one for y.
+    /// Scale factor of both axes, or only of x if `scale_y` is given.
     pub scale: Range,
-    /// Factor of y.
+    /// Scale factor of y.
     pub scale_y: Option<Range>,
-    /// Shear along x in degrees; a number stands for ± that.
+    /// Shear along x in degrees; a single number x means -x to x.
     #[serde(deserialize_with = "around_zero")]
     pub shear: Range,
     /// Shear along y in degrees.
     pub shear_y: Option<Range>,
-    /// Between pixels.
+    /// Interpolation between pixels.
     pub interpolation: Interpolation,
-    /// Outside the frame.
+    /// Padding outside the frame.
     pub padding: Padding,
-    /// What zeros are replaced with, outside the frame.
+    /// Value used instead of zero outside the frame.
     pub fill: f64,
-    /// Where `reflection` mirrors.
+    /// Where `reflection` mirrors: at pixel centres if true, otherwise at edges.
     pub align_corners: bool,
 }
 
-/// Turns about the centre; positive angles turn counter-clockwise, as Kornia's RandomRotation does.
+/// Rotates about the centre. Positive angles rotate counter-clockwise, as in Kornia's RandomRotation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rotate {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Angle in degrees; a number stands for ± that.
+    /// Angle in degrees; a single number x means -x to x.
     #[serde(deserialize_with = "around_zero")]
     pub degrees: Range,
-    /// Between pixels.
+    /// Interpolation between pixels.
     pub interpolation: Interpolation,
-    /// Outside the frame.
+    /// Padding outside the frame.
     pub padding: Padding,
-    /// Where `reflection` mirrors.
+    /// Where `reflection` mirrors: at pixel centres if true, otherwise at edges.
     pub align_corners: bool,
 }
 
-/// Moves the corners, each by itself, and the plane with them.
+/// Moves each corner independently, and warps the image with them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Perspective {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// How far corners move at most: this part of half the frame.
+    /// Largest move of a corner, as a fraction of half the frame.
     pub distortion: f64,
     /// Corners move outwards as well as inwards.
     pub area_preserving: bool,
-    /// Between pixels.
+    /// Interpolation between pixels.
     pub interpolation: Interpolation,
-    /// Outside the frame.
+    /// Padding outside the frame.
     pub padding: Padding,
-    /// Where `reflection` mirrors.
+    /// Where `reflection` mirrors: at pixel centres if true, otherwise at edges.
     pub align_corners: bool,
 }
 
-/// Moves every pixel by a smooth random field.
+/// Displaces every pixel by a smooth random field.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Elastic {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Strength along x and y: half a frame's width or height for a field of 1.
+    /// Strength along x and y: a field value of 1 displaces by half the frame's width or height, times this number.
     pub alpha: [f64; 2],
     /// Width of the Gaussian that smooths the field, in rows and columns.
     pub sigma: [f64; 2],
-    /// Size of that Gaussian's kernel in rows and columns, odd.
+    /// Size of the Gaussian's kernel in rows and columns; must be odd.
     pub kernel: [usize; 2],
-    /// Between pixels.
+    /// Interpolation between pixels.
     pub interpolation: Interpolation,
-    /// Outside the frame.
+    /// Padding outside the frame.
     pub padding: Padding,
-    /// Where `reflection` mirrors; whether half a frame is (width - 1)/2.
+    /// Where `reflection` mirrors, and whether half a frame is (width - 1)/2.
     pub align_corners: bool,
 }
 
@@ -174,7 +174,7 @@ impl Geometric for Affine {
     }
 }
 
-/// The map of the frame's pixels to the result's.
+/// The map from the frame's pixels to the result's.
 fn affine(frame: Frame, angle: f64, scale: [f64; 2], by: [f64; 2], shear: [f64; 2]) -> Matrix {
     let [cx, cy] = frame.centre();
     let (sin, cos) = (angle * PI / 180.0).sin_cos();
@@ -190,7 +190,7 @@ fn affine(frame: Frame, angle: f64, scale: [f64; 2], by: [f64; 2], shear: [f64; 
     turn.after(&sheared)
 }
 
-/// The source of a warp of a frame onto itself.
+/// The source for a warp of a frame onto itself.
 fn warp(map: Matrix, frame: Frame, align_corners: bool, compat: KorniaCompat) -> Result<Source> {
     let back = map.inverse().ok_or_else(|| {
         Error::conflict("a warp that cannot be undone was drawn")
@@ -199,7 +199,7 @@ fn warp(map: Matrix, frame: Frame, align_corners: bool, compat: KorniaCompat) ->
     if compat == KorniaCompat::V0_9 {
         return Ok(Source::map(back));
     }
-    // Kornia 0.8 normalised matrices as if with align_corners, but sampled as asked; masks always without.
+    // Kornia 0.8 normalised matrices as if `align_corners` was on, but sampled as requested; masks always without it.
     let legacy = |aligned| {
         let stretch = frame.normalised(aligned).inverse()?.after(&frame.normalised(true));
         Some(stretch.after(&back).after(&stretch.inverse()?))
@@ -209,8 +209,8 @@ fn warp(map: Matrix, frame: Frame, align_corners: bool, compat: KorniaCompat) ->
     Ok(Source { image, mask, bounds: None, elastic: None })
 }
 
-/// Where a warp's pixels are sampled, for where its points go. With `align_corners` an axis of a single pixel has no
-/// length for libtorch's sampling, and so for Kornia: every place along it is that pixel.
+/// The sampling positions of a warp, from the map of its points. With `align_corners`, an axis of a single pixel has
+/// length 0 for libtorch's sampling and so for Kornia: every position along it is that pixel.
 fn sampled(mut points: Source, frame: Frame, align_corners: bool) -> Source {
     for map in [&mut points.image, &mut points.mask] {
         if align_corners && frame.columns == 1 {
@@ -418,12 +418,12 @@ impl Geometric for Elastic {
     }
 
     fn precedes(&self) -> bool {
-        // A field is evaluated at the result's pixels, so nothing may move them afterwards.
+        // A field is evaluated at the result's pixels, so no later move may shift them.
         false
     }
 }
 
-/// A range, or a number that stands for ± that.
+/// A range, or a single number x that means -x to x.
 fn around_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Range, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "degrees are a number or [low, high]")]

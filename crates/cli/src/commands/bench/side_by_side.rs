@@ -17,9 +17,9 @@ use super::{Args, Limit, table};
 use crate::measurer::Program;
 use crate::{files, output, task, training};
 
-/// The step where none was asked for.
+/// The default step time.
 const STEP: Duration = Duration::from_millis(50);
-/// Cubes that are drawn where no number was asked for.
+/// The default number of generated cubes.
 const CUBES: usize = 12;
 
 /// Runs the command.
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures what is asked for on stdin.
+/// Measures what stdin asks for.
 fn measure() -> Result<ExitCode> {
     let mut lines = stdin().lines();
     let mut receive = || {

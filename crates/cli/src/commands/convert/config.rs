@@ -1,8 +1,8 @@
 //! `--config FILE`: options of `convert` from a TOML file.
 //!
-//! A key is the long name of an option without its dashes; a value is what would be typed behind it, as a string or
-//! a number. `true` gives an option that takes no value, a list an option several times. What is given on the command
-//! line wins over the file, for an option as a whole.
+//! A key is the long name of an option without its dashes. A value is what would be typed after the option, as a string
+//! or a number. `true` sets an option that takes no value; a list sets an option several times. An option on the command
+//! line replaces the same option of the file as a whole.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,16 +14,16 @@ use toml::{Table, Value};
 
 use super::Args;
 
-/// Options that belong to one run and not into a file.
+/// Options that belong to one run, not into a file.
 const NOT_HERE: [&str; 8] =
     ["output", "config", "resume", "append", "dry-run", "plan", "json", "help"];
-/// Options that exclude each other: one on the command line wins over the other in the file, too.
+/// Options that exclude each other. One of them on the command line also overrides the other in the file.
 const RIVALS: [[&str; 2]; 1] = [["bands", "wavelengths"]];
 
-/// The arguments of the command line, with those of the file where the command line says nothing.
+/// The arguments of the command line, and those of the file that the command line does not give.
 ///
 /// # Errors
-/// If the file cannot be read, is not TOML, or has a key or a value that is no option's.
+/// If the file cannot be read, is not TOML, or has a key that is not an option or a wrong value.
 pub fn merge(file: &Path, command: Command) -> Result<Args> {
     let typed: Vec<OsString> = std::env::args_os().collect();
     merge_with(file, command, &typed)
@@ -38,7 +38,7 @@ fn merge_with(file: &Path, command: Command, typed: &[OsString]) -> Result<Args>
             .at(file)
             .with_remedy("write options as in codec = \"zstd\", one a line")
     })?;
-    // It was parsed before: only options from the file can be wrong.
+    // The command line was parsed before, so only options from the file can be wrong.
     let parse = |words: Vec<OsString>| -> Result<ArgMatches> {
         let mut matches = command.clone().try_get_matches_from(words).map_err(|error| {
             let text = error.to_string();
@@ -73,7 +73,7 @@ fn merge_with(file: &Path, command: Command, typed: &[OsString]) -> Result<Args>
             words.extend(own);
         }
     }
-    // Behind the program and `convert`.
+    // The options of the file come right after `convert`.
     let place = typed.iter().position(|word| word == "convert").map_or(typed.len(), |at| at + 1);
     let mut all = typed[..place].to_vec();
     all.extend(words.into_iter().map(OsString::from));

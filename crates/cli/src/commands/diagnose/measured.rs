@@ -45,7 +45,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Diagnoses in this process; gives what was recorded, if that was asked for.
+/// Diagnoses in this process. Also gives the trace, if one was requested.
 fn here(
     request: &PackedRequest,
     effort: Effort,

@@ -1,4 +1,4 @@
-//! How many pixels of a dataset's masks are of which class.
+//! How many pixels of each class the masks of a dataset have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,9 +14,9 @@ pub type ByMask = BTreeMap<String, MaskPixels>;
 /// The pixels of one mask.
 #[derive(Serialize)]
 pub struct MaskPixels {
-    /// All of them.
+    /// The number of all pixels.
     pixels: u64,
-    /// Those of each class, or of each layer.
+    /// The pixels of each class, or of each layer.
     classes: Vec<ClassPixels>,
 }
 
@@ -39,7 +39,7 @@ pub fn count(path: &str) -> Result<ByMask> {
     names.into_iter().map(of_mask).collect()
 }
 
-/// A line for every class: its pixels, their share, and those of each split.
+/// Prints a line for every class: its pixels, their share, and its pixels in each split.
 pub fn print(masks: &ByMask) {
     if masks.is_empty() {
         say!("\n  no masks, so no classes");

@@ -1,4 +1,4 @@
-//! `hsipack preview --augment`: samples beside what augmentations make of them.
+//! `hsipack preview --augment`: samples, and beside them the same samples augmented.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ use hsipack_store::dataset::ChunkArray;
 
 use super::Args;
 
-/// Pictures in a row of a sheet: a sample and what three epochs make of it.
+/// Pictures in a row of a sheet: a sample, and its augmented versions of three epochs.
 const ACROSS: usize = 4;
 /// Samples on a sheet.
 const SAMPLES: usize = 3;
-/// Rows and columns of a sample that are looked at, in its middle.
+/// Rows and columns that are read of a sample, in its middle.
 const SIDE: usize = 1024;
 
 /// The samples that are shown, as one batch.
@@ -29,7 +29,7 @@ struct Shown<'a> {
     dataset: &'a Dataset,
     stack: &'a Stack,
     mask: Option<&'a ChunkArray>,
-    /// Numbers of the samples; those that are only there to be mixed with come last.
+    /// Ids of the samples. Samples that are only mixed into others come last.
     samples: Vec<usize>,
     /// First row and column, number of rows and columns.
     window: [usize; 4],
@@ -41,7 +41,7 @@ struct Shown<'a> {
 /// Draws the sheet.
 ///
 /// # Errors
-/// If the augmentations cannot be read or do not fit the samples, the path is no dataset, there is no such sample or
+/// If the augmentations cannot be read or do not fit the samples, the path is not a dataset, there is no such sample or
 /// mask, or the picture cannot be written.
 pub fn preview(args: &Args, file: &Path) -> Result<Previewed> {
     check_output(&args.output, args.force)?;
@@ -106,7 +106,7 @@ impl<'a> Shown<'a> {
                 })?)
             }
         };
-        // Of one shape, evenly spread; the one that was asked for first.
+        // Samples of one shape, evenly spread; the requested sample comes first.
         let alike: Vec<usize> = all.ids_in(all.stack(first)).collect();
         let mut samples: Vec<usize> = if args.sample.is_some() { vec![first] } else { Vec::new() };
         let others = (0..SAMPLES).map(|place| alike[place * alike.len() / SAMPLES]);
@@ -182,7 +182,7 @@ fn labels(mask: &Array) -> Result<Vec<u16>> {
     labels.ok_or_else(|| Error::bug(format!("no labels in {mask:?}")))
 }
 
-/// Arrays of one shape, one after the other in new memory.
+/// Copies arrays of one shape into new memory, one after the other.
 fn stacked(arrays: &[Array]) -> Result<Array> {
     let [first, ..] = arrays else { return Err(Error::bug("a batch without samples")) };
     let bytes: Option<Vec<&[u8]>> = arrays.iter().map(Array::bytes).collect();
@@ -190,7 +190,7 @@ fn stacked(arrays: &[Array]) -> Result<Array> {
     Buffer::of(&bytes)?.array(&[&[arrays.len()], first.shape()].concat(), first.element())
 }
 
-/// Every sample, and what the epochs make of it.
+/// The pictures of every sample, as it is stored and as the epochs augment it.
 fn pictures(
     args: &Args,
     shown: &Shown<'_>,
@@ -198,7 +198,7 @@ fn pictures(
     plain: &Images<Array>,
     augmented: &[(Augmented<Array>, Parameters)],
 ) -> Result<Vec<Picture>> {
-    // Otherwise brighter is to look brighter.
+    // Otherwise pictures share a stretch, so that a brighter one looks brighter.
     let own_stretch = normalises(pipeline);
     let wanted = if args.sample.is_some() { 1 } else { shown.samples.len() };
     let mut pictures = Vec::new();
@@ -224,14 +224,14 @@ fn pictures(
     Ok(pictures)
 }
 
-/// Whether values come out in other units, so that a stretch of the stored ones would show nothing.
+/// Whether augmentations change the unit of values, so that a stretch of the stored values would show nothing.
 fn normalises(pipeline: &Pipeline) -> bool {
     pipeline.ops.iter().any(|op| {
         matches!(op, Op::L1Normalize(_) | Op::L2Normalize(_) | Op::Snv(_) | Op::Standardize(_))
     })
 }
 
-/// The augmentations that a sample was given.
+/// The augmentations that were applied to a sample.
 fn applied(steps: &[Step], place: usize) -> String {
     let names: Vec<&str> = (steps.iter())
         .filter(|step| step.drawn[place].is_some())
@@ -257,7 +257,7 @@ fn captions(shown: &Shown<'_>, pipeline: &Pipeline) -> Vec<String> {
         false => "Each channel is stretched from the 2nd to the 98th percentile of the sample as it is stored.".to_owned(),
     });
     if shown.dataset.stacks().len() > 1 {
-        // A batch has one shape, so that samples can be mixed.
+        // A batch has one shape, because samples may be mixed.
         captions.push(format!(
             "Only cubes of {} are shown; --sample chooses others.",
             shown.stack.name

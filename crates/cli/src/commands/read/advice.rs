@@ -1,4 +1,4 @@
-//! What could make it faster, in options.
+//! Options that could make reading faster.
 
 use hsipack_measure::diagnose::{Facts, Kind, Limit};
 use hsipack_read::Loader;

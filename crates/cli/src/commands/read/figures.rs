@@ -7,7 +7,7 @@ use hsipack_read::store::Traffic;
 use hsipack_read::{Loader, LoaderStats};
 use serde::Serialize;
 
-/// A look at everything that is counted.
+/// The state of all counters at one time.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     stats: LoaderStats,
@@ -18,7 +18,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Before the loader began: its threads work from its first moment on.
+    /// The look before the loader began, because its threads work from the first moment on.
     pub fn start(loader: &Loader, usage: Usage) -> Self {
         let LoaderStats { threads, slots, .. } = loader.statistics().loader;
         let stats = LoaderStats { threads, slots, ..LoaderStats::default() };
@@ -32,12 +32,12 @@ impl Look {
     }
 }
 
-/// What a batch is made of.
+/// The name of the items of a batch: `cube` or `crop`.
 pub fn unit(loader: &Loader) -> &'static str {
     if loader.plan().options().crop == Crop::Whole { "cube" } else { "crop" }
 }
 
-/// What was done in some time. Sizes in bytes, times in seconds, rates a second.
+/// The work done in a period of time. Sizes are in bytes, times in seconds, rates per second.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     pub batches: u64,
@@ -55,7 +55,7 @@ pub struct Figures {
     pub cubes_per_s: f64,
     pub gb_per_s: f64,
     pub stored_gb_per_s: f64,
-    /// Delivered bytes to bytes read.
+    /// Delivered bytes divided by bytes read.
     pub ratio: Option<f64>,
     /// Shares of the time of the decoding threads; `read` is part of `decode_busy`.
     pub decode_busy: f64,
@@ -68,20 +68,20 @@ pub struct Figures {
     pub consumer_waiting_s: f64,
     pub mean_ready: f64,
     pub limit: Limit,
-    /// Of a server, for chunks.
+    /// Requests to a server, for chunks; `None` for files.
     pub requests: Option<u64>,
     pub fetched_bytes: Option<u64>,
 }
 
 impl Figures {
-    /// What was done from one look to another.
+    /// The work done between two looks.
     pub fn between(earlier: &Look, later: &Look) -> Self {
         let stats = later.stats.since(&earlier.stats);
         let usage = later.usage.since(earlier.usage);
         let before = earlier.traffic.unwrap_or_default();
         let seconds = stats.elapsed_s.max(f64::MIN_POSITIVE);
         let threads = seconds * stats.threads.max(1) as f64;
-        // Work is counted when it ends, so that short times may seem to hold more than fits.
+        // Work is counted when it ends, so a short period may seem to hold more work than fits.
         let share = |time: f64, all: f64| (time / all).clamp(0.0, 1.0);
         let decode_busy = share(stats.decode_busy_s, threads);
         let mut figures = Self {

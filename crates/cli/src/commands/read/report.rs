@@ -23,9 +23,9 @@ pub struct Report {
     ended: &'static str,
     resumed: Option<Resumed>,
     state: Option<PathBuf>,
-    /// Epochs read, the first and the last maybe in part.
+    /// Number of epochs that were read. The first and the last may be incomplete.
     epochs: usize,
-    /// Opening the dataset and making the ring.
+    /// Time to open the dataset and make the ring.
     setup_s: f64,
     #[serde(flatten)]
     total: Figures,
@@ -45,18 +45,18 @@ pub struct Report {
     memory: MemoryReport,
     cache: Cache,
     local_cache: Option<LocalCacheUse>,
-    /// What could make it faster.
+    /// Options that could make reading faster.
     advice: Vec<String>,
     first_epoch: Option<Figures>,
     later_epochs: Option<Figures>,
     per_epoch: Vec<EpochReport>,
-    /// Of all epochs, in the schema that every command has.
+    /// Statistics of all epochs, in the schema of all commands.
     statistics: Statistics,
     #[serde(skip)]
     unit: &'static str,
 }
 
-/// Where it went on.
+/// Where a run from a saved state continued.
 #[derive(Debug, Serialize)]
 struct Resumed {
     epoch: u64,
@@ -124,7 +124,7 @@ impl Report {
         }
     }
 
-    /// Prints it for people.
+    /// Prints the report for people.
     pub fn print(&self) {
         let Self { total, .. } = self;
         say!(
@@ -162,9 +162,9 @@ impl Report {
     fn print_nothing(&self) {
         match (&self.resumed, &self.state) {
             (Some(resumed), Some(path)) if self.ended == "complete" => say!(
-                "  note: {} read all {} before; for more, choose a larger --epochs or another --state",
-                path.display(),
-                output::count(resumed.epoch as usize, "epoch")
+                "  note: all {} were read before ({}); for more, raise --epochs or change --state",
+                output::count(resumed.epoch as usize, "epoch"),
+                path.display()
             ),
             _ => {}
         }
@@ -231,7 +231,7 @@ impl Report {
             let blocks = output::count(cache.damaged as usize, "block");
             line(
                 "",
-                format!("{blocks} of it damaged, dropped and fetched again; is its disk well?"),
+                format!("{blocks} of it damaged, dropped and fetched again; is its disk failing?"),
             );
         }
         if let Some(problem) = &cache.problem {
@@ -272,7 +272,7 @@ impl Report {
             line(if number == 0 { "try" } else { "" }, tip);
         }
         if self.total.seconds < SHORT {
-            line("note", "so short a run says little about rates and limits; read more --epochs");
+            line("note", "this run is too short to judge rates and limits; read more --epochs");
         }
     }
 
@@ -313,10 +313,10 @@ impl Report {
     }
 }
 
-/// Seconds below which a run is shorter than what disturbs it.
+/// Runs of fewer seconds are too short: disturbances may last longer.
 const SHORT: f64 = 0.5;
 
-/// One line: a name in a column of its own, and what there is to say.
+/// Prints one line: a name in a column of its own, and a text.
 fn line(name: &str, text: impl AsRef<str>) {
     say!("  {name:<13}{}", text.as_ref());
 }

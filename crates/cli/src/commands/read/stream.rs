@@ -12,7 +12,7 @@ use super::Args;
 use super::figures::{Figures, Look};
 use super::view::View;
 
-/// How often the command looks whether it is to stop.
+/// How often the command checks whether it should stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Why no more batches are taken.
@@ -26,7 +26,7 @@ pub enum End {
     Failed(Error),
 }
 
-/// What was read of one epoch.
+/// One epoch, or the part of it that was read.
 #[derive(Debug, Serialize)]
 pub struct EpochReport {
     pub epoch: u64,
@@ -34,7 +34,7 @@ pub struct EpochReport {
     pub complete: bool,
     #[serde(flatten)]
     pub figures: Figures,
-    /// With `--checksum`.
+    /// Only with `--checksum`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Vec<ItemReport>>,
 }
@@ -49,7 +49,7 @@ pub struct ItemReport {
     column: i32,
     rows: u32,
     columns: u32,
-    /// Class id of the centre, of patches.
+    /// For patches, the class id of the centre.
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<u32>,
     /// CRC-32 of the bytes.
@@ -64,13 +64,13 @@ pub struct Epochs {
     pub looks: Vec<Look>,
 }
 
-/// A stream of batches that is being taken.
+/// Takes a stream of batches.
 pub struct Stream<'a> {
     stop: &'a AtomicBool,
     step: Option<Duration>,
-    /// Batches to take yet.
+    /// Batches that remain to be taken.
     left: u64,
-    /// The epoch to end before.
+    /// The stream ends before this epoch.
     end: u64,
     epoch: u64,
     padding: u64,
@@ -96,7 +96,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Takes batches until there are no more, or it is to stop.
+    /// Takes batches until there are no more, or the command should stop.
     pub fn run(&mut self, loader: &mut Loader) -> End {
         while self.epoch < self.end {
             if self.stop.load(Ordering::Relaxed) {
@@ -128,7 +128,7 @@ impl<'a> Stream<'a> {
         End::Complete
     }
 
-    /// The last batch that was asked for may be the last of all.
+    /// Ends after the last requested batch, which may also be the last of its epoch, or of all.
     fn enough(&mut self, loader: &Loader) -> End {
         let epoch = loader.state().epoch;
         if epoch > self.epoch {
@@ -154,7 +154,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// Ends an epoch, or what was read of it.
+    /// Closes the figures of an epoch, complete or not.
     fn close(&mut self, loader: &Loader, complete: bool) {
         let now = Look::at(loader, self.padding);
         let before = self.epochs.looks.last().expect("there is one of the start");
@@ -165,7 +165,7 @@ impl<'a> Stream<'a> {
         self.epochs.looks.push(now);
     }
 
-    /// What was read; an epoch that was broken off is part of it.
+    /// All epochs that were read, including one that was broken off.
     pub fn finish(mut self, loader: &Loader) -> Epochs {
         if self.epoch < self.end {
             let now = Look::at(loader, self.padding);

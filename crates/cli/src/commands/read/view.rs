@@ -1,4 +1,4 @@
-//! The live view on stderr: a bar and two lines on a terminal, else a line now and then.
+//! The live view on stderr: in a terminal a bar and two lines, otherwise a line now and then.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use crate::output;
 
 /// Time between looks.
 const REFRESH: Duration = Duration::from_millis(200);
-/// Looks that rates are taken over: two seconds.
+/// Rates are averaged over this many looks: two seconds.
 const LOOKS: usize = 10;
-/// Time between lines where there is no terminal.
+/// Time between lines if there is no terminal.
 const LINES: Duration = Duration::from_secs(10);
 
 /// The live view.
@@ -54,7 +54,7 @@ impl View {
         view
     }
 
-    /// An epoch begins.
+    /// Begins an epoch.
     pub fn begin(&mut self, epoch: u64) {
         (self.epoch, self.batches) = (epoch, 0);
         if epoch < self.epochs {
@@ -63,13 +63,13 @@ impl View {
         }
     }
 
-    /// A batch was taken.
+    /// Counts a batch that was taken.
     pub fn batch(&mut self, loader: &Loader) {
         self.batches += 1;
         self.tick(loader);
     }
 
-    /// Time has passed.
+    /// Updates the view if enough time has passed.
     pub fn tick(&mut self, loader: &Loader) {
         if self.looked.elapsed() < REFRESH {
             return;
@@ -112,7 +112,7 @@ impl View {
         }
     }
 
-    /// An epoch is over.
+    /// Prints a line for an epoch that has ended.
     pub fn end(&self, epoch: &Figures) {
         if self.epochs > 1 {
             let line = format!(
@@ -122,12 +122,12 @@ impl View {
                 epoch.seconds,
                 epoch.rates(self.unit)
             );
-            // Does nothing where there is no terminal.
+            // This does nothing if there is no terminal.
             self.bar.println(line);
         }
     }
 
-    /// Takes it away.
+    /// Removes the view.
     pub fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -4,7 +4,7 @@ use hsipack_measure::simulate::{Limit, Options, Order, Outcome, Report, Times};
 
 use crate::output;
 
-/// Prints it.
+/// Prints the report.
 pub fn print(report: &Report) {
     let Report { base, what_if } = report;
     say!("{}, {} s", model(&base.options), short(base.duration_s));
@@ -104,7 +104,7 @@ fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// Three significant digits, without zeros behind the point.
+/// A number with three significant digits, without trailing zeros.
 fn short(value: f64) -> String {
     let digits =
         if value == 0.0 { 0.0 } else { (2.0 - value.abs().log10().floor()).clamp(0.0, 9.0) };

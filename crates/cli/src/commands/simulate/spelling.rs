@@ -32,7 +32,7 @@ pub fn spread(text: &str) -> Result<Spread, String> {
             .map_err(|_| "give a share such as 30%, or a time such as 200ms".to_owned());
     };
     let percent: f64 = percent.trim().parse().map_err(|_| "give a share such as 30%".to_owned())?;
-    // Far more, and only the rarest of batches would take any time.
+    // With a far larger spread, only the rarest batches would take any time.
     if (0.0..=1000.0).contains(&percent) {
         Ok(Spread::Share(percent / 100.0))
     } else {
@@ -48,7 +48,7 @@ pub fn what_if(text: &str) -> Result<WhatIf, String> {
             .split_once('=')
             .ok_or_else(|| format!("{part:?} has no value; write it as workers=8 or load=0.5x"))?;
         let number = || {
-            value.trim().parse::<usize>().map_err(|_| format!("{value:?} is no number of {key}"))
+            value.trim().parse::<usize>().map_err(|_| format!("{value:?} is not a number of {key}"))
         };
         let repeated = match key.trim() {
             "workers" | "loaders" => change.workers.replace(number()?).is_some(),
@@ -56,10 +56,10 @@ pub fn what_if(text: &str) -> Result<WhatIf, String> {
             "load" => change.load.replace(time(value)?).is_some(),
             "step" => change.step.replace(time(value)?).is_some(),
             "order" => change.order.replace(order(value)?).is_some(),
-            _ => return Err(format!("{key:?} is none of workers, load, step, queue and order")),
+            _ => return Err(format!("{key:?} is not one of workers, load, step, queue, order")),
         };
         if repeated {
-            return Err(format!("{} stands twice", key.trim()));
+            return Err(format!("{} is given twice", key.trim()));
         }
     }
     Ok(change)

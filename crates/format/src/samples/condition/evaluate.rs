@@ -9,7 +9,7 @@ use super::{Comparison, Condition, Node, Operand, What, problem};
 use crate::Result;
 use crate::samples::Samples;
 
-/// What is known of one sample, as far as it is asked for.
+/// The values of one sample that were needed so far.
 struct Known<'a> {
     text: &'a str,
     samples: &'a Samples,
@@ -18,7 +18,7 @@ struct Known<'a> {
 }
 
 impl Condition {
-    /// Whether sample `id` fulfils it, of whose columns all are there.
+    /// Whether sample `id` fulfils the condition. All columns in the condition exist.
     pub(super) fn is_fulfilled(&self, samples: &Samples, id: usize) -> Result<bool> {
         let mut known = Known { text: &self.text, samples, id, values: HashMap::new() };
         for (name, _) in self.columns() {
@@ -93,7 +93,7 @@ impl Known<'_> {
     }
 }
 
-/// Numbers by value: 1 is 1.0.
+/// Compares numbers by value: 1 equals 1.0.
 fn are_equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -101,7 +101,7 @@ fn are_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// What a column says of a sample; null where it says nothing.
+/// The value of a column for a sample; null if it has none.
 ///
 /// # Errors
 /// If its line cannot be read.

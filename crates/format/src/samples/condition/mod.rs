@@ -9,15 +9,16 @@
 //! column     = letters, digits and _, or anything between two `
 //! ```
 //!
-//! Columns are those of `samples.jsonl`; `True`, `False` and `None` are spelled like that, too. What a sample does not have is
-//! null: it equals null and nothing else, and is neither less nor greater than anything. Values of different types are not
-//! equal; asking which is less is an error. A column alone is true where it is `true`. Numbers are equal by value.
+//! Columns are those of `samples.jsonl`. `true`, `false` and `null` may also be written `True`, `False` and `None`. If a
+//! sample has no value in a column, the value is null: it equals only null, and is neither less nor greater than anything.
+//! Values of different types are not equal; comparing them with `<` or `>` is an error. A column alone is true if its value
+//! is `true`. Numbers are compared by value.
 //!
 //! | file | job |
 //! |---|---|
-//! | `words.rs` | text to words, each with its place |
-//! | `parse.rs` | words to a condition |
-//! | `evaluate.rs` | whether a sample fulfils it |
+//! | `words.rs` | splits text into words, each with its position |
+//! | `parse.rs` | parses words into a condition |
+//! | `evaluate.rs` | tests whether a sample fulfils it |
 
 mod evaluate;
 mod parse;
@@ -28,7 +29,7 @@ use serde_json::Value;
 use super::Samples;
 use crate::{Error, Result};
 
-/// A condition that a sample fulfils or not; see the module's documentation for how it is written.
+/// A condition that a sample fulfils or not. The module's documentation describes the syntax.
 ///
 /// ```
 /// use hsipack_format::samples::Condition;
@@ -51,14 +52,14 @@ enum Node {
     /// A column that has to be true.
     Is(Operand),
     Compare(Operand, Comparison, Operand),
-    /// Whether it is one of them.
+    /// Whether the operand is one of these.
     In(Operand, Vec<Operand>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Operand {
     what: What,
-    /// Where in the text it stands, in characters from 0.
+    /// Position in the text, in characters from 0.
     at: usize,
 }
 
@@ -82,16 +83,16 @@ enum Comparison {
 const OWN: [&str; 9] = ["id", "name", "stack", "index", "split", "group", "label", "nan", "inf"];
 
 impl Condition {
-    /// Reads a condition.
+    /// Parses a condition.
     ///
     /// # Errors
-    /// If it is none; the place in the text is named.
+    /// If it is not a valid condition; the error names the position in the text.
     pub fn parse(text: &str) -> Result<Self> {
         let root = parse::condition(text)?;
         Ok(Self { text: text.to_owned(), root })
     }
 
-    /// Names of the columns that it looks at, in the order in which they first come.
+    /// Names of the columns in the condition, in the order in which they first occur.
     fn columns(&self) -> Vec<(&str, usize)> {
         let mut all = Vec::new();
         self.root.each_operand(&mut |operand| {
@@ -128,14 +129,14 @@ impl Node {
 }
 
 impl Samples {
-    /// Those of the samples `ids` that fulfil the condition, in their order.
+    /// The samples among `ids` that fulfil the condition, in the order of `ids`.
     ///
     /// # Errors
-    /// If it names a column that there is not, asks which of a text and a number is less, or if no sample fulfils it;
-    /// if a line that it has to look at cannot be read.
+    /// If the condition names a column that does not exist, or compares a text with a number by `<` or `>`; if no sample
+    /// fulfils it; if a line that is needed cannot be read.
     ///
     /// # Panics
-    /// If there is no sample of one of the ids.
+    /// If one of the ids does not exist.
     pub fn matching(&self, ids: Vec<usize>, condition: &Condition) -> Result<Vec<usize>> {
         let first = ids.first().copied();
         let chosen = self.fulfilling(ids, condition)?;
@@ -156,13 +157,13 @@ impl Samples {
         })
     }
 
-    /// As [`matching`](Self::matching), but for that no sample has to.
+    /// Like [`matching`](Self::matching), but it is not an error if no sample fulfils the condition.
     ///
     /// # Errors
-    /// As of [`matching`](Self::matching).
+    /// The other errors of [`matching`](Self::matching).
     ///
     /// # Panics
-    /// If there is no sample of one of the ids.
+    /// If one of the ids does not exist.
     pub fn fulfilling(&self, ids: Vec<usize>, condition: &Condition) -> Result<Vec<usize>> {
         let used = condition.columns();
         let known =
@@ -183,7 +184,7 @@ impl Samples {
     }
 }
 
-/// The error for a place in a condition.
+/// The error for a position in a condition.
 fn problem(text: &str, at: usize, what: &str) -> Error {
     let place = match text.chars().count() {
         end if at >= end => "at the end".to_owned(),

@@ -1,13 +1,13 @@
-//! Words to a condition; a function for every line of the grammar.
+//! Parses words into a condition. There is one function for each line of the grammar.
 
 use super::words::{Word, words};
 use super::{Comparison, Node, Operand, What, problem};
 use crate::Result;
 
-/// Brackets and `not`s within each other: a condition is read by functions that call themselves.
+/// Maximum nesting of brackets and `not`. There is a limit because the parser is recursive.
 const DEEPEST: usize = 64;
 
-/// Reads a whole condition.
+/// Parses a whole condition.
 pub(super) fn condition(text: &str) -> Result<Node> {
     let mut parser = Parser { text, words: words(text)?, place: 0, depth: 0 };
     let node = parser.any()?;
@@ -31,7 +31,7 @@ impl Parser<'_> {
         word
     }
 
-    /// Takes the sign if it is next.
+    /// Consumes the sign if it is next.
     fn takes(&mut self, sign: &str) -> bool {
         let is_next =
             matches!(self.words.get(self.place), Some((_, Word::Sign(next))) if *next == sign);
@@ -39,7 +39,7 @@ impl Parser<'_> {
         is_next
     }
 
-    /// Where the next word begins; the end of the text if there is none.
+    /// Where the next word begins, or the end of the text if there is none.
     fn at(&self) -> usize {
         self.words.get(self.place).map_or(self.text.chars().count(), |(at, _)| *at)
     }
@@ -50,7 +50,7 @@ impl Parser<'_> {
         )
     }
 
-    /// What is wrong with the word that was taken last.
+    /// The error about the word that was consumed last.
     fn wrong_before(&mut self, what: &str) -> crate::Error {
         self.place -= 1;
         self.wrong(what)
@@ -149,7 +149,7 @@ impl Parser<'_> {
     }
 }
 
-/// The node alone, or all of them under one.
+/// The node itself if there is only one, otherwise all nodes combined by `all`.
 fn one_or(mut nodes: Vec<Node>, all: impl FnOnce(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(only) if nodes.is_empty() => only,

@@ -115,10 +115,10 @@ fn what_the_samples_do_not_have_is_said() {
     );
 }
 
-/// What a condition says of an id, by Rust's own operators.
+/// The result of a condition for an id, computed with Rust's own operators.
 type Says = fn(i64) -> bool;
 
-/// A condition, and what it says.
+/// A condition and its expected result.
 fn conditions() -> impl Strategy<Value = (String, Says)> {
     prop::sample::select(vec![
         ("id == 1".to_owned(), (|id| id == 1) as Says),
@@ -144,7 +144,7 @@ proptest! {
         all in prop::collection::vec((conditions(), any::<bool>(), any::<bool>()), 1..6)
     ) {
         let mut text = String::new();
-        // In disjunctive form: the `or`s stand outside.
+        // In disjunctive form: `or` is the outermost operator.
         let mut groups: Vec<Vec<(Says, bool)>> = vec![Vec::new()];
         for (place, ((one, says), negated, or)) in all.into_iter().enumerate() {
             if place > 0 {

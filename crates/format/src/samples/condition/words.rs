@@ -1,4 +1,4 @@
-//! Text to words, each with its place.
+//! Splits text into words, each with its position.
 
 use serde_json::{Number, Value};
 
@@ -16,12 +16,12 @@ pub(super) enum Word {
     Sign(&'static str),
 }
 
-/// Words that are no columns.
+/// Words that cannot be column names.
 const KEYWORDS: [&str; 4] = ["and", "or", "not", "in"];
-/// Longer ones before those that they begin with.
+/// A longer sign comes before the shorter sign it begins with.
 const SIGNS: [&str; 11] = ["==", "!=", "<=", ">=", "<", ">", "(", ")", "[", "]", ","];
 
-/// All words, each with the character from 0 at which it begins.
+/// All words, each with the position of its first character, from 0.
 pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>> {
     let characters: Vec<char> = text.chars().collect();
     let mut words = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>> {
     Ok(words)
 }
 
-/// A text, or a column's name between backquotes. `\` before a quote or another `\` stands for it.
+/// A text in quotes, or a column name in backquotes. `\` escapes a quote or another `\`.
 fn quoted(text: &str, at: usize, rest: &[char], quote: char) -> Result<(Word, usize)> {
     let (mut inside, mut place) = (String::new(), 1);
     loop {

@@ -1,4 +1,4 @@
-//! Making an index of lines.
+//! Building an index of lines.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,13 @@ use crate::samples::record::{Line, Text};
 use crate::samples::{MAX_LINE, MAX_NAME, MAX_SAMPLES};
 use crate::{Error, Result};
 
-/// The number of a sample without a key, while an index is made.
+/// The number of a sample without a key, while an index is built.
 const NONE: u32 = u32::MAX;
 
 /// An index to which samples are added.
 #[derive(Default)]
 pub(in crate::samples) struct Builder<'a> {
-    /// The stacks that there are; any if `None`.
+    /// The stacks that exist; any stack is allowed if `None`.
     known: Option<&'a [&'a str]>,
     head: Head,
     starts: Vec<u64>,
@@ -28,7 +28,7 @@ pub(in crate::samples) struct Builder<'a> {
     labels: Keys,
 }
 
-/// Numbers of keys, and the samples' numbers.
+/// The number of each key, and the number of each sample's key.
 #[derive(Default)]
 struct Keys {
     numbers: HashMap<Box<str>, u32>,
@@ -36,7 +36,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// Adds a sample by the text of its key; `new` is called if nobody had that before.
+    /// Adds a sample by the text of its key. `new` is called if no earlier sample had this key.
     fn push(&mut self, text: Option<&str>, new: impl FnOnce(&str)) {
         let number = text.map_or(NONE, |text| {
             self.numbers.get(text).copied().unwrap_or_else(|| {
@@ -51,7 +51,7 @@ impl Keys {
 }
 
 impl<'a> Builder<'a> {
-    /// An index without samples, which may be of the stacks `known` only.
+    /// An index without samples. Only samples of the stacks `known` can be added.
     pub fn of_stacks(known: &'a [&'a str]) -> Self {
         Self { known: Some(known), ..Self::default() }
     }
@@ -82,7 +82,7 @@ impl<'a> Builder<'a> {
         all
     }
 
-    /// Samples in it.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
@@ -93,10 +93,10 @@ impl<'a> Builder<'a> {
         starts.zip(&self.name_ends).map(|(start, end)| &self.names[start as usize..*end as usize])
     }
 
-    /// Takes in the next line, which begins at `start`.
+    /// Adds the next line, which begins at `start`.
     ///
     /// # Errors
-    /// If it is not a sample, is too long, is out of order, or names a stack that there is not.
+    /// If it is not a sample, is too long or out of order, or names a stack that does not exist.
     pub fn add(&mut self, start: u64, line: &[u8]) -> Result<()> {
         if line.len() > MAX_LINE {
             let len = line.len();
@@ -143,7 +143,7 @@ impl<'a> Builder<'a> {
         if line.geo.is_some() {
             head.geo_from.get_or_insert(id as u64);
         }
-        // A table has few columns, and most lines name them in one order.
+        // A table has few columns, and most lines list them in the same order.
         for (place, Text(key)) in line.columns.0.iter().enumerate() {
             if head.columns.get(place).is_none_or(|(column, _)| column != key)
                 && !head.columns.iter().any(|(column, _)| column == key)
@@ -154,7 +154,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Gives the next sample the next place in its stack.
+    /// Assigns the next position in its stack to the next sample.
     fn place(&mut self, id: usize, stack: &str) {
         let stacks = &mut self.head.stacks;
         let last = id.checked_sub(1).map(|last| self.stacks[last] as usize);
@@ -177,7 +177,7 @@ impl<'a> Builder<'a> {
         self.name_ends.push(self.names.len() as u64);
     }
 
-    /// The bytes of the index, of a text with this length and sum.
+    /// The bytes of the index, for a text with this length and checksum.
     pub fn finish(mut self, origin: &Origin) -> Vec<u8> {
         self.head.names_bytes = self.names.len() as u64;
         let head = serde_json::to_vec(&self.head).expect("texts and numbers are JSON");
@@ -218,7 +218,7 @@ impl<'a> Builder<'a> {
         bytes
     }
 
-    /// Ids by stacks.
+    /// The ids, sorted by stack.
     fn ids(&self) -> Vec<u32> {
         if self.head.stacks.len() < 2 {
             return Vec::new();
@@ -237,7 +237,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Writes numbers of `width` bytes; what stands for none is the greatest of these.
+/// Writes numbers of `width` bytes. The largest such number means "none".
 fn write_numbers(numbers: &[u32], width: usize, out: &mut Vec<u8>) {
     numbers.iter().for_each(|number| out.extend(&number.to_le_bytes()[..width]));
 }

@@ -1,31 +1,31 @@
-//! `samples.index`: what is asked of samples often, as columns that are used where they lie.
+//! `samples.index`: the values of samples that are needed often, as columns that are read in place.
 //!
-//! Opening `samples.jsonl` means reading every line of it. The index has what comes of that: whoever maps it into memory
-//! has a list of samples after one look over its bytes. It can be made of the text at any time, so nothing depends on it:
-//! [`Index::read`] believes nothing, and an index that is damaged, of another text or of a newer hsipack is an error that
-//! only means that the text has to be read.
+//! Opening `samples.jsonl` means reading every line. The index holds the result: a program that maps it into memory has
+//! the list of samples after one pass over its bytes. The index can be rebuilt from the text at any time, so nothing
+//! depends on it. [`Index::read`] trusts nothing and checks every part. If the index is damaged, belongs to another text
+//! ([`Origin`]) or comes from a newer hsipack, the text is read instead.
 //!
 //! # Layout
-//! All numbers are little-endian; every part begins at a multiple of 8 bytes, zeros before it.
+//! All numbers are little-endian. Every part begins at a multiple of 8 bytes, padded with zeros.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 8 | `HSIPIDX\n` |
 //! | 4 | the version, 1 |
-//! | 4 | CRC-32C of all that follows |
-//! | 8, 32 | length and SHA-256 of the `samples.jsonl` it was made of |
-//! | 8 | samples, n |
-//! | 8, then as many | length of the head and the head, JSON: `Head` |
+//! | 4 | CRC-32C of all bytes that follow |
+//! | 8, 32 | length and SHA-256 of the `samples.jsonl` it was built from |
+//! | 8 | number of samples, n |
+//! | 8, then as many | length of the head, then the head as JSON: `Head` |
 //! | 8 n | where each line begins in `samples.jsonl` |
 //! | 8 n | where each name ends among the names |
 //! | `names_bytes` | the names, one after another |
-//! | w n | numbers of the stacks: places in `stacks` |
-//! | 4 n | places in the stacks' arrays, if there are several stacks |
+//! | w n | numbers of the stacks: positions in `stacks` |
+//! | 4 n | positions in the stacks' arrays, if there are several stacks |
 //! | 4 n | ids of the samples of the first stack, then of the second, …, if there are several |
-//! | w n, three times | numbers of splits, groups and labels: places in these lists |
+//! | w n, three times | numbers of splits, groups and labels: positions in these lists |
 //!
-//! A number takes w bytes: none if its list is empty (of stacks: if it has one entry), else 1, 2 or 4, as few as tell all
-//! entries and "none", the greatest number, apart.
+//! A number takes w bytes. w is 0 if its list is empty (for stacks: if it has one entry). Otherwise w is 1, 2 or 4: the
+//! smallest size that can hold a number for every entry and one for "none", which is the largest number of that size.
 
 mod build;
 #[cfg(test)]
@@ -48,18 +48,18 @@ pub const SAMPLES_INDEX: &str = "samples.index";
 
 const MAGIC: &[u8; 8] = b"HSIPIDX\n";
 const VERSION: u32 = 1;
-/// Bytes before the head.
+/// Number of bytes before the head.
 const FIXED: usize = 72;
-/// Where the part begins that the checksum is of.
+/// Where the checksummed part begins.
 const CHECKED: usize = 16;
 
 /// The bytes of an index: in memory, or a mapped file.
 pub trait Bytes: Send + Sync {
-    /// All of them.
+    /// All bytes.
     fn bytes(&self) -> &[u8];
 
-    /// Whether all that [`bytes`](Self::bytes) gave so far was what lies there, and not put in place of what could not be
-    /// read.
+    /// Whether everything that [`bytes`](Self::bytes) gave so far was really read. If not, some bytes could not be read
+    /// and were replaced.
     fn were_read(&self) -> bool;
 }
 
@@ -73,26 +73,26 @@ impl Bytes for Vec<u8> {
     }
 }
 
-/// The part of an index that is parsed.
+/// The JSON part of an index.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Head {
-    /// Names of the stacks that hold samples, in the order in which they first come, and how many they hold.
+    /// Names of the stacks that hold samples, in the order in which they first occur, and how many samples they hold.
     pub stacks: Vec<(String, u64)>,
-    /// The different splits, in the order in which they first come.
+    /// The different splits, in the order in which they first occur.
     pub splits: Vec<String>,
     /// The groups, likewise.
     pub groups: Vec<String>,
     /// The labels, likewise.
     pub labels: Vec<Value>,
-    /// Other columns, in the order in which they first come, and the ids of the samples with which they do.
+    /// Other columns, in the order in which they first occur, each with the id of the first sample that has it.
     pub columns: Vec<(String, u64)>,
-    /// The first sample that says where its pixels lie.
+    /// The first sample that has the location of its pixels.
     pub geo_from: Option<u64>,
-    /// Bytes of all names.
+    /// Total length of all names in bytes.
     pub names_bytes: u64,
 }
 
-/// The index of a `samples.jsonl`, checked. Cloning it is cheap.
+/// The checked index of a `samples.jsonl`. Cloning is cheap.
 #[derive(Clone)]
 pub struct Index {
     bytes: Arc<dyn Bytes>,
@@ -102,7 +102,7 @@ pub struct Index {
     parts: Parts,
 }
 
-/// Where the parts of an index begin.
+/// The positions where the parts of an index begin.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     starts: usize,
@@ -117,14 +117,14 @@ struct Parts {
     end: usize,
 }
 
-/// A part of numbers of `width` bytes each.
+/// A part that consists of numbers of `width` bytes each.
 #[derive(Clone, Copy, Debug)]
 struct Numbers {
     at: usize,
     width: usize,
 }
 
-/// Bytes that a number below `different` takes, and the one that stands for none.
+/// The number of bytes needed for numbers below `different` and one more that means "none".
 fn width(different: usize) -> usize {
     match different {
         0 => 0,
@@ -134,13 +134,14 @@ fn width(different: usize) -> usize {
     }
 }
 
-/// As [`width`], of stacks, of which every sample has one.
+/// Like [`width`], for stacks: every sample has a stack.
 fn stack_width(stacks: usize) -> usize {
     if stacks > 1 { width(stacks) } else { 0 }
 }
 
 impl Parts {
-    /// The parts of an index of `len` samples whose head ends at `start`; `None` if they are longer than memory.
+    /// The parts of an index of `len` samples whose head ends at `start`; `None` if their length exceeds the address
+    /// space.
     fn new(head: &Head, len: usize, start: usize) -> Option<Self> {
         let mut at = start;
         let mut part = |bytes: Option<usize>| -> Option<usize> {
@@ -166,7 +167,7 @@ impl Parts {
     }
 }
 
-/// The 8 bytes at `at` as a number.
+/// The 8 bytes at `at`, as a number.
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes = bytes.get(at..)?.first_chunk::<8>()?;
     Some(u64::from_le_bytes(*bytes))
@@ -181,37 +182,37 @@ fn damaged(what: &str) -> Error {
     Error::damaged(format!("{what} of the index"))
 }
 
-/// The sum of a text of which nobody computed it: an index that is not written anywhere.
+/// Stands for a checksum that was not computed, in an index that is not written to a file.
 pub(super) const UNKNOWN: [u8; 32] = [0; 32];
 
-/// What an index says of the text that it was made of.
+/// What an index records about the text it was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: u64,
-    /// Their SHA-256.
+    /// Its SHA-256.
     pub sha256: [u8; 32],
 }
 
 impl Origin {
-    /// Reads it of the first bytes of an index; `None` if they are of none.
+    /// Reads the origin from the first bytes of an index; `None` if they are not from an index.
     pub fn of(bytes: &[u8]) -> Option<Self> {
         let is_ours = bytes.starts_with(MAGIC) && u32_at(bytes, 8)? == VERSION;
         let sha256 = *bytes.get(24..)?.first_chunk::<32>()?;
         is_ours.then_some(Self { len: u64_at(bytes, 16)?, sha256 })
     }
 
-    /// The sum in hexadecimal, as `SHA256SUMS` has it.
+    /// The SHA-256 in hexadecimal, as in `SHA256SUMS`.
     pub fn sum(&self) -> String {
         checksums::hex(&self.sha256)
     }
 }
 
 impl Index {
-    /// Reads an index, and checks all of it but whether the text says the same.
+    /// Reads an index and checks all of it. It does not check whether the index agrees with the text.
     ///
     /// # Errors
-    /// If it is damaged, or of a version that this hsipack does not know.
+    /// If it is damaged, or has a version that this hsipack does not know.
     pub fn read(bytes: Arc<dyn Bytes>) -> Result<Self> {
         let index = Self::parse(&bytes)?;
         index.check()?;
@@ -243,7 +244,7 @@ impl Index {
         Ok(Self { bytes, head, len, text_len: origin.len, parts })
     }
 
-    /// Looks at every number once, so that all later ones are what they should be.
+    /// Checks every number once, so that later reads need no checks.
     fn check(&self) -> Result<()> {
         let (bytes, parts, len) = (self.bytes.bytes(), &self.parts, self.len);
         if len > super::MAX_SAMPLES {
@@ -287,7 +288,7 @@ impl Index {
         self.check_stacks()
     }
 
-    /// Looks whether numbers of stacks, places in them and ids agree.
+    /// Checks that the numbers of stacks, the positions in them and the ids agree.
     fn check_stacks(&self) -> Result<()> {
         let (bytes, parts, stacks) = (self.bytes.bytes(), &self.parts, &self.head.stacks);
         let sum = stacks.iter().try_fold(0u64, |sum, (_, count)| sum.checked_add(*count));
@@ -317,22 +318,22 @@ impl Index {
         Ok(())
     }
 
-    /// Samples in it.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The text that it was made of.
+    /// The text that it was built from.
     pub fn origin(&self) -> Origin {
         Origin::of(self.bytes.bytes()).unwrap_or_else(|| changed())
     }
 
-    /// All of its bytes.
+    /// All bytes of the index.
     pub fn bytes(&self) -> &[u8] {
         self.bytes.bytes()
     }
@@ -341,7 +342,8 @@ impl Index {
         &self.head
     }
 
-    /// What is found at a place of the bytes. They were checked, so it is there, unless they are others by now.
+    /// The value that `find` returns for the bytes. They were checked, so the value exists, unless the bytes were changed
+    /// since.
     fn found<'a, T>(&'a self, find: impl FnOnce(&'a [u8]) -> Option<T>) -> T {
         let found = find(self.bytes.bytes());
         match found {
@@ -350,7 +352,7 @@ impl Index {
         }
     }
 
-    /// Where the line of sample `id` lies in the text, with what follows it up to the next one.
+    /// The position of the line of sample `id` in the text, up to the start of the next line.
     pub(super) fn line(&self, id: usize) -> Range<u64> {
         assert!(id < self.len, "there is no sample {id}");
         self.found(|bytes| {
@@ -363,7 +365,7 @@ impl Index {
         })
     }
 
-    /// Where the lines of the first `len` samples end.
+    /// The end of the lines of the first `len` samples.
     pub(super) fn end_of(&self, len: usize) -> u64 {
         if len < self.len { self.line(len).start } else { self.text_len }
     }
@@ -392,7 +394,7 @@ impl Index {
         self.found(|bytes| self.parts.stacks.get(bytes, id).filter(|stack| *stack < there))
     }
 
-    /// The place of a sample in its stack.
+    /// The position of a sample in its stack.
     pub(super) fn place(&self, id: usize) -> usize {
         assert!(id < self.len, "there is no sample {id}");
         if self.parts.stacks.width == 0 {
@@ -403,7 +405,7 @@ impl Index {
         if place < count { place } else { changed() }
     }
 
-    /// The sample at a place of the list of ids by stacks.
+    /// The sample at a position in the list of ids by stack.
     pub(super) fn id(&self, place: usize) -> usize {
         if self.parts.stacks.width == 0 {
             return place;
@@ -436,7 +438,7 @@ impl fmt::Debug for Index {
 }
 
 impl Numbers {
-    /// Number `id`; `None` if it is not there.
+    /// Number `id`; `None` if the bytes end before it.
     fn get(self, bytes: &[u8], id: usize) -> Option<usize> {
         let at = self.at + self.width * id;
         match self.width {
@@ -449,7 +451,7 @@ impl Numbers {
         }
     }
 
-    /// What stands for no number.
+    /// The number that means "none".
     fn none(self) -> usize {
         match self.width {
             1 => usize::from(u8::MAX),
@@ -477,10 +479,10 @@ impl Numbers {
     }
 }
 
-/// A column of numbers of an index: places in a list of different keys.
+/// A column of numbers in an index: positions in a list of different keys.
 #[derive(Clone, Debug)]
 pub(super) struct Column {
-    /// `None` where nobody has a key.
+    /// `None` if no sample has a key.
     index: Option<Index>,
     numbers: Numbers,
     different: usize,
@@ -493,7 +495,7 @@ impl Default for Column {
 }
 
 impl Column {
-    /// The number of a sample that there is.
+    /// The number of an existing sample.
     pub fn get(&self, id: usize) -> Option<u32> {
         if self.numbers.width == 0 {
             return None;
@@ -508,7 +510,7 @@ impl Column {
     }
 }
 
-/// Ends what asked for a number that was right when the dataset was opened. Anything else would be a wrong answer.
+/// Panics, because a number that was valid when the dataset was opened is now invalid. Going on would give wrong results.
 #[cold]
 fn changed() -> ! {
     panic!(

@@ -1,4 +1,4 @@
-//! An index says what the lines say, read one by one; and no damage gets past it.
+//! An index agrees with the lines read one by one, and detects any damage.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::samples::{Sample, Samples, SourceRecord, Written, encode};
 
 const STACKS: [&str; 3] = ["2x3x4", "5x6x7", "8x9x10"];
 
-/// What is drawn of a sample: its stack, split, group, label, column, and whether it has a place on Earth.
+/// The random properties of a sample: its stack, split, group, label and column, and whether it has a
+/// location on Earth.
 type Drawn = (usize, Option<u8>, Option<u16>, Option<Value>, Option<String>, bool);
 
 fn drawn() -> impl Strategy<Value = Vec<Drawn>> {
@@ -76,7 +77,7 @@ fn opened(text: Vec<u8>, index: Vec<u8>) -> Samples {
     Samples::new(index, Arc::new(text), &STACKS).unwrap()
 }
 
-/// Compares everything that a list answers with the samples that it should have.
+/// Compares everything that a list returns with the samples that it should have.
 fn assert_says(list: &Samples, samples: &[Sample]) {
     assert_eq!(list.len(), samples.len());
     let mut columns: Vec<&String> = Vec::new();
@@ -163,7 +164,7 @@ fn samples_that_cannot_come_next_are_not_written() {
     assert_eq!(error.what(), "sample 1: sample 1 stands where 0 should be");
 }
 
-/// Bytes of which some could not be read.
+/// Bytes, some of which could not be read.
 struct Unread(Vec<u8>);
 
 impl Bytes for Unread {
@@ -182,7 +183,7 @@ fn what_cannot_be_read_is_no_index() {
     assert!(Index::read(Arc::new(Unread(index))).unwrap_err().what().contains("cannot be read"));
 }
 
-/// The same index with another checksum, which fits.
+/// The same index with a checksum that matches it.
 fn sealed(mut index: Vec<u8>) -> Vec<u8> {
     if index.len() > CHECKED {
         let sum = crate::crc::crc32c(&index[CHECKED..]);
@@ -191,7 +192,7 @@ fn sealed(mut index: Vec<u8>) -> Vec<u8> {
     index
 }
 
-/// Asks for everything; nothing may panic.
+/// Calls all methods; none may panic.
 fn ask_everything(index: Index, text: Vec<u8>) {
     let Ok(list) = Samples::new(index, Arc::new(text), &STACKS) else { return };
     for id in 0..list.len() {
@@ -213,7 +214,7 @@ proptest! {
         prop_assert_eq!(&text, &encode(all.iter().cloned()));
         assert_says(&opened(text.clone(), index.clone()), &all);
         assert_says(&Samples::decode(text.clone(), &STACKS).unwrap(), &all);
-        // A dataset as it was, and one that goes on from there.
+        // An earlier state of a dataset, and the dataset that continues it.
         let cut = cut.min(all.len());
         let first = opened(text.clone(), index.clone()).first(cut, &STACKS).unwrap();
         assert_says(&first, &all[..cut]);
@@ -230,7 +231,7 @@ proptest! {
         prop_assert!(Index::read(Arc::new(index[..place].to_vec())).is_err());
     }
 
-    /// A checksum proves nothing against somebody who can compute one.
+    /// A checksum does not protect against someone who can compute one.
     #[test]
     fn nothing_in_an_index_makes_it_panic(
         drawn in drawn(),

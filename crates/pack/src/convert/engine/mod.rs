@@ -1,13 +1,13 @@
-//! Threads, order and back-pressure.
+//! Runs the threads of a conversion, keeps results in order, and applies back-pressure.
 //!
-//! Jobs (a block of rows of one cube, or one mask of one cube) are numbered in the order in which
-//! their chunks stand in the shards. Worker threads take the next job, read, pack and compress it; one
-//! writer thread puts results into the shard files by number, whatever order they come in; another
-//! waits for finished shards to reach the disk, so that neither workers nor the writer wait for it.
-//! A worker may not run further ahead of the writer than [`WINDOW`]; that bounds memory.
+//! Jobs (a block of rows of one cube, or one mask of one cube) are numbered in the order of their chunks in the shards.
+//! Worker threads take the next job, then read, pack and compress it. One writer thread writes the results to the shard
+//! files in the order of their numbers, whatever order they arrive in. Another thread waits until finished shards are
+//! on the disk, so that neither workers nor the writer wait for it. A worker may not run further ahead of the writer
+//! than [`WINDOW`], which limits memory.
 //!
-//! `queue.rs` hands out the jobs, `shard.rs` takes what becomes of them, `records.rs` is what a resumed
-//! conversion knows of shards that are finished.
+//! `queue.rs` hands out the jobs, `shard.rs` receives their results, and `records.rs` holds what a resumed conversion
+//! needs to know of finished shards.
 
 mod queue;
 mod records;
@@ -39,35 +39,35 @@ use crate::source::Access;
 
 /// What is known of all packed samples.
 pub struct Outcome {
-    /// One a sample, as in [`Plan::samples`].
+    /// One record for each sample, in the order of [`Plan::samples`].
     pub samples: Vec<SampleRecord>,
-    /// One a stack, of the new samples only.
+    /// Statistics of each stack, over the new samples only.
     pub stacks: Vec<StackStats>,
-    /// Bytes of all shards written or found finished.
+    /// Bytes of all shards, whether they were written now or before.
     pub bytes: u64,
 }
 
-/// A piece of work, done.
+/// The result of a job.
 struct Done {
     task: usize,
     sample: usize,
-    /// 0 is the image, 1.. the masks.
+    /// 0 is the image; masks start at 1.
     array: usize,
-    /// Chunk within the sample at which the block starts.
+    /// The chunk within the sample at which the block starts.
     first_chunk: usize,
     encoded: Encoded,
     last: bool,
 }
 
-/// Results on their way to the writer.
+/// Results that wait for the writer.
 struct Delivered {
     next: u64,
     waiting: BTreeMap<u64, Done>,
-    /// Number of tickets that there will be, once known.
+    /// The total number of jobs, when it is known.
     total: Option<u64>,
 }
 
-/// The shards that packing `plan` writes.
+/// The shards that a conversion of `plan` writes.
 pub fn shards(plan: &Plan) -> Shards {
     let mut shards = Shards::default();
     for (number, stack) in plan.stacks.iter().enumerate() {
@@ -93,25 +93,25 @@ struct Engine<'a> {
     staging: &'a Staging,
     base: Option<&'a Dataset>,
     progress: &'a Progress,
-    /// Whether cubes were planned at another time, and may have changed.
+    /// Whether cubes were planned by an earlier process, and may have changed since.
     planned_before: bool,
     delivered: Mutex<Delivered>,
     changed: Condvar,
     failure: Mutex<Option<Error>>,
-    /// Whether there is a failure, for those who wait for a server.
+    /// Whether a thread has failed. Threads that wait for a server check this.
     failed: Arc<AtomicBool>,
-    /// Written results, for their memory.
+    /// Results that have been written. Their memory is reused.
     spent: Mutex<Vec<Encoded>>,
 }
 
-/// Jobs that may be under way or waiting to be written, a thread.
+/// For each thread, the number of jobs that may be in progress or waiting for the writer.
 const WINDOW: u64 = 4;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Packs every sample of `plan` that is not finished yet into shards in the staging folder.
+/// Packs every sample of `plan` that is not finished yet, into shards in the staging folder.
 ///
 /// # Errors
 /// The first error of any thread; [`ErrorKind::Interrupted`] if `progress.stop` was set.
@@ -128,11 +128,11 @@ pub fn run(
     outcome(plan, staging)
 }
 
-/// Packs a part of a conversion that was planned at another time: its shards that are not finished yet, and makes sure
-/// that their cubes are those that were planned. Gives the number of shards that it wrote.
+/// Packs one part of a conversion that was planned earlier: those of its shards that are not finished yet. Checks that
+/// their cubes are the same as when they were planned. Returns the number of shards that it wrote.
 ///
 /// # Errors
-/// As of [`run`]; if a cube has changed.
+/// The same as those of [`run`], and if a cube has changed.
 pub fn run_part(
     plan: &Plan,
     options: &ConvertOptions,
@@ -148,7 +148,7 @@ pub fn run_part(
     Ok(written)
 }
 
-/// All shards of a plan, by stack and number, in their order.
+/// All shards of a plan, by stack and number, in order.
 pub fn shards_of(plan: &Plan) -> impl Iterator<Item = (&str, usize)> {
     tasks(plan).map(|task| (plan.stacks[task.stack].name.as_str(), task.shard))
 }
@@ -163,8 +163,8 @@ fn tasks(plan: &Plan) -> impl Iterator<Item = ShardTask> {
     plan.stacks.iter().enumerate().flat_map(|(number, stack)| shard_tasks(number, stack))
 }
 
-/// What the receipts of all shards come to. Statistics are merged in the order of the shards, so that rounding is the same
-/// whoever wrote them, and when.
+/// Combines the receipts of all shards. Statistics are merged in the order of the shards, so that rounding does not
+/// depend on which process wrote them, or when.
 ///
 /// # Errors
 /// If a receipt is missing or cannot be read.
@@ -187,7 +187,7 @@ pub fn outcome(plan: &Plan, staging: &Staging) -> Result<Outcome> {
 }
 
 impl Outcome {
-    /// Adds what the receipt of a shard says; `None` if it says something else.
+    /// Adds the receipt of a shard; `None` if its content is not valid.
     fn add(&mut self, stack: usize, record: &Value) -> Option<()> {
         for sample in record["samples"].as_array()? {
             let (place, record) = SampleRecord::from_json(sample)?;
@@ -228,7 +228,7 @@ impl<'a> Engine<'a> {
         locked(&self.failure).take().map_or(Ok(()), Err)
     }
 
-    /// Those of the shards that are still to be made.
+    /// Those of the shards that are not finished yet.
     fn unfinished(&self, tasks: impl Iterator<Item = ShardTask>) -> Result<Vec<ShardTask>> {
         let mut left = Vec::new();
         for task in tasks {
@@ -245,17 +245,17 @@ impl<'a> Engine<'a> {
         Ok(left)
     }
 
-    /// Runs all threads to their end.
+    /// Runs all threads until they end.
     fn work(&self, tasks: Vec<ShardTask>) {
         let shards: Vec<ShardTask> =
             tasks.iter().map(|task| ShardTask { samples: task.samples.clone(), ..*task }).collect();
         let queue = Mutex::new(Queue::new(self, tasks));
         let (sender, receiver) = sync_channel(1);
         std::thread::scope(|scope| {
-            // A thread that is refused ends the others, too: they wait for one another.
+            // If a thread cannot be started, the others must end too, because threads wait for one another.
             self.guard(|| {
-                // Nobody gets work before all are there: where memory is short, what a thread needs to start is else taken
-                // by those that run, and the system ends the process.
+                // No thread gets work before all have started. If memory is short, running threads could otherwise take
+                // the memory that a thread needs to start, and the system would end the process.
                 let _starting = locked(&queue);
                 for _ in 0..self.options.jobs.max(1) {
                     let work = || self.guard(|| self.worker(&queue));
@@ -268,7 +268,7 @@ impl<'a> Engine<'a> {
         });
     }
 
-    /// Runs one thread's work; an error, or a panic, stops all of them.
+    /// Runs one thread's work. An error or a panic stops all threads.
     fn guard(&self, work: impl FnOnce() -> Result<()>) {
         let (failed, stop) = (self.failed.clone(), self.progress.stop.clone());
         let ends = move || failed.load(Ordering::Relaxed) || stop.load(Ordering::Relaxed);
@@ -281,7 +281,7 @@ impl<'a> Engine<'a> {
         };
         locked(&self.failure).get_or_insert(error);
         self.failed.store(true, Ordering::Relaxed);
-        // Waiters look at the failure while they hold this lock.
+        // Waiting threads check for a failure while they hold this lock.
         drop(locked(&self.delivered));
         self.changed.notify_all();
     }
@@ -309,7 +309,7 @@ impl<'a> Engine<'a> {
             };
             let done = match &ticket.job {
                 Job::Rows { sample, cube, rows } => {
-                    // Taken before the next job can be: rows of a stream are read in order.
+                    // Locked before another thread can take the next job, so that rows of a stream are read in order.
                     let turn =
                         (cube.source.access() == Access::Sequential).then(|| locked(&cube.turn));
                     drop(queue);
@@ -350,7 +350,7 @@ impl<'a> Engine<'a> {
         locked(&self.spent).pop().unwrap_or_default()
     }
 
-    /// Waits until job `number` may be begun; `false` if everything is to stop.
+    /// Waits until job `number` may begin. Returns `false` if all threads must stop.
     fn wait_for_window(&self, number: u64) -> bool {
         let window = WINDOW * self.options.jobs.max(1) as u64;
         let mut delivered = locked(&self.delivered);
@@ -389,7 +389,7 @@ impl<'a> Engine<'a> {
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
     }
 
-    /// Takes results in order and writes them into their shards.
+    /// Takes results in order and writes them to their shards.
     fn writer(&self, tasks: &[ShardTask], finished: SyncSender<FinishedShard>) -> Result<()> {
         let mut open: Option<OpenShard> = None;
         while let Some(done) = self.next_delivered() {
@@ -402,7 +402,7 @@ impl<'a> Engine<'a> {
             locked(&self.spent).push(done.encoded.recycle());
             if last {
                 let shard = open.take().expect("made above");
-                // The finisher only goes away after a failure, which ends this loop too.
+                // The finisher ends early only after a failure, which also ends this loop.
                 let _ = finished.send(shard.finish(self, &tasks[done.task])?);
             }
         }
@@ -429,7 +429,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Waits for shards to reach the disk and records them as finished.
+    /// Waits until shards are on the disk, and records them as finished.
     fn finisher(&self, shards: Receiver<FinishedShard>) -> Result<()> {
         for shard in shards {
             shard.files.into_iter().try_for_each(Written::commit)?;
@@ -439,5 +439,5 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// How often waiting threads look whether the user wants to stop.
+/// How often waiting threads check whether the user wants to stop.
 const POLL: std::time::Duration = std::time::Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Jobs in the order in which their chunks stand in the shards, handed out one at a time.
+//! Hands out jobs one at a time, in the order of their chunks in the shards.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -14,17 +14,17 @@ use crate::convert::references;
 use crate::fingerprint::fingerprint;
 use crate::source::CubeInfo;
 
-/// A shard to be made.
+/// A shard that has to be written.
 pub(super) struct ShardTask {
     pub stack: usize,
     pub shard: usize,
     /// Samples as indices into the plan.
     pub samples: Range<usize>,
-    /// Existing samples at its start, to be carried over.
+    /// Number of existing samples at its start, which are copied.
     pub carried: usize,
 }
 
-/// The shards that the new samples of a stack go to.
+/// The shards that contain the new samples of a stack.
 pub(super) fn shard_tasks(number: usize, stack: &PlannedStack) -> Vec<ShardTask> {
     let per_shard = stack.grid.samples_per_shard();
     let end = stack.existing + stack.samples.len();
@@ -43,7 +43,7 @@ pub(super) fn shard_tasks(number: usize, stack: &PlannedStack) -> Vec<ShardTask>
         .collect()
 }
 
-/// One piece of work.
+/// A job for a worker thread.
 pub(super) enum Job {
     Rows { sample: usize, cube: Arc<OpenCube>, rows: Range<usize> },
     Mask { sample: usize, mask: usize },
@@ -56,14 +56,14 @@ pub(super) struct Ticket {
     pub job: Job,
 }
 
-/// Jobs in order, handed out one at a time.
+/// Hands out jobs in order, one at a time.
 pub(super) struct Queue<'a> {
     engine: &'a Engine<'a>,
     tasks: Vec<ShardTask>,
     task: usize,
     /// Sample within the task.
     sample: usize,
-    /// The sample's cube and the next row to hand out; `None` before it is opened.
+    /// The sample's cube and the next row to hand out; `None` until the cube is opened.
     cube: Option<(Arc<OpenCube>, usize)>,
     mask: usize,
     /// Number of the next job.
@@ -71,16 +71,16 @@ pub(super) struct Queue<'a> {
     reference: Option<KnownReference>,
 }
 
-/// What references were last read for, and what they came to.
+/// The references that were read last, and the calibration that they gave.
 struct KnownReference {
-    /// What the cube's file says.
+    /// The description of the cube that they were read for.
     of: CubeInfo,
     bands: Option<Vec<usize>>,
     calibration: Option<Arc<Calibration>>,
 }
 
 impl KnownReference {
-    /// Whether it serves another cube: of the same grid, scaling and integration time.
+    /// Whether they can be used for another cube: one with the same shape, wavelengths, integration time and bands.
     fn serves(&self, sample: &PlannedSample) -> bool {
         let (ours, theirs) = (&self.of, &sample.info);
         ours.shape == theirs.shape
@@ -96,7 +96,7 @@ impl<'a> Queue<'a> {
         Self { engine, tasks, task: 0, sample: 0, cube: None, mask: 0, next: 0, reference: None }
     }
 
-    /// The next job, in order.
+    /// Takes the next job, in order.
     pub fn take(&mut self) -> Result<Option<Ticket>> {
         let plan = self.engine.plan;
         let Some(task) = self.tasks.get(self.task) else { return Ok(None) };
@@ -171,7 +171,7 @@ impl<'a> Queue<'a> {
         })
     }
 
-    /// The references of a cube; those that are the same file for all cubes are read once.
+    /// The references of a cube. If all cubes have the same reference files, these are read once.
     fn calibration(&mut self, sample: &PlannedSample) -> Result<Option<Arc<Calibration>>> {
         let values = &self.engine.options.values;
         let own =
@@ -189,7 +189,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Rows a job: whole slabs of chunks, as many as the source likes to read and the memory allows.
+/// Number of rows in a job: whole slabs of chunks, as many as the source prefers to read within the memory limit.
 fn block_rows(options: &ConvertOptions, cube: &OpenCube) -> usize {
     let slab = cube.grid.tile().rows;
     let budget = options.memory / options.jobs.max(1);

@@ -1,4 +1,4 @@
-//! What is kept of samples in finished shards, so that a resumed conversion need not read them again.
+//! Records of samples in finished shards, so that a resumed conversion need not read the samples again.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ pub struct SampleRecord {
     pub range: Option<[f64; 2]>,
     /// The greatest relative quantisation error, and its band.
     pub relative: (usize, f64),
-    /// The greatest absolute one, and its band.
+    /// The greatest absolute quantisation error, and its band.
     pub absolute: (usize, f64),
 }
 
@@ -28,7 +28,7 @@ impl SampleRecord {
         Self { nan, inf, range, relative, absolute }
     }
 
-    /// The record of sample `sample` of the plan, its numbers bit for bit.
+    /// The record of sample `sample` of the plan, with its numbers bit for bit.
     pub(super) fn to_json(&self, sample: usize) -> Value {
         let bits = |(band, error): (usize, f64)| (band, error.to_bits());
         json!({
@@ -41,7 +41,7 @@ impl SampleRecord {
         })
     }
 
-    /// Reads what [`to_json`](Self::to_json) gave; `None` if it is something else.
+    /// Reads the record that [`to_json`](Self::to_json) wrote; `None` if the JSON is not such a record.
     pub(super) fn from_json(json: &Value) -> Option<(usize, Self)> {
         let real = |value: &Value| value.as_u64().map(f64::from_bits);
         let range = json["range"].as_array();

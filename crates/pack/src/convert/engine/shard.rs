@@ -1,4 +1,4 @@
-//! Shards being written: the image's and the masks' files of one stretch of samples.
+//! Shards that are being written: the image's and the masks' files for one range of samples.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -16,18 +16,18 @@ use crate::convert::plan::PlannedStack;
 use crate::convert::shards::{FinishedFile, ShardWriter};
 use crate::convert::stats::{BandStats, StackStats};
 
-/// A shard and its masks being written.
+/// The shard of an image and those of its masks, being written.
 pub(super) struct OpenShard {
     pub task: usize,
-    /// With their paths below the dataset.
+    /// The writers, with their paths below the dataset.
     arrays: Vec<(PathBuf, ShardWriter)>,
     stats: StackStats,
-    /// Statistics of the sample that is being written.
+    /// Statistics of the sample that is currently written.
     sample: Option<(usize, BandStats)>,
     records: Vec<Value>,
 }
 
-/// A shard whose files only have to reach the disk.
+/// A shard whose files have been written, but may not be on the disk yet.
 pub(super) struct FinishedShard {
     pub stack: usize,
     pub shard: usize,
@@ -35,7 +35,7 @@ pub(super) struct FinishedShard {
     pub record: Value,
 }
 
-/// Where shard `shard` of a stack's image and of its masks lie below the dataset, in this order, and their grids.
+/// The paths below the dataset of shard `shard` of a stack's image and of its masks, in this order, with their grids.
 pub(super) fn paths(stack: &PlannedStack, shard: usize) -> impl Iterator<Item = (PathBuf, &Grid)> {
     let image = (IMAGE, &stack.grid, 4);
     let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));

@@ -1,4 +1,4 @@
-//! The last step: all receipts are there, and the shards become a dataset.
+//! The last step: checks that all receipts exist, and turns the shards into a dataset.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,16 +10,16 @@ use crate::convert::engine;
 use crate::convert::run::{self, Report};
 use crate::convert::staging::{Claim, Staging};
 
-/// Names of shards that an error has.
+/// The most names of shards in an error.
 const SHOWN: usize = 10;
 
-/// Makes what workers wrote of the conversion planned in `file` a dataset, which appears whole, or, if cubes are appended,
-/// takes the place of the one before. Doing it again does nothing.
+/// Turns what workers wrote for the conversion planned in `file` into a dataset. It appears complete, or replaces the
+/// previous dataset if cubes are appended. Repeating it does nothing.
 ///
-/// `change_folder` is whether this process may change its working directory to that of the plan.
+/// `change_folder` says whether this process may change its working directory to that of the plan.
 ///
 /// # Errors
-/// If a receipt is missing, damaged or of another plan; if workers are still writing. Then nothing was changed.
+/// If a receipt is missing, damaged or belongs to another plan, or workers are still writing. Nothing is then changed.
 pub fn commit(file: &Path, change_folder: bool) -> Result<Report> {
     let start = Instant::now();
     let opened = Opened::read(file, change_folder)?;
@@ -44,11 +44,11 @@ pub fn commit(file: &Path, change_folder: bool) -> Result<Report> {
     Ok(report)
 }
 
-/// Gives up what was planned in `file`: removes what workers wrote, and the plan that was begun at the output. Does nothing
-/// if that has ended.
+/// Gives up the conversion planned in `file`: removes what workers wrote, and the plan that was begun at the output.
+/// Does nothing if that has already ended.
 ///
 /// # Errors
-/// If workers are still writing; if something cannot be removed.
+/// If workers are still writing, or something cannot be removed.
 pub fn discard(file: &Path) -> Result<()> {
     let opened = Opened::read(file, false)?;
     if let Some(claim) = Claim::left(opened.output(), &opened.identity, opened.writer.as_deref())? {

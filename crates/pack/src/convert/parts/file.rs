@@ -1,6 +1,6 @@
-//! The file that a conversion is planned in: everything that workers and the commit have to know, and nothing to decide.
+//! The file of a plan. It contains everything that workers and the commit need to know, so that they decide nothing.
 //!
-//! JSON with a hash of itself. What many cubes have in common (their wavelengths, their type) stands there once.
+//! It is JSON with a hash of itself. What many cubes have in common (their wavelengths, their type) is stored once.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::input::Input;
 use crate::precision::Information;
 use crate::source::{CubeInfo, Exposure, Radiometry, Scaling};
 
-/// A conversion as it was planned.
+/// A planned conversion.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct PlanFile {
-    /// The program that planned it, and its version, which has to be that of whoever goes on.
+    /// The program and version that planned it. All later steps must use the same version.
     pub created_by: String,
     /// The dataset.
     pub output: PathBuf,
@@ -33,11 +33,11 @@ pub(super) struct PlanFile {
     pub folder: Option<PathBuf>,
     /// Whether cubes are appended.
     pub append: bool,
-    /// What identifies the command.
+    /// Identifies the command.
     pub request: String,
-    /// What identifies the work.
+    /// Identifies the work.
     pub identity: String,
-    /// The right to write on a server.
+    /// On a server, the id of the writer that holds the output.
     pub writer: Option<String>,
     options: OptionsRecord,
     masks: Vec<MaskGroup>,
@@ -47,7 +47,7 @@ pub(super) struct PlanFile {
     notes: Vec<String>,
     skipped: Vec<String>,
     stacks: Vec<StackRecord>,
-    /// What cubes have in common.
+    /// Properties that cubes have in common.
     kinds: Vec<KindRecord>,
     samples: Vec<SampleRecord>,
 }
@@ -131,9 +131,9 @@ struct KindRecord {
     good_bands: Option<Vec<bool>>,
     band_names: Option<Vec<String>>,
     ignore_value: Option<Number>,
-    /// Multiplied, divided, added.
+    /// Multiply, divide, add.
     scaling: [Number; 3],
-    /// The same for each band, where they differ.
+    /// The scaling of each band, if bands differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     band_scaling: Option<Vec<[Number; 3]>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -163,12 +163,12 @@ struct SampleRecord {
     fingerprint: String,
 }
 
-/// A number that JSON may have no sign for.
+/// A number that JSON may not be able to represent.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 enum Number {
     Finite(f64),
-    /// Its bits: infinite, or NaN.
+    /// The bits of an infinity or NaN.
     Other {
         bits: u64,
     },
@@ -413,7 +413,7 @@ impl OptionsRecord {
 }
 
 impl PlanFile {
-    /// The file of a plan; `options` are settled by it.
+    /// The file for a plan. `options` must be completed by the plan.
     pub fn new(plan: &Plan, options: &ConvertOptions, header: Header) -> Self {
         let mut kinds = Vec::new();
         let mut known: HashMap<String, usize> = HashMap::new();
@@ -424,7 +424,7 @@ impl PlanFile {
                 kinds.push(kind);
                 kinds.len() - 1
             });
-            // As the user would type it: files that stand for objects are this process's.
+            // The path as the user would type it: local files that mirror objects exist only in this process.
             let input = Input { variable: None, ..sample.input.clone() };
             SampleRecord {
                 path: PathBuf::from(input.text()),
@@ -463,7 +463,7 @@ impl PlanFile {
         }
     }
 
-    /// Writes it to `path`, a file or a URL, whole, in the place of what lies there.
+    /// Writes the plan to `path`, a file or a URL, as a whole. It replaces an existing file.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -475,7 +475,7 @@ impl PlanFile {
     /// Reads the plan at `path`, a file or a URL.
     ///
     /// # Errors
-    /// If there is none, it is damaged, or another version of hsipack wrote it.
+    /// If it does not exist, is damaged, or another version of hsipack wrote it.
     pub fn read(path: &Path) -> Result<Self> {
         let text = small::read(path, small::SAMPLES)?;
         let not_whole = || {
@@ -489,7 +489,7 @@ impl PlanFile {
         };
         let text = std::str::from_utf8(&text).map_err(|_| not_whole())?;
         let content = sealed::content(text).ok_or_else(not_whole)?;
-        // What else there is may differ between versions.
+        // The other fields may differ between versions.
         let Creator { created_by } = serde_json::from_str(content).map_err(|_| not_whole())?;
         if created_by != CREATED_BY {
             return Err(Error::conflict(format!(
@@ -543,7 +543,7 @@ impl PlanFile {
             keep_bits: self.keep_bits,
             information: self.information,
             notes: self.notes,
-            // They were told when it was planned.
+            // They were reported when the conversion was planned.
             references: Vec::new(),
             skipped: self.skipped,
         };

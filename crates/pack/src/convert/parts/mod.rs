@@ -1,15 +1,16 @@
-//! Conversions in parts, by processes on one machine or many: whatever engine runs them.
+//! Conversions in parts, by several processes on one or many machines, started by any workflow engine.
 //!
 //! | step | file | what it does |
 //! |---|---|---|
-//! | plan | `plan.rs` | decides everything, and writes it down; the output gets nothing but a note that it was begun |
-//! | work | `work.rs` | a part of the shards, a receipt for each |
-//! | commit | `commit.rs` | looks that all receipts are there, then makes the shards a dataset |
+//! | plan | `plan.rs` | decides everything and writes it to a file; at the output, records only that the conversion was begun |
+//! | work | `work.rs` | writes a part of the shards, with a receipt for each |
+//! | commit | `commit.rs` | checks that all receipts exist, then turns the shards into a dataset |
 //!
-//! `file.rs` is the file that the first step writes, `part.rs` which shards are whose. All share the staging folder of a
-//! conversion by one process (`convert/staging/`), which can go on with it, too (`--resume`). What a shard holds is decided by the
-//! plan alone. So the dataset is the same byte for byte, whoever wrote what in which order; and two who write the same
-//! shard, such as one that was taken for dead, do no harm: each writes a file of its own, and gives it the shard's name.
+//! `file.rs` defines the file that the first step writes, and `part.rs` which shards belong to which part. All steps
+//! share the staging folder of a conversion by one process (`convert/staging/`), so such a process can also resume the
+//! conversion (`--resume`). The plan alone decides what a shard contains. So the dataset is the same byte for byte,
+//! whichever process wrote which shard, in whichever order. It does no harm if two processes write the same shard, for
+//! example because one was thought to be dead: each writes its own file, and then renames it to the shard's name.
 
 mod commit;
 mod file;

@@ -1,4 +1,4 @@
-//! Which shards of a conversion are whose.
+//! Which shards of a conversion belong to which part.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 
 use hsipack_format::{Error, Result};
 
-/// One of several parts of a conversion, as `2/16`: counted from 1.
+/// One of several parts of a conversion, such as `2/16`, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// From 0.
+    /// Counted from 0.
     place: usize,
     of: NonZeroUsize,
 }
 
 impl Part {
-    /// All of it.
+    /// The whole conversion.
     pub const WHOLE: Part = Part { place: 0, of: NonZeroUsize::MIN };
 
     /// Part `number`, counted from 1, of `of`.
@@ -30,7 +30,8 @@ impl Part {
         }
     }
 
-    /// Those of `all` that belong to it. Neighbours go to different parts: shards of one stack take about as long.
+    /// Those of `all` that belong to this part. Neighbours go to different parts, because shards of one stack take
+    /// about the same time.
     pub(crate) fn of<T>(self, all: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
         all.skip(self.place).step_by(self.of.get())
     }

@@ -1,4 +1,4 @@
-//! The first step: everything is decided, checked and written down.
+//! The first step: decides and checks everything, and writes it to a file.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,34 +16,34 @@ use crate::convert::run::{self, Work};
 use crate::convert::staging::Staging;
 use crate::progress::Progress;
 
-/// What was planned.
+/// The result of planning.
 #[derive(Clone, Debug, Serialize)]
 pub struct Planned {
-    /// The file that says what is to be done.
+    /// The file with the plan.
     pub plan: PathBuf,
     /// The dataset.
     pub output: String,
-    /// Cubes to be packed.
+    /// Number of cubes to pack.
     pub cubes: usize,
-    /// Bytes of their values, as their files have them.
+    /// Bytes of their values, as stored in their files.
     pub bytes: u64,
-    /// Shards to be written: more workers than that have nothing to do.
+    /// Number of shards to write. If there are more workers than shards, some have nothing to do.
     pub shards: usize,
-    /// Seconds.
+    /// Seconds that it took.
     pub seconds: f64,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Inputs that were left out.
+    /// Inputs that were skipped.
     pub skipped: Vec<String>,
-    /// Whether everything was done already; then no plan was written.
+    /// Whether everything had already been done. Then no plan was written.
     pub already_complete: bool,
 }
 
-/// Plans a conversion, and writes the plan to `file`, a path or a URL. At the output, a note says that it was begun: from
-/// then on, workers can write their parts.
+/// Plans a conversion, and writes the plan to `file`, a path or a URL. Records at the output that the conversion was
+/// begun. From then on, workers can write their parts.
 ///
 /// # Errors
-/// If anything is wrong with inputs, options or the output, or the plan cannot be written. Then nothing was begun.
+/// If anything is wrong with inputs, options or the output, or the plan cannot be written. Nothing is then begun.
 pub fn plan(
     options: &ConvertOptions,
     file: &Path,
@@ -84,7 +84,7 @@ fn plan_here(
         PlanFile::new(&plan, &settled, header).write(file)
     });
     if let Err(error) = written {
-        // What was begun before has finished shards.
+        // A conversion that was begun earlier may have finished shards, so it is kept.
         if !matches!(options.mode, Mode::Resume { .. }) {
             let _ = staging.discard();
         }
@@ -100,7 +100,7 @@ fn plan_here(
     Ok(report)
 }
 
-/// Whether workers have to find a path from the working directory.
+/// Whether workers need the working directory to find a path.
 fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
     let relative = |path: &Path| !path.is_absolute() && !is_url(path);
     let pattern = |pattern: &str| {

@@ -1,4 +1,4 @@
-//! The second step: shards are written, each with a receipt, by as many processes as there are.
+//! The second step: any number of processes write shards, with a receipt for each.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,60 +17,60 @@ use crate::convert::run;
 use crate::convert::staging::{Claim, Staging, is_begun, recorded};
 use crate::progress::Progress;
 
-/// What one worker does, and with what.
+/// Options of one worker.
 #[derive(Clone, Debug)]
 pub struct WorkOptions {
-    /// Which shards.
+    /// The part whose shards it writes.
     pub part: Part,
     /// Threads that read, cast and compress.
     pub jobs: usize,
     /// Bytes of memory that all reads together may use.
     pub memory: usize,
-    /// Whether this process may change its working directory to that of the plan, where paths are relative.
+    /// Whether this process may change its working directory to that of the plan, if paths are relative.
     pub change_folder: bool,
 }
 
 impl WorkOptions {
-    /// Everything at its default.
+    /// Default options for a part.
     pub fn new(part: Part) -> Self {
         let defaults = ConvertOptions::new(Vec::new(), "");
         Self { part, jobs: defaults.jobs, memory: defaults.memory, change_folder: false }
     }
 }
 
-/// What a worker came to.
+/// The result of a worker.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkReport {
-    /// The dataset that is being made.
+    /// The dataset that is being written.
     pub output: String,
-    /// Which part, such as `1/16`.
+    /// The part, such as `1/16`.
     pub part: String,
-    /// Shards of this part.
+    /// Number of shards of this part.
     pub shards: usize,
-    /// Those that this worker wrote; the others had receipts.
+    /// Number of shards that this worker wrote. The others already had receipts.
     pub written: usize,
-    /// Shards of all parts that have no receipt yet.
+    /// Number of shards of all parts that have no receipt yet.
     pub left: usize,
-    /// Bytes of the values of this part's cubes, as their files have them.
+    /// Bytes of the values of this part's cubes, as stored in their files.
     pub bytes: u64,
-    /// Seconds.
+    /// Seconds that it took.
     pub seconds: f64,
-    /// Whether the dataset was there already.
+    /// Whether the dataset already existed.
     pub already_complete: bool,
 }
 
-/// How far a planned conversion is.
+/// The progress of a planned conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct State {
-    /// Shards that were planned.
+    /// Number of planned shards.
     pub shards: usize,
-    /// Those that have receipts.
+    /// Number of shards that have receipts.
     pub done: usize,
-    /// Whether the dataset is there.
+    /// Whether the dataset has been committed.
     pub committed: bool,
 }
 
-/// A plan that was read, and made sense of.
+/// A plan that was read and parsed.
 pub(super) struct Opened {
     pub plan: Plan,
     pub options: ConvertOptions,
@@ -101,7 +101,7 @@ impl Opened {
         run::is_done(self.output(), &self.request)
     }
 
-    /// The dataset that is appended to, which has to be the one that was planned for.
+    /// The dataset to which cubes are appended. It must be the one that the plan was made for.
     pub fn base(&self) -> Result<Option<Dataset>> {
         let base = if self.append { Some(Dataset::open(self.output())?) } else { None };
         if run::identity(&self.request, &self.plan, base.as_ref()) != self.identity {
@@ -112,7 +112,7 @@ impl Opened {
         Ok(base)
     }
 
-    /// The error of an output where nothing is begun.
+    /// The error for an output at which nothing was begun.
     pub fn nothing_begun(&self) -> Error {
         Error::conflict(
             "nothing is begun here: the conversion was discarded, or ended by another command",
@@ -122,7 +122,7 @@ impl Opened {
     }
 }
 
-/// Goes to the folder that relative paths are seen from.
+/// Changes to the folder to which relative paths refer.
 fn enter(folder: &Path, plan: &Path, change: bool) -> Result<()> {
     if std::env::current_dir().is_ok_and(|here| here == folder) {
         return Ok(());
@@ -144,12 +144,12 @@ fn enter(folder: &Path, plan: &Path, change: bool) -> Result<()> {
     .with_remedy("work in that folder, or plan with absolute paths"))
 }
 
-/// Writes the shards of a part of the conversion that is planned in `file`, but for those that have receipts. `planned` is
-/// told the bytes that there are to read.
+/// Writes the shards of a part of the conversion planned in `file`, except those that have receipts. `planned` is
+/// called with the number of bytes to read.
 ///
 /// # Errors
-/// If the plan is damaged, or of another conversion than the one that was begun; if a cube has changed since, or cannot be
-/// read; if a shard cannot be written. Shards that were finished stay.
+/// If the plan is damaged, or another conversion was begun at the output; if a cube has changed since, or cannot be
+/// read; if a shard cannot be written. Finished shards are kept.
 pub fn work(
     file: &Path,
     options: &WorkOptions,
@@ -213,10 +213,11 @@ fn work_here(
     Ok(report)
 }
 
-/// Says, as often as asked, how far the conversion planned in `file` is.
+/// Returns a function that reports the progress of the conversion planned in `file`. It can be called repeatedly.
 ///
 /// # Errors
-/// If the plan cannot be read; the function that it gives, if receipts cannot be listed, or the conversion was discarded.
+/// If the plan cannot be read. The returned function fails if receipts cannot be listed, or the conversion was
+/// discarded.
 pub fn state(file: &Path, change_folder: bool) -> Result<impl Fn() -> Result<State>> {
     let opened = Opened::read(file, change_folder)?;
     let all: Vec<(String, usize)> =

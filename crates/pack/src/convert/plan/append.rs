@@ -1,4 +1,4 @@
-//! Going on where a dataset ends (`--append`).
+//! Continues an existing dataset (`--append`).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::convert::masks::MaskGroup;
 use crate::convert::options::{ConvertOptions, KeepBits, Mode};
 use crate::precision;
 
-/// A planned stack that goes on where `stack` of the dataset ends: its grid, scale and bands stay.
+/// A planned stack that continues `stack` of the dataset, with the same grid, scale and bands.
 pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedStack> {
     let notes = stack.image.meta().band_notes();
     let codec = |array: &ChunkArray| {
@@ -52,7 +52,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
     })
 }
 
-/// Masks of `base` that were added after packing, by their names: new cubes have no files of them.
+/// Masks of `base` that were added after packing, by their names. New cubes have no files for them.
 pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning> {
     let stacks = base.into_iter().flat_map(Dataset::stacks);
     let masks = stacks.flat_map(|stack| &stack.masks);
@@ -60,11 +60,11 @@ pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning
     masks.filter(|(_, meaning)| meaning.made.is_some()).collect()
 }
 
-/// The masks of new cubes: those that have files, and those of the dataset that were added after packing, which have no
-/// patterns. Sorted by name.
+/// The masks of new cubes, sorted by name: those that have files, and those that were added to the dataset after
+/// packing, which have no patterns.
 ///
 /// # Errors
-/// If files are given for one of the latter.
+/// If files are given for a mask that was added after packing.
 pub(super) fn with_made(
     mut groups: Vec<MaskGroup>,
     made: &BTreeMap<String, MaskMeaning>,
@@ -85,11 +85,11 @@ pub(super) fn with_made(
     Ok(groups)
 }
 
-/// Refuses to append where options that decide the layout of what exists differ.
+/// Refuses to append if options that decide the layout differ from those of the existing dataset.
 ///
 /// # Errors
 /// If the dataset was packed with another dtype, keeps another number of mantissa bits, or its values have an
-/// `add_offset`, which packing gives to none.
+/// `add_offset`, which packing never writes.
 pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     debug_assert!(options.mode != Mode::Create);
     if let Some(stack) = base.stacks().iter().find(|stack| stack.image.add_offset() != 0.0) {

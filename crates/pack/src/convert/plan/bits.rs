@@ -1,4 +1,4 @@
-//! `--keep-bits auto`: how many mantissa bits hold 99 % of the information of the inputs.
+//! `--keep-bits auto`: finds how many mantissa bits hold 99 % of the information of the inputs.
 
 use std::sync::atomic::AtomicBool;
 
@@ -9,8 +9,8 @@ use super::Plan;
 use crate::convert::options::{ConvertOptions, KeepBits};
 use crate::precision::{self, SHARE};
 
-/// Replaces `auto` by a number: that of the dataset which is appended to, or the one that a sample of the
-/// inputs asks for.
+/// Replaces `auto` by a number: that of the existing dataset if cubes are appended, otherwise the number that a sample
+/// of the inputs needs.
 ///
 /// # Errors
 /// If an input cannot be read.
@@ -32,7 +32,7 @@ pub(super) fn choose(
     }
     let information = precision::measure(plan, &options.values, options.jobs, stop)?;
     let bits = match information.bits_for(SHARE) {
-        // Float32 is not rounded to 22 bits.
+        // Float32 values cannot be rounded to 22 bits.
         22 => all,
         bits => bits,
     };
@@ -50,7 +50,7 @@ pub(super) fn choose(
     Ok(())
 }
 
-/// Mantissa bits of a dataset's images that were kept, if not all.
+/// Number of mantissa bits that a dataset's images keep; `None` if they keep all.
 pub(super) fn kept(base: &Dataset) -> Option<u8> {
     base.stacks().iter().find_map(|stack| stack.image.meta().band_notes().keep_bits)
 }

@@ -1,4 +1,4 @@
-//! One cube of a plan: its source, the bands that are kept and what becomes of its values.
+//! One cube of a plan: its source, the bands that are kept, and the transform of its values.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::convert::transform::Transform;
 use crate::input::Input;
 use crate::source::{self, Axes, CubeInfo, OpenOptions, Source};
 
-/// Opens the source of an input, as the options ask.
+/// Opens the source of an input, with the given options.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -60,7 +60,7 @@ pub(crate) fn transform(
     Ok(with_calibration(info, bands, values, scale, calibration))
 }
 
-/// The transform of a cube whose references are known already.
+/// The transform of a cube whose references are already known.
 pub(crate) fn with_calibration(
     info: &CubeInfo,
     bands: Option<Vec<usize>>,
@@ -82,10 +82,10 @@ pub(crate) fn with_calibration(
     }
 }
 
-/// Which bands of a cube to keep; `None` is all of them.
+/// Which bands of a cube to keep; `None` keeps all.
 ///
 /// # Errors
-/// If the selection asks for what the cube does not have, or keeps nothing.
+/// If the cube does not have what the selection needs, or no band is left.
 pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec<usize>>> {
     let all = info.shape.bands;
     let mut bands: Vec<usize> = match &values.bands {
@@ -125,7 +125,7 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
     Ok((bands != (0..all).collect::<Vec<_>>()).then_some(bands))
 }
 
-/// The entries of a per-band list that are kept.
+/// The entries of a per-band list for the kept bands.
 pub(crate) fn pick<T: Clone>(list: &Option<Vec<T>>, bands: &Option<Vec<usize>>) -> Option<Vec<T>> {
     match bands {
         None => list.clone(),

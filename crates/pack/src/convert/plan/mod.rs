@@ -1,8 +1,7 @@
-//! What a conversion will do: every input opened once, checked, and given its place in a stack.
+//! Plans a conversion: opens and checks every input once, and gives it a place in a stack.
 //!
-//! Nothing is written while planning, so that whatever can be found wrong is found before anything is
-//! touched: unreadable and cut-short files, repeated names, masks of another shape, wavelengths that
-//! disagree.
+//! Planning writes nothing, so every problem that can be detected is found before any file is changed: unreadable and
+//! truncated files, repeated names, masks of another shape, wavelengths that disagree.
 
 mod append;
 mod bits;
@@ -30,7 +29,7 @@ use crate::input::{self, Input};
 use crate::precision::Information;
 use crate::source::CubeInfo;
 
-/// A conversion, planned.
+/// A planned conversion.
 #[derive(Debug)]
 pub struct Plan {
     /// Samples in the order of samples.jsonl.
@@ -39,22 +38,22 @@ pub struct Plan {
     pub stacks: Vec<PlannedStack>,
     /// Masks, in order of their names.
     pub masks: Vec<MaskGroup>,
-    /// Whether statistics are recorded of each split.
+    /// Whether statistics are recorded for each split.
     pub split_stats: bool,
-    /// Mantissa bits that are kept: the options', or what `auto` comes to.
+    /// Mantissa bits that are kept: as in the options, or the number that `auto` gives.
     pub keep_bits: KeepBits,
-    /// The information in the bits of the values, where it was measured (`--keep-bits auto`).
+    /// The information in the bits of the values, if it was measured (`--keep-bits auto`).
     pub information: Option<Information>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// White and dark references of each cube that has some.
+    /// White and dark references of each cube that has any.
     pub references: Vec<Pair>,
-    /// Inputs that were left out, with the reason (`--skip-errors`).
+    /// Inputs that were skipped, with the reason (`--skip-errors`).
     pub skipped: Vec<String>,
 }
 
 impl Plan {
-    /// The options with everything chosen that they leave to the plan.
+    /// The options, completed with the choices that they leave to the plan.
     pub fn settle(&self, options: &ConvertOptions) -> ConvertOptions {
         let mut settled = options.clone();
         settled.values.keep_bits = self.keep_bits;
@@ -73,24 +72,24 @@ pub struct Pair {
     pub dark: Option<String>,
 }
 
-/// One cube's place.
+/// One cube and its place.
 #[derive(Debug)]
 pub struct PlannedSample {
-    /// Where it comes from.
+    /// Where it is read from.
     pub input: Input,
     /// Its name.
     pub name: String,
-    /// Stack, as an index into [`Plan::stacks`].
+    /// Its stack, as an index into [`Plan::stacks`].
     pub stack: usize,
-    /// Its place in the stack's arrays, those already there included.
+    /// Its place in the stack's arrays, counted with the existing samples.
     pub index: usize,
-    /// What its file says.
+    /// The description in its file.
     pub info: CubeInfo,
-    /// Bands kept; `None` is all.
+    /// Bands that are kept; `None` keeps all.
     pub bands: Option<Vec<usize>>,
     /// Columns of the user's tables.
     pub columns: Map<String, Value>,
-    /// Which masks it has; those it lacks are filled.
+    /// Which masks it has. Masks that it lacks are filled.
     pub has_mask: Vec<bool>,
     /// Bytes of its files.
     pub source_bytes: u64,
@@ -99,17 +98,17 @@ pub struct PlannedSample {
 }
 
 impl PlannedSample {
-    /// Bytes of its values, as its file has them.
+    /// Bytes of its values, as stored in its file.
     pub fn value_bytes(&self) -> u64 {
         (self.info.shape.values() * self.info.dtype.size()) as u64
     }
 
-    /// Its split, if the user's tables give it one.
+    /// Its split, if the user's tables give one.
     pub fn split(&self) -> Option<String> {
         self.text("split")
     }
 
-    /// Its group, likewise.
+    /// Its group, if the user's tables give one.
     pub fn group(&self) -> Option<String> {
         self.text("group")
     }
@@ -120,18 +119,18 @@ impl PlannedSample {
     }
 }
 
-/// The cubes of one shape.
+/// Cubes that have the same shape.
 #[derive(Debug)]
 pub struct PlannedStack {
     /// `ROWSxCOLUMNSxBANDS`.
     pub name: String,
     /// Chunks and shards of the image.
     pub grid: Grid,
-    /// How its chunks are compressed.
+    /// How the image's chunks are compressed.
     pub codec: Codec,
-    /// Samples that are to be added, as indices into [`Plan::samples`].
+    /// Samples that are added, as indices into [`Plan::samples`].
     pub samples: Vec<usize>,
-    /// Samples that are there already (`--append`).
+    /// Number of existing samples (`--append`).
     pub existing: usize,
     /// Factor between packed and physical values.
     pub scale: f64,
@@ -156,20 +155,20 @@ pub struct PlannedMask {
     pub dtype: DType,
     /// Its chunks and shards.
     pub grid: Grid,
-    /// How its chunks are compressed.
+    /// How the mask's chunks are compressed.
     pub codec: Codec,
     /// Names of boolean layers; empty for class ids.
     pub layers: Vec<String>,
     /// Names of classes.
     pub class_names: Option<Vec<String>>,
-    /// How it was made, if it was added to the packed dataset: then new cubes have no file of it.
+    /// How it was made, if it was added after packing. New cubes then have no file for it.
     pub made: Option<Made>,
 }
 
-/// Plans a conversion; `base` is the dataset to append to, `stop` the user's wish to stop.
+/// Plans a conversion. `base` is the dataset to append to; `stop` is set when the user wants to stop.
 ///
 /// # Errors
-/// Whatever is wrong with an input or the options, as far as it can be seen without reading every value.
+/// If anything is wrong with an input or the options, as far as this can be detected without reading every value.
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
     let groups = masks::groups(&options.masks)?;

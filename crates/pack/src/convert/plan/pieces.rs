@@ -1,4 +1,4 @@
-//! The planned cubes cut into pieces that threads read and transform, each on its own.
+//! Cuts the planned cubes into pieces that threads read and transform independently.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use crate::convert::ValueOptions;
 use crate::convert::transform::{Scratch, Transform};
 use crate::source::{Access, RowBuffer, Source};
 
-/// A planned cube, open.
+/// An open planned cube.
 pub(crate) struct Opened<'a> {
     pub sample: &'a PlannedSample,
     pub source: Box<dyn Source>,
     transform: Transform,
 }
 
-/// Rows of a planned cube that one thread reads, in the order given.
+/// Rows of a planned cube that one thread reads, in the given order.
 pub(crate) struct Piece<'a> {
     pub cube: Arc<Opened<'a>>,
-    /// Rows to be read at a time. A source that wants its rows in order has all of them in one piece.
+    /// Ranges of rows, each read at once. A source that must be read in order has all of them in one piece.
     pub reads: Vec<Range<usize>>,
 }
 
-/// What a thread keeps from piece to piece.
+/// Buffers that a thread reuses for all pieces.
 #[derive(Default)]
 pub(crate) struct Room {
     pub rows: RowBuffer,
@@ -32,7 +32,7 @@ pub(crate) struct Room {
 }
 
 impl<'a> Opened<'a> {
-    /// Opens a cube; `scale` is the factor that its values are divided by.
+    /// Opens a cube. Its values are divided by `scale`.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -41,7 +41,7 @@ impl<'a> Opened<'a> {
         Ok(Self { sample, source, transform: sample.transform(values, scale)? })
     }
 
-    /// The pieces that these reads come to.
+    /// Divides these reads into pieces.
     pub fn pieces(self, reads: Vec<Range<usize>>) -> Vec<Piece<'a>> {
         let cube = Arc::new(self);
         match cube.source.access() {
@@ -53,7 +53,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Reads rows and hands their transformed values to `each`, in single precision.
+    /// Reads rows and passes their transformed values to `each`, in single precision.
     ///
     /// # Errors
     /// If they cannot be read or transformed.
@@ -73,10 +73,10 @@ impl<'a> Opened<'a> {
             .map_err(|error| error.at(&self.sample.input.file))
     }
 
-    /// As [`read`](Self::read), in double precision.
+    /// The same as [`read`](Self::read), but in double precision.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    /// The same as those of [`read`](Self::read).
     pub fn read_f64(
         &self,
         rows: Range<usize>,

@@ -1,4 +1,4 @@
-//! Gives every input its place: what it needs is opened and checked, cube by cube.
+//! Adds every input to the plan. Cube by cube, everything that it needs is opened and checked.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -103,7 +103,7 @@ impl<'a> Planner<'a> {
             self.forget_if_empty(shape, stack);
             return Err(error.at(&input.file));
         }
-        // Nothing can go wrong any more: the cube gets its place.
+        // From here on nothing can fail, so the cube is added to the plan.
         self.plan.notes.extend(info.notes.iter().map(|note| format!("{}: {note}", input.text())));
         self.plan.notes.extend(references.notes);
         if references.white.is_some() || references.dark.is_some() {
@@ -136,7 +136,7 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The columns of the CSV list, the table and the path, for one input.
+    /// The columns for one input, from the CSV list, the table and the path.
     fn columns(&mut self, input: &Input) -> Result<Map<String, Value>> {
         let mut columns = input.columns.clone();
         if let Some(pattern) = &self.path_columns {
@@ -171,7 +171,7 @@ impl<'a> Planner<'a> {
         Ok(columns)
     }
 
-    /// Forgets a stack that was made for a cube which turned out not to fit.
+    /// Removes a stack that was created for a cube which then turned out not to fit.
     fn forget_if_empty(&mut self, shape: CubeShape, stack: usize) {
         if self.plan.stacks[stack].samples.is_empty() {
             self.plan.stacks.remove(stack);
@@ -194,8 +194,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The stack for a cube of `shape`, made if it is the first of its shape, and checked against what
-    /// the cube says of its bands.
+    /// The stack for a cube of `shape`, created if it is the first cube of its shape. Checks that the stack fits the
+    /// cube's description of its bands.
     fn stack(
         &mut self,
         shape: CubeShape,
@@ -311,7 +311,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Opens the masks of a cube: which of them it has, and what each asks of its array.
+    /// Opens the masks of a cube. Returns which of them it has, and what each requires of its array.
     fn open_masks(
         &self,
         input: &Input,
@@ -389,7 +389,7 @@ impl<'a> Planner<'a> {
                 ", in the same order"
             ]));
         }
-        // On a copy: a mask that does not fit must leave no trace.
+        // Works on a copy, so that a mask that does not fit changes nothing.
         let mut merged = stack.masks.clone();
         for (ours, theirs) in merged.iter_mut().zip(masks) {
             if !ours.layers.is_empty() && !theirs.layers.is_empty() && ours.layers != theirs.layers
@@ -444,7 +444,7 @@ impl<'a> Planner<'a> {
         Ok(self.plan)
     }
 
-    /// Says that masks which were added after packing are empty in the new cubes.
+    /// Adds a note that masks which were added after packing are empty in the new cubes.
     fn note_made(&mut self) {
         if !self.made.is_empty() {
             let names: Vec<&str> = self.made.keys().map(String::as_str).collect();
@@ -455,8 +455,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A column `split` with a name for every other cube is none that statistics are wanted of: they take as much room
-    /// a split as those of the whole stack.
+    /// Records no statistics of splits if there are too many of them, for example one for every other cube: those of
+    /// one split take as much space as those of the whole stack.
     fn limit_splits(&mut self) {
         let splits: HashSet<_> =
             self.plan.samples.iter().filter_map(PlannedSample::split).collect();
@@ -469,7 +469,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// `--scale auto`: reads every cube of each new stack once to learn its greatest magnitude.
+    /// `--scale auto`: reads every cube of each new stack once to find its greatest magnitude.
     fn choose_scales(&mut self, stop: &AtomicBool) -> Result<()> {
         let pool = threads::pool(self.options.jobs, "scale")?;
         for stack in self.plan.stacks.iter_mut().filter(|stack| stack.existing == 0) {
@@ -481,14 +481,14 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Most splits that statistics are recorded of.
+/// The most splits for which statistics are recorded.
 const MOST_SPLITS: usize = 64;
 
-/// Fewest cubes a shard has room for, unless they are large: a dataset that is appended to cube by cube
-/// shall not become a file a cube.
+/// A shard has room for at least this many cubes, unless they are large. Otherwise a dataset to which cubes are
+/// appended one by one would have a file for each cube.
 const ROOM: usize = 64;
 
-/// Keeps a shard from having room for many more cubes than there are: an index has an entry for each.
+/// Prevents a shard from having room for many more cubes than there are, because its index has an entry for each.
 fn size_shards(stack: &mut PlannedStack) {
     if stack.existing == 0 {
         let room = stack.samples.len().max(ROOM);

@@ -9,7 +9,7 @@ use super::PlannedSample;
 use super::pieces::{Opened, Piece, Room};
 use crate::convert::options::ConvertOptions;
 
-/// The greatest magnitude of the finite values of some cubes, which the threads of `pool` read once.
+/// The greatest magnitude of the finite values of some cubes. The threads of `pool` read each cube once.
 ///
 /// # Errors
 /// If a cube cannot be read, or `stop` was set.
@@ -41,7 +41,7 @@ pub(super) fn greatest_magnitude<'a>(
     Ok(greatest.into_iter().fold(0.0, f64::max))
 }
 
-/// A cube, cut into reads of which each thread can afford one.
+/// Cuts a cube into reads that fit into the memory of one thread.
 fn cut<'a>(sample: &'a PlannedSample, options: &ConvertOptions) -> Result<Vec<Piece<'a>>> {
     let cube = Opened::new(sample, &options.values, 1.0)?;
     let rows = sample.info.shape.rows;
@@ -51,7 +51,7 @@ fn cut<'a>(sample: &'a PlannedSample, options: &ConvertOptions) -> Result<Vec<Pi
     Ok(cube.pieces(reads.collect()))
 }
 
-/// The power of two to divide values by, the greatest being `greatest`: 1 if fp16 holds them well.
+/// The power of two by which values are divided if the greatest is `greatest`; 1 if fp16 holds them well.
 pub(super) fn power_of_two_for(greatest: f64) -> f64 {
     const MAX: f64 = 65504.0;
     if greatest > MAX {

@@ -1,4 +1,4 @@
-//! The right to write an output: who has it, alone or with others, and what somebody left who had it.
+//! The right to write an output: which processes hold it, alone or together, and what an earlier process left behind.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -12,9 +12,9 @@ use hsipack_store::remote::is_url;
 use super::server::{self, Writer};
 use super::{PLAN, SCRATCH, is_begun, read_plan};
 
-/// The right to write an output, and the folder beside it to work in: one process at a time has it, until it is
-/// dropped. Without it, of two appends one would undo the other, and a repair would put an old shard into a new
-/// dataset.
+/// The right to write an output, and the staging folder beside it. Only one process holds it at a time, or those that
+/// write parts of one conversion, until it is dropped. Without it, one of two appends would undo the other, and a
+/// repair would put an old shard into a new dataset.
 #[derive(Debug)]
 pub struct Claim {
     pub(super) folder: PathBuf,
@@ -22,45 +22,46 @@ pub struct Claim {
     pub(super) right: Right,
 }
 
-/// What keeps others from writing.
+/// What prevents others from writing.
 #[derive(Debug)]
 pub(super) enum Right {
     /// A locked file in the folder.
     Lock(File, Hold),
-    /// An object beside the dataset, once it was put there.
+    /// On a server, an object beside the dataset, after it was created.
     Object(Writer),
 }
 
 /// How a staging folder is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// By one process, which alone writes.
+    /// By one process, which is the only one that writes.
     Alone,
-    /// By all that write parts.
+    /// By all processes that write parts.
     Together,
 }
 
-/// What is at the output before a conversion.
+/// What an earlier process began at the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
-    /// No staging folder.
+    /// Nothing.
     No,
-    /// One of a new dataset.
+    /// A new dataset.
     Create,
-    /// One of an append.
+    /// An append.
     Append,
 }
 
-/// The plan of a repair on a server; others are hashes.
+/// The identity of a repair on a server. Other plans have a hash as their identity.
 const REPAIR: &str = "repair";
-/// The file in a staging folder that the process which writes has locked.
+/// The file in a staging folder that the writing process locks.
 const LOCK: &str = "lock";
 
 impl Claim {
-    /// Claims `output`. The folder that it is in has to exist.
+    /// Claims `output`. Its parent folder must exist.
     ///
     /// # Errors
-    /// If another process has it, or nothing can be written there. Of a server, that shows when the conversion begins.
+    /// If another process holds it, or nothing can be written there. On a server, this is noticed only when the
+    /// conversion begins.
     pub fn of(output: &Path) -> Result<Self> {
         let folder = partial(output);
         if is_url(output) {
@@ -70,7 +71,7 @@ impl Claim {
         loop {
             fs::create_dir_all(&folder)
                 .map_err(|error| Error::io(&folder, "cannot create", error))?;
-            // Another process may remove its folder in between, as it ends.
+            // Another process may remove its folder meanwhile, when it ends.
             if let Some(lock) = lock(&folder, Hold::Alone)? {
                 let right = Right::Lock(lock, Hold::Alone);
                 return Ok(Self { folder, output: output.to_owned(), right });
@@ -78,11 +79,11 @@ impl Claim {
         }
     }
 
-    /// Joins those who write parts of a conversion into `output`, which `writer` began on a server. `None` if nothing was
-    /// begun there, or it has ended.
+    /// Joins the processes that write parts of a conversion to `output`. On a server, `writer` is the id of the process
+    /// that began it. Returns `None` if nothing was begun there, or it has ended.
     ///
     /// # Errors
-    /// If a process that writes alone is at it.
+    /// If a process that writes alone holds the output.
     pub fn join(output: &Path, writer: Option<&str>) -> Result<Option<Self>> {
         if !is_begun(output)? {
             return Ok(None);
@@ -98,10 +99,11 @@ impl Claim {
         Ok(Some(Self { folder, output, right }))
     }
 
-    /// Claims an output on which `writer` began a conversion whose parts others may still write: see [`of`](Self::of).
+    /// Claims an output at which `writer` began a conversion whose parts other processes may still write: see
+    /// [`of`](Self::of).
     ///
     /// # Errors
-    /// As [`of`](Self::of).
+    /// The same as those of [`of`](Self::of).
     pub fn of_parts(output: &Path, writer: Option<&str>) -> Result<Self> {
         let mut claim = Self::of(output)?;
         if let (Some(writer), Right::Object(_)) = (writer, &claim.right) {
@@ -110,7 +112,8 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Claims `output` if `plan` was begun there, by `writer` on a server, and has not ended.
+    /// Claims `output` if `plan` was begun there and has not ended. On a server, `writer` is the id of the process that
+    /// began it.
     ///
     /// # Errors
     /// If another process has claimed the output.
@@ -124,28 +127,28 @@ impl Claim {
         Ok(left.then_some(claim))
     }
 
-    /// Removes what a commit of `plan` left beside `output` when it was killed after the dataset was there.
+    /// Removes what a commit of `plan` left beside `output` if it was killed after the dataset appeared.
     ///
     /// # Errors
-    /// If another process has claimed the output; if something cannot be removed.
+    /// If another process has claimed the output, or something cannot be removed.
     pub fn tidy(output: &Path, plan: &str) -> Result<()> {
         let folder = partial(output);
         if let Some(claim) = Self::left(output, plan, None)? {
             return claim.discard();
         }
-        // The plan goes first.
+        // A commit removes its plan first, so a plan that exists here belongs to another process.
         if read_plan(&folder)?.is_some() || output::is_empty(&folder)? {
             return Ok(());
         }
         let claim = Self::of(output)?;
         match &claim.right {
-            // Nothing that somebody needs who begins to append meanwhile.
+            // Remove nothing that a process needs which begins to append meanwhile.
             Right::Object(writer) => writer.clean(),
             Right::Lock(..) => claim.discard(),
         }
     }
 
-    /// What identifies the conversion that was begun and has not ended.
+    /// The identity of the conversion that was begun and has not ended.
     ///
     /// # Errors
     /// If its plan cannot be read.
@@ -154,13 +157,13 @@ impl Claim {
         Ok(plan.and_then(|plan| plan["plan"].as_str().map(str::to_owned)))
     }
 
-    /// Whether a conversion was begun and not finished.
+    /// Whether a conversion was begun but not finished.
     ///
     /// # Errors
-    /// If its plan cannot be read; if it is not a conversion that was begun (see [`hold`](Self::hold)).
+    /// If its plan cannot be read, or a repair was begun instead (see [`hold`](Self::hold)).
     pub fn begun(&self) -> Result<Begun> {
         match read_plan(&self.folder)? {
-            // Killed before the plan was written: nothing to go on from.
+            // A process that was killed before it wrote the plan left nothing to resume.
             None => Ok(Begun::No),
             Some(plan) if plan["plan"] == REPAIR => {
                 Err(Error::conflict("a repair was begun here and has not ended")
@@ -176,11 +179,11 @@ impl Claim {
         }
     }
 
-    /// Ends a commit that was killed: puts a dataset back that stepped aside on a file system that cannot exchange two
-    /// names at once; on a server, puts metadata in their places.
+    /// Ends a commit that was killed. If the file system cannot exchange two names at once, the old dataset was renamed
+    /// first, and gets its name back. On a server, metadata are copied to their final places.
     ///
     /// # Errors
-    /// If it cannot be renamed, or the server refuses.
+    /// If the dataset cannot be renamed, or a request to the server fails.
     pub fn recover(&self) -> Result<()> {
         if is_url(&self.output) {
             return server::settle(&self.output, &self.folder);
@@ -193,16 +196,17 @@ impl Claim {
         Ok(())
     }
 
-    /// Holds the output for a repair, which can be done again from its beginning. The lock of a file does so anyway.
+    /// Holds the output for a repair, which can be repeated from its beginning. On a file system, the lock already
+    /// holds it.
     ///
     /// # Errors
-    /// If something else was begun there; if a server does not take it.
+    /// If something else was begun there, or a request to the server fails.
     pub fn hold(&self) -> Result<Held<'_>> {
         if let Right::Object(writer) = &self.right
             && !writer.begin(REPAIR, false)?
         {
             match read_plan(&self.folder)? {
-                // Somebody did the same and was killed.
+                // An earlier repair was killed.
                 Some(theirs) if theirs["plan"] == REPAIR => writer.take_over(REPAIR, false)?,
                 _ => return Err(self.unfinished()),
             }
@@ -210,16 +214,16 @@ impl Claim {
         Ok(Held(self))
     }
 
-    /// Removes what a process without a plan left here, which nothing goes on with.
+    /// Removes what a process without a plan left here. It cannot be resumed.
     pub(super) fn clean(&self) -> Result<()> {
         for remains in ["state", "dataset", SCRATCH] {
             output::remove_all(&self.folder.join(remains))?;
         }
-        // The dataset that stepped aside has its name again (`recover`), or a newer one has.
+        // The old dataset that was renamed has its name back (`recover`), or a newer dataset has that name.
         if self.output.exists() { output::remove_all(&aside(&self.output)) } else { Ok(()) }
     }
 
-    /// Removes what lies in the folder: nothing is left to resume.
+    /// Removes the contents of the folder. Then nothing is left to resume.
     ///
     /// # Errors
     /// If it cannot be removed.
@@ -228,7 +232,7 @@ impl Claim {
             return server::finish(&self.folder);
         }
         let fail = |error| Error::io(&self.folder, "cannot remove", error);
-        // The plan goes first: without it, a half-removed folder is nothing to resume from.
+        // The plan is removed first: without it, no process resumes from a half-removed folder.
         let _ = fs::remove_file(self.folder.join(PLAN));
         for entry in fs::read_dir(&self.folder).map_err(fail)? {
             let entry = entry.map_err(fail)?;
@@ -242,9 +246,9 @@ impl Claim {
         Ok(())
     }
 
-    /// An error that says that a conversion can be resumed here.
+    /// The error that a conversion can be resumed here.
     pub fn unfinished(&self) -> Error {
-        // On a server, finished shards lie in their places.
+        // On a server, finished shards are already in their final places.
         let shards = match self.right {
             Right::Object(_) => format!("{} and what lies in ", self.output.display()),
             Right::Lock(..) => String::new(),
@@ -264,21 +268,21 @@ pub struct Held<'a>(&'a Claim);
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Right::Object(_) = self.0.right {
-            // What stays is taken over by whoever does the same again.
+            // If this fails, the next repair takes over what remains.
             let _ = output::remove(&self.0.folder.join(PLAN));
         }
     }
 }
 
 impl Drop for Claim {
-    /// Leaves the folder only where there is something to resume.
+    /// Removes the folder, unless there is something to resume.
     fn drop(&mut self) {
         let Right::Lock(held, Hold::Alone) = &self.right else { return };
         let lock = self.folder.join(LOCK);
-        // As long as the lock is this one, nobody else can have claimed the folder.
+        // As long as the lock file is this one, no other process can have claimed the folder.
         if !self.folder.join(PLAN).exists() && is_same(held, &lock) {
             let _ = fs::remove_file(lock);
-            // Fails if there is anything else in it, which is then not ours to remove.
+            // Fails if the folder contains anything else. This process must not remove that.
             let _ = fs::remove_dir(&self.folder);
         }
     }
@@ -302,12 +306,12 @@ fn lock(folder: &Path, hold: Hold) -> Result<Option<File>> {
                 .at(folder)
                 .with_remedy("wait for it to finish"))
         }
-        // Some network file systems have no locks; then the user has to take care.
+        // Some network file systems have no locks. There, users must make sure that only one process writes.
         Ok(()) | Err(fs::TryLockError::Error(_)) => Ok(is_same(&file, &path).then_some(file)),
     }
 }
 
-/// Whether `path` leads to the file that is open.
+/// Whether `path` refers to the open file.
 fn is_same(file: &File, path: &Path) -> bool {
     let numbers = |meta: fs::Metadata| (meta.dev(), meta.ino());
     let there = fs::metadata(path).map(numbers);

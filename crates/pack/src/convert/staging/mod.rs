@@ -1,5 +1,5 @@
-//! The folder beside the output in which a dataset grows, and the commit. On servers, which have no folders, both are done
-//! otherwise: `server.rs`.
+//! The folder beside the output in which a dataset is built, and the commit. Servers have no folders, so they need
+//! other methods: `server.rs`.
 //!
 //! ```text
 //! OUT.partial/plan.json            what is being done; a resume has to match it
@@ -9,11 +9,11 @@
 //! OUT.partial/dataset/             what will be OUT; without any zarr.json until all shards are there
 //! ```
 //!
-//! The commit is one rename of `dataset` to `OUT`, or, where cubes are appended, one exchange of the two
-//! names: a reader finds either the old dataset or the new one. The new one shares the unchanged shard
-//! files with the old one as hard links, and notes whose samples it goes on with, so that whoever has the old one open
-//! goes on, too (`hsipack_store::folder`). Whatever instant a process is killed at, `OUT` is whole, and
-//! `--resume` goes on from the finished shards or finds that everything is done.
+//! The commit is a single step: it renames `dataset` to `OUT` or, if cubes are appended, exchanges the two names. A
+//! reader finds either the old dataset or the new one. After an append, the new dataset shares the unchanged shard
+//! files with the old one as hard links. It records which dataset it continues, so that processes that have the old one
+//! open can go on (`hsipack_store::folder`). Whenever a process is killed, `OUT` is complete, and `--resume` goes on
+//! from the finished shards or finds that everything is done.
 
 mod claim;
 mod receipt;
@@ -43,52 +43,52 @@ use crate::walk;
 /// The staging folder of one output.
 pub struct Staging {
     claim: Claim,
-    /// What identifies the conversion.
+    /// Identifies the conversion.
     plan: String,
-    /// What was recorded of shards, by stack and number. On a server, reading it again would cost the way there and back.
+    /// Records of shards, by stack and number. On a server, reading a record again would cost a round trip.
     records: Mutex<Records>,
-    /// Whether there are records that this process has not written.
+    /// Whether there may be records that another process wrote.
     resumed: bool,
     append: bool,
     shards: Shards,
-    /// What the commit on a server still needs of the metadata.
+    /// The metadata that the commit on a server still needs.
     metadata: OnceLock<Vec<(String, Vec<u8>)>>,
-    /// Arrays that an append on a server leaves away.
+    /// Arrays that an append on a server removes.
     dropped: OnceLock<Vec<PathBuf>>,
 }
 
 /// The shards that a conversion writes, as paths below the dataset.
 #[derive(Clone, Debug, Default)]
 pub struct Shards {
-    /// All of them.
+    /// All shards.
     pub all: Vec<PathBuf>,
-    /// Those of stacks that were there before, but for the ones that take the place of others.
+    /// New shards of existing stacks, without those that replace an existing shard.
     pub added: Vec<PathBuf>,
-    /// Stacks that were not there before.
+    /// Stacks that did not exist before.
     pub new_stacks: Vec<String>,
 }
 
-/// What was recorded of shards, as text: of a million samples it is small.
+/// Records of shards, as text. Even for a million samples this is small.
 type Records = HashMap<(String, usize), Option<Box<str>>>;
 
-/// What is being done, in the folder beside the output.
+/// The file in the staging folder that says what is being done.
 const PLAN: &str = "plan.json";
-/// Working files in a staging folder.
+/// The folder for working files in a staging folder.
 const SCRATCH: &str = "scratch";
-/// Whether `folder` is one in which a conversion worked and was not finished.
+/// Whether `folder` is the staging folder of an unfinished conversion.
 pub(crate) fn is_unfinished(folder: &Path) -> bool {
     folder.join(PLAN).is_file()
 }
 
-/// Whether something was begun at `output`, which is a conversion or a repair, and has not ended.
+/// Whether a conversion or a repair was begun at `output` and has not ended.
 ///
 /// # Errors
-/// If a server does not say.
+/// If a request to the server fails.
 pub fn is_begun(output: &Path) -> Result<bool> {
     output::exists(&partial(output).join(PLAN))
 }
 
-/// The shards, by stack and number, of which there is a receipt in a staging folder.
+/// The shards, by stack and number, that have a receipt in a staging folder.
 pub fn recorded(folder: &Path) -> Result<HashSet<(String, usize)>> {
     let state = folder.join("state");
     let files: Vec<PathBuf> = if is_url(folder) {
@@ -109,26 +109,26 @@ fn read_plan(folder: &Path) -> Result<Option<Value>> {
     read_json(&folder.join(PLAN))
 }
 
-/// What a file or object says, if it is there and whole.
+/// The content of a file or object; `None` if it is missing or not complete.
 fn read_json(file: &Path) -> Result<Option<Value>> {
     let text = small::read_if_there(file, small::SAMPLES)?;
     Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
 }
 
-/// Whether there is a dataset, or anything else, under the name of an output.
+/// Whether there is a dataset, or anything else, at the path of an output.
 ///
 /// # Errors
-/// If a server does not say.
+/// If a request to the server fails.
 pub fn is_there(output: &Path) -> Result<bool> {
     if is_url(output) { output::exists(&output.join("zarr.json")) } else { output::exists(output) }
 }
 
 impl Staging {
-    /// Begins a conversion in a claimed folder, or goes on with the one there is. `plan` identifies what is being done,
-    /// and `shards` are what it writes.
+    /// Begins a conversion in a claimed folder, or resumes the existing one. `plan` identifies the conversion, and
+    /// `shards` are the shards that it writes.
     ///
     /// # Errors
-    /// If what is there has another plan, another process has just begun, or nothing can be written there.
+    /// If the existing conversion has another plan, another process has just begun, or nothing can be written there.
     pub fn open(claim: Claim, plan: &str, append: bool, shards: Shards) -> Result<Self> {
         let folder = &claim.folder;
         let theirs = read_plan(folder)?;
@@ -175,10 +175,11 @@ impl Staging {
         }
     }
 
-    /// The folder of a conversion that was begun, for a process that writes a part of it ([`Claim::join`]) or ends it.
+    /// Opens the folder of a conversion that was begun, for a process that writes a part of it ([`Claim::join`]) or
+    /// ends it.
     ///
     /// # Errors
-    /// If what was begun there is another one.
+    /// If another conversion was begun there.
     pub fn of_parts(claim: Claim, plan: &str, append: bool, shards: Shards) -> Result<Self> {
         if claim.plan()?.as_deref() != Some(plan) {
             return Err(Error::conflict(
@@ -193,11 +194,11 @@ impl Staging {
         Ok(Self::new(claim, plan, true, append, shards))
     }
 
-    /// Begins in a claimed folder what is quicker done anew than resumed: there is no plan, so that whoever claims the
-    /// folder next removes what is left of it.
+    /// Begins work that is faster to repeat than to resume, in a claimed folder. There is no plan, so the next process
+    /// that claims the folder removes what remains.
     ///
     /// # Errors
-    /// If a conversion is to be resumed there, or its remains cannot be removed.
+    /// If there is a conversion to be resumed, or its remains cannot be removed.
     pub fn scratch(claim: Claim) -> Result<Self> {
         if claim.begun()? != Begun::No {
             return Err(claim.unfinished());
@@ -206,7 +207,7 @@ impl Staging {
         Ok(Self::new(claim, "", false, true, Shards::default()))
     }
 
-    /// Where shards are written: in what will be the dataset; on a server, in their places.
+    /// Where shards are written: in the staged dataset, or on a server in their final places.
     pub fn dataset(&self) -> PathBuf {
         match self.claim.right {
             Right::Lock(..) => self.folder().join("dataset"),
@@ -214,8 +215,8 @@ impl Staging {
         }
     }
 
-    /// A number that no other conversion has, where a dataset is to have one: on servers, so that whoever commits it can
-    /// tell it from another's.
+    /// On a server, a number that no other conversion has. The dataset records it, so that the process that commits can
+    /// distinguish its dataset from another's.
     pub fn write_id(&self) -> Option<&str> {
         match &self.claim.right {
             Right::Lock(..) => None,
@@ -223,10 +224,10 @@ impl Staging {
         }
     }
 
-    /// A folder for working files, made if need be.
+    /// A folder for working files. It is created if necessary.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn scratch_folder(&self) -> Result<PathBuf> {
         let folder = self.folder().join(SCRATCH);
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, "cannot create", error))?;
@@ -237,7 +238,7 @@ impl Staging {
         self.folder().join("state").join(stack).join(format!("{shard}.json"))
     }
 
-    /// What was recorded of a finished shard, if it is finished.
+    /// The record of a shard, if it is finished.
     ///
     /// # Errors
     /// If the record cannot be read.
@@ -249,7 +250,7 @@ impl Staging {
             return parsed.map_err(|error| Error::bug(format!("a record of a shard: {error}")));
         }
         let record = match self.resumed {
-            // What is damaged, or of another plan, is written again.
+            // If the receipt is damaged or belongs to another plan, the shard is written again.
             true => {
                 match receipt::read(&self.state_file(stack, shard), &self.plan, stack, shard)? {
                     Some(Found::Receipt(record)) => Some(record),
@@ -262,7 +263,7 @@ impl Staging {
         Ok(record)
     }
 
-    /// Records a shard as finished; its files have got their names before.
+    /// Records a shard as finished. Its files must already have their final names.
     ///
     /// # Errors
     /// If it cannot be written, or another process has taken over.
@@ -277,19 +278,19 @@ impl Staging {
         Ok(())
     }
 
-    /// The shards, by stack and number, of which there is a receipt, whatever is in it.
+    /// The shards, by stack and number, that have a receipt, whatever its content.
     ///
     /// # Errors
-    /// If the folder cannot be read, or the server does not list names.
+    /// If the folder cannot be read, or the server cannot list names.
     pub fn recorded(&self) -> Result<HashSet<(String, usize)>> {
         recorded(self.folder())
     }
 
-    /// Makes sure that the receipt of a shard is there and whole, and of this conversion, and that the shard's files are
-    /// there and as long as it says. On servers, the commit looks for them.
+    /// Checks that a shard has a complete receipt of this conversion, and that the shard's files exist and have the
+    /// recorded lengths. On servers, the commit checks the files.
     ///
     /// # Errors
-    /// If not, saying what is wrong with which.
+    /// If a check fails. The error says which shard is affected and what is wrong.
     pub fn check_receipt(&self, stack: &str, shard: usize) -> Result<()> {
         let file = self.state_file(stack, shard);
         let again =
@@ -329,14 +330,14 @@ impl Staging {
         Ok(())
     }
 
-    /// Links every shard of `base` that was not written anew into the staged dataset, but for those of the arrays
-    /// `replaced`, folders below it.
+    /// Links every shard of `base` that was not rewritten into the staged dataset, except for the arrays `replaced`,
+    /// which are folders below `base`.
     ///
     /// # Errors
     /// If a file cannot be linked or copied.
     pub fn link_unchanged(&self, base: &Path, replaced: &[PathBuf]) -> Result<()> {
         if is_url(base) {
-            // They are where they belong.
+            // They are already in their final places.
             return Ok(());
         }
         let is_kept = |entry: &DirEntry| {
@@ -353,7 +354,7 @@ impl Staging {
                 fs::create_dir_all(&target)
                     .map_err(|error| Error::io(&target, "cannot create", error))?;
             } else if below.components().any(|part| part.as_os_str() == "c") && !target.exists() {
-                // Pipes and devices would be copied without end.
+                // Refuses pipes and devices, because copying them would never end.
                 small::open(entry.path())?;
                 fs::hard_link(entry.path(), &target)
                     .or_else(|_| {
@@ -366,12 +367,12 @@ impl Staging {
         Ok(())
     }
 
-    /// Writes the metadata, which come last: `files` are paths below the dataset with their contents, the root's at the
-    /// end. `dropped` are folders of arrays that the dataset had before and will not have; they are among the `replaced` of
-    /// [`link_unchanged`](Self::link_unchanged).
+    /// Writes the metadata, after all shards. `files` are paths below the dataset with their contents, that of the root
+    /// last. `dropped` are folders of arrays that the dataset had before and will not have. They must also be among the
+    /// `replaced` of [`link_unchanged`](Self::link_unchanged).
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If a file cannot be written.
     pub fn write_metadata(
         &self,
         mut files: Vec<(String, Vec<u8>)>,
@@ -385,7 +386,7 @@ impl Staging {
                     .try_for_each(|(file, content)| write_whole(&folder.join(file), content));
             }
             Right::Object(writer) if self.append => {
-                // Chunks of coordinates are those that are there, or of stacks that nobody sees yet.
+                // Chunks of coordinates are equal to the existing ones, or belong to stacks that no reader sees yet.
                 let chunks: Vec<_> = files.extract_if(.., |(file, _)| !is_metadata(file)).collect();
                 writer.put(&chunks)?;
                 writer.stage(&files)?;
@@ -402,10 +403,10 @@ impl Staging {
         Ok(())
     }
 
-    /// Makes the staged dataset the output, in one step.
+    /// Turns the staged dataset into the output, in one step.
     ///
     /// # Errors
-    /// If the file system or the server refuses; if another process was quicker on a server.
+    /// If the file system or the server fails, or another process on a server committed first.
     pub fn commit(self) -> Result<()> {
         let output = &self.claim.output;
         match &self.claim.right {
@@ -447,18 +448,18 @@ impl Staging {
         }
     }
 
-    /// Where it lies.
+    /// The path of the staging folder.
     pub fn folder(&self) -> &Path {
         &self.claim.folder
     }
 }
 
-/// Whether a file below a dataset is not a chunk.
+/// Whether a file below a dataset is metadata, not a chunk.
 fn is_metadata(file: &str) -> bool {
     file.ends_with("zarr.json") || [SAMPLES, SAMPLES_INDEX, SHA256SUMS].contains(&file)
 }
 
-/// The folder that a path is in.
+/// The parent folder of a path.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -471,8 +472,8 @@ fn sync_tree(folder: &Path) -> Result<()> {
     folders.into_iter().try_for_each(|entry| sync_folder(entry.path()))
 }
 
-/// Exchanges two folders' names at once; where the file system cannot, the old one steps aside first,
-/// and for an instant there is none.
+/// Exchanges the names of two folders at once. If the file system cannot do this, the old folder is renamed first, and
+/// for a moment there is no dataset.
 fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
@@ -488,7 +489,7 @@ fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The dataset at `output`, if there is a whole one.
+/// The dataset at `output`, if it is complete.
 pub fn existing(output: &Path) -> Option<Dataset> {
     Dataset::open(output).ok()
 }

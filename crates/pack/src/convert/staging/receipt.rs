@@ -1,4 +1,4 @@
-//! Receipts of finished shards: what their files are, whose plan they are of, and what is known of their samples.
+//! Receipts of finished shards: their files, the plan that they belong to, and what is known of their samples.
 
 use std::path::{Path, PathBuf};
 
@@ -8,26 +8,26 @@ use serde_json::{Value, json};
 
 use crate::convert::sealed;
 
-/// What lies where a receipt should.
+/// What was found at the path of a receipt.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
-    /// What was recorded of the shard.
+    /// The record of the shard.
     Receipt(Value),
     /// A receipt of another plan.
     Foreign,
     /// A receipt of another shard.
     Misplaced,
-    /// Something else.
+    /// Anything else.
     Damaged,
 }
 
-/// The receipt of shard `number` of `stack`, which `plan` asked for; `record` is what is known of it.
+/// The receipt of shard `number` of `stack` for the plan `plan`. `record` describes the shard.
 pub(super) fn write(record: &Value, plan: &str, stack: &str, number: usize) -> String {
     let receipt = json!({ "plan": plan, "stack": stack, "shard": number, "record": record });
     sealed::seal(&receipt.to_string())
 }
 
-/// What lies at `file`, where the receipt of shard `number` of `stack` should; `None` if nothing does.
+/// Reads the receipt of shard `number` of `stack` at `file`; `None` if there is no file.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -45,7 +45,7 @@ pub(super) fn read(file: &Path, plan: &str, stack: &str, number: usize) -> Resul
     }))
 }
 
-/// The files of a shard, below the dataset, and their lengths in bytes.
+/// The files of a shard: their paths below the dataset and lengths in bytes.
 pub(super) fn files(record: &Value) -> impl Iterator<Item = (PathBuf, u64)> {
     let files = record["files"].as_array().into_iter().flatten();
     files.filter_map(|file| Some((PathBuf::from(file["path"].as_str()?), file["bytes"].as_u64()?)))

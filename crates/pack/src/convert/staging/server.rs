@@ -1,4 +1,4 @@
-//! Writing on a server, which has neither folders that can be renamed nor locks.
+//! Writes to a server, which has no folders that can be renamed, and no locks.
 //!
 //! ```text
 //! OUT.partial/plan.json            what is being done, and who does it
@@ -9,18 +9,20 @@
 //! OUT/zarr.json                    the last object of a new dataset, which makes it one
 //! ```
 //!
-//! **One writes.** `plan.json` is put on condition that there is none. A process that resumes puts its own in that place; the
-//! one before finds that out before each shard is noted as finished, before the commit, and before anything is deleted.
+//! **Only one process writes.** `plan.json` is created only if it does not exist. A process that resumes replaces it
+//! with its own. The earlier process checks for this before it records a shard as finished, before the commit, and
+//! before it deletes anything.
 //!
-//! **The commit of a new dataset** is to put `zarr.json` on condition that there is none, after a look that all shards
-//! are there. It holds a random number, so that a lost answer can be told from another writer's success.
+//! **The commit of a new dataset** first checks that all shards exist, and then creates `zarr.json`, only if it does
+//! not exist. This object contains a random number. If the server's answer is lost, the number shows whether another
+//! writer created it.
 //!
-//! **An append** overwrites the last shard of a stack by one that has the same chunks at the same places and others behind
-//! them, which is still the old dataset's shard. Metadata would be neither the old dataset's nor the new one's while they
-//! are overwritten one by one. So all of them are put beside the dataset first, and then `commit.json`, on condition that
-//! there is none: from then on the append is done, and readers take metadata from there
-//! (`hsipack_store::folder::decided`). They are copied to their places, and `OUT.partial` is deleted. Should the process
-//! end before that, whoever writes next does it.
+//! **An append** overwrites the last shard of a stack. The new shard has the same chunks at the same places, followed
+//! by more chunks, so it is still valid for the old dataset. But if metadata were overwritten one by one, they would
+//! meanwhile be neither those of the old dataset nor those of the new one. So all of them are first written beside the
+//! dataset, and then `commit.json` is created, only if it does not exist. From then on the append is done, and readers
+//! take metadata from there (`hsipack_store::folder::decided`). The metadata are then copied to their final places, and
+//! `OUT.partial` is deleted. If the process ends before that, the next process that writes there does it.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -40,7 +42,7 @@ use super::{PLAN, Shards, is_there, read_plan};
 /// The right to write an output on a server.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Nobody else has the same.
+    /// A number that no other process has.
     id: String,
     folder: PathBuf,
     output: PathBuf,
@@ -53,12 +55,12 @@ impl Writer {
         Self { id, folder: folder.to_owned(), output: output.to_owned() }
     }
 
-    /// One of those who write parts of what `id` began, or who ends that.
+    /// The writer of a process that writes parts of what `id` began, or that ends it.
     pub(super) fn named(id: &str, output: &Path, folder: &Path) -> Self {
         Self { id: id.to_owned(), folder: folder.to_owned(), output: output.to_owned() }
     }
 
-    /// A number that nobody else writes.
+    /// The number that no other process writes.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
@@ -67,23 +69,23 @@ impl Writer {
         json!({ "plan": plan, "append": append, "writer": self.id }).to_string()
     }
 
-    /// Begins what nobody else has begun; whether nobody has.
+    /// Begins the work if no other process has begun here. Returns whether it did.
     pub(super) fn begin(&self, plan: &str, append: bool) -> Result<bool> {
         output::create_object(&self.folder.join(PLAN), self.plan_of(plan, append).as_bytes())
     }
 
-    /// Deletes what a process left here that has no plan any more.
+    /// Deletes what a process without a plan left here.
     pub(super) fn clean(&self) -> Result<()> {
         output::remove_all(&self.folder.join("state"))?;
         output::remove_all(&self.folder.join(DECIDED_METADATA))
     }
 
-    /// Goes on with what another process began, which then finds that it is not wanted any more.
+    /// Takes over what another process began. That process then notices that it must stop.
     pub(super) fn take_over(&self, plan: &str, append: bool) -> Result<()> {
         output::write_whole(&self.folder.join(PLAN), self.plan_of(plan, append).as_bytes())
     }
 
-    /// Makes sure that no other process has taken over.
+    /// Checks that no other process has taken over.
     pub(super) fn check(&self) -> Result<()> {
         match read_plan(&self.folder)? {
             Some(plan) if plan["writer"] == self.id.as_str() => Ok(()),
@@ -97,14 +99,14 @@ impl Writer {
         }
     }
 
-    /// Puts metadata of a new dataset in their places.
+    /// Writes files of a dataset to their final places.
     pub(super) fn put(&self, files: &[(String, Vec<u8>)]) -> Result<()> {
         files
             .iter()
             .try_for_each(|(file, content)| output::write_whole(&self.output.join(file), content))
     }
 
-    /// Makes a new dataset one: puts the root's metadata, the last object.
+    /// Commits a new dataset: writes the metadata of the root, its last object.
     pub(super) fn commit(&self, root: &str, content: &[u8]) -> Result<()> {
         match output::create_object(&self.output.join(root), content)? {
             true => Ok(()),
@@ -114,7 +116,7 @@ impl Writer {
         }
     }
 
-    /// Puts metadata that a dataset will have after an append beside it.
+    /// Writes the metadata that a dataset will have after an append to a place beside it.
     pub(super) fn stage(&self, files: &[(String, Vec<u8>)]) -> Result<()> {
         let staged = self.folder.join(DECIDED_METADATA);
         files
@@ -122,7 +124,7 @@ impl Writer {
             .try_for_each(|(file, content)| output::write_whole(&staged.join(file), content))
     }
 
-    /// Makes an append the dataset, whose metadata `files` were put beside it. The arrays `dropped` go.
+    /// Commits an append whose metadata `files` are beside the dataset. Deletes the arrays `dropped`.
     pub(super) fn decide<'f>(
         &self,
         files: impl Iterator<Item = &'f str>,
@@ -138,7 +140,7 @@ impl Writer {
         settle(&self.output, &self.folder)
     }
 
-    /// Makes sure that all shards are there: not that somebody deleted some meanwhile.
+    /// Checks that all shards still exist, in case another process deleted some.
     pub(super) fn check_shards(&self, shards: &Shards) -> Result<()> {
         let there: BTreeSet<PathBuf> = output::list(&self.output)?.into_iter().collect();
         match shards.all.iter().map(|shard| self.output.join(shard)).find(|shard| !there.contains(shard)) {
@@ -149,14 +151,14 @@ impl Writer {
         }
     }
 
-    /// Deletes what was uploaded of a dataset, or an append, that will not be, and what is known of it; the right to write
-    /// is given up. Nothing is deleted that another process goes on with, or that readers find.
+    /// Deletes what was uploaded of a dataset or an append that is given up, and its records. Gives up the right to
+    /// write. Nothing is deleted that another process goes on with, or that readers can find.
     pub(super) fn abandon(&self, shards: &Shards, append: bool) -> Result<()> {
         self.check()?;
         if is_decided(&self.folder)? || (!append && is_there(&self.output)?) {
             return Ok(());
         }
-        // Records first: no resumed conversion may take a shard for finished that is deleted here.
+        // Records are deleted first, so that no resumed conversion treats a shard as finished that is deleted here.
         self.clean()?;
         self.check()?;
         for stack in &shards.new_stacks {
@@ -174,12 +176,12 @@ impl Writer {
     }
 }
 
-/// Puts the metadata of a decided append in their places, and deletes arrays that it leaves away and what was beside the
-/// dataset. Can be done again.
+/// Copies the metadata of a decided append to their final places. Deletes arrays that the append drops, and everything
+/// beside the dataset. It can be repeated.
 pub(super) fn settle(output: &Path, folder: &Path) -> Result<()> {
     let Some(decided) = decision(folder)? else { return Ok(()) };
     let names = |key: &str| decided[key].as_array().into_iter().flatten().filter_map(Value::as_str);
-    // Whoever looks whether anything changed looks at SHA256SUMS.
+    // SHA256SUMS is written last, because readers check it for changes.
     let (sums, others): (Vec<&str>, Vec<&str>) =
         names("files").partition(|name| *name == SHA256SUMS);
     for array in names("dropped").filter(|array| is_geo_array(array)) {
@@ -192,14 +194,15 @@ pub(super) fn settle(output: &Path, folder: &Path) -> Result<()> {
     finish(folder)
 }
 
-/// Whether it is the path of an array that an append may leave away: whoever may write there could name anything.
+/// Whether an append may delete this path, that of an array with coordinates. The check is needed because anyone who
+/// can write there could name any path.
 fn is_geo_array(path: &str) -> bool {
     path.split_once('/').is_some_and(|(stack, array)| {
         !["", ".", ".."].contains(&stack) && cf::NAMES.contains(&array)
     })
 }
 
-/// Whether an append was decided and not settled.
+/// Whether an append was decided but not settled.
 pub(super) fn is_decided(folder: &Path) -> Result<bool> {
     Ok(decision(folder)?.is_some())
 }
@@ -211,9 +214,10 @@ fn decision(folder: &Path) -> Result<Option<Value>> {
     serde_json::from_slice(&text).map(Some).map_err(broken)
 }
 
-/// Deletes what is beside a dataset that is whole.
+/// Deletes everything beside a complete dataset.
 pub(super) fn finish(folder: &Path) -> Result<()> {
-    // Without the plan, nothing that is left is resumed; without the decision, metadata are where they belong.
+    // Without the plan, nothing that remains is resumed. Without the decision, readers take metadata from their final
+    // places.
     output::remove(&folder.join(PLAN))?;
     output::remove(&folder.join(DECIDED))?;
     output::remove_all(folder)

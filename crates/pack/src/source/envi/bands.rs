@@ -1,9 +1,10 @@
-//! What an ENVI header says of bands and classes. What contradicts itself is dropped, with a note.
+//! What an ENVI header says about bands and classes. Contradictory entries are dropped, with a
+//! note.
 
 use super::fields::{Fields, number, shorten, tokens};
 use crate::source::wavelengths::{Unit, guess, known_unit, scaled};
 
-/// The list of `key`, one number a band; dropped with a note if it is not that.
+/// The list under `key`, one number per band. Any other list is dropped, with a note.
 fn numbers(fields: &Fields, key: &str, bands: usize, notes: &mut Vec<String>) -> Option<Vec<f64>> {
     let tokens: Vec<&str> = tokens(fields.get(key)?).collect();
     if tokens.is_empty() {
@@ -53,7 +54,8 @@ pub(super) fn spectral_axis(
     (wavelength, fwhm.filter(usable).map(convert))
 }
 
-/// Headers that say nanometres and list micrometres, or the other way round, are common.
+/// Adds a note if wavelengths are implausible. Headers that say nanometres but list micrometres, or
+/// the other way round, are common.
 fn note_unlikely(wavelength: Option<&[f64]>, notes: &mut Vec<String>) {
     let Some(wavelength) = wavelength else { return };
     let largest = wavelength.iter().copied().fold(0.0, f64::max);
@@ -63,7 +65,8 @@ fn note_unlikely(wavelength: Option<&[f64]>, notes: &mut Vec<String>) {
     }
 }
 
-/// nm in one unit of the header's wavelengths; guessed where the header does not say.
+/// How many nm one unit of the header's wavelengths has. The unit is guessed if the header does not
+/// state it.
 fn unit_factor(
     fields: &Fields,
     wavelength: Option<&[f64]>,
@@ -102,7 +105,7 @@ pub(super) fn good_bands(
     Some(values.into_iter().map(|value| value == 1.0).collect())
 }
 
-/// A list of `count` names; dropped with a note if there are more or fewer.
+/// The list of `count` names under `key`. A longer or shorter list is dropped, with a note.
 pub(super) fn names(
     fields: &Fields,
     key: &str,
@@ -123,7 +126,7 @@ fn split_names(text: &str) -> Vec<String> {
     let mut names: Vec<String> =
         text.split(',').map(|name| name.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     if names.last().is_some_and(String::is_empty) {
-        names.pop(); // a comma behind the last one
+        names.pop(); // after a trailing comma
     }
     names
 }

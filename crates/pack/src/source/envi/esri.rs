@@ -1,5 +1,5 @@
-//! ESRI (ArcGIS) headers, which have the same endings as ENVI's and are told apart only to say what to
-//! do about them.
+//! ESRI (ArcGIS) headers. They have the same suffixes as ENVI headers and are not read. They are
+//! recognised only so that the error can say what to do.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ fn fields(text: &str) -> BTreeMap<String, &str> {
         .collect()
 }
 
-/// Whether a text is such a header, of a `.bil`, `.bip`, `.bsq` or `.flt` file.
+/// Whether a text is an ESRI header, of a `.bil`, `.bip`, `.bsq` or `.flt` file.
 pub(super) fn is_header(text: &str) -> bool {
     let fields = fields(text);
     let has = |key| fields.contains_key(key);
     has("nrows") && has("ncols") && ["layout", "nbits", "nbands", "byteorder"].into_iter().any(has)
 }
 
-/// Why an ESRI header is refused, and the ENVI header that would do instead.
+/// Refuses an ESRI header. The message shows the ENVI header to write instead.
 pub(super) fn refusal(bytes: &[u8]) -> Error {
     let text = decode(bytes);
     let fields = fields(&text);

@@ -1,12 +1,13 @@
-//! The syntax of an ENVI header: lines, keys and values, lists in braces. What they mean is for
-//! `header.rs` and `bands.rs`.
+//! The syntax of an ENVI header: lines, keys and values, lists in braces. `header.rs` and
+//! `bands.rs` interpret them.
 
 use std::collections::BTreeMap;
 use std::iter::Peekable;
 
 use hsipack_format::{Error, Result};
 
-/// Header text as a string: UTF-8, or Latin-1 if it is not (a `µ` or a name in `description`).
+/// Decodes header text as UTF-8, or as Latin-1 if it is not valid UTF-8 (because of a `µ`, or a
+/// name in `description`).
 pub(in crate::source) fn decode(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     match std::str::from_utf8(bytes) {
@@ -15,7 +16,7 @@ pub(in crate::source) fn decode(bytes: &[u8]) -> String {
     }
 }
 
-/// Trimmed lines that say something; line ends may be of any system.
+/// The trimmed lines of a text, without blank lines and comments. Line endings of any system work.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.split(['\n', '\r'])
         .map(str::trim)
@@ -26,7 +27,7 @@ pub(super) fn is_first_line(line: &str) -> bool {
     line.strip_prefix("ENVI").is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
 }
 
-/// Keys on which the meaning of every byte depends: said twice, they must agree.
+/// Keys that determine the meaning of every byte. If one occurs twice, the values must agree.
 const LAYOUT_KEYS: [&str; 8] = [
     "samples",
     "lines",
@@ -38,7 +39,7 @@ const LAYOUT_KEYS: [&str; 8] = [
     "file compression",
 ];
 
-/// The keys of a header, in lower case, with every value given for them, braces removed.
+/// The keys of a header, in lower case, with all their values, without braces.
 pub(in crate::source) struct Fields(BTreeMap<String, Vec<String>>);
 
 impl Fields {
@@ -59,12 +60,13 @@ impl Fields {
         Ok(Fields(fields))
     }
 
-    /// The value of `key`; the last one, as other readers take it, if it is given more than once.
+    /// The value of `key`. If the key occurs more than once, the last value counts, as in other
+    /// readers.
     pub(in crate::source) fn get(&self, key: &str) -> Option<&str> {
         Some(self.0.get(key)?.last()?.as_str())
     }
 
-    /// The value of `key` as a single word; a comment behind it is cut off.
+    /// The value of `key`, without a comment after it.
     pub(super) fn word(&self, key: &str) -> Option<&str> {
         let value = self.get(key)?.split(';').next()?.trim();
         (!value.is_empty()).then_some(value)
@@ -85,7 +87,8 @@ impl Fields {
         }
     }
 
-    /// Keys given more than once with different values.
+    /// Notes about keys that occur more than once with different values. An error if the layout
+    /// depends on such a key.
     pub(super) fn duplicates(&self) -> Result<Vec<String>> {
         let mut notes = Vec::new();
         for (key, values) in &self.0 {
@@ -108,7 +111,8 @@ impl Fields {
     }
 }
 
-/// The value that starts with `first`, read on to the closing brace if it opens one.
+/// The value that starts with `first`. If it opens a brace, the value continues to the closing
+/// brace.
 fn value_of<'a>(
     key: &str,
     first: &'a str,
@@ -147,13 +151,13 @@ fn not_a_header(text: &str) -> Error {
     Error::malformed(what).with_remedy("give an ENVI header or its data file")
 }
 
-/// The pieces of a list of numbers; writers differ in where they put commas.
+/// The items in a list of numbers. Writers differ in where they put commas.
 pub(in crate::source) fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| letter == ',' || letter.is_whitespace())
         .filter(|token| !token.is_empty())
 }
 
-/// A number, also as IDL and Fortran write it (`1.5d+02`).
+/// Parses a number, also as IDL and Fortran write it (`1.5d+02`).
 pub(super) fn number(text: &str) -> Option<f64> {
     let text = text.trim().trim_matches('"');
     text.parse().ok().or_else(|| text.replace(['d', 'D'], "e").parse().ok())

@@ -1,8 +1,8 @@
 //! The header of an ENVI file: `key = value` lines below a first line `ENVI`.
 //!
-//! [`parse`] is pure: bytes in, a [`Header`] out that holds together (no axis is empty, sizes do not
-//! overflow, every list is as long as it should be). What contradicts itself in the layout is an
-//! error; what contradicts itself beside it is dropped and noted.
+//! [`parse`] is pure: it turns bytes into a consistent [`Header`] (no axis is empty, sizes do not
+//! overflow, every list is as long as it should be). If the layout contradicts itself, that is an
+//! error. Other contradictory entries are dropped, with a note.
 //!
 //! ```text
 //! ENVI
@@ -37,7 +37,7 @@ impl Interleave {
     /// Every interleave.
     pub const ALL: [Interleave; 3] = [Interleave::Bsq, Interleave::Bil, Interleave::Bip];
 
-    /// The word for it in a header, in lower case.
+    /// Its name in a header, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Interleave::Bsq => "bsq",
@@ -77,31 +77,33 @@ pub struct Header {
     pub wavelength: Option<Vec<f64>>,
     /// `fwhm` in nm.
     pub fwhm: Option<Vec<f64>>,
-    /// `bbl`, `true` where it has 1.
+    /// `bbl`: `true` where the list has 1.
     pub good_bands: Option<Vec<bool>>,
     /// `band names`.
     pub band_names: Option<Vec<String>>,
     /// `class names`.
     pub class_names: Option<Vec<String>>,
-    /// `data ignore value`, rounded to the element type: -1.23e34 is not a float32.
+    /// `data ignore value`, rounded to the element type, because -1.23e34, for example, is not a
+    /// float32.
     pub ignore_value: Option<f64>,
-    /// `reflectance scale factor`, 1 where there is none.
+    /// `reflectance scale factor`, or 1 if there is none.
     pub divide: f64,
     /// `tint`, `integration time`, `exposure time` or `exposure`.
     pub exposure: Option<Exposure>,
     /// `map info` and `coordinate system string`.
     pub geo: Option<Geo>,
-    /// What was dropped or guessed.
+    /// Notes about what was dropped or guessed.
     pub notes: Vec<String>,
 }
 
 impl Header {
-    /// Bytes that header offset and values take; [`parse`] has made sure that they can be counted.
+    /// Bytes that header offset and values take together. [`parse`] made sure that this does not
+    /// overflow.
     pub fn file_len(&self) -> u64 {
         self.offset + FlatSource::data_len(self.shape, self.dtype).unwrap_or(0)
     }
 
-    /// Where [`file_len`](Self::file_len) comes from, for messages.
+    /// How [`file_len`](Self::file_len) is computed, for messages.
     pub fn describe_len(&self) -> String {
         let CubeShape { rows, columns, bands } = self.shape;
         format!(
@@ -113,7 +115,7 @@ impl Header {
     }
 }
 
-/// What a text that may be a header is.
+/// The kind of a text that may be a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An ENVI header.
@@ -124,7 +126,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// What the text that starts with `head` is.
+/// The kind of the text that starts with `head`.
 pub(super) fn kind(head: &[u8]) -> Kind {
     let text = decode(head);
     if lines(&text).next().is_some_and(is_first_line) {
@@ -136,8 +138,8 @@ pub(super) fn kind(head: &[u8]) -> Kind {
 /// Reads an ENVI header.
 ///
 /// # Errors
-/// If it is none, lacks required keys (all of them are listed), contradicts itself about the layout
-/// of the data, or describes something that is no image of real numbers.
+/// If the text is not an ENVI header, lacks required keys (the error lists all of them), contradicts
+/// itself about the layout of the data, or does not describe an image of real numbers.
 #[doc(hidden)]
 pub fn parse(bytes: &[u8]) -> Result<Header> {
     let fields = Fields::parse(&decode(bytes))?;
@@ -176,7 +178,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
     })
 }
 
-/// Whether the header is of a classification map; an error if it is of no image.
+/// Whether the header describes a classification map. An error if it does not describe an image.
 fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<bool> {
     let Some(text) = fields.word("file type") else { return Ok(false) };
     match text.to_lowercase().as_str() {
@@ -200,7 +202,7 @@ fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<bool> {
     }
 }
 
-/// All required keys that are missing, in one error.
+/// Refuses a header that lacks required keys. One error names all of them.
 fn require_keys(fields: &Fields) -> Result<()> {
     // With a single band all interleaves are the same.
     let single_band = matches!(fields.whole("bands"), Ok(Some(1)));
@@ -267,7 +269,7 @@ fn dtype(code: u64) -> Result<DType> {
 }
 
 fn interleave(fields: &Fields) -> Result<Interleave> {
-    // Only the header of a single band may lack it.
+    // Only the header of a single band may lack the interleave.
     let Some(word) = fields.word("interleave") else { return Ok(Interleave::Bsq) };
     Interleave::ALL.into_iter().find(|one| word.eq_ignore_ascii_case(one.name())).ok_or_else(|| {
         Error::malformed(format!("interleave is '{}'", shorten(word)))
@@ -293,7 +295,7 @@ fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<
 fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Option<f64> {
     let text = fields.word("data ignore value")?;
     let values: Option<Vec<f64>> = tokens(text).map(number).collect();
-    // A list, one a band, is fine as long as it says one thing.
+    // A list with one value per band is fine if all values are the same.
     let value = values.as_deref().and_then(|values| match values {
         [first, rest @ ..] if rest.iter().all(|value| value.total_cmp(first).is_eq()) => {
             Some(*first)
@@ -315,7 +317,7 @@ fn divisor(fields: &Fields, notes: &mut Vec<String>) -> f64 {
     let Some(text) = fields.word("reflectance scale factor") else { return 1.0 };
     match number(text) {
         Some(factor) if factor.is_finite() && factor > 0.0 => factor,
-        Some(0.0) => 1.0, // "none", as some writers spell it
+        Some(0.0) => 1.0, // how some writers spell "none"
         _ => {
             notes.push(format!("reflectance scale factor '{}' is not used", shorten(text)));
             1.0
@@ -323,7 +325,8 @@ fn divisor(fields: &Fields, notes: &mut Vec<String>) -> f64 {
     }
 }
 
-/// The integration time. Fenix has two detectors: where their times differ, no one time is the cube's.
+/// The integration time. Fenix has two detectors. If their times differ, the cube has no single
+/// integration time.
 fn exposure(fields: &Fields) -> Option<Exposure> {
     let said = |field: &str| {
         let word = fields.word(field)?;
@@ -335,7 +338,8 @@ fn exposure(fields: &Fields) -> Option<Exposure> {
     ["tint", "integration time", "exposure time", "exposure"].into_iter().find_map(said).or(both)
 }
 
-/// Calibration a band, which ENVI's own tools apply only when asked to.
+/// Adds notes about calibration per band, which is not used: ENVI's own tools apply it only on
+/// request.
 fn note_unused_calibration(fields: &Fields, notes: &mut Vec<String>) {
     for key in [
         "data gain values",

@@ -1,4 +1,4 @@
-//! Where the pixels lie, as `map info` and `coordinate system string` say it.
+//! Where the pixels lie, according to `map info` and `coordinate system string`.
 //!
 //! ```text
 //! map info = {UTM, 1, 1, 634200, 5297190, 30, 30, 32, North, WGS-84, units=Meters, rotation=-27}
@@ -12,7 +12,7 @@ use hsipack_format::geo::{Datum, Unit, Utm};
 use super::fields::{Fields, number, shorten};
 use crate::source::georeference::{self, Wkt};
 
-/// Where the pixels lie; what contradicts itself or is not known is noted.
+/// Where the pixels lie. Adds notes about contradictions and unknown entries.
 pub(super) fn geo(fields: &Fields, notes: &mut Vec<String>) -> Option<Geo> {
     let text = fields.get("map info")?;
     let Some(map) = Map::parse(text) else {
@@ -42,7 +42,7 @@ struct Map<'a> {
     name: String,
     /// Reference pixel, its position, pixel size.
     numbers: [f64; 6],
-    /// What stands behind them, without those that have a name.
+    /// The words after the numbers, without named ones such as `units=Meters`.
     words: Vec<&'a str>,
     /// In lower case.
     units: Option<String>,
@@ -60,7 +60,7 @@ impl<'a> Map<'a> {
         }
         let (mut words, mut units, mut rotation) = (Vec::new(), None, 0.0);
         for part in parts {
-            // Resonon leaves out the sign between the two.
+            // Resonon omits the `=` between key and value.
             let named = |key: &str| {
                 let (start, value) = part.split_at_checked(key.len())?;
                 let is_key = start.eq_ignore_ascii_case(key) && value.starts_with(['=', ' ', '\t']);
@@ -77,7 +77,8 @@ impl<'a> Map<'a> {
         Some(Self { name, numbers, words, units, rotation })
     }
 
-    /// Whether positions are numbers of pixels, as writers have it that know no place on Earth.
+    /// Whether the positions are just pixel numbers. Some writers use them if they do not know where on Earth the
+    /// pixels lie.
     fn counts_pixels(&self) -> bool {
         let [_, _, _, _, width, height] = self.numbers;
         (width, height) == (1.0, 1.0)
@@ -85,18 +86,18 @@ impl<'a> Map<'a> {
 
     fn transform(&self) -> [f64; 6] {
         let [column, row, x, y, width, height] = self.numbers;
-        // Counter-clockwise; quarter turns are exact.
+        // The rotation is counter-clockwise. Quarter turns are exact.
         let (sin, cos) = match self.rotation.rem_euclid(360.0) {
             0.0 | 180.0 => (0.0, 1.0),
             90.0 => (1.0, 0.0),
             270.0 => (-1.0, 0.0),
             angle => angle.to_radians().sin_cos(),
         };
-        // As GDAL writes and reads it, half a turn means that rows run from south to north.
+        // In GDAL, half a turn means that rows run from south to north.
         let down = if self.rotation.abs() == 180.0 { 1.0 } else { -1.0 };
         let (a, b, d, e) = (cos * width, sin * height, sin * width, down * cos * height);
         let (columns, rows) = (column - 1.0, row - 1.0);
-        // Adding 0 makes 0 of -0.
+        // Adding 0 turns -0 into 0.
         [x - a * columns - b * rows, a, b, y - d * columns - e * rows, d, e].map(|one| one + 0.0)
     }
 
@@ -108,7 +109,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The reference system: by its code if there is one, else as the WKT that the header has.
+    /// The reference system: its EPSG code if there is one, otherwise the WKT in the header.
     fn crs(&self, wkt: Option<&Wkt>, notes: &mut Vec<String>) -> (Option<String>, Option<Unit>) {
         let own = wkt.and_then(|wkt| wkt.epsg.clone());
         let (code, unit) = match self.name.as_str() {
@@ -140,7 +141,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The code of a UTM zone.
+    /// The EPSG code of a UTM zone.
     fn utm(&self, wkt: Option<&Wkt>, notes: &mut Vec<String>) -> Option<u16> {
         let (zone, hemisphere) = (self.words.first()?, self.words.get(1).copied().unwrap_or(""));
         // Some writers give a southern zone a negative number.
@@ -148,7 +149,7 @@ impl<'a> Map<'a> {
         let south = match hemisphere.to_ascii_lowercase().as_str() {
             "north" => false,
             "south" => true,
-            // A band of latitude; but S may also mean the south.
+            // A latitude band. S is not accepted, because it may also mean south.
             band if matches!(band.as_bytes(), [b'n'..=b'r' | b't'..=b'x']) => false,
             band if matches!(band.as_bytes(), [b'c'..=b'm']) => true,
             "" => zone < 0,
@@ -158,7 +159,8 @@ impl<'a> Map<'a> {
         Utm { datum, zone: zone.unsigned_abs(), south: south || zone < 0 }.epsg()
     }
 
-    /// The datum of this name, or that of the WKT if there is no name; none if the WKT has another one, which counts.
+    /// The datum of this name, or the datum of the WKT if there is no name. `None` if the two differ: then the WKT
+    /// counts.
     fn datum(
         &self,
         name: Option<&str>,

@@ -1,15 +1,15 @@
 //! ENVI: a text header (`.hdr`) beside a flat data file, plain or gzip.
 //!
-//! Either of the two may be given. The other is looked for by name, and where several files could be
-//! it, the one whose size is what the header says is taken:
+//! The user may give either file. The other one is found by name. If several files match, the one whose
+//! size agrees with the header is used:
 //!
 //! ```text
 //! header given:  x.hdr → x, x.img, x.dat, x.raw, …;  else any x.* of exactly the right size
 //! data given:    x.img → x.img.hdr, x.hdr
 //! ```
 //!
-//! The size of a plain data file is checked before anything is read. Of a gzip file only a bound is
-//! known then; that it ends early, or that its checksum is wrong, shows when its last row is read.
+//! The size of a plain data file is checked before anything is read. For a gzip file, only an upper limit
+//! is known at that point. If such a file ends early or its checksum is wrong, reading its last row fails.
 
 mod bands;
 mod esri;
@@ -35,16 +35,16 @@ use crate::source::{CubeInfo, OpenOptions, Scaling, Source};
 
 /// Headers with thousands of bands take some 100 KB.
 const LARGEST_HEADER: u64 = 4 << 20;
-/// How much of a file tells whether it is a header.
+/// How many bytes of a file are read to see whether it is a header.
 const HEAD: u64 = 4096;
-/// Deflate cannot do better than one bit pair for 258 bytes.
+/// Deflate needs at least two bits for 258 bytes.
 const BEST_DEFLATE_RATIO: u64 = 1032;
 const GZIP_MAGIC: [u8; 3] = [0x1F, 0x8B, 8];
-/// Suffixes that promise a raw cube, so that the lack of a header is worth an error of its own.
+/// Suffixes of raw cubes. If such a file has no header, the error says so.
 const RAW_SUFFIXES: [&str; 8] = ["img", "dat", "raw", "bin", "hyspex", "bsq", "bil", "bip"];
 
-/// Whether a file that starts with `head` (up to 4 KiB) is of this format: it is a header, by
-/// content or name, has one beside it, or is named like a data file.
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format: it is a header, by content or
+/// name, has a header beside it, or is named like a data file.
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     let is_folder = head.is_empty();
     !is_folder
@@ -57,7 +57,7 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 /// Opens the cube in `path`, a header or a data file.
 ///
 /// # Errors
-/// If one of the two is missing, cannot be read, is malformed, or holds no image of real numbers.
+/// If one of the two files is missing, cannot be read, is malformed, or holds no image of real numbers.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     if let Some(variable) = &options.variable {
         return Err(Error::unsupported(format!("an ENVI file has no variable '{variable}' in it"))
@@ -67,14 +67,14 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let pair = match kind_of(path) {
         Kind::Envi => Pair::from_header(path)?,
         Kind::Esri => return Err(refuse_esri(path)),
-        // Says what is wrong with it.
+        // This says what is wrong with the header.
         Kind::Other if has_suffix(path, "hdr") => Pair::from_header(path)?,
         Kind::Other => Pair::from_data(path)?,
     };
     pair.open(options)
 }
 
-/// A header and the data file it is about.
+/// A header and its data file.
 struct Pair {
     header: Header,
     header_path: PathBuf,
@@ -120,12 +120,13 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Whether the file is as large as the header says, as far as that shows.
+    /// Whether the size of the file agrees with the header, as far as that is known.
     fn fits(&self) -> bool {
         self.data.fits_plain(&self.header) || self.data.is_gzip_for(&self.header)
     }
 
-    /// `x.hdr` may be about `x.img` while `x.log` was given.
+    /// Refuses a data file if the header belongs to another one: `x.hdr` may describe `x.img` while the
+    /// user gave `x.log`.
     fn refuse_if_of_another_file(&self) -> Result<()> {
         if self.fits() {
             return Ok(());
@@ -205,7 +206,8 @@ impl Pair {
         FlatSource::data_len(CubeShape { rows: 1, ..shape }, dtype).unwrap_or(u64::MAX)
     }
 
-    /// A few bytes behind the cube are padding; a line and more means that the header is of another cube.
+    /// Accepts a few bytes of padding after the cube. A line or more means that the header belongs to
+    /// another cube.
     fn check_surplus(&mut self, len: u64, expected: u64) -> Result<()> {
         if len - expected >= self.line() {
             return Err(Error::malformed(format!(
@@ -221,7 +223,7 @@ impl Pair {
         Ok(())
     }
 
-    /// A recording that was stopped holds fewer lines than its header promised.
+    /// A recording that was stopped early holds fewer lines than its header says.
     fn remedy_for_short_data(&self) -> String {
         let advice = "copy the file again, it may be cut short, or correct the header";
         let Header { shape, dtype, offset, interleave, .. } = self.header;
@@ -235,7 +237,7 @@ impl Pair {
         }
     }
 
-    /// Checks what can be known of a gzip file before it is read.
+    /// Checks what is known about a gzip file before it is read.
     fn check_compressed_size(&mut self) -> Result<()> {
         let expected = self.header.file_len();
         if self.data.len.saturating_mul(BEST_DEFLATE_RATIO) < expected {
@@ -278,12 +280,12 @@ impl Pair {
     }
 }
 
-/// What is known of a data file without its header.
+/// What is known about a data file without its header.
 #[derive(Clone, Copy)]
 struct DataFile {
     len: u64,
     gzip: bool,
-    /// Device and inode: one file under two names is no second candidate.
+    /// Device and inode: two names of the same file are not two candidates.
     identity: (u64, u64),
 }
 
@@ -300,14 +302,14 @@ impl DataFile {
         self.len == header.file_len() && !self.is_gzip_for(header)
     }
 
-    /// Whether this is a gzip file of the data of `header`. Plain data may start with the magic
-    /// number by chance; then the size is exact and the header says nothing of compression.
+    /// Whether this is a gzip file of the data of `header`. Plain data may start with the magic number by
+    /// chance. In that case the size is exact and the header does not mention compression.
     fn is_gzip_for(&self, header: &Header) -> bool {
         self.gzip && (header.compressed || self.len != header.file_len())
     }
 }
 
-/// Bytes of a gzip file that hold an array up to `end`, and less than `line` bytes behind it.
+/// The content of a gzip file that holds an array up to `end`, and fewer than `line` bytes after it.
 fn gzip_bytes(path: PathBuf, end: u64, line: u64) -> StreamBytes {
     let file = path.clone();
     StreamBytes::new(path, move || {
@@ -317,8 +319,9 @@ fn gzip_bytes(path: PathBuf, end: u64, line: u64) -> StreamBytes {
     })
 }
 
-/// A gzip stream that is read on at the end of the array: only there does the decoder compare the checksum,
-/// and as behind plain data, a line and more means that the header is of another cube.
+/// A gzip stream that is read to its end when the array ends, because the decoder compares the checksum
+/// only there. As with plain data, a line or more after the array means that the header belongs to another
+/// cube.
 struct Verified<R> {
     stream: R,
     left: u64,
@@ -344,13 +347,13 @@ impl<R: Read> Read for Verified<R> {
     }
 }
 
-/// Whether there is a file at `path`, which may stand for an object of a server.
+/// Whether there is a file at `path`, which may represent an object on a server.
 fn is_there(path: &Path) -> bool {
-    // What a server does not say is not there; opening the other file of the pair tells why.
+    // A file that a server does not report counts as missing. Opening the other file of the pair shows why.
     mirror::look(path).is_ok() && path.is_file()
 }
 
-/// What the file at `path` is; [`Kind::Other`] if there is none.
+/// The kind of the file at `path`; [`Kind::Other`] if there is none.
 fn kind_of(path: &Path) -> Kind {
     if !is_there(path) {
         return Kind::Other;

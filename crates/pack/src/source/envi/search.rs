@@ -1,5 +1,4 @@
-//! Which file goes with which: the header of a data file and the data file of a header, by name and
-//! by size.
+//! Finds the header of a data file and the data file of a header, by name and by size.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,7 +10,8 @@ use hsipack_format::{Error, Result};
 use super::header::{Header, Interleave, Kind};
 use super::{DataFile, is_there, kind_of};
 
-/// Suffixes of data files, in the order tried; those of the interleaves come with them.
+/// Suffixes of data files, in the order in which they are tried. The names of the interleaves
+/// follow them.
 const DATA_SUFFIXES: [&str; 11] =
     ["", "img", "dat", "raw", "bin", "hyspex", "cube", "gz", "img.gz", "dat.gz", "raw.gz"];
 
@@ -32,7 +32,7 @@ pub(super) fn header_names(path: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Where the data of the header `path` may be, likeliest name first.
+/// Where the data of the header `path` may be, most likely name first.
 fn data_names(path: &Path, interleave: Interleave) -> Vec<PathBuf> {
     let mut bases = vec![path.with_extension("")];
     if !has_suffix(path, "hdr") {
@@ -44,7 +44,7 @@ fn data_names(path: &Path, interleave: Interleave) -> Vec<PathBuf> {
     bases.iter().flat_map(|base| suffixes.iter().map(move |suffix| append(base, suffix))).collect()
 }
 
-/// The suffix in upper case, where there is one.
+/// `path` with its suffix in upper case, if it has one.
 fn upper_case(path: &Path, base_len: usize) -> PathBuf {
     let name = file_name(path);
     match name.split_at_checked(base_len) {
@@ -53,7 +53,7 @@ fn upper_case(path: &Path, base_len: usize) -> PathBuf {
     }
 }
 
-/// `path` with `.suffix` behind it; `path` itself for no suffix.
+/// `path` with `.suffix` appended; `path` itself if the suffix is empty.
 fn append(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     if !suffix.is_empty() {
@@ -95,7 +95,7 @@ fn no_data(path: &Path, names: &[PathBuf]) -> Error {
     ))
 }
 
-/// Files that may be the data of a header, likeliest first.
+/// Files that may be the data of a header, the most likely first.
 struct Candidates<'a> {
     header_path: &'a Path,
     files: Vec<(PathBuf, DataFile)>,
@@ -108,7 +108,7 @@ impl<'a> Candidates<'a> {
         Self { header_path, files: Vec::new(), seen: own.into_iter().collect() }
     }
 
-    /// Adds `path` if it is a file, new, and no header.
+    /// Adds `path` if it is a file that was not added before, and not a header.
     fn add(&mut self, path: PathBuf) {
         if !is_there(&path) || kind_of(&path) != Kind::Other {
             return;
@@ -120,7 +120,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Adds files of any suffix whose size is exactly right.
+    /// Adds files with the same stem and any suffix whose size is exactly right.
     fn add_same_stem(&mut self, header: &Header) {
         let folder = match self.header_path.parent() {
             Some(folder) if folder != Path::new("") => folder,
@@ -142,8 +142,8 @@ impl<'a> Candidates<'a> {
         paths.into_iter().for_each(|path| self.add(path));
     }
 
-    /// The one to take: plain data of the right size, else gzip, else the likeliest large enough,
-    /// else the likeliest.
+    /// The file to use: plain data of the right size, otherwise gzip, otherwise the most likely
+    /// file that is large enough, otherwise the most likely file.
     fn choose(mut self, header: &Header) -> Result<Option<(PathBuf, DataFile)>> {
         let plain = self.positions(|data| data.fits_plain(header));
         let gzip = self.positions(|data| data.is_gzip_for(header));
@@ -163,7 +163,8 @@ impl<'a> Candidates<'a> {
         (0..self.files.len()).filter(|index| wanted(&self.files[*index].1)).collect()
     }
 
-    /// Of several that fit, the only one whose name agrees with the interleave.
+    /// If several files fit, the one whose suffix is the interleave, or the only one whose suffix
+    /// is not another interleave.
     fn by_interleave(&self, several: &[usize], interleave: Interleave) -> Result<usize> {
         let path = |index: &usize| self.files[*index].0.as_path();
         if let Some(named) = several.iter().find(|i| has_suffix(path(i), interleave.name())) {

@@ -4,7 +4,7 @@ use hsipack_format::{Error, Opt, Result, remedy};
 
 use crate::source::{Axis, AxisOrder};
 
-/// What an axis is, by its name (a NetCDF dimension, a dimension scale).
+/// What an axis is, according to its name (a NetCDF dimension or a dimension scale).
 pub(crate) fn axis_of_name(name: &str) -> Option<Axis> {
     let name = super::tree::plain(name);
     Some(match name.as_str() {
@@ -19,7 +19,7 @@ pub(crate) fn axis_of_name(name: &str) -> Option<Axis> {
     })
 }
 
-/// The order told by the names of three axes, if they tell it: the band axis is named, or both
+/// The order that the names of three axes give. `None` unless the band axis is named, or both
 /// others are and the third is not known to be something else.
 pub(crate) fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
     let known = names.each_ref().map(|name| name.as_deref().and_then(axis_of_name));
@@ -41,7 +41,7 @@ pub(crate) fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
         _ => return None,
     };
     match (row, column) {
-        // Named the other way round than images usually lie.
+        // By their names, columns come before rows, unlike in most images.
         (Some(row), Some(column)) if column < row => {
             let mut order = [Axis::Band; 3];
             (order[row], order[column]) = (Axis::Row, Axis::Column);
@@ -51,7 +51,7 @@ pub(crate) fn order_of_names(names: &[Option<String>; 3]) -> Option<AxisOrder> {
     }
 }
 
-/// The order whose band axis is at `band`, the other two being row and column in this order.
+/// The order with the band axis at position `band`, and row before column.
 pub(crate) fn with_band_at(band: usize) -> AxisOrder {
     match band {
         0 => AxisOrder::BSQ,
@@ -60,7 +60,7 @@ pub(crate) fn with_band_at(band: usize) -> AxisOrder {
     }
 }
 
-/// The order in which the band axis is the only one of length `bands`.
+/// The order if exactly one axis has the length `bands`: it is the band axis.
 pub(crate) fn order_of_length(lengths: [usize; 3], bands: usize) -> Option<AxisOrder> {
     let mut at = (0..3).filter(|i| lengths[*i] == bands);
     at.next().filter(|_| at.next().is_none()).map(with_band_at)

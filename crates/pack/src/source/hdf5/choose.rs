@@ -28,13 +28,13 @@ fn ambiguous(path: &Path, what: &str, entries: &[&Entry]) -> Error {
     variables::ambiguous(path, what, &candidates(entries), &places)
 }
 
-/// How to have all of these as one.
+/// How to read all of these as one cube.
 fn joining(entries: &[&Entry]) -> String {
     let names: Vec<&str> = entries.iter().map(|entry| entry.name()).collect();
     format!("join them in order of wavelength: '::{}'", names.join("+"))
 }
 
-/// The datasets below `group` that compete to be the cube, or the mask, if the user names none.
+/// The datasets below `group` that may be the cube, or the mask, if the user names none.
 fn compete<'a>(tree: &'a Tree, group: &str, mask: bool) -> Vec<&'a Entry> {
     let inside = format!("{group}/");
     let all: Vec<&Entry> =
@@ -44,7 +44,8 @@ fn compete<'a>(tree: &'a Tree, group: &str, mask: bool) -> Vec<&'a Entry> {
     found.into_iter().map(|index| all[index]).collect()
 }
 
-/// The dataset to take: the one named, else the product's cube, else the only cube there is.
+/// The dataset to use: the one that the user names, otherwise the product's cube, otherwise the
+/// only cube in the file.
 pub(super) fn choose(
     path: &Path,
     tree: &Tree,
@@ -67,7 +68,7 @@ pub(super) fn choose(
         }
         [only] => Ok((*only).clone()),
         [first, ..] => {
-            // The two halves of a refused product are no choice.
+            // If the product is refused, the user cannot choose one of its two halves.
             let refused = products.iter().find(|cube| cube.path == first.path);
             match refused.and_then(|cube| cube.product.refusal(cube)) {
                 Some((what, remedy)) => Err(Error::unsupported(what).with_remedy(remedy)),

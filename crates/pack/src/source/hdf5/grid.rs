@@ -17,7 +17,8 @@ impl cf::Attributes for Attributes {
     }
 }
 
-/// Where the pixels of the cube in the dataset at `path` lie, if the file says it as CF does; notes what is not kept.
+/// Where the pixels of the cube in the dataset at `path` lie, if the file follows CF. Adds notes about anything that
+/// is not kept.
 pub(super) fn geo(tree: &Tree, path: &str, cube: &Cube, notes: &mut Vec<String>) -> Option<Geo> {
     let names = tree.axis_names(path, cube.lengths.len());
     let list = |axis| {
@@ -38,7 +39,8 @@ pub(super) fn geo(tree: &Tree, path: &str, cube: &Cube, notes: &mut Vec<String>)
     found
 }
 
-/// The full path of the dataset `name` that is nearest to the dataset at `path`: in its group, or in one around it.
+/// The full path of the dataset `name` that is nearest to the dataset at `path`: in its group, or in a group around
+/// it.
 fn nearest(tree: &Tree, path: &str, name: &str) -> Option<String> {
     if name.starts_with('/') {
         return tree.entry(name).map(|entry| entry.path.clone());
@@ -65,7 +67,7 @@ fn mapping(tree: &Tree, path: &str, attributes: &Attributes) -> Option<Attribute
 fn coordinates(tree: &Tree, path: &str, name: &str) -> Option<Coordinates> {
     let variable = nearest(tree, path, name)?;
     let attributes = tree.attributes(&variable);
-    // A dimension without a variable is a dataset of zeros.
+    // NetCDF stores a dimension without a variable as a dataset of zeros.
     let is_none = attributes
         .text("NAME")
         .is_some_and(|name| name.starts_with("This is a netCDF dimension but not"));
@@ -79,7 +81,7 @@ fn coordinates(tree: &Tree, path: &str, name: &str) -> Option<Coordinates> {
     })
 }
 
-/// A note of longitudes and latitudes of every pixel, among the variable's `coordinates` or beside it.
+/// A note if there are longitudes and latitudes of every pixel, listed in the variable's `coordinates` or beside it.
 fn of_every_pixel(
     tree: &Tree,
     path: &str,

@@ -1,19 +1,22 @@
 //! A guard against an endless loop in libhdf5.
 //!
-//! Texts of variable length lie in global heap collections: `GCOL`, a version (1), three zero
-//! bytes, the collection's size; then objects, each an index (2 bytes), a reference count (2), four
-//! unused bytes, a size (8) and, unless the index is 0, the data, padded to 8 bytes. Index 0 is the
-//! free space at the end, whose size counts its header. libhdf5 2.x steps from object to object
-//! and never gets past free space of size 0, which one damaged byte can make. So the collections at
-//! the start and at the end of the file, where metadata mostly lie, are walked before it sees them.
+//! HDF5 stores texts of variable length in global heap collections. A collection starts with `GCOL`, a version (1),
+//! three zero bytes and the collection's size. Objects follow. Each has an index (2 bytes), a reference count (2),
+//! four unused bytes, a size (8) and, unless the index is 0, the data, padded to 8 bytes. Index 0 is the free space
+//! at the end; its size includes its header.
+//!
+//! libhdf5 2.x steps from object to object and never gets past free space of size 0. One damaged byte can cause
+//! this. Therefore the collections at the start and at the end of the file, where most metadata lie, are checked
+//! before libhdf5 sees them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// How much is searched at either end of the file: a plan opens every file of a folder, some of them more than once.
+/// How many bytes are searched at each end of the file. Planning opens every file of a folder, some of them more
+/// than once, so this is kept small.
 const SEARCHED: u64 = 1 << 20;
 
-/// Whether the file holds a collection that libhdf5 would not get through.
+/// Whether the file holds a collection in which libhdf5 would loop forever.
 pub(super) fn endless(file: &File) -> std::io::Result<bool> {
     let len = file.metadata()?.len();
     let tail = len.saturating_sub(SEARCHED).max(SEARCHED.min(len));
@@ -40,8 +43,8 @@ fn any_endless(bytes: &[u8]) -> bool {
     false
 }
 
-/// Whether the walk through the collection at the start of `bytes` stops advancing; `None` if this
-/// is no whole collection.
+/// Whether stepping through the collection at the start of `bytes` gets stuck. `None` if `bytes` does not start with
+/// a whole collection.
 fn stuck(bytes: &[u8]) -> Option<bool> {
     let number = |at: usize| {
         let bytes = bytes.get(at..)?.first_chunk::<8>()?;

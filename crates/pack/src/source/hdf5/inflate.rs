@@ -1,8 +1,7 @@
-//! The filter "deflate" (gzip) for libhdf5, which stops at the size of a chunk.
+//! The filter "deflate" (gzip) for libhdf5, limited to the size of a chunk.
 //!
-//! libhdf5's own takes twice as much memory again and again, for as long as the stream goes on: some hundred KB
-//! in a file can take some hundred MB. This one takes the memory of a chunk once, and a stream that does not
-//! end there is an error.
+//! libhdf5's own filter doubles its memory again and again while the stream goes on: a few hundred KB in a file
+//! can take a few hundred MB. This one allocates the memory of one chunk, and a stream that is longer is an error.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -12,21 +11,21 @@ use flate2::{Decompress, FlushDecompress, Status};
 use hdf5_sys::h5::{H5allocate_memory, H5free_memory};
 use hdf5_sys::h5z::{H5Z_CLASS_T_VERS, H5Z_FILTER_DEFLATE, H5Z_FLAG_REVERSE, H5Z_class2_t};
 
-/// What other filters (checksums) may add to a chunk before it is compressed.
+/// Bytes that other filters (checksums) may add to a chunk before it is compressed.
 const EXTRA: usize = 64;
 
 unsafe extern "C" {
-    /// What `H5Zregister` does, which takes no filters in place of libhdf5's own. Not part of libhdf5's interface,
-    /// but of the library that is built in: without it, the program could not be linked.
+    /// Like `H5Zregister`, which refuses to replace libhdf5's own filters. `H5Z_register` is not part of libhdf5's
+    /// public interface, but of the library that is built in: without it, the program could not be linked.
     fn H5Z_register(class: *const H5Z_class2_t) -> c_int;
 }
 
 thread_local! {
-    /// Bytes of a chunk of the dataset that this thread reads.
+    /// The size of a chunk, in bytes, of the dataset that this thread reads.
     static CHUNK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs `read`, which reads a dataset whose chunks are of `bytes` once decoded.
+/// Runs `read`, which reads a dataset whose decoded chunks have `bytes` bytes.
 pub(super) fn with_chunks_of<T>(bytes: usize, read: impl FnOnce() -> T) -> T {
     let before = CHUNK.replace(bytes);
     let result = read();
@@ -34,10 +33,10 @@ pub(super) fn with_chunks_of<T>(bytes: usize, read: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Has libhdf5 use this filter.
+/// Makes libhdf5 use this filter.
 ///
 /// # Safety
-/// libhdf5 has to be initialised, and no other thread may be in it.
+/// libhdf5 must be initialised, and no other thread may be in it.
 pub(super) unsafe fn register() {
     let class = H5Z_class2_t {
         version: H5Z_CLASS_T_VERS as _,
@@ -54,8 +53,8 @@ pub(super) unsafe fn register() {
     unsafe { H5Z_register(&raw const class) };
 }
 
-/// Replaces the `len` bytes in `buffer`, which has room for `room`, by what they inflate to. Gives its length,
-/// or 0 for an error: the interface of libhdf5's filters.
+/// Replaces the `len` bytes in `buffer`, which has room for `room`, by the inflated bytes. Returns their length,
+/// or 0 for an error, as the interface of libhdf5's filters requires.
 unsafe extern "C" fn filter(
     flags: c_uint,
     _: usize,
@@ -65,7 +64,7 @@ unsafe extern "C" fn filter(
     buffer: *mut *mut c_void,
 ) -> usize {
     if flags & H5Z_FLAG_REVERSE == 0 {
-        return 0; // Nothing is written.
+        return 0; // This filter only decompresses.
     }
     // SAFETY: libhdf5 gives valid pointers to the buffer and to its size; the size is at least that of a chunk,
     // unless another filter came before.

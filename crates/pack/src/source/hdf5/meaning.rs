@@ -17,10 +17,10 @@ use crate::source::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Scaling};
 pub(super) struct Cube {
     /// Lengths of all axes of the dataset.
     pub lengths: Vec<usize>,
-    /// Which of them are the cube's; the second and third may be one that the dataset lacks, of
-    /// length 1.
+    /// Which of these axes are the cube's. An index after the last axis stands for an axis of length 1,
+    /// such as the bands of a 2-D mask.
     pub axes: [usize; 3],
-    /// What these are.
+    /// What these three axes are.
     pub order: AxisOrder,
 }
 
@@ -39,12 +39,12 @@ impl Cube {
     }
 }
 
-/// All there is to know what a dataset means.
+/// Everything needed to interpret a dataset.
 pub(super) struct Meaning<'a> {
     pub tree: &'a Tree,
     pub entry: &'a Entry,
     pub product: Option<&'a ProductCube>,
-    /// MATLAB's index order is the opposite of the order on disk.
+    /// Whether the file is MATLAB's, whose index order is the reverse of the order on disk.
     pub matlab: bool,
     pub options: &'a OpenOptions,
 }
@@ -65,7 +65,7 @@ impl Meaning<'_> {
         }
     }
 
-    /// The cube in the dataset, its size checked against the file and the `sources` of its values.
+    /// The cube in the dataset. Its size is checked against the file and the `sources` of its values.
     pub fn cube(&self, sources: &[PathBuf]) -> Result<Cube> {
         let Entry { path, shape, .. } = self.entry;
         let text = self.entry.shape_text();
@@ -86,8 +86,8 @@ impl Meaning<'_> {
         Ok(cube)
     }
 
-    /// Refuses sizes that the file, and those a virtual dataset is made of, cannot hold: no filter makes
-    /// data 2000 times smaller, and a cube of hardly anything but fill values is a damaged header.
+    /// Refuses sizes that the file, together with the files of a virtual dataset, cannot hold. No filter
+    /// makes data 2000 times smaller, and a cube of almost only fill values means a damaged header.
     fn check_size(&self, sources: &[PathBuf], values: usize) -> Result<()> {
         const GRACE: u64 = 1 << 30;
         let size = |path: &PathBuf| path.metadata().map_or(0, |metadata| metadata.len());
@@ -175,7 +175,7 @@ impl Meaning<'_> {
         let path = &self.entry.path;
         let order = match (told, &list) {
             (Some(order), _) => order,
-            // MATLAB's toolboxes and every cube published as .mat have (row, column, band).
+            // MATLAB's toolboxes and every cube published as .mat use (row, column, band).
             (None, None) if self.matlab => AxisOrder::BIP,
             (None, Some(list)) if self.matlab && shown[2] == list.values.len() => AxisOrder::BIP,
             (None, Some(list)) => {
@@ -221,7 +221,7 @@ impl Meaning<'_> {
         info.ignore_value = ignore_value(&attributes, &mut info.notes).or(facts.ignore_value);
         info.empty_bands = facts.empty_bands;
         info.unit = facts.unit.map(str::to_owned);
-        // The names of axes that the user calls otherwise mean nothing.
+        // If the user names the axes, the names in the file do not count.
         if self.options.axes.is_none() && !self.options.mask {
             let notes = &mut info.notes;
             info.geo = facts.geo.or_else(|| grid::geo(self.tree, &self.entry.path, cube, notes));
@@ -263,7 +263,7 @@ fn is_signed(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::I16 | DType::I32 | DType::I64)
 }
 
-/// The list, if it has one entry a band; else a note.
+/// The list, if it has one entry per band. Otherwise adds a note.
 fn fitting<T>(
     list: Option<T>,
     len: impl Fn(&T) -> usize,
@@ -305,7 +305,8 @@ fn ignore_value(attributes: &Attributes, notes: &mut Vec<String>) -> Option<f64>
     Some(value)
 }
 
-/// CF `scale_factor` multiplies; a capitalised `Scale_Factor` (NEON and products after it) divides.
+/// CF `scale_factor` multiplies. A capitalised `Scale_Factor` (NEON, and products that follow it)
+/// divides.
 fn generic_scaling(attributes: &Attributes, notes: &mut Vec<String>) -> Scaling {
     let usable = |value: &f64| value.is_finite() && *value != 0.0;
     let multiply = attributes.number("scale_factor").filter(usable);

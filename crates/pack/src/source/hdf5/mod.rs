@@ -11,11 +11,11 @@
 //!        anything else → one hyperslab of whole rows, then permuted to (row, column, band)
 //! ```
 //!
-//! Where the axes of a cube cannot be told, that is an error asking for `--axes`, not a guess.
+//! If the axes of a cube cannot be determined, nothing is guessed: an error asks for `--axes`.
 //!
-//! libhdf5 decodes on one thread at a time, whichever file: several cubes at once do not go faster.
-//! Chunks are decoded whole, so [`Source::preferred_rows`] follows their shape; a chunk is in
-//! memory while it is decoded, whatever the budget.
+//! libhdf5 decodes on one thread at a time, even for different files, so reading several cubes at once is not faster.
+//! Chunks are decoded as a whole, so [`Source::preferred_rows`] follows their shape. A chunk is in memory while it is
+//! decoded, even if it exceeds the budget.
 
 mod axes;
 mod choose;
@@ -43,8 +43,8 @@ use crate::source::{CubeInfo, OpenOptions, Source, joined, products};
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
 const EXTENSIONS: [&str; 8] = ["h5", "hdf5", "he5", "hdf", "nc", "nc4", "mat", "h5ad"];
 
-/// Whether a file that starts with `head` (up to 4 KiB) is of this format: the signature stands at
-/// the start, or after a user block of 512, 1024, 2048 … bytes.
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format: the signature is at the start, or after a
+/// user block of 512, 1024, 2048 … bytes.
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     let in_head = [0, 512, 1024, 2048];
     if in_head.iter().any(|at| head.get(*at..).is_some_and(|rest| rest.starts_with(SIGNATURE))) {
@@ -71,7 +71,7 @@ fn signature_further_on(path: &Path) -> bool {
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     check_heaps(path)?;
     let opened = match (open_cube(path, options), joined::names(options)) {
-        // No dataset has such a name.
+        // No dataset has this name, so it may name several cubes to join.
         (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
             open_joined(path, options, &names)
         }
@@ -80,7 +80,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     opened.map_err(|error| error.at(path))
 }
 
-/// Refuses a file that libhdf5 would not get through, before it sees it.
+/// Refuses a file in which libhdf5 would loop forever, before libhdf5 sees it.
 fn check_heaps(path: &Path) -> Result<()> {
     let (file, _) = small::open(path)?;
     match heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))? {
@@ -91,7 +91,7 @@ fn check_heaps(path: &Path) -> Result<()> {
     }
 }
 
-/// Several cubes as one, their bands in order of wavelength.
+/// Opens several cubes as one, with their bands in order of wavelength.
 fn open_joined(path: &Path, options: &OpenOptions, names: &[&str]) -> Result<Box<dyn Source>> {
     let part = |name: &&str| {
         open_cube(path, &OpenOptions { variable: Some((*name).to_owned()), ..options.clone() })
@@ -100,7 +100,7 @@ fn open_joined(path: &Path, options: &OpenOptions, names: &[&str]) -> Result<Box
     joined::join(names, parts)
 }
 
-/// The quality layers of the product that the cube in `path` is of; of joined cubes those of all.
+/// The quality layers of the product to which the cube in `path` belongs; for joined cubes, the layers of all of them.
 ///
 /// # Errors
 /// As [`open`].
@@ -124,7 +124,8 @@ pub(super) fn quality_layers(path: &Path, variable: Option<&str>) -> Result<Vec<
     }
 }
 
-/// The layers of cubes that are joined: what a detector has of its own with its name before, then what is of the pixel.
+/// The layers of joined cubes: first the layers of each detector, with its name as prefix, then the layers that all
+/// share.
 fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<products::Layer> {
     let datasets = |layers: &[products::Layer]| -> HashSet<Option<String>> {
         layers.iter().map(|layer| layer.variable.clone()).collect()

@@ -1,4 +1,5 @@
-//! Reading a cube's rows: past libhdf5 where they lie in the file as they are, else with it.
+//! Reads a cube's rows: straight from the file if they are stored there unchanged, otherwise with
+//! libhdf5.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +17,8 @@ use super::tree::damaged;
 use crate::source::flat::{FileBytes, FlatLayout, FlatSource, permute};
 use crate::source::{Access, CubeInfo, RowBuffer, Source};
 
-/// The source of `cube`, if all that its dataset needs is there.
+/// The source of `cube`. An error if its dataset needs a filter that is missing, or the file is too
+/// short.
 pub(super) fn source(
     path: &Path,
     dataset: Dataset,
@@ -62,9 +64,9 @@ fn flat_offset(dataset: &Dataset, plist: &DatasetCreate, dtype: DType) -> Option
     dataset.offset().filter(|_| flat && native)
 }
 
-/// Refuses datasets behind a filter that this build of libhdf5 lacks.
+/// Refuses datasets with a filter that this build of libhdf5 lacks.
 fn check_filters(plist: &DatasetCreate) -> Result<()> {
-    // The binding's fixed-size buffer makes it panic on filters with more than 32 parameters.
+    // The binding's buffer has a fixed size, so it panics on filters with more than 32 parameters.
     let filters = catch_unwind(AssertUnwindSafe(|| plist.get_filters()))
         .unwrap_or_else(|_| Err("a filter has too many parameters".into()));
     let filters = filters.map_err(|error| damaged("cannot read the filters", &error))?;
@@ -105,7 +107,7 @@ struct Hdf5Source {
 }
 
 impl Hdf5Source {
-    /// Bytes of a chunk once decoded; 0 without chunks.
+    /// Bytes of a decoded chunk; 0 without chunks.
     fn chunk_bytes(&self) -> usize {
         let chunk = self.chunk.as_deref().unwrap_or(&[0]);
         chunk.iter().fold(self.info.dtype.size(), |n, length| n.saturating_mul(*length))
@@ -139,8 +141,8 @@ impl Hdf5Source {
     }
 }
 
-/// Fixes the type of `value` to what `of` returns: n-dimensional arrays of no fixed rank belong to
-/// a crate that this one does not name.
+/// Gives `value` the type that `_of` returns. This type, an n-dimensional array of any rank,
+/// belongs to a crate that this one does not name.
 fn like<A, R>(_of: fn(&A) -> R, value: R) -> R {
     value
 }
@@ -165,7 +167,8 @@ impl Source for Hdf5Source {
 
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         match self.info.dtype {
-            // As bytes: what stands in a file need not be 0 or 1, and a Rust `bool` must be.
+            // Read as bytes, because values in a file may be other than 0 and 1, but a Rust `bool`
+            // may not.
             DType::Bool | DType::U8 => self.read_as::<u8>(rows, out),
             DType::I8 => self.read_as::<i8>(rows, out),
             DType::U16 => self.read_as::<u16>(rows, out),
@@ -182,15 +185,16 @@ impl Source for Hdf5Source {
     }
 }
 
-/// What matters of the shape of chunks.
+/// What matters about the shape of chunks.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     rows: usize,
     bytes: usize,
 }
 
-/// How many rows to read at once. Every read decodes all chunks that hold its rows, so it takes
-/// whole chunks if the budget allows, else as few pieces of one as it can.
+/// How many rows to read at once. Every read decodes all chunks that hold its rows. Therefore it
+/// takes whole chunks if the budget allows, and otherwise divides a chunk into as few pieces as
+/// possible.
 fn preferred_rows(rows: usize, row_bytes: usize, chunk: Option<Chunk>, budget: usize) -> usize {
     /// A read of this size is cheap enough.
     const ENOUGH: usize = 1 << 20;
@@ -213,11 +217,11 @@ mod tests {
     #[test]
     fn reads_follow_the_chunks() {
         let chunk = |rows| Some(Chunk { rows, bytes: 1000 });
-        // Whole chunks, as many as make a decent read.
+        // Whole chunks, enough for an efficient read.
         assert_eq!(preferred_rows(1000, 1 << 16, chunk(25), 1 << 30), 25);
         assert_eq!(preferred_rows(1000, 1 << 10, chunk(100), 1 << 30), 1000);
         assert_eq!(preferred_rows(1000, 1 << 14, chunk(10), 1 << 30), 70);
-        // A chunk that is too much at once is read in equal pieces.
+        // A chunk that is too large for the budget is read in equal pieces.
         assert_eq!(preferred_rows(1000, 1 << 20, chunk(100), 101 << 20), 50);
         // At least a row, at most all rows.
         assert_eq!(preferred_rows(1000, 1 << 20, chunk(100), 0), 1);

@@ -2,7 +2,7 @@
 
 use super::tree::{Attributes, Tree, parent, plain};
 
-/// Names, in plain spelling, of lists that are 1 for good bands and 0 for bad ones, `bad_band_list` among them.
+/// Names, in plain spelling, of lists with 1 for good bands and 0 for bad ones. This includes `bad_band_list`.
 pub(crate) const GOOD_BANDS: [&str; 6] =
     ["goodwavelengths", "goodbands", "goodwavelength", "bbl", "goodbandslist", "badbandlist"];
 
@@ -11,7 +11,7 @@ pub(crate) const GOOD_BANDS: [&str; 6] =
 pub(crate) struct Wavelengths {
     /// The numbers as stored.
     pub values: Vec<f64>,
-    /// Their unit, if the file says.
+    /// Their unit, if the file states it.
     pub unit: Option<String>,
     /// Where they were found, for messages.
     pub found: String,
@@ -91,7 +91,7 @@ fn from_attributes(tree: &Tree, path: &str, found: &mut Vec<Wavelengths>) {
 /// The list in the dataset at `path`, with its unit.
 pub(crate) fn from_dataset(tree: &Tree, path: &str) -> Option<Wavelengths> {
     let attributes = tree.attributes(path);
-    // A NetCDF dimension without a variable is a dataset of zeros.
+    // NetCDF stores a dimension without a variable as a dataset of zeros.
     let name = attributes.text("NAME").unwrap_or_default();
     if name.starts_with("This is a netCDF dimension but not") {
         return None;
@@ -123,8 +123,8 @@ fn scopes(tree: &Tree, path: &str) -> Vec<Vec<Wavelengths>> {
     scopes
 }
 
-/// The nearest list that is as long as one of `lengths`; `None` if there is none, or if the nearest
-/// ones contradict each other. With it, a list that fits no axis, for a note.
+/// The nearest list that is as long as one of `lengths`; `None` if there is none, or if the nearest lists
+/// contradict each other. Also returns a list that fits no axis, for a note.
 pub(crate) fn find(
     tree: &Tree,
     path: &str,

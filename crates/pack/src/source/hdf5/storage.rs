@@ -1,17 +1,17 @@
-//! Where a dataset's numbers lie: in its own file, or in files that a virtual dataset is made of.
+//! Where a dataset's numbers lie: in its own file, or in the files of a virtual dataset.
 //!
-//! HDF5 lets a file name any other file of the machine, in three ways. hsipack packs what the user gave,
-//! so each of them is held against that:
+//! An HDF5 file can refer to any other file on the machine, in three ways. hsipack packs only what the user
+//! gave, so it restricts each of them:
 //!
-//! | a file names another one by | |
+//! | reference to another file | what hsipack does |
 //! |---|---|
-//! | an external link | never followed: libhdf5 forgets how to, with the first file that is opened |
-//! | external storage (raw bytes of any file) | refused |
-//! | a virtual dataset | read where every file it is made of lies in the folder of the file, or below it |
+//! | an external link | never follows it: support for it is removed from libhdf5 before the first file is opened |
+//! | external storage (raw bytes of any file) | refuses it |
+//! | a virtual dataset | reads it if all its files lie in the folder of the HDF5 file, or below it |
 //!
-//! libhdf5 itself opens the files of a virtual dataset, by their names. It looks for them in the folder of
-//! the file first, where each was found and opened here; only an environment variable could have it look
-//! elsewhere before, and with that set, virtual datasets are refused.
+//! libhdf5 itself opens the files of a virtual dataset, by name. It looks for them first in the folder of
+//! the HDF5 file, where this module has already found and opened each of them. Only an environment variable
+//! could make it look elsewhere first. If that is set, virtual datasets are refused.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, c_char};
@@ -33,16 +33,16 @@ use hsipack_format::{Error, ErrorKind, Result};
 use super::inflate;
 use super::tree::{damaged, open_file};
 
-/// More files than any recording is spread over.
+/// No recording is spread over more files.
 const MOST_SOURCES: usize = 20_000;
-/// Virtual datasets made of virtual datasets made of …
+/// How deep virtual datasets may be nested.
 const DEEPEST: usize = 8;
-/// Longer names are no file's.
+/// No file has a longer name.
 const LONGEST_NAME: usize = 1 << 16;
-/// Where libhdf5 would look first for the files of a virtual dataset.
+/// The environment variable for where libhdf5 looks first for the files of a virtual dataset.
 const SEARCH_FIRST: &str = "HDF5_VDS_PREFIX";
 
-/// Has libhdf5 follow no external links and inflate no chunk beyond its size, in this process, from now on.
+/// From now on, in this process, libhdf5 follows no external links and inflates no chunk beyond its size.
 pub(super) fn restrict_libhdf5() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -56,11 +56,11 @@ pub(super) fn restrict_libhdf5() {
     });
 }
 
-/// The files, other than `path` itself, that hold numbers of `dataset`, a dataset in the file at `path`
-/// (resolved, as libhdf5 was given it).
+/// The files, other than `path` itself, that hold numbers of `dataset`. The dataset is in the file at
+/// `path` (resolved, as libhdf5 was given it).
 ///
 /// # Errors
-/// If a file may not be read for it, is missing, or does not hold the dataset that is asked for.
+/// If such a file is missing, may not be read, or does not hold the dataset it should.
 pub(super) fn sources(path: &Path, dataset: &Dataset) -> Result<Vec<PathBuf>> {
     let root = path.parent().unwrap_or(Path::new("")).to_owned();
     let mut search = Search { root, ..Search::default() };
@@ -69,20 +69,20 @@ pub(super) fn sources(path: &Path, dataset: &Dataset) -> Result<Vec<PathBuf>> {
     Ok(search.files.into_iter().collect())
 }
 
-/// The files behind a virtual dataset.
+/// A search for the files of a virtual dataset.
 #[derive(Default)]
 struct Search {
-    /// The folder in or below which all have to lie.
+    /// All files must lie in this folder, or below it.
     root: PathBuf,
     files: BTreeSet<PathBuf>,
-    /// Files and names of datasets that were looked at.
+    /// Files and names of datasets that were checked already.
     known: BTreeSet<(PathBuf, Vec<u8>)>,
-    /// The virtual datasets that are being looked at, each part of the one before.
+    /// The virtual datasets that are being checked, each part of the one before.
     within: Vec<String>,
 }
 
 impl Search {
-    /// Looks at `dataset`, which libhdf5 found in the file it knows as `home`.
+    /// Checks `dataset`, which libhdf5 found in the file it knows as `home`.
     fn visit(&mut self, home: &Path, dataset: &Dataset) -> Result<()> {
         let plist = dataset.dcpl().map_err(|error| damaged("cannot read the layout", &error))?;
         if !plist.get_external().is_ok_and(|files| files.is_empty()) {
@@ -116,7 +116,7 @@ impl Search {
         Ok(())
     }
 
-    /// Looks at the dataset `name` in `file`, as a virtual dataset in `home` calls them.
+    /// Checks the dataset `name` in `file`. Both names are as in a virtual dataset in `home`.
     fn visit_source(&mut self, home: &Path, file: &[u8], name: Vec<u8>) -> Result<()> {
         if file.contains(&b'%') || name.contains(&b'%') {
             return Err(Error::unsupported(
@@ -186,8 +186,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The file and the dataset of each part of a virtual dataset. The binding reads its selections, too, and
-/// refuses those that h5py writes.
+/// The file and the dataset of each part of a virtual dataset. The binding is not used, because it also
+/// reads the selections and refuses those that h5py writes.
 fn names(plist: &DatasetCreate) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let unreadable = || {
         Error::malformed("cannot read the virtual dataset's mapping")
@@ -208,7 +208,7 @@ fn names(plist: &DatasetCreate) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
             // SAFETY: as above.
             let name = read(|to, len| unsafe { H5Pget_virtual_dsetname(id, part, to, len) });
             let both = file.zip(name).ok_or_else(unreadable)?;
-            // Parts of one file come one after the other.
+            // Parts in the same file follow one another.
             if found.last() != Some(&both) {
                 found.push(both);
             }
@@ -217,8 +217,9 @@ fn names(plist: &DatasetCreate) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     })
 }
 
-/// Lengths of a virtual dataset as it was made. To ask the dataset itself has libhdf5 open the files of one
-/// that may grow, which are not checked yet. `None` if `dataset` is no virtual dataset, or has no parts.
+/// The lengths of a virtual dataset when it was created. If the dataset may grow, asking it for its shape
+/// makes libhdf5 open its files, which are not checked yet. `None` if `dataset` is not virtual, or has no
+/// parts.
 pub(super) fn virtual_shape(dataset: &Dataset) -> Option<Vec<usize>> {
     let plist = dataset.dcpl().ok().filter(|plist| plist.layout() == Layout::Virtual)?;
     sync(|| {
@@ -242,7 +243,8 @@ pub(super) fn virtual_shape(dataset: &Dataset) -> Option<Vec<usize>> {
     })
 }
 
-/// The text that `get` writes: it takes a place and its size and gives the text's length, or less than 0.
+/// The text that `get` writes. `get` takes a buffer and its size, and returns the text's length, or a
+/// negative number on error.
 fn read(get: impl Fn(*mut c_char, usize) -> isize) -> Option<Vec<u8>> {
     let len =
         usize::try_from(get(std::ptr::null_mut(), 0)).ok().filter(|len| *len <= LONGEST_NAME)?;

@@ -1,8 +1,8 @@
-//! What an HDF5 file holds: a bounded walk over its groups, and the reading of small values.
+//! What an HDF5 file holds: walks over its groups, within limits, and reads small values.
 //!
-//! The walk follows hard links only, visits each object once (hard links may form cycles) and stops
-//! at [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. What lies behind soft links, or beyond these
-//! limits, can still be opened by its full path.
+//! The walk follows hard links only, visits each object once (hard links may form cycles) and stops at
+//! [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. Datasets behind soft links, or beyond these limits, can
+//! still be opened by their full path.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,17 +23,17 @@ use super::storage;
 const MAX_DEPTH: usize = 32;
 const MAX_GROUPS: usize = 10_000;
 const MAX_LINKS: usize = 100_000;
-/// Attributes and lists longer than this are not read; no sensor has as many bands.
+/// Attributes and lists longer than this are not read. No sensor has as many bands.
 const MAX_LIST: usize = 1 << 20;
-/// libhdf5 keeps decompressed chunks of a dataset up to this size for the next read.
+/// libhdf5 keeps this many bytes of a dataset's decompressed chunks for the next read.
 const CHUNK_CACHE: usize = 32 << 20;
 
-/// What a dataset is made of.
+/// What a dataset holds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
     /// Numbers of a type that cubes may have.
     Numbers(DType),
-    /// Something else, in words.
+    /// Something else, described in words.
     Other(String),
 }
 
@@ -76,18 +76,19 @@ impl Entry {
         parent(&self.path)
     }
 
-    /// The shape as in `50x50x83`.
+    /// The shape as text, such as `50x50x83`.
     pub fn shape_text(&self) -> String {
         self.shape.iter().map(usize::to_string).collect::<Vec<_>>().join("x")
     }
 }
 
-/// The path without its last component; empty for what is in the root, and for the root.
+/// The path without its last component. Empty for objects in the root, and for the root itself.
 pub(crate) fn parent(path: &str) -> &str {
     path.rfind('/').map_or("", |slash| &path[..slash])
 }
 
-/// Only letters and digits, lower case: `Data_Ignore_Value` and `data ignore value` are the same.
+/// The name in plain spelling: only letters and digits, in lower case. `Data_Ignore_Value` and
+/// `data ignore value` are the same.
 pub(crate) fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
@@ -137,7 +138,7 @@ impl Tree {
     /// # Errors
     /// If libhdf5 cannot open it or read its groups.
     pub fn open(path: &Path) -> Result<Self> {
-        // Resolved, so that there is one folder only in which libhdf5 looks for the files of virtual datasets.
+        // Resolved, so that libhdf5 looks for the files of virtual datasets in only one folder.
         let resolved = path.canonicalize().map_err(|e| Error::io(path, "cannot read", e))?;
         let file = open_file(&resolved).map_err(|error| error.at(path))?;
         let (datasets, groups) = (Vec::new(), Vec::new());
@@ -230,10 +231,10 @@ impl Tree {
         None
     }
 
-    /// The dataset at `path`, and the files other than this one that hold numbers of it.
+    /// The dataset at `path`, and the other files that hold its numbers.
     ///
     /// # Errors
-    /// If it cannot be opened, or its numbers lie where they may not be read.
+    /// If it cannot be opened, or its numbers lie in files that may not be read.
     pub fn dataset(&self, path: &str) -> Result<(Dataset, Vec<PathBuf>)> {
         let dataset = self
             .file
@@ -312,7 +313,7 @@ impl Tree {
     }
 }
 
-/// The hard links of a group, at most `limit`, and whether that was all.
+/// The hard links of a group, at most `limit`, and whether these are all.
 fn hard_links(group: &Group, limit: usize) -> ::hdf5::Result<(Vec<String>, bool)> {
     let mut names = Vec::new();
     let stopped = group.find_link(Default::default(), Default::default(), |name, info| {
@@ -332,11 +333,11 @@ fn skipped(path: &str) -> bool {
     matches!(path, "/#refs#" | "/#subsystem#")
 }
 
-/// Opens a file to read it. Where the file system cannot lock (many network drives), no lock is
-/// taken; where another program has the file open for writing, that is an error.
+/// Opens a file to read it. If the file system cannot lock (many network drives), the file is opened without a
+/// lock. If another program has the file open for writing, that is an error.
 pub(super) fn open_file(path: &Path) -> Result<File> {
     storage::restrict_libhdf5();
-    // The library opens it by its name.
+    // libhdf5 opens the file by name, so it is fetched first.
     hsipack_store::mirror::fetch(path)?;
     let open = |lock: bool| {
         File::with_options()
@@ -350,7 +351,7 @@ pub(super) fn open_file(path: &Path) -> Result<File> {
     if !first.contains_minor(MinorErrorCode::CantLockFile) {
         return Err(damaged("cannot open this HDF5 file", &first).at(path));
     }
-    // 11 is EAGAIN: the lock is another's. Anything else is a file system that cannot lock.
+    // 11 is EAGAIN: another program holds the lock. Any other error means that the file system cannot lock.
     let busy = |stack: ::hdf5::ExpandedErrorStack| {
         stack.iter().any(|frame| frame.desc().contains("errno = 11,"))
     };
@@ -365,7 +366,7 @@ pub(super) fn open_file(path: &Path) -> Result<File> {
     open(false).map_err(|error| damaged("cannot open this HDF5 file", &error).at(path))
 }
 
-/// A malformed-file error out of libhdf5's.
+/// Turns an error of libhdf5 into an error about a malformed file.
 pub(crate) fn damaged(doing: &str, error: &::hdf5::Error) -> Error {
     Error::malformed(format!("{doing}: {error}"))
         .with_remedy("copy the file again; it is cut short or damaged")
@@ -390,7 +391,7 @@ impl Attributes {
         names.iter().find_map(stored).map(String::as_str)
     }
 
-    /// Names for which `wanted` holds.
+    /// The names for which `wanted` is true.
     pub fn names_where(&self, wanted: impl Fn(&str) -> bool) -> Vec<&str> {
         self.names.iter().map(String::as_str).filter(|name| wanted(name)).collect()
     }
@@ -418,7 +419,7 @@ impl Attributes {
         texts(&*self.open(name)?)?.into_iter().next()
     }
 
-    /// The same of one that may be as long as the definition of a reference system.
+    /// Like [`text`](Self::text), for an attribute as long as the definition of a reference system.
     pub fn long_text(&self, name: &str) -> Option<String> {
         let attribute = self.open(name)?;
         long_texts::<MAX_CRS>(&attribute)?.into_iter().next()
@@ -432,7 +433,7 @@ fn numbers(container: &Container) -> Option<Vec<f64>> {
         return None;
     }
     match values_of(&container.dtype().ok()?) {
-        // libhdf5 does not turn its enumerations, of which booleans are one, into floats.
+        // libhdf5 does not turn enumerations, such as booleans, into floats.
         Values::Numbers(DType::Bool) => {
             let bytes = container.read_raw::<i8>().ok()?;
             Some(bytes.into_iter().map(f64::from).collect())
@@ -442,13 +443,13 @@ fn numbers(container: &Container) -> Option<Vec<f64>> {
     }
 }
 
-/// The texts of a small attribute; `None` if it holds something else. Bytes that are not UTF-8 are
-/// replaced: writers label Latin-1 as UTF-8.
+/// The texts of a small attribute; `None` if it holds something else. Bytes that are not UTF-8 are replaced,
+/// because some writers label Latin-1 as UTF-8.
 fn texts(container: &Container) -> Option<Vec<String>> {
     long_texts::<{ 1 << 12 }>(container)
 }
 
-/// As [`texts`], of up to so many bytes where their length is fixed.
+/// Like [`texts`], where texts of fixed length may have up to `LONGEST` bytes.
 fn long_texts<const LONGEST: usize>(container: &Container) -> Option<Vec<String>> {
     fn decode(bytes: &[u8]) -> String {
         String::from_utf8_lossy(bytes).trim_end_matches(['\0', ' ']).to_owned()

@@ -1,4 +1,4 @@
-//! One Blosc-1 frame, read in pieces: a safe door to C-Blosc's `blosc_getitem`.
+//! One Blosc-1 frame, read in pieces: a safe interface to C-Blosc's `blosc_getitem`.
 //!
 //! ```text
 //! u8 version = 2, u8 codec version, u8 flags, u8 typesize, u32 nbytes, u32 blocksize, u32 cbytes
@@ -20,8 +20,8 @@ pub(super) const HEADER: usize = 16;
 const VERSION: u8 = 2;
 /// Flag: the frame is a plain copy.
 const COPIED: u8 = 2;
-/// The largest block taken. C-Blosc makes none above a few MiB unless told to, and decoding one
-/// takes thrice its size.
+/// The largest block that is accepted. By default, C-Blosc makes none above a few MiB, and decoding
+/// one takes three times its size.
 const LARGEST_BLOCK: usize = 64 << 20;
 const CODECS: [&str; 8] = ["blosclz", "lz4", "snappy", "zlib", "zstd", "5", "6", "7"];
 
@@ -62,7 +62,8 @@ impl FrameHeader {
 
     fn check(&self) -> Result<()> {
         let Self { typesize, nbytes, blocksize, cbytes, .. } = *self;
-        // C-Blosc always makes blocks of whole elements; anything else would leave bytes unset.
+        // C-Blosc always makes blocks of whole elements. With other blocks, some bytes would never
+        // be written.
         if typesize == 0 || nbytes == 0 || nbytes % typesize != 0 {
             return Err(damaged("states an impossible element size"));
         }
@@ -82,7 +83,8 @@ impl FrameHeader {
         if cbytes < HEADER.saturating_add(least) {
             return Err(damaged("is shorter than its own table of blocks"));
         }
-        // C-Blosc copies what does not get smaller; the frame is held in memory.
+        // C-Blosc copies data that do not get smaller, so no frame is longer than this. The frame
+        // is held in memory.
         if cbytes > nbytes.saturating_add(HEADER) {
             return Err(damaged("is longer than what it decodes to"));
         }
@@ -139,7 +141,7 @@ impl Frame {
         Ok(frame)
     }
 
-    /// Every block begins behind the table of blocks and inside the frame.
+    /// Checks that every block begins after the table of blocks and inside the frame.
     fn check_blocks(&self) -> Result<()> {
         if self.header.copied() {
             return Ok(());
@@ -199,7 +201,8 @@ impl ByteSource for Frame {
         if start % typesize == 0 && end % typesize == 0 {
             return self.get_items(start / typesize, out);
         }
-        // The frame's elements are not the array's: decode those around, and cut.
+        // The frame's elements differ from the array's: decode the elements around the range, then
+        // cut.
         let first = start / typesize;
         let mut around = vec![0; (end.div_ceil(typesize) - first) * typesize];
         self.get_items(first, &mut around)?;
@@ -221,7 +224,7 @@ pub(super) struct FrameInFile {
 }
 
 impl FrameInFile {
-    /// The frame of `header` at `offset`.
+    /// The frame with this `header` at `offset`.
     pub fn new(path: &Path, offset: u64, header: &FrameHeader) -> Self {
         Self { path: path.to_owned(), offset, len: header.cbytes, frame: OnceLock::new() }
     }
@@ -339,7 +342,8 @@ mod tests {
 
     #[test]
     fn blocks_of_broken_elements_are_refused() {
-        // All bytes are whole elements of 3 bytes, but its blocks, a power of two, are not.
+        // The data are whole elements of 3 bytes, but the blocks, whose size is a power of two, are
+        // not.
         let mut bytes = compress(&values(3 << 17), 2, 5, 1, c"zstd");
         let block_len = FrameHeader::parse(bytes.first_chunk().unwrap()).unwrap().block_len();
         assert!(block_len.is_power_of_two(), "{block_len}");

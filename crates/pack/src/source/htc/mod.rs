@@ -5,8 +5,8 @@
 //! pickle of {name: (shape, dtype, bytes)}   a frame for each, in this order
 //! ```
 //!
-//! The pickle is read by [`pickle`], which executes nothing. A frame is held in memory compressed,
-//! and decoded as rows are asked for.
+//! [`pickle`] reads the pickle and executes nothing. A frame is held in memory compressed, and
+//! decoded when rows are read.
 
 mod blosc_frame;
 #[doc(hidden)]
@@ -25,7 +25,7 @@ use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource};
 use crate::source::variables::{self, Candidate};
 use crate::source::{Access, Axis, CubeInfo, OpenOptions, RowBuffer, Source, tivita};
 
-/// No header of a name and a shape an array comes near this.
+/// A header has only a name and a shape per array, so it never comes near this.
 const LONGEST_HEADER: u64 = 1 << 20;
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
@@ -166,7 +166,7 @@ impl Located {
     }
 }
 
-/// HTC files carry no wavelengths; those of the Tivita sensor are known.
+/// HTC files have no wavelengths, but those of the Tivita sensor are known.
 fn describe(info: &mut CubeInfo) {
     info.wavelength = tivita::sensor_wavelengths(info.shape.bands);
     info.notes.push(
@@ -196,8 +196,8 @@ impl Source for HtcSource {
         self.flat.access()
     }
 
-    /// A block is decoded whole even if one row of it is wanted: ask for several blocks at once, so
-    /// that the ones at both ends, decoded twice, matter little.
+    /// A block is decoded as a whole even if only one row of it is needed. If several blocks are
+    /// read at once, it matters little that the blocks at both ends are decoded twice.
     fn preferred_rows(&self, budget: usize) -> usize {
         const BLOCKS: usize = 8;
         let info = self.flat.info();

@@ -1,13 +1,12 @@
 //! The pickled header of HTC `.blosc` files, read without executing anything.
 //!
-//! Python's pickle is a small stack machine that may call any function; this one knows just the
-//! instructions that `(shape, dtype)` and `{name: (shape, dtype, bytes)}` are written with in
-//! protocols 2 to 5, and the one callable `numpy.dtype`. Whatever else a file asks for is refused
-//! by name.
+//! Python's pickle is a small stack machine that may call any function. This one knows only the
+//! instructions that protocols 2 to 5 use for `(shape, dtype)` and `{name: (shape, dtype, bytes)}`, and
+//! the one callable `numpy.dtype`. Anything else is refused, and the error names it.
 //!
-//! A dtype is pickled as `numpy.dtype('f2', False, True)` followed by a state tuple whose second
-//! item is the byte order. The state is set on an object that may already be memoised, so dtypes
-//! live in a table of their own and the stack holds indices.
+//! A dtype is pickled as `numpy.dtype('f2', False, True)` followed by a state tuple whose second item
+//! is the byte order. The state is set on an object that may already be memoised, so dtypes are kept in
+//! a separate table and the stack holds indices.
 
 use std::rc::Rc;
 
@@ -20,7 +19,7 @@ use crate::source::numpy::header::parse_dtype;
 pub struct Array {
     /// Lengths in index order; arrays are in C order.
     pub lengths: Vec<usize>,
-    /// Type of the values, or why it is not taken.
+    /// Type of the values, or why it is not supported.
     pub dtype: std::result::Result<DType, String>,
     /// Whether values are big-endian.
     pub big_endian: bool,
@@ -29,30 +28,30 @@ pub struct Array {
 /// What a header describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// One array, whose frame goes on to the end of the file.
+    /// One array, whose frame extends to the end of the file.
     Single(Array),
-    /// Arrays by name with the lengths of their frames, which follow each other in this order.
+    /// Arrays by name, with the lengths of their frames, which follow one another in this order.
     Named(Vec<(String, Array, u64)>),
 }
 
-/// Parses the header at the start of `bytes`; also gives its length.
+/// Parses the header at the start of `bytes`. Also returns its length.
 ///
 /// # Errors
-/// If it is cut short, or asks for anything but the two kinds of header.
+/// If it is cut short, or contains anything that the two kinds of header do not.
 pub fn parse(bytes: &[u8]) -> Result<(Header, usize)> {
     let mut machine = Machine { bytes, ..Machine::default() };
     let value = machine.run()?;
     Ok((machine.header(&value)?, machine.at))
 }
 
-/// Tuples nested deeper than this are in no header; the limit keeps their destruction shallow.
+/// No header nests tuples deeper than this. The limit also keeps dropping them from recursing deeply.
 const DEEPEST: usize = 4;
-/// More axes than NumPy has are in no header. Shared parts of a pickle are copied for each array that
-/// names them, so that what one array may take is bounded, and how many there may be.
+/// NumPy arrays have no more axes. Shared parts of a pickle are copied for each array that refers to
+/// them. Therefore the size of an array's description and the number of arrays are limited.
 const MOST_AXES: usize = 64;
 const LONGEST_NAME: usize = 1024;
 const MOST_ARRAYS: usize = 20_000;
-/// More values than this on the stack or in the memo are in no header.
+/// No header needs more values on the stack or in the memo.
 const MOST_VALUES: usize = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -61,7 +60,8 @@ enum Value {
     Bool,
     Int(i64),
     Text(Rc<str>),
-    /// Items, and how deep they nest: kept, since a shared tuple may be reached many ways.
+    /// Items, and how deep they nest. The depth is kept because a shared tuple may be reached in many
+    /// ways.
     Tuple(Rc<[Value]>, usize),
     Dict,
     DTypeClass,
@@ -111,7 +111,7 @@ fn foreign(what: &str) -> Error {
 }
 
 impl Machine<'_> {
-    /// Executes instructions up to STOP and gives the value left.
+    /// Executes instructions up to STOP and returns the remaining value.
     fn run(&mut self) -> Result<Value> {
         let protocol = self.take(2)?;
         if protocol[0] != 0x80 || !(2..=5).contains(&protocol[1]) {
@@ -135,7 +135,7 @@ impl Machine<'_> {
 
     fn step(&mut self, op: u8) -> Result<()> {
         match op {
-            0x95 => self.take(8).map(drop), // FRAME: how much follows, which STOP tells, too
+            0x95 => self.take(8).map(drop), // FRAME: how much follows; STOP shows this, too
             b'(' => self.push(Value::Mark),
             b'N' => self.push(Value::None),
             0x88 => self.push(Value::Bool),
@@ -192,7 +192,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Everything above the topmost mark, and the mark.
+    /// Pops everything above the topmost mark, and the mark itself.
     fn pop_to_mark(&mut self) -> Result<Vec<Value>> {
         let mark = self
             .stack
@@ -291,7 +291,7 @@ impl Machine<'_> {
             b'r' => self.size(4)?,
             _ => self.memo.len(),
         };
-        // Numbers are given in sequence, so a far one is no header's.
+        // Numbers are given in sequence, so no header has one far ahead.
         if at > self.memo.len() || at >= MOST_VALUES {
             return Err(foreign("a memo number out of sequence"));
         }
@@ -517,7 +517,8 @@ mod tests {
         assert!(parse(&deep).unwrap_err().what().contains("nested"));
     }
 
-    /// A dictionary whose `count` entries all are one memoised entry, called `name` and of `axes` axes.
+    /// A dictionary whose `count` entries are all the same memoised entry, with this `name` and `axes`
+    /// axes.
     fn shared_entries(name: &str, axes: usize, count: usize) -> Vec<u8> {
         let mut bytes = b"\x80\x02}(X".to_vec();
         bytes.extend((name.len() as u32).to_le_bytes());

@@ -1,14 +1,14 @@
 //! MATLAB v5 `.mat` files (`save -v6`, `-v7`); v7.3 files are HDF5 and read by `hdf5/`.
 //!
-//! A cube is a 3-D array (row, column, band), a variable or a field of a struct, or else a matrix
-//! of spectra, (bands × pixels) or (pixels × bands), beside which scalars such as `nRow` and `nCol`
-//! or a 2-D `map` tell the shape of the image; its pixels run down the columns. MATLAB stores
+//! A cube is a 3-D array (row, column, band), stored as a variable or as a field of a struct. It may also be
+//! a matrix of spectra, (bands × pixels) or (pixels × bands). Then scalars such as `nRow` and `nCol` or a
+//! 2-D `map` beside it give the shape of the image, and its pixels run down the columns. MATLAB stores
 //! everything column by column, first index fastest.
 //!
-//! Numbers come in the type they are stored in: MATLAB writes whole numbers of class double in a
-//! narrower type. Compressed variables are read as streams; since the first index is the row, a
-//! read of a few rows passes over the whole stream, and
-//! [`preferred_rows`](crate::source::Source::preferred_rows) asks for as many as the budget allows.
+//! Numbers keep the type in which they are stored: MATLAB writes whole numbers of class double in a narrower
+//! type. Compressed variables are read as streams. Because the first index is the row, a read of a few rows
+//! passes over the whole stream, so [`preferred_rows`](crate::source::Source::preferred_rows) asks for as
+//! many rows as the budget allows.
 
 #[doc(hidden)]
 pub mod v5;
@@ -27,10 +27,10 @@ use crate::source::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamB
 use crate::source::variables::{self, Candidate, Role};
 use crate::source::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source, band_lists, cube_axes};
 
-/// Scalars that are read for the shape of an image; reading one in a compressed struct inflates all
-/// that comes before it.
+/// How many scalars are read to find the shape of an image. Reading one in a compressed struct inflates
+/// everything before it.
 const MOST_SCALARS: usize = 64;
-/// Pairs of scalars that tell the rows and columns of the image, in lower case.
+/// Pairs of scalars that give the rows and columns of the image, in lower case.
 const IMAGE_SIZES: [(&str, &str); 10] = [
     ("nrow", "ncol"),
     ("nrows", "ncols"),
@@ -56,7 +56,7 @@ fn is_v73(head: &[u8]) -> bool {
     head.starts_with(b"MATLAB 7.3")
 }
 
-/// Whether `head` begins a v4 file: five words, the first of which codes the type in decimal.
+/// Whether `head` begins a v4 file: five words, the first of which encodes the type in decimal.
 fn is_v4(head: &[u8]) -> bool {
     let Some(head) = head.first_chunk::<20>() else { return false };
     let words = head.as_chunks::<4>().0;
@@ -118,10 +118,11 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     })
 }
 
-/// The inflated bytes of the zlib stream with `numbers` in it. When the byte before `end` has been read, the
-/// rest is read, too, so that the stream's checksum is compared, and its length with what it says itself.
+/// The inflated bytes of the zlib stream that holds `numbers`. When the byte before `end` has been read, the
+/// rest of the stream is read, too. This compares its checksum, and its length with the length that it
+/// states.
 fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> StreamBytes {
-    /// Padding that a writer may add behind the variable.
+    /// Padding that a writer may add after the variable.
     const PADDING: u64 = 8;
     let file_path = path.to_owned();
     let behind = numbers.stream_len.saturating_sub(end).saturating_add(PADDING);
@@ -137,7 +138,7 @@ fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> Str
 struct ReadToEnd<R> {
     inner: R,
     left: u64,
-    /// The most bytes that there may be after those.
+    /// The most bytes that may follow them.
     behind: u64,
 }
 
@@ -163,7 +164,7 @@ impl<R: Read> Read for ReadToEnd<R> {
 struct Workspace<'a> {
     path: &'a Path,
     variables: Vec<Variable>,
-    /// Shapes of images, by the struct that tells of them.
+    /// Shapes of images, by the struct that describes them.
     image_sizes: BTreeMap<String, Vec<ImageSize>>,
 }
 
@@ -207,7 +208,7 @@ impl<'a> Workspace<'a> {
         let any_3d = candidates.iter().any(|one| matches!(one.role, Role::Cube(_) | Role::Higher));
         let mut disagreement = None;
         for (candidate, variable) in candidates.iter_mut().zip(&self.variables) {
-            // Abundances and end members may lie beside a 3-D cube, in the form of spectra.
+            // Beside a 3-D cube, matrices of spectra may be abundances or end members.
             if candidate.role == Role::Layer && (options.mask || !any_3d) {
                 match self.spectra(variable, options) {
                     Ok(Some(_)) => candidate.role = Role::Cube(3),
@@ -217,7 +218,8 @@ impl<'a> Workspace<'a> {
             }
         }
         match variables::choose(self.path, options, &candidates) {
-            // The reason why no matrix of spectra fits says more than that there is no cube.
+            // The reason why no matrix of spectra fits is more useful than the message that there is no
+            // cube.
             Err(error) if error.kind() == ErrorKind::Unsupported => {
                 Err(disagreement.unwrap_or(error))
             }
@@ -250,8 +252,8 @@ impl<'a> Workspace<'a> {
         cube_axes::cube_axes(&variable.lengths, options).map_err(named)
     }
 
-    /// Shape and axis order of a matrix of spectra; `None` if it cannot be one, since nothing in
-    /// the file tells the shape of the image or it has that shape itself.
+    /// Shape and axis order of a matrix of spectra. `None` if it cannot be one: nothing in the file gives
+    /// the shape of the image, or the matrix has that shape itself.
     ///
     /// # Errors
     /// If the image's shape is known and does not fit, or fits in several ways.
@@ -317,7 +319,7 @@ impl<'a> Workspace<'a> {
         Ok(whole.then_some(value as usize))
     }
 
-    /// The shapes of images that the file tells of, by the struct in which it does.
+    /// The shapes of images that the file describes, by the struct that describes them.
     fn find_image_sizes(&self) -> Result<BTreeMap<String, Vec<ImageSize>>> {
         let mut hints: BTreeMap<&str, Hints> = BTreeMap::new();
         let mut scalars_read = 0;
@@ -356,7 +358,8 @@ impl<'a> Workspace<'a> {
         Ok(variables::to_f64(&bytes, numbers.dtype, numbers.big_endian))
     }
 
-    /// Takes wavelengths and the like from the vectors in the same struct, else in the file.
+    /// Reads wavelengths and other lists of bands from the vectors in the same struct, and from those
+    /// outside of structs.
     fn describe(&self, info: &mut CubeInfo, cube: usize) -> Result<()> {
         let home = parent(&self.variables[cube].name);
         let near: Vec<(&Numbers, &Variable)> = self
@@ -402,8 +405,8 @@ fn candidate(variable: &Variable, options: &OpenOptions) -> Candidate {
     }
 }
 
-/// The shape and order of a mask that is saved as one column, or row, of all pixels of its image: MATLAB's
-/// `gt(:)`, the columns of the image one after the other. `None` if it is anything else.
+/// The shape and order of a mask that is saved as one column, or row, of all pixels of its image. As in
+/// MATLAB's `gt(:)`, the columns of the image follow one another. `None` if it is anything else.
 fn column_of_pixels(lengths: &[usize], options: &OpenOptions) -> Option<(CubeShape, AxisOrder)> {
     let [rows, columns] = options.image.filter(|_| options.mask)?;
     let pixels = vector_len(lengths).filter(|length| *length > 1)?;
@@ -411,8 +414,8 @@ fn column_of_pixels(lengths: &[usize], options: &OpenOptions) -> Option<(CubeSha
     (rows.checked_mul(columns) == Some(pixels)).then_some((CubeShape::new(rows, columns, 1), order))
 }
 
-/// The index order of (bands × pixels) or (pixels × bands) with the pixels split into rows and
-/// columns, rows first as MATLAB's `reshape` has it, unless the user says otherwise.
+/// The index order of (bands × pixels) or (pixels × bands) after the pixels are split into rows and columns:
+/// rows first, as in MATLAB's `reshape`, unless the user says otherwise.
 fn pixel_order(bands_first: bool, options: &OpenOptions) -> Result<AxisOrder> {
     let usual = if bands_first { AxisOrder::BSQ } else { AxisOrder::BIP };
     let order = options.axes.as_ref().map(Axes::of_three).transpose()?.unwrap_or(usual);
@@ -432,7 +435,7 @@ fn is_size_name(lower: &str) -> bool {
     IMAGE_SIZES.iter().any(|(rows, columns)| lower == *rows || lower == *columns)
 }
 
-/// What one struct, or the file outside of structs, tells about the shape of an image.
+/// What one struct, or the file outside of structs, says about the shape of an image.
 #[derive(Default)]
 struct Hints {
     /// Scalars: the name in lower case, the name, the value.
@@ -442,7 +445,7 @@ struct Hints {
 }
 
 impl Hints {
-    /// The shapes that pairs of scalars tell; if there are none, those of maps.
+    /// The shapes that pairs of scalars give, or those of maps if there are no such pairs.
     fn sizes(&self) -> Vec<ImageSize> {
         let scalar = |wanted: &str| self.scalars.iter().find(|(lower, ..)| lower == wanted);
         let mut sizes: Vec<ImageSize> = IMAGE_SIZES
@@ -467,11 +470,11 @@ impl Hints {
     }
 }
 
-/// The shape of the image that a file tells of.
+/// The shape of an image that a file describes.
 struct ImageSize {
     rows: usize,
     columns: usize,
-    /// The names of the scalars, if scalars tell it.
+    /// The names of the scalars, if scalars give the shape.
     names: Option<(String, String)>,
 }
 
@@ -496,7 +499,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// Gives one byte a read, as when the checksum comes after a buffer's end.
+    /// Returns one byte per read, as if the checksum came after a buffer's end.
     struct Trickle<'a>(&'a [u8]);
 
     impl Read for Trickle<'_> {
@@ -513,7 +516,7 @@ mod tests {
         let sound = encoder.finish().unwrap();
         let mut damaged = sound.clone();
         *damaged.last_mut().unwrap() ^= 1;
-        // All values, and all but padding behind them.
+        // The values fill the stream, or padding follows them.
         for left in [100, 93] {
             let read = |stream: &[u8]| {
                 let inner = ZlibDecoder::new(Trickle(stream));

@@ -8,9 +8,9 @@
 //! type 14, matrix       elements: flags and class, dimensions, name, then the content by class
 //! ```
 //!
-//! The "MI" is written as a 16-bit number and so tells the byte order. Only headers are read here,
-//! numbers are passed over; a compressed matrix is inflated no further than its headers, unless it
-//! is a struct. Every size is held against what is left of the element around it, and the
+//! The "MI" is written as a 16-bit number, so it shows the byte order. Only headers are read here;
+//! numbers are skipped. A compressed matrix is inflated only up to the end of its headers, unless
+//! it is a struct. Every size is checked against the rest of the element around it, and the
 //! outermost against the file.
 
 use std::io::{Read, Seek, SeekFrom};
@@ -38,7 +38,7 @@ pub struct Variable {
 pub enum Content {
     /// Real numbers.
     Numbers(Numbers),
-    /// Something that is no cube, in words.
+    /// Something that is not a cube, described in words.
     Other(&'static str),
 }
 
@@ -51,7 +51,7 @@ pub struct Numbers {
     pub big_endian: bool,
     /// The zlib stream they are in, as a range of the file, if they are compressed.
     pub stream: Option<Range<u64>>,
-    /// How long that stream says it is, inflated; 0 if they are not compressed.
+    /// The inflated length that the stream states; 0 if the numbers are not compressed.
     pub stream_len: u64,
     /// Where they begin: in the inflated stream, or in the file.
     pub offset: u64,
@@ -64,12 +64,12 @@ const MI_MATRIX: u32 = 14;
 const MI_COMPRESSED: u32 = 15;
 const MI_UTF8: u32 = 16;
 
-/// Structs nested deeper than this are passed over.
+/// Structs nested deeper than this are skipped.
 const DEEPEST: usize = 8;
 /// Files with more variables and fields than this are refused.
 const MOST_VARIABLES: usize = 20_000;
 const MOST_AXES: usize = 32;
-/// MATLAB's names have 63 characters. A field's path is kept for every variable in it, so that a
+/// MATLAB's names have up to 63 characters. A field's path is kept for every variable in it, so a
 /// long name would be kept many times.
 const LONGEST_NAME: usize = 256;
 const LONGEST_FIELD_NAMES: usize = 1 << 20;
@@ -80,7 +80,7 @@ fn damaged(what: &str) -> Error {
     Error::malformed(what).with_remedy("copy the file again; it is cut short or damaged")
 }
 
-/// Whether `head` begins a v5 file, and then whether it is big-endian.
+/// Whether the v5 file that starts with `head` is big-endian; `None` if it is not a v5 file.
 pub fn byte_order(head: &[u8]) -> Option<bool> {
     match head.get(124..HEADER)? {
         [0x00, 0x01, b'I', b'M'] => Some(false),
@@ -92,7 +92,7 @@ pub fn byte_order(head: &[u8]) -> Option<bool> {
 /// The variables of a file that is in memory.
 ///
 /// # Errors
-/// If it is not a sound v5 file.
+/// If it is not a valid v5 file.
 pub fn parse(bytes: &[u8]) -> Result<Vec<Variable>> {
     scan(&mut std::io::Cursor::new(bytes), bytes.len() as u64)
 }
@@ -100,7 +100,7 @@ pub fn parse(bytes: &[u8]) -> Result<Vec<Variable>> {
 /// The variables of a file of `len` bytes.
 ///
 /// # Errors
-/// If it is not a sound v5 file, or cannot be read.
+/// If it is not a valid v5 file, or cannot be read.
 pub fn scan<F: Read + Seek>(file: &mut F, len: u64) -> Result<Vec<Variable>> {
     let mut header = [0; HEADER];
     file.read_exact(&mut header).map_err(|_| damaged("the file ends inside its MATLAB header"))?;
@@ -114,7 +114,7 @@ pub fn scan<F: Read + Seek>(file: &mut F, len: u64) -> Result<Vec<Variable>> {
     Ok(found)
 }
 
-/// Reads the headers of the element at `position`; gives the position of the next one.
+/// Reads the headers of the element at `position`. Returns the position of the next one.
 fn scan_element<F: Read + Seek>(
     file: &mut F,
     position: u64,
@@ -142,7 +142,7 @@ fn scan_element<F: Read + Seek>(
             Walker { input, position: 0, big_endian, stream, stream_len, found }
                 .compressed(tag.size)?;
         }
-        _ => {} // Only matrices are documented to occur here; others are no variables.
+        _ => {} // Only matrices are documented to occur here; other elements are not variables.
     }
     // Compressed elements are not padded; matrices are made of padded elements.
     Ok(end)
@@ -152,7 +152,7 @@ fn unreadable(error: std::io::Error) -> Error {
     damaged(&format!("cannot read the variables: {error}"))
 }
 
-/// A stream that can pass over bytes.
+/// A stream that can skip bytes.
 trait Input: Read {
     fn skip(&mut self, count: u64) -> std::io::Result<()>;
 }
@@ -197,7 +197,7 @@ struct MatrixHeader {
     name: String,
 }
 
-/// What a matrix is part of: decides its path.
+/// What a matrix is part of, which decides its path.
 #[derive(Clone, Copy)]
 enum Parent<'a> {
     File,
@@ -210,7 +210,7 @@ struct Walker<'a, I> {
     position: u64,
     big_endian: bool,
     stream: Option<Range<u64>>,
-    /// How long the stream says it is, inflated.
+    /// The inflated length that the stream states.
     stream_len: u64,
     found: &'a mut Vec<Variable>,
 }
@@ -254,7 +254,7 @@ impl<I: Input> Walker<'_, I> {
         if self.big_endian { u32::from_be_bytes(raw) } else { u32::from_le_bytes(raw) }
     }
 
-    /// The tag of an element whose data have to end by `end`.
+    /// The tag of an element whose data must end by `end`.
     fn tag(&mut self, end: u64) -> Result<Tag> {
         let word = self.word()?;
         let tag = if word >> 16 == 0 {
@@ -269,8 +269,8 @@ impl<I: Input> Walker<'_, I> {
         Ok(tag)
     }
 
-    /// The data of an element of one of the types `kinds` and at most `most` bytes, and passes
-    /// over the padding behind it.
+    /// The data of an element of one of the types `kinds` and at most `most` bytes. Skips the
+    /// padding after it.
     fn element(&mut self, kinds: &[u32], most: usize, end: u64) -> Result<Vec<u8>> {
         let tag = self.tag(end)?;
         if !kinds.contains(&tag.kind) || tag.size > most as u64 {
@@ -290,7 +290,7 @@ impl<I: Input> Walker<'_, I> {
         }
         let Some(header) = self.matrix_header(end)? else { return Ok(()) };
         let path = match parent {
-            // The nameless variable holds MATLAB's own bookkeeping.
+            // The variable without a name holds MATLAB's own bookkeeping.
             Parent::File if header.name.is_empty() => return Ok(()),
             Parent::File => header.name.clone(),
             Parent::Field(path) => path.to_owned(),
@@ -348,7 +348,7 @@ impl<I: Input> Walker<'_, I> {
         }
     }
 
-    /// The place of a matrix's numbers, whose size has to fit its dimensions.
+    /// Where a matrix's numbers lie. Their size must fit its dimensions.
     fn numbers(&mut self, path: &str, header: &MatrixHeader, end: u64) -> Result<Numbers> {
         let tag = self.tag(end)?;
         let stored = match tag.kind {
@@ -383,7 +383,7 @@ impl<I: Input> Walker<'_, I> {
         })
     }
 
-    /// The fields of a struct of one element.
+    /// Reads the fields of a struct with one element.
     fn fields(&mut self, path: &str, end: u64, depth: usize) -> Result<()> {
         let length = self.element(&[MI_INT32], 4, end)?;
         let length = length.first_chunk::<4>().map_or(0, |raw| self.number(*raw) as usize);

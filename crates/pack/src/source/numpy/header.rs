@@ -32,7 +32,7 @@ pub struct NpyHeader {
 }
 
 impl NpyHeader {
-    /// The cube, how it lies in the `.npy` file, and how long that file has to be.
+    /// The cube, how it lies in the `.npy` file, and how long that file must be.
     pub(super) fn cube(&self, options: &OpenOptions) -> Result<(CubeShape, FlatLayout, u64)> {
         let (shape, order) = cube_axes::cube_axes(&self.shape, options)?;
         let layout = FlatLayout {
@@ -52,7 +52,7 @@ impl NpyHeader {
     }
 }
 
-/// Parses the header at the start of `bytes`, which may go on behind it.
+/// Parses the header at the start of `bytes`, which may continue after it.
 ///
 /// # Errors
 /// If it is not the header of an array of real numbers.
@@ -116,7 +116,7 @@ fn dictionary_range(bytes: &[u8]) -> Result<(usize, usize)> {
     Ok((start, start + length))
 }
 
-/// A parser of the header's Python dictionary; `text` is what is left of it.
+/// A parser of the header's Python dictionary; `text` is the rest of it.
 struct Dictionary<'a> {
     text: &'a str,
 }
@@ -250,7 +250,7 @@ fn bad_header(found: &str) -> Error {
 /// Reads a NumPy type string such as `<f4` or `|u1`: the type, and whether it is big-endian.
 ///
 /// # Errors
-/// If it is not a type of real numbers or booleans that hsipack takes.
+/// If it is not a type of real numbers or booleans that hsipack supports.
 pub(in crate::source) fn parse_dtype(text: &str) -> Result<(DType, bool)> {
     let (big_endian, code) = match text.as_bytes().first() {
         Some(b'>') => (true, &text[1..]),
@@ -264,7 +264,7 @@ pub(in crate::source) fn parse_dtype(text: &str) -> Result<(DType, bool)> {
     }
 }
 
-/// The type behind a byte order in a NumPy type string, where hsipack takes it.
+/// The type in a NumPy type string after the byte order, if hsipack supports it.
 pub(in crate::source) fn dtype_of_code(code: &str) -> Option<DType> {
     Some(match code {
         "b1" => DType::Bool,

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The dictionary is parsed by hand; nothing in it is executed. A `.npz` file is a zip archive of
-//! such files, one an array. Stored members are read in place, deflated ones as a stream whose
-//! checksum is compared when its last value is read. Nothing is ever inflated whole.
+//! such files, one per array. Stored members are read in place. Deflated members are read as a
+//! stream, whose checksum is compared when its last value is read. Nothing is ever inflated as a
+//! whole.
 
 pub mod header;
 mod npz;

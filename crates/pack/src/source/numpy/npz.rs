@@ -14,12 +14,12 @@ use crate::source::flat::{FileBytes, FlatSource, StreamBytes};
 use crate::source::variables::{self, Candidate};
 use crate::source::{CubeInfo, OpenOptions, Source, band_lists};
 
-/// More arrays than any archive has; the header of each is read, and all may lie in the same place.
+/// No archive has more arrays. The header of each is read, and all may lie in the same place.
 const MOST_MEMBERS: usize = 20_000;
 /// Deflate cannot shrink data by more than this.
 const BEST_RATIO: u64 = 1032;
 
-/// A zip archive that is called `.npz`, or whose first member is called `.npy`.
+/// Whether this is a zip archive named `.npz`, or one whose first member is named `.npy`.
 pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
     const LOCAL_HEADER: usize = 30;
     if !(head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06")) {
@@ -62,7 +62,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
     Ok(Box::new(FlatSource::new(info, layout, FileBytes::open(path)?)))
 }
 
-/// Takes wavelengths and the like from the vectors beside the cube.
+/// Reads wavelengths and other lists of bands from the vectors beside the cube.
 fn describe(info: &mut CubeInfo, members: &[Member]) -> Result<()> {
     let path = info.files[0].clone();
     let vectors: Vec<(&Member, (String, usize))> =
@@ -105,7 +105,7 @@ impl Place {
     }
 }
 
-/// An array in an archive: its header, or why it is none.
+/// A member of an archive: the header of its array, or why it is not an array.
 struct Member {
     name: String,
     array: Result<(NpyHeader, Place)>,
@@ -144,7 +144,7 @@ fn bad_archive(error: zip::result::ZipError) -> Error {
         .caused_by(error)
 }
 
-/// The arrays in an archive; members that are no `.npy` files are passed over.
+/// The arrays in an archive. Members that are not `.npy` files are skipped.
 fn members(path: &Path) -> Result<Vec<Member>> {
     let file = small::window(path)?;
     let len = file.len();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `fYYMMDDtNNpNNrNNrdn…` and its `.hdr` | AVIRIS classic radiance, an ENVI pair |
 //! | `fYYMMDDtNNpNNrNNrdn….gain` | of classic: the divisor of each band |
-//! | `fYYMMDDtNNpNNrNNrdn….spc` | of classic: centre and width of each band, where the header has none |
+//! | `fYYMMDDtNNpNNrNNrdn….spc` | of classic: centre and width of each band, if the header has none |
 //! | `angYYYYMMDDtHHMMSS…` and its `.hdr` | AVIRIS-NG, an ENVI pair |
 //! | `AV3YYYYMMDDtHHMMSS…` and its `.hdr` | AVIRIS-3, an ENVI pair |
 //!
@@ -12,8 +12,8 @@
 //! |---|---|---|
 //! | `reflectance/reflectance`, `radiance/radiance` | AVIRIS-3 and -5 as NetCDF-4 | (band, row, column) |
 //!
-//! Radiance is in µW/(cm² nm sr). Classic radiance is stored as whole numbers, to be divided by its `.gain`; −50 is
-//! missing, which nothing declares. All others are as stored.
+//! Radiance is in µW/(cm² nm sr). Classic radiance is stored as whole numbers, which are divided by the numbers in
+//! its `.gain` file; −50 is missing, although no metadata say so. All other numbers are as stored.
 
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ const RADIANCE: &str = "uW/(cm2 nm sr)";
 const CLASSIC_IGNORE: f64 = -50.0;
 /// Parts of the names of rasters beside the cube: angles, places, lookup tables.
 const BESIDE: [&str; 6] = ["_obs", "_igm", "_glt", "_loc", "_eph", "_lonlat"];
-/// A line a band.
+/// These files have one line per band.
 const LARGEST_LIST: u64 = 1 << 20;
 
 /// See the [module](self).
@@ -155,7 +155,7 @@ fn no_gain(file: &Found) -> Error {
         .with_remedy("put it beside the image, under the name of the flight line, such as f080702t01p00r09rdn_c.gain")
 }
 
-/// The file of the flight line with this ending: the image's name goes on behind that of the flight line.
+/// The file of the flight line with this ending. The image's name starts with the name of the flight line.
 fn flight_line(image: &Path, ending: &str) -> Option<PathBuf> {
     let name = image.file_name()?.to_str()?;
     let ends = name.match_indices(['_', '.']).map(|(at, _)| at).chain([name.len()]);
@@ -171,7 +171,7 @@ fn read_list<T>(path: &Path, parse: fn(&str) -> Result<Vec<T>, String>) -> Resul
     parse(&text).map_err(|why| unusable(path, why))
 }
 
-/// Numbers of each line that has any.
+/// The numbers of each line that is not blank.
 fn lines(text: &str) -> impl Iterator<Item = Result<Vec<f64>, String>> {
     let number = |word: &str| {
         let number: Option<f64> = word.parse().ok();
@@ -186,7 +186,7 @@ fn lines(text: &str) -> impl Iterator<Item = Result<Vec<f64>, String>> {
 /// The divisors in a `.gain` file: the first column.
 ///
 /// # Errors
-/// In words, if a line has none, or one that nothing can be divided by.
+/// A message, if a line has no number, or one that cannot be a divisor.
 #[doc(hidden)]
 pub fn parse_gain(text: &str) -> Result<Vec<f64>, String> {
     let first = |line: Result<Vec<f64>, String>| match line?.first() {
@@ -199,7 +199,7 @@ pub fn parse_gain(text: &str) -> Result<Vec<f64>, String> {
 /// Centres and widths in nm in a `.spc` file: the first two columns.
 ///
 /// # Errors
-/// In words, if a line has not both.
+/// A message, if a line does not have both.
 #[doc(hidden)]
 pub fn parse_centres(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let two = |line: Result<Vec<f64>, String>| match line?[..] {

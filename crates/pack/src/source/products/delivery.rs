@@ -1,6 +1,6 @@
-//! The files of a delivery: which part of which product a file is, by its name, and which lie beside it.
+//! The files of a delivery. A file's name says which part of which product it is, and which files lie beside it.
 //!
-//! No folder is listed for a file that was named: the names of its companions follow from its own.
+//! If the user names a file, its folder is not listed: the names of the other files follow from its name.
 
 use std::path::{Path, PathBuf};
 
@@ -13,35 +13,35 @@ use crate::source::jpeg2000;
 /// What a file of a delivery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::source) enum Part {
-    /// A cube. The name tells several cubes of one delivery apart (`VNIR`, `SWIR`); it is empty where there is one.
+    /// A cube. The text tells several cubes of one delivery apart (`VNIR`, `SWIR`); it is empty if there is one.
     Image(&'static str),
-    /// What is said about the cubes.
+    /// Metadata of the cubes.
     Metadata,
     /// A quality layer, or something else beside the cubes.
     Layer,
-    /// A file whose format tells what it is, such as an ENVI header; the product adds what it knows. Names are those
-    /// of images.
+    /// A file whose format says what it is, such as an ENVI header. The product adds what it knows. As in `Image`, the
+    /// text tells cubes apart.
     Plain(&'static str),
 }
 
 /// A line of a product's table: how a file is named, and what it is.
 ///
-/// A name is `start`, any text, `end`, and one of `endings`; capital and small letters count as the same. A `#` in
-/// `start` stands for a digit, a `*` that closes `end` for any text.
+/// A name is `start`, any text, `end`, and one of `endings`, in upper or lower case. A `#` in `start` stands for a
+/// digit, a `*` at the end of `end` for any text.
 #[derive(Debug)]
 pub(in crate::source) struct FileName {
     /// How names begin.
     pub start: &'static str,
-    /// What stands before the ending.
+    /// The text before the ending.
     pub end: &'static str,
-    /// Endings with their dot, in small letters; empty for any, or none.
+    /// Endings with their dot, in lower case. If empty, any ending fits, or none.
     pub endings: &'static [&'static str],
     /// What such a file is.
     pub part: Part,
 }
 
 impl FileName {
-    /// The part of `name` that all files of a delivery share, if this line is about such a name.
+    /// The part of `name` that all files of a delivery share, if `name` fits this line.
     fn base<'n>(&self, name: &'n str) -> Option<&'n str> {
         if !name.is_ascii() {
             return None;
@@ -64,8 +64,8 @@ impl FileName {
         (begins && base.len() >= self.start.len()).then(|| &name[..base.len()])
     }
 
-    /// The names that such a file of the delivery `base` can have, as makers and users spell them; none where any text
-    /// may stand in them.
+    /// The names that such a file of the delivery `base` can have, as makers and users spell them. Empty if the names
+    /// may contain any text.
     pub(super) fn names(&self, base: &str) -> Vec<String> {
         let spelled = |ending: &&str| [ending.to_ascii_uppercase(), (*ending).to_owned()];
         let small = self.end.to_ascii_lowercase();
@@ -83,9 +83,9 @@ impl FileName {
 
 /// A file of a delivery.
 pub(in crate::source) struct Found {
-    /// Of which product.
+    /// The product.
     pub product: &'static dyn Product,
-    /// What it is.
+    /// Which part of the delivery it is.
     pub part: Part,
     /// The file.
     pub path: PathBuf,
@@ -125,7 +125,7 @@ pub(in crate::source) fn in_folder(folder: &Path) -> Result<Vec<Found>> {
 }
 
 impl Found {
-    /// The files of the delivery for which `wanted` holds and that are there.
+    /// The files of the delivery that exist and for which `wanted` is true.
     pub fn beside(&self, wanted: impl Fn(Part) -> bool) -> Vec<Found> {
         let mut found: Vec<Found> = Vec::new();
         for line in self.product.files().iter().filter(|line| wanted(line.part)) {
@@ -140,7 +140,7 @@ impl Found {
         found
     }
 
-    /// The cubes of the delivery; JPEG 2000 gives way to a file that was made of it.
+    /// The cubes of the delivery. A JPEG 2000 file is skipped if another file holds the same cube.
     pub fn images(&self) -> Vec<Found> {
         let mut images = self.beside(|part| matches!(part, Part::Image(_)));
         let is_read = |image: &Found| !jpeg2000::is_named(&image.path);
@@ -165,12 +165,12 @@ impl Found {
     }
 }
 
-/// Whether there is a file at `path`, which may stand for an object of a server.
+/// Whether there is a file at `path`, which may represent an object on a server.
 pub(super) fn is_there(path: &Path) -> bool {
     mirror::look(path).is_ok() && path.is_file()
 }
 
-/// Whether two names are of one file, as they can be where capital and small letters count as the same.
+/// Whether two names refer to the same file, as they can on file systems that ignore case.
 fn is_same(a: &Path, b: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let identity = |path: &Path| path.metadata().map(|file| (file.dev(), file.ino())).ok();

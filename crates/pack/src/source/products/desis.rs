@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `DESIS-HSI-…-SPECTRAL_IMAGE.tif` | the cube |
 //! | `DESIS-HSI-…-METADATA.xml` | gain and offset, centre and width of each band |
-//! | `DESIS-HSI-…-SPECTRAL_IMAGE.hdr` | the same as an ENVI header; taken where there is no XML |
+//! | `DESIS-HSI-…-SPECTRAL_IMAGE.hdr` | the same as an ENVI header; read if there is no XML |
 //! | `DESIS-HSI-…-QL_….tif` | quality layers |
 //!
 //! Physical values are stored numbers × `gainOfBand` + `offsetOfBand`; missing values are −32768.
@@ -31,7 +31,7 @@ static FILES: [FileName; 4] = [
 
 const LEVELS: [&str; 3] = ["L1B", "L1C", "L2A"];
 const IGNORE: f64 = -32768.0;
-/// What every L2A product's metadata say.
+/// The gain in the metadata of every L2A product.
 const L2A_GAIN: f64 = 1e-4;
 const LARGEST_HEADER: u64 = 4 << 20;
 
@@ -74,7 +74,7 @@ impl Product for Desis {
     fn quality_files(&self, file: &Found) -> Vec<Layer> {
         let by_band = file.companion("-QL_QUALITY", &TIFF);
         let mut layers = Vec::new();
-        // Of any band.
+        // Set if any band is defective.
         layers.extend(by_band.map(|path| Layer::in_file("defective", path, Test::Any)));
         if let Some(path) = file.companion("-QL_QUALITY-2", &TIFF) {
             let flags = FLAGS.iter().enumerate();
@@ -86,7 +86,7 @@ impl Product for Desis {
     }
 }
 
-/// The first bands of `QL_QUALITY-2`; behind them are aerosol and water vapour.
+/// The first bands of `QL_QUALITY-2`. The bands after them are aerosol and water vapour.
 const FLAGS: [&str; 8] =
     ["shadow", "land", "snow", "haze_land", "haze_water", "cloud_land", "cloud_water", "water"];
 
@@ -148,13 +148,13 @@ impl Metadata {
     /// Parses the text of a METADATA.xml.
     ///
     /// # Errors
-    /// In words, if it is none, or lacks what is needed.
+    /// A message, if it is something else, or lacks what is needed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let document = xml::parse(text).map_err(|why| format!("not usable XML: {why}"))?;
         let root = document.root_element();
         let specific =
             xml::at(root, "specific").ok_or("not the metadata of DESIS: no 'specific' in it")?;
-        // Bands stand under interiorOrientation as well.
+        // interiorOrientation also contains bands.
         let list = xml::at(specific, "bandCharacterisation").ok_or("it has no list of bands")?;
         let bands = dlr::bands(list, &BAND)?;
         let level = xml::text(specific, "productType").filter(|level| LEVELS.contains(level));
@@ -175,7 +175,7 @@ fn from_header(path: &Path) -> Result<Vec<dlr::Band>> {
 /// The bands in the text of an ENVI header.
 ///
 /// # Errors
-/// In words, if it is none, or lacks a list, or a number in one is not usable.
+/// A message, if it is not an ENVI header, lacks a list, or has a number that cannot be used.
 #[doc(hidden)]
 pub fn parse_header(text: &str) -> Result<Vec<dlr::Band>, String> {
     let fields = Fields::parse(text).map_err(|error| error.what().to_owned())?;

@@ -1,4 +1,5 @@
-//! The XML that DLR delivers EnMAP and DESIS products with: the list of bands, and where it lies.
+//! The XML metadata of EnMAP and DESIS products from DLR: the list of bands, and where the metadata
+//! lie.
 
 use std::path::Path;
 
@@ -10,10 +11,10 @@ use super::delivery::Found;
 use crate::source::envi::decode;
 use crate::source::{CubeInfo, Scaling, xml};
 
-/// More bands than a sensor has; a list says of each what takes some hundred bytes.
+/// No sensor has more bands. In a list, each takes some hundred bytes.
 const MOST_BANDS: usize = 4096;
 
-/// How a product calls what it says of a band.
+/// The names that a product uses in its list of bands.
 pub(super) struct Names {
     /// The element of a band.
     pub band: &'static str,
@@ -29,7 +30,7 @@ pub(super) struct Names {
     pub offset: &'static str,
 }
 
-/// What is said of a band.
+/// What the list says about a band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Band {
@@ -43,10 +44,10 @@ pub struct Band {
     pub offset: f64,
 }
 
-/// The bands in the element `list`, in the order of their numbers; as they come where they have none.
+/// The bands in the element `list`, in the order of their numbers, or as listed if they have none.
 ///
 /// # Errors
-/// In words, if a number is left out or comes twice, or a band does not say all of it.
+/// A message, if a number is missing or occurs twice, or if a band lacks a value.
 pub(super) fn bands(list: Node<'_, '_>, names: &Names) -> Result<Vec<Band>, String> {
     let elements: Vec<_> = xml::all(list, names.band).take(MOST_BANDS + 1).collect();
     if elements.is_empty() || elements.len() > MOST_BANDS {
@@ -67,7 +68,7 @@ pub(super) fn bands(list: Node<'_, '_>, names: &Names) -> Result<Vec<Band>, Stri
         }
         *slot = Some(band(node, names)?);
     }
-    // As many as there are places, each once.
+    // There are as many bands as places, and each place is taken once.
     Ok(bands.into_iter().flatten().collect())
 }
 
@@ -89,7 +90,7 @@ fn band(node: Node<'_, '_>, names: &Names) -> Result<Band, String> {
     ))
 }
 
-/// Writes bands into `info`, which has as many.
+/// Writes bands into `info`, which has the same number of bands.
 pub(super) fn describe(bands: &[Band], info: &mut CubeInfo) {
     let list = |value: fn(&Band) -> f64| Some(bands.iter().map(value).collect());
     info.wavelength = list(|band| band.wavelength);
@@ -101,7 +102,7 @@ pub(super) fn describe(bands: &[Band], info: &mut CubeInfo) {
 /// The text of the metadata at `path`.
 ///
 /// # Errors
-/// If it cannot be read, or is larger than such files are.
+/// If it cannot be read, or is too large for such a file.
 pub(super) fn read(path: &Path) -> Result<String> {
     Ok(decode(&small::read(path, xml::LONGEST_TEXT as u64)?))
 }
@@ -121,7 +122,7 @@ pub(super) fn disagree(file: &Found, metadata: &Path, what: &str) -> Error {
         )
 }
 
-/// Refuses metadata about another number of bands, and reads the image's size into the message.
+/// Refuses metadata for another number of bands. The message states both numbers.
 pub(super) fn check_bands(file: &Found, metadata: &Path, said: usize, found: usize) -> Result<()> {
     match said == found {
         true => Ok(()),

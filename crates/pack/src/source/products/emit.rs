@@ -6,8 +6,8 @@
 //! | `radiance` | EMIT L1B | (row, column, band) |
 //! | `reflectance_uncertainty` | EMIT L2A | (row, column, band) |
 //!
-//! Beside them lie `sensor_band_parameters` (in L2A with `good_wavelengths`, whose bad bands hold −0.01) and
-//! `location`, whose `glt_x` and `glt_y` bring pixels to a map; the cube itself is in the sensor's grid.
+//! The file also holds `sensor_band_parameters` (in L2A with `good_wavelengths`, whose bad bands hold −0.01)
+//! and `location`, whose `glt_x` and `glt_y` bring pixels to a map. The cube itself is in the sensor's grid.
 
 use std::path::Path;
 
@@ -72,7 +72,7 @@ impl Product for Emit {
     }
 }
 
-/// Bands of `mask`; between them are aerosol and water vapour.
+/// Bands of `mask`. The bands between them are aerosol and water vapour.
 const MASK: [(&str, usize); 6] = [
     ("cloud", 0),
     ("cirrus", 1),

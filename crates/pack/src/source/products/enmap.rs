@@ -8,8 +8,8 @@
 //! | `ENMAP…-QL_….TIF` | quality layers |
 //!
 //! Physical values are stored numbers × `GainOfBand` + `OffsetOfBand`. Missing values are 0 (`backgroundValue`) in L1
-//! and −32768 in L2A, whatever its XML says. L1C and L2A are in order of wavelength: between 900 and 1000 nm bands of
-//! both detectors alternate. The names of bands tell them apart.
+//! and −32768 in L2A, whatever its XML says. Bands of L1C and L2A are in order of wavelength, so the bands of both
+//! detectors alternate between 900 and 1000 nm. Their names say which detector they belong to.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,9 +22,9 @@ use super::quality::Test;
 use super::{Layer, Product, dlr};
 use crate::source::{CubeInfo, Scaling, xml};
 
-/// Of all the forms that the product can be ordered in.
+/// Endings of all formats in which the product can be ordered.
 const RASTERS: [&str; 7] = [".tif", ".tiff", ".geotiff", ".bsq", ".bil", ".bip", ".jp2"];
-/// ENVI headers stand beside `.BSQ`, `.BIL` and `.BIP`.
+/// ENVI headers lie beside `.BSQ`, `.BIL` and `.BIP`.
 const HEADER: [&str; 1] = [".hdr"];
 
 static FILES: [FileName; 12] = [
@@ -51,11 +51,11 @@ const fn image(end: &'static str, name: &'static str) -> FileName {
 }
 
 const LEVELS: [&str; 3] = ["L1B", "L1C", "L2A"];
-/// What `bandStatistics` give as the mean of a band without data, whose standard deviation is 0.
+/// The mean that `bandStatistics` give for a band without data. Its standard deviation is 0.
 const NO_DATA_MEAN: f64 = -1_000_000.0;
-/// SNAP and EnMAP-Box take this in L2A, though the XML says 0.
+/// SNAP and EnMAP-Box use this value in L2A, although the XML says 0.
 const L2A_IGNORE: f64 = -32768.0;
-/// What every L2A product's XML says.
+/// The gain in the XML of every L2A product.
 const L2A_GAIN: f64 = 1e-4;
 
 const BAND: dlr::Names = dlr::Names {
@@ -112,7 +112,7 @@ impl Product for Enmap {
     }
 }
 
-/// Names of layers, of files, and what is tested. Cirrus is 1 thin, 2 medium, 3 thick.
+/// Names of layers, names of files, and the tests. Cirrus is 1 thin, 2 medium, 3 thick.
 const QUALITY: [(&str, &str, Test); 9] = [
     ("land", "-QL_QUALITY_CLASSES", Test::Is(0, 1.0)),
     ("water", "-QL_QUALITY_CLASSES", Test::Is(0, 2.0)),
@@ -122,7 +122,7 @@ const QUALITY: [(&str, &str, Test); 9] = [
     ("haze", "-QL_QUALITY_HAZE", Test::Is(0, 1.0)),
     ("cirrus", "-QL_QUALITY_CIRRUS", Test::IsSet(0)),
     ("snow", "-QL_QUALITY_SNOW", Test::Is(0, 1.0)),
-    // Of any band.
+    // Set if any band is defective.
     ("defective", "-QL_PIXELMASK", Test::AnyOf(&[1.0])),
 ];
 
@@ -130,7 +130,8 @@ fn unit(is_l2: bool) -> &'static str {
     if is_l2 { "1 (surface reflectance)" } else { "W/(m2 sr nm)" }
 }
 
-/// Patches of data sets come without XML. Those of L2A are all scaled alike; of L1, nobody could know.
+/// Patches in published data sets come without XML. All L2A patches have the same scaling. In L1, the scaling is
+/// unknown.
 fn without_metadata(file: &Found, level: Option<&str>, info: &mut CubeInfo) -> Result<()> {
     if level != Some("L2A") {
         return Err(Error::malformed("the METADATA.XML of this EnMAP product is missing: it has gain and offset of each band")
@@ -150,7 +151,7 @@ fn without_metadata(file: &Found, level: Option<&str>, info: &mut CubeInfo) -> R
     Ok(())
 }
 
-/// Compares the XML with the image it lies beside.
+/// Compares the XML with the image beside it.
 fn check(
     file: &Found,
     path: &Path,
@@ -178,7 +179,7 @@ fn check(
     }
 }
 
-/// Bands without data, and which detector each is of.
+/// Fills in which bands have no data, and which detector each band belongs to.
 fn describe_bands(metadata: &Metadata, image: &Image, info: &mut CubeInfo) {
     let range = image.bands.clone();
     let is_empty = |band: &usize| metadata.empty.contains(&(range.start + band));
@@ -201,9 +202,9 @@ fn describe_bands(metadata: &Metadata, image: &Image, info: &mut CubeInfo) {
 /// One image of a product, as the XML describes it.
 #[derive(Debug, PartialEq)]
 struct Image {
-    /// Its bands among all, from 0.
+    /// Its bands among all bands, from 0.
     bands: std::ops::Range<usize>,
-    /// Rows and columns, where they are given.
+    /// Rows and columns, if they are given.
     size: Option<[usize; 2]>,
 }
 
@@ -227,7 +228,7 @@ impl Metadata {
     /// Parses the text of a METADATA.XML.
     ///
     /// # Errors
-    /// In words, if it is none, or lacks what is needed.
+    /// A message, if it is something else, or lacks what is needed.
     pub fn parse(text: &str) -> Result<Self, String> {
         let document = xml::parse(text).map_err(|why| format!("not usable XML: {why}"))?;
         let root = document.root_element();
@@ -262,7 +263,7 @@ impl Metadata {
         })
     }
 
-    /// What must hold of any: for fuzzing.
+    /// Checks what must hold for all metadata: for fuzzing.
     pub fn check(&self) {
         let bands = self.bands.len();
         assert!(self.vnir.iter().all(|band| *band < bands));
@@ -287,7 +288,7 @@ fn level(root: Node<'_, '_>) -> Option<&'static str> {
     texts.into_iter().find_map(|text| LEVELS.into_iter().find(|level| text.ends_with(level)))
 }
 
-/// The numbers, from 1, of a list of bands; `None` if one of them is none.
+/// The bands, from 0, in a list of band numbers from 1; `None` if an entry is not such a number.
 fn channels(specific: Node<'_, '_>, path: &str, bands: usize) -> Option<BTreeSet<usize>> {
     let numbers = xml::text(specific, path)?.split(',');
     let band = |text: &str| {

@@ -10,7 +10,7 @@
 //! END_GROUP=GRID_1
 //! ```
 
-/// Where a grid lies. Its corners are the outer ones of its pixels.
+/// Where a grid lies. Its corners are the outer corners of its pixels.
 #[derive(Clone, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Grid {
@@ -21,7 +21,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// The grid `name` in the text of a `StructMetadata.0`; `None` if it has none, or says too little of it.
+    /// The grid `name` in the text of a `StructMetadata.0`; `None` if the text has no such grid, or lacks
+    /// part of it.
     pub fn parse(text: &str, name: &str) -> Option<Self> {
         let quoted = format!("GridName=\"{name}\"");
         let lines = text.lines().map(str::trim).skip_while(|line| *line != quoted);

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | `….hyspex` and its `.hdr` | an ENVI pair, whose `header offset` leaves room for the binary header |
 //!
-//! Radiance in mW/(cm² µm sr) is (number − background) × gain, both of the column and band. The gain follows from the
-//! camera's response and the settings: h·c / (RE · QE · SF · integration time · π·aperture² · pixel size · sampling ·
-//! wavelength), as the makers' and the field's own tools compute it. Cameras with serial numbers from 3000 to 5000
-//! measure the background behind the last line, too; between, it is taken to change evenly.
+//! Radiance in mW/(cm² µm sr) is (number − background) × gain. Each column and band has its own background and gain.
+//! The gain follows from the camera's response and the settings: h·c / (RE · QE · SF · integration time · π·aperture²
+//! · pixel size · sampling · wavelength), as the maker's tools and others in the field compute it. Cameras with
+//! serial numbers from 3000 to 5000 also measure the background after the last line; in between, it is assumed to
+//! change evenly.
 
 use std::f64::consts::PI;
 use std::path::Path;
@@ -69,7 +70,7 @@ fn unusable(file: &Path, why: String) -> Error {
         .with_remedy("copy the file again, or pack stored numbers as they are")
 }
 
-/// What is taken of the header's part of fixed length.
+/// What is read from the fixed-length part of the header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Head {
@@ -83,10 +84,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// Parses it of the first bytes of a file.
+    /// Parses it from the first bytes of a file.
     ///
     /// # Errors
-    /// In words, if they are of none.
+    /// A message, if the bytes are something else.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() < FIXED {
             return Err(format!("{} bytes; it has more than {FIXED}", bytes.len()));
@@ -131,7 +132,7 @@ impl Head {
 /// Reads the calibration of a cube.
 ///
 /// # Errors
-/// If the file cannot be read, or its header is another one than that which was opened.
+/// If the file cannot be read, or its header changed since it was opened.
 pub(in crate::source) fn read(of: &Radiometry) -> Result<PlaceScaling> {
     let file = &of.file;
     let head = Head::parse(&small::head(file, FIXED as u64)?).map_err(|why| unusable(file, why))?;
@@ -148,7 +149,7 @@ pub(in crate::source) fn read(of: &Radiometry) -> Result<PlaceScaling> {
     Ok(parse_lists(&head, &bytes))
 }
 
-/// The lists behind the fixed part, which are all there.
+/// Parses the lists after the fixed part. `bytes` must hold all of them.
 fn parse_lists(head: &Head, bytes: &[u8]) -> PlaceScaling {
     let Head { bands, columns, .. } = *head;
     let all = |at: usize, len: usize| -> Vec<f64> {
@@ -166,7 +167,7 @@ fn parse_lists(head: &Head, bytes: &[u8]) -> PlaceScaling {
     let response = FIXED + 16 * bands;
     let background = response + 8 * bands * columns;
     let last = background + 8 * bands * columns + 4 * head.bad_pixels;
-    // From photons to energy, per nm of the band's width; 10^8 takes W/(m² nm sr) and µs to the unit.
+    // From photons to energy, per nm of the band's width. 10^8 converts W/(m² nm sr) and µs to `UNIT`.
     let by_band: Vec<f64> = (0..bands)
         .map(|band| {
             let next = (band + 1).min(bands - 1);
@@ -215,7 +216,7 @@ mod tests {
         let scaling = parse_lists(&head, &bytes);
         assert_eq!(scaling.background, [10.0, 40.0, 20.0, 50.0, 30.0, 60.0]);
         assert_eq!(scaling.last_background, None);
-        // As the formula of the module says it, for column 1 and band 0.
+        // The formula in the module's documentation, for column 1 and band 0.
         let gain = PLANCK * LIGHT * 1e9 * 1e8
             / (2.0 * 0.5 * 2.0 * 1000.0 * PI * 1e-4 * 2e-6 * 10.0 * 500.0);
         assert!((scaling.divisor[2] * gain - 1.0).abs() < 1e-12);

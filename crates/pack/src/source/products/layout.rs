@@ -1,4 +1,4 @@
-//! Products that are HDF5 files: cubes whose place in the file tells what they are.
+//! Products that are HDF5 files: cubes whose path in the file says what they are.
 
 use hsipack_format::Geo;
 
@@ -12,18 +12,18 @@ use crate::source::{AxisOrder, Scaling};
 pub(in crate::source) struct Layout {
     /// Full path of the dataset.
     pub path: &'static str,
-    /// What it is called in messages, such as `EMIT L2A`.
+    /// Its name in messages, such as `EMIT L2A`.
     pub name: &'static str,
     /// Its axes in index order.
     pub order: AxisOrder,
-    /// Whether it is one to take, or to offer, if the user names none.
+    /// Whether it is used, or offered as a choice, if the user names none.
     pub main: bool,
 }
 
-/// A cube whose place in the file gives its meaning.
+/// A cube whose path in the file says what it is.
 #[derive(Clone)]
 pub(in crate::source) struct ProductCube {
-    /// Of which product.
+    /// The product.
     pub product: &'static dyn Product,
     /// The product's name, e.g. `PRISMA L2D`.
     pub name: String,
@@ -33,7 +33,7 @@ pub(in crate::source) struct ProductCube {
     pub axes: [usize; 3],
     /// What these three axes are.
     pub order: AxisOrder,
-    /// Whether the cube is one to take, or to offer, if the user names none.
+    /// Whether the cube is used, or offered as a choice, if the user names none.
     pub main: bool,
 }
 
@@ -44,17 +44,17 @@ pub(in crate::source) struct Facts {
     pub wavelengths: Option<Wavelengths>,
     /// Widths.
     pub fwhm: Option<Vec<f64>>,
-    /// Their unit, where it is not that of the band centres.
+    /// Their unit, if it differs from that of the band centres.
     pub fwhm_unit: Option<String>,
     /// `true` is good.
     pub good_bands: Option<Vec<bool>>,
     /// Bands without data, from 0.
     pub empty_bands: Vec<usize>,
-    /// `None` leaves it to the dataset's attributes.
+    /// The scaling; `None` if the dataset's attributes state it.
     pub scaling: Option<Scaling>,
-    /// Where the dataset's attributes name none.
+    /// The ignore value, if the dataset's attributes state none.
     pub ignore_value: Option<f64>,
-    /// Of physical values.
+    /// The unit of physical values.
     pub unit: Option<&'static str>,
     /// Where the pixels lie.
     pub geo: Option<Geo>,
@@ -80,7 +80,7 @@ impl ProductCube {
     }
 }
 
-/// The cubes of `table` that are in the file. A single one is the one to take.
+/// The cubes of `table` that are in the file. If there is only one, it is the one to use.
 pub(super) fn of_table(
     product: &'static dyn Product,
     table: &[Layout],
@@ -103,7 +103,7 @@ pub(super) fn is_cube(tree: &Tree, path: &str) -> bool {
     tree.entry(path).is_some_and(|entry| entry.dtype().is_some() && entry.shape.len() == 3)
 }
 
-/// Lists of 1 for good bands and 0 for bad ones, as flags.
+/// Turns a list of 1 for good bands and 0 for bad ones into flags.
 pub(super) fn flags(values: Vec<f64>) -> Vec<bool> {
     values.into_iter().map(|flag| flag != 0.0).collect()
 }

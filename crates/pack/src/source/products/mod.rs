@@ -1,7 +1,7 @@
-//! Products of sensors as their makers define them: a file a product, all behind the trait `Product`.
+//! Products of sensors as their makers define them: one file per product, all behind the trait `Product`.
 //!
-//! The formats read stored numbers; a product says what they mean: gain and offset of each band, unit, band centres
-//! and widths, bands that are bad or have no data, ignore values that no tag names, where the pixels lie.
+//! The formats read stored numbers. A product says what they mean: gain and offset of each band, unit, band centres and
+//! widths, bands that are bad or have no data, ignore values that no tag states, and where the pixels lie.
 //!
 //! | product | in | recognised by |
 //! |---|---|---|
@@ -17,9 +17,9 @@
 //! | HySpex | `hyspex.rs` | the data file's name and first bytes |
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
-//! Each file opens with a table of what it recognises, which the code reads. A new product is a file, and a line in
-//! `PRODUCTS`. `quality.rs` makes masks of their quality layers, `delivery.rs` knows files by their names, `layout.rs` cubes by their place in an HDF5 file, `dlr.rs`
-//! the lists of bands in the XML of EnMAP and DESIS, `eos.rs` the grids of HDF-EOS.
+//! Each file starts with a table of what it recognises. A new product is a file, and a line in `PRODUCTS`. `quality.rs`
+//! makes masks of quality layers. `delivery.rs` recognises files by their names, and `layout.rs` cubes by their path in an
+//! HDF5 file. `dlr.rs` reads the lists of bands in the XML of EnMAP and DESIS, and `eos.rs` the grids of HDF-EOS.
 
 mod aviris;
 mod delivery;
@@ -57,12 +57,12 @@ pub use self::quality::{QualityLayers, quality, quality_names};
 
 /// A product of a sensor.
 pub(in crate::source) trait Product: Sync {
-    /// The table of the files of a delivery, by name; the first line that fits counts.
+    /// The table of file names in a delivery. The first line that fits counts.
     fn files(&self) -> &'static [FileName] {
         &[]
     }
 
-    /// Says in `info` what the product defines of the cube in a file that [`files`](Self::files) names.
+    /// Adds to `info` what the product defines about the cube in a file from [`files`](Self::files).
     ///
     /// # Errors
     /// If a part of the delivery is missing, cannot be read, or disagrees with the cube.
@@ -70,7 +70,8 @@ pub(in crate::source) trait Product: Sync {
         Ok(())
     }
 
-    /// Says in `info` what the product defines of a cube that its own format has read; whether it is one of the product.
+    /// Adds to `info` what the product defines about a cube that its own format has read. Returns whether the cube belongs
+    /// to the product.
     ///
     /// # Errors
     /// As [`describe`](Self::describe).
@@ -78,38 +79,38 @@ pub(in crate::source) trait Product: Sync {
         Ok(false)
     }
 
-    /// The cubes of an HDF5 file that has the product's layout; none if it has another.
+    /// The cubes of an HDF5 file that has the product's layout; empty if it has another.
     fn cubes(&'static self, _tree: &Tree) -> Vec<ProductCube> {
         Vec::new()
     }
 
-    /// What the product says of a cube that [`cubes`](Self::cubes) named, of `bands` bands.
+    /// What the product says about a cube from [`cubes`](Self::cubes) with `bands` bands.
     fn facts(&self, _cube: &ProductCube, _tree: &Tree, _bands: usize) -> Facts {
         Facts::default()
     }
 
-    /// Whether such a cube and the others of its file are of one grid, so that they can be joined.
+    /// Whether the cube and the others in its file have the same grid, so that they can be joined.
     fn is_joinable(&self, _cube: &ProductCube) -> bool {
         false
     }
 
-    /// The quality layers that lie beside a cube in a file that [`files`](Self::files) names.
+    /// The quality layers beside a cube in a file from [`files`](Self::files).
     fn quality_files(&self, _file: &Found) -> Vec<Layer> {
         Vec::new()
     }
 
-    /// The quality layers of a cube that [`cubes`](Self::cubes) named, in the file at `path`.
+    /// The quality layers of a cube from [`cubes`](Self::cubes), in the file at `path`.
     fn quality_datasets(&self, _cube: &ProductCube, _tree: &Tree, _path: &Path) -> Vec<Layer> {
         Vec::new()
     }
 
-    /// Why such a cube cannot be used, and what to do instead.
+    /// Why the cube cannot be used, and what to do instead.
     fn refusal(&self, _cube: &ProductCube) -> Option<(&'static str, &'static str)> {
         None
     }
 }
 
-/// All products; of those that recognise a file, the first one counts.
+/// All products. If several recognise a file, the first one counts.
 static PRODUCTS: [&dyn Product; 11] = [
     &enmap::Enmap,
     &desis::Desis,
@@ -124,17 +125,17 @@ static PRODUCTS: [&dyn Product; 11] = [
     &hyspex::Hyspex,
 ];
 
-/// The cubes of the product whose layout an HDF5 file has; none if it has none of these layouts.
+/// The cubes of the product whose layout an HDF5 file has; empty if it has none of these layouts.
 pub(super) fn cubes(tree: &Tree) -> Vec<ProductCube> {
     let all = PRODUCTS.into_iter().map(|product| product.cubes(tree));
     all.into_iter().find(|cubes| !cubes.is_empty()).unwrap_or_default()
 }
 
-/// Opens a cube, with `plain` for its own format, and says what its product defines of it, if it is of one.
+/// Opens a cube, with `plain` for its own format. If it belongs to a product, adds what the product defines about it.
 ///
 /// # Errors
-/// If a part of the delivery is missing or contradicts another, the delivery has several cubes and none is named, or
-/// the cube cannot be read.
+/// If a part of the delivery is missing or contradicts another, if the delivery has several cubes and the user names none,
+/// or if the cube cannot be read.
 pub(super) fn open(
     path: &Path,
     options: &OpenOptions,
@@ -150,7 +151,7 @@ pub(super) fn open(
         Part::Image(_) | Part::Plain(_) => found,
         Part::Metadata => choose(path, found.images(), &found, &mut inner.variable)?,
     };
-    // Some makers deliver it, too.
+    // Some products are also delivered as JPEG 2000.
     if jpeg2000::is_named(&image.path) {
         return Err(jpeg2000::refusal(&image.path));
     }
@@ -160,7 +161,7 @@ pub(super) fn open(
     Ok(Box::new(Described { info, source }))
 }
 
-/// A cube as its format reads it, with what a product says of it that knows it by what was read.
+/// Adds to a cube what a product says about it, if one recognises the cube by what its format has read.
 fn described(source: Box<dyn Source>) -> Result<Box<dyn Source>> {
     let mut info = source.info().clone();
     for product in PRODUCTS {
@@ -171,7 +172,7 @@ fn described(source: Box<dyn Source>) -> Result<Box<dyn Source>> {
     Ok(source)
 }
 
-/// What `path` is of a delivery: the file itself, or what lies in the folder.
+/// Which part of a delivery `path` is: the file itself, or the files in the folder.
 fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found>> {
     if options.mask {
         return Ok(None);
@@ -187,13 +188,13 @@ fn part_of(path: &Path, options: &OpenOptions) -> Result<Option<Found>> {
             .at(path)
             .with_remedy(format!("give one of {}", listing(images))));
     }
-    // As if the metadata were named: they belong to all cubes of the delivery.
+    // A folder is treated like the metadata, which belong to all cubes of the delivery.
     let (path, base) = (first.path.clone(), first.base.clone());
     Ok(Some(Found { product: first.product, part: Part::Metadata, path, base }))
 }
 
-/// The cube that is meant where metadata or a folder are named: the only one, or that of the name in `variable`, which
-/// is taken.
+/// The cube to open if the user gives metadata or a folder: the only one, or the one named in `variable`, which this
+/// empties.
 fn choose(
     path: &Path,
     images: Vec<Found>,
@@ -225,7 +226,7 @@ fn choose(
     }
 }
 
-/// The names of cubes, and how they are called behind `::`.
+/// The file names of cubes, with the names to give after `::`.
 fn listing<'f>(images: impl Iterator<Item = &'f Found>) -> String {
     let name = |image: &Found| {
         let file = image.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -237,14 +238,14 @@ fn listing<'f>(images: impl Iterator<Item = &'f Found>) -> String {
     images.map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether a file that is found in a folder is no cube to pack, though its format may be one of cubes: metadata of
-/// a product, or a quality layer.
+/// Whether a file found in a folder is not a cube to pack although its format may be one of cubes: metadata of a product, or
+/// a quality layer.
 pub(super) fn is_beside_a_cube(path: &Path) -> bool {
     delivery::find(path).is_some_and(|found| matches!(found.part, Part::Metadata | Part::Layer))
 }
 
-/// Whether a file that is found in a folder is a product's cube in a format that is not read, and no other file holds the
-/// same cube: it is tried, so that it is named.
+/// Whether a file found in a folder is a product's cube in a format that is not read, and no other file holds the same cube.
+/// It is opened nevertheless, so that the error names it.
 pub(super) fn is_unread_cube(path: &Path) -> bool {
     jpeg2000::is_named(path)
         && delivery::find(path).is_some_and(|found| {
@@ -258,7 +259,7 @@ pub fn is_product_folder(path: &Path) -> bool {
     path.is_dir() && delivery::in_folder(path).is_ok_and(|found| !found.is_empty())
 }
 
-/// The cubes of the delivery whose metadata `path` is; empty if it is something else, or none is there.
+/// The cubes of the delivery whose metadata are at `path`. Empty if `path` is something else, or no cube is there.
 pub fn images_of_metadata(path: &Path) -> Vec<PathBuf> {
     match delivery::find(path) {
         Some(found) if found.part == Part::Metadata => {
@@ -268,7 +269,7 @@ pub fn images_of_metadata(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// A cube as its format reads it, with what its product says of it.
+/// A cube as its format reads it, with what its product says about it.
 struct Described {
     info: CubeInfo,
     source: Box<dyn Source>,

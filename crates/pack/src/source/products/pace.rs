@@ -6,9 +6,9 @@
 //! | `geophysical_data/Rrs` | L2 remote sensing reflectance | (row, column, band) |
 //! | `geophysical_data/rhos` | L2 surface reflectance | (row, column, band) |
 //!
-//! The three detectors of L1B are cubes of their own: blue and red overlap between 600 and 606 nm, and the bands of
-//! SWIR are not in order. Names of dimensions differ between versions; places do not. In L2, `wavelength_3d` belongs to
-//! the cubes, and the longer `wavelength` to all bands of the sensor. Pixels are in the sensor's grid.
+//! The three detectors of L1B are separate cubes: blue and red overlap between 600 and 606 nm, and the bands of SWIR are not
+//! in order. Names of dimensions differ between versions; paths do not. In L2, `wavelength_3d` belongs to the cubes, and the
+//! longer `wavelength` to all bands of the sensor. Pixels are in the sensor's grid.
 
 use std::path::Path;
 
@@ -102,7 +102,7 @@ impl Product for Pace {
 }
 
 const FLAGS: &str = "/geophysical_data/l2_flags";
-/// Flags whose pixels NASA's maps (L3) of ocean colour leave out; there are 32, of which a mask has room for 16.
+/// NASA's ocean colour maps (L3) skip pixels with these flags. There are 32 flags, and a mask has room for 16.
 const LEFT_OUT: [&str; 16] = [
     "ATMFAIL",
     "LAND",

@@ -5,10 +5,10 @@
 //! | `HDFEOS/SWATHS/PRS_L1_HCO/Data Fields/{VNIR,SWIR}_Cube` | DN / `ScaleFactor` − `Offset` | (row, band, column) |
 //! | `HDFEOS/SWATHS/PRS_L2*_HCO/Data Fields/{VNIR,SWIR}_Cube` | Min + DN·(Max − Min)/65535 | (row, band, column) |
 //!
-//! The file's attributes give band centres, from the longest down, and their widths. A centre of 0 is none: nothing was
-//! measured there, and values of such bands are missing. L2D is in a map's grid, whose corners are given as the middles
-//! of pixels; its padding, and pixels whose correction failed, are 0. L1 holds the same cubes once more as `HRC`, before
-//! VNIR and SWIR are brought together.
+//! The file's attributes give band centres, the longest first, and their widths. A centre of 0 means that nothing was
+//! measured, and the values of such bands are missing. L2D is in a map's grid, whose corners are given as the centres of
+//! pixels. Its padding, and pixels whose correction failed, are 0. L1 also holds the same cubes as `HRC`, before VNIR and
+//! SWIR are co-registered.
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ impl Product for Prisma {
         cubes
     }
 
-    /// HRC cubes are not brought together yet.
+    /// HRC cubes are not co-registered yet.
     fn is_joinable(&self, cube: &ProductCube) -> bool {
         cube.path.contains("_HCO/")
     }
@@ -76,7 +76,7 @@ impl Product for Prisma {
         }
         if level == "L2D" {
             facts.geo = geo(&root, cube, tree);
-            // Only what was brought into a map's grid is padded.
+            // Only cubes in a map's grid are padded.
             facts.ignore_value = facts.geo.is_some().then_some(0.0);
         }
         facts
@@ -87,7 +87,7 @@ impl Product for Prisma {
         let detector = name.trim_end_matches("_Cube");
         let in_dataset = |line: &(&str, Codes)| {
             let dataset = format!("{group}/{}", line.0.replace("{detector}", detector));
-            // Makers and readers do not agree on capital letters.
+            // Makers and readers differ in upper and lower case.
             let entry = tree.datasets.iter().find(|one| one.path.eq_ignore_ascii_case(&dataset))?;
             let order = (entry.shape.len() == 3).then_some(AxisOrder::BIL);
             let layer = |(name, codes): &(&str, &'static [f64])| {
@@ -103,14 +103,14 @@ impl Product for Prisma {
 /// Layers, and the codes that each stands for.
 type Codes = &'static [(&'static str, &'static [f64])];
 
-/// Datasets beside a cube; of those with a band each, a code counts in any of them. The last three of L1 are lacking where
-/// the bands that they are made of were not recorded; 10 is none of their classes there, and 255 an error.
+/// Datasets beside a cube. If a dataset has a value for each band, a code in any of them counts. In L1, the last three are
+/// missing if the bands they are derived from were not recorded; in them, 10 means no class, and 255 an error.
 const QUALITY: [(&str, Codes); 5] = [
     (
         "{detector}_PIXEL_L2_ERR_MATRIX",
         &[("invalid", &[1.0]), ("negative", &[2.0]), ("saturated", &[3.0])],
     ),
-    // 4 is a value that is not finite.
+    // 4 means a value that is not finite.
     (
         "{detector}_PIXEL_SAT_ERR_MATRIX",
         &[("defective", &[1.0, 4.0]), ("saturated", &[2.0]), ("low_accuracy", &[3.0])],
@@ -131,7 +131,7 @@ const QUALITY: [(&str, Codes); 5] = [
     ),
 ];
 
-/// Band centres, and which bands are none.
+/// Fills in the band centres, and which bands have none.
 fn describe_bands(root: &Attributes, sensor: &str, bands: usize, facts: &mut Facts) {
     let flags = root.numbers(&format!("List_Cw_{sensor}_Flags"));
     facts.good_bands = flags.map(super::layout::flags);
@@ -162,18 +162,18 @@ fn scaling(root: &Attributes, sensor: &str) -> Option<Scaling> {
         return Some(Scaling { multiply: max - min, divide: 65535.0, add: min });
     }
     let scale = root.number(&format!("ScaleFactor_{sensor}")).filter(|scale| *scale != 0.0)?;
-    // Subtracted, as prismaread does; all products seen have 0 here.
+    // Subtracted, as in prismaread; all products seen so far have 0 here.
     let offset = root.number(&format!("Offset_{sensor}")).unwrap_or(0.0);
     Some(Scaling { multiply: 1.0, divide: scale, add: 0.0 - offset })
 }
 
-/// The grid between the middles of its corner pixels.
+/// The grid between the centres of its corner pixels.
 fn geo(root: &Attributes, cube: &ProductCube, tree: &Tree) -> Option<Geo> {
     let corner = |which: &str, axis: &str| root.number(&format!("Product_{which}corner_{axis}"));
     let (left, top) = (corner("UL", "easting")?, corner("UL", "northing")?);
     let (right, bottom) = (corner("LR", "easting")?, corner("LR", "northing")?);
     let [rows, _, columns] = tree.entry(&cube.path)?.shape[..] else { return None };
-    // Corners are in single precision, which is half a metre; pixels are of 30 m.
+    // Corners are in single precision, which is exact to half a metre; pixels measure 30 m.
     let step = |from: f64, to: f64, count: usize, usual: f64| match count {
         0 | 1 => usual,
         _ => Some((to - from) / (count - 1) as f64)

@@ -4,17 +4,17 @@
 //! |---|---|
 //! | EnMAP L1C, L2A | `land`, `water`, `background`, `cloud`, `cloud_shadow`, `haze`, `cirrus`, `snow`, `defective` |
 //! | EnMAP L1B | `defective` |
-//! | DESIS | `defective`; of L2A then `shadow`, `land`, `snow`, `haze_land`, `haze_water`, `cloud_land`, `cloud_water`, `water` |
+//! | DESIS | `defective`; in L2A followed by `shadow`, `land`, `snow`, `haze_land`, `haze_water`, `cloud_land`, `cloud_water`, `water` |
 //! | Tanager | `nodata`, `cloud`, `cirrus` |
-//! | PRISMA L1 | `defective`, `saturated`, `low_accuracy`, of joined cubes those of each, such as `vnir_defective`; `cloud`, `sun_glint`, `water`, `snow`, `bare_soil`, `crop`, `forest`, `wetland`, `urban` |
-//! | PRISMA L2 | `invalid`, `negative`, `saturated`; of joined cubes those of each, such as `vnir_invalid` |
+//! | PRISMA L1 | `defective`, `saturated`, `low_accuracy`, for joined cubes those of each, such as `vnir_defective`; `cloud`, `sun_glint`, `water`, `snow`, `bare_soil`, `crop`, `forest`, `wetland`, `urban` |
+//! | PRISMA L2 | `invalid`, `negative`, `saturated`; for joined cubes those of each, such as `vnir_invalid` |
 //! | Wyvern | `clear`, `cloud`, `nodata` |
 //! | EMIT L2A | `cloud`, `cirrus`, `water`, `spacecraft`, `dilated_cloud`, `aggregate` |
-//! | PACE L1B | `flagged`; of joined cubes those of each, such as `blue_flagged` |
-//! | PACE L2 | `l2_flags`: up to 16 of those that NASA's maps leave out |
+//! | PACE L1B | `flagged`; for joined cubes those of each, such as `blue_flagged` |
+//! | PACE L2 | `l2_flags`: up to 16 of the flags whose pixels NASA's maps skip |
 //!
-//! Each product's file says where its layers lie and what is tested. What a delivery does not have, such as a file that was not
-//! ordered, is no layer.
+//! Each product's file says where its layers lie and what is tested. Layers that a delivery does not have, such as files
+//! that were not ordered, are skipped.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -36,22 +36,22 @@ pub(in crate::source) struct Layer {
     pub variable: Option<String>,
     /// The dataset's axes, if it has three.
     pub order: Option<AxisOrder>,
-    /// Of which pixels it is set.
+    /// For which pixels it is set.
     pub test: Test,
 }
 
-/// What is asked of the values of a pixel.
+/// A test on the values of a pixel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::source) enum Test {
-    /// One of them is not 0.
+    /// Any value is not 0.
     Any,
-    /// One of them is one of these.
+    /// Any value is one of these.
     AnyOf(&'static [f64]),
-    /// That of this band, from 0, is this.
+    /// The value of this band, from 0, is this number.
     Is(usize, f64),
-    /// That of this band, from 0, is not 0.
+    /// The value of this band, from 0, is not 0.
     IsSet(usize),
-    /// That of the only band has one of these bits.
+    /// The value of the only band has at least one of these bits.
     Bits(u32),
 }
 
@@ -67,17 +67,18 @@ impl Layer {
     }
 }
 
-/// Quality layers of a cube that are in one file, open.
+/// The quality layers of a cube that are in one file, opened.
 pub struct QualityLayers {
     /// Their names.
     pub names: Vec<String>,
     /// The file.
     pub file: PathBuf,
-    /// Their values, a band of 0 and 1 each.
+    /// Their values: a band of 0 and 1 for each layer.
     pub source: Box<dyn Source>,
 }
 
-/// The quality layers of the product that the cube in `path` is of, which has `rows` × `columns` pixels. None if it is of no product, or of one without such layers.
+/// The quality layers of the cube in `path`, which has `rows` × `columns` pixels. Empty if the cube belongs to no product,
+/// or to one without such layers.
 ///
 /// # Errors
 /// If a layer cannot be read, or has another shape.
@@ -91,7 +92,7 @@ pub fn quality(
     layers.chunk_by(in_one_file).map(|layers| open_layers(layers, [rows, columns])).collect()
 }
 
-/// The names of these layers, as far as they can be told without opening one; none if something is wrong with them.
+/// The names of these layers, as far as they are known without opening one. Empty if something is wrong with them.
 pub fn quality_names(path: &Path, variable: Option<&str>) -> Vec<String> {
     let layers = layers(path, variable).unwrap_or_default();
     layers.into_iter().map(|layer| layer.name).collect()
@@ -162,11 +163,11 @@ impl delivery::Found {
     }
 }
 
-/// Values as they are tested.
+/// The results of tests on the values of a source.
 struct Tested {
     info: CubeInfo,
     source: Box<dyn Source>,
-    /// One a band.
+    /// One test per layer.
     tests: Vec<Test>,
 }
 
@@ -198,14 +199,14 @@ impl Source for Tested {
 }
 
 impl Test {
-    /// Whether it does for the values at these places, which are of one pixel.
+    /// Whether the test holds for the values at these places, which belong to one pixel.
     fn holds(self, values: &RowBuffer, mut pixel: Range<usize>) -> bool {
         match self {
             Test::Any => pixel.any(|at| values.number(at) != 0.0),
             Test::AnyOf(wanted) => pixel.any(|at| wanted.contains(&values.number(at))),
             Test::Is(band, wanted) => values.number(pixel.start + band) == wanted,
             Test::IsSet(band) => values.number(pixel.start + band) != 0.0,
-            // Flags are whole numbers, the highest of 32 the sign in some files.
+            // Flags are whole numbers. In some files, the highest of 32 bits is the sign.
             Test::Bits(bits) => (values.number(pixel.start) as i64 as u32) & bits != 0,
         }
     }

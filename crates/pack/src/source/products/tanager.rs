@@ -9,8 +9,8 @@
 //! | `…/surface_reflectance_uncertainty` | | (band, row, column) |
 //!
 //! The dataset's attributes hold `wavelengths`, `fwhm` and, for reflectance, `good_wavelengths`; bad bands hold −0.01
-//! or numbers without meaning. Of an ortho product, StructMetadata.0 says where the grid lies, and `epsg_code` in which
-//! reference system.
+//! or numbers without meaning. In an ortho product, StructMetadata.0 says where the grid lies, and `epsg_code` names
+//! its reference system.
 
 use std::path::Path;
 

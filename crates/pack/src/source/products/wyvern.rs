@@ -6,7 +6,8 @@
 //! | `wyvern_dragonette-00N_….json` | STAC item: level, centre and width of each band in µm |
 //! | `wyvern_dragonette-00N_…_data_mask.tiff` | quality layer |
 //!
-//! L1B is radiance as stored. L2A is reflectance × 10000, which no tag says; 0 is missing there.
+//! L1B is radiance as stored. L2A is reflectance × 10000, although no tag says so, and 0 means
+//! missing.
 
 use hsipack_format::Result;
 use hsipack_store::small;
@@ -97,7 +98,7 @@ impl Product for Wyvern {
     }
 }
 
-/// The tags of the image count first.
+/// Fills in what the tags of the image do not say about bands.
 fn describe_bands(said: &[Band], info: &mut CubeInfo) {
     let in_nm = |value: fn(&Band) -> Option<f64>| -> Option<Vec<f64>> {
         let sound = |um: &f64| um.is_finite() && *um > 0.0;
@@ -107,7 +108,7 @@ fn describe_bands(said: &[Band], info: &mut CubeInfo) {
     info.fwhm = info.fwhm.take().or_else(|| in_nm(|band| band.full_width_half_max));
 }
 
-/// What is taken of a STAC item.
+/// What is read from a STAC item.
 #[derive(Debug, Deserialize)]
 #[doc(hidden)]
 pub struct Item {
@@ -141,7 +142,7 @@ impl Item {
     /// Parses the text of a STAC item.
     ///
     /// # Errors
-    /// In words, if it is none.
+    /// A message, if it is something else.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(text).map_err(|error| format!("not the metadata of Wyvern: {error}"))
     }
@@ -152,7 +153,7 @@ impl Item {
         ["L1B", "L2A"].into_iter().find(|known| level.eq_ignore_ascii_case(known))
     }
 
-    /// The bands of the asset that has most of them: thumbnails and masks have fewer.
+    /// The bands of the asset with the most bands: thumbnails and masks have fewer.
     pub fn bands(&self) -> &[Band] {
         self.assets
             .values()

@@ -1,13 +1,13 @@
-//! The values of a TIFF file as one flat array, decoded from strips and tiles as they are asked for.
+//! The values of a TIFF file as one flat array, decoded from strips and tiles when they are read.
 //!
-//! [`Planes`] looks to [`FlatSource`](crate::source::flat::FlatSource) like bytes that hold all planes one
-//! after the other, rows of pixels within them, in native byte order. A *plane* is a page, or one
-//! sample of a planar image, or the whole image where samples lie side by side (contiguous).
+//! To [`FlatSource`](crate::source::flat::FlatSource), [`Planes`] looks like bytes that hold all planes
+//! one after the other, each as rows of pixels, in native byte order. A *plane* is a page, or one sample
+//! of a planar image, or the whole image if samples lie side by side (contiguous).
 //!
-//! Strips and tiles are decoded one at a time by the crate `tiff`, each wrapped into a little TIFF
-//! of its own: the crate then never sees the page's directory, where it would drop extra samples
-//! of images that call themselves RGB, invert images whose zero is white, refuse palettes, read only
-//! the first plane of planar images and read sparse tiles from byte 0.
+//! The crate `tiff` decodes strips and tiles one at a time, each wrapped in a small TIFF file of its own.
+//! So it never sees the page's directory. With the directory, it would drop extra samples of images that
+//! call themselves RGB, invert images whose zero is white, refuse palettes, read only the first plane of
+//! planar images, and read sparse tiles from byte 0.
 
 use std::cell::Cell;
 use std::io::{Cursor, Read, Seek, SeekFrom};
@@ -21,7 +21,7 @@ use tiff::decoder::{Decoder, Limits};
 use crate::source::Access;
 use crate::source::flat::{ByteSource, swap_bytes};
 
-/// The largest strip or tile taken, decoded.
+/// The largest strip or tile that is accepted, decoded.
 const MAX_CHUNK: u64 = 2 << 30;
 /// Size of the directory that a chunk is wrapped in, header included.
 const WRAPPER: usize = 8 + 2 + 11 * 12 + 4;
@@ -37,7 +37,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// The scheme of that TIFF number.
+    /// The scheme with this TIFF number.
     pub(super) fn from_tag(number: u64) -> Result<Self> {
         let name = match number {
             1 => return Ok(Self::None),
@@ -68,8 +68,8 @@ impl Compression {
         }
     }
 
-    /// The most bytes that one compressed byte can stand for: what a file declares beyond that is a
-    /// lie, found out before memory is taken for it.
+    /// The most bytes that one compressed byte can stand for. A file that declares more is wrong, and is
+    /// refused before memory is allocated for it.
     fn most_per_byte(self) -> u64 {
         match self {
             Self::None => 1,
@@ -92,7 +92,7 @@ pub(super) struct PixelLayout {
     pub(super) height: usize,
     /// Samples side by side in a plane.
     pub(super) samples: usize,
-    /// Bits a sample takes in the file; less than 8 only with one sample.
+    /// Bits per sample in the file; fewer than 8 only with one sample.
     pub(super) bits: usize,
     /// Type of the samples once decoded.
     pub(super) dtype: DType,
@@ -117,7 +117,7 @@ impl PixelLayout {
     }
 }
 
-/// Where a strip or tile lies. Sparse files leave out chunks of nothing: offset and length are 0.
+/// Where a strip or tile lies. Sparse files omit empty chunks: their offset and length are 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chunk {
     pub(super) offset: u64,
@@ -136,7 +136,7 @@ pub(super) struct Plane {
     pub(super) chunks: Vec<Chunk>,
     /// Columns and rows of a chunk.
     pub(super) chunk: (usize, usize),
-    /// Whether chunks are tiles, which are whole even where they reach beyond the image.
+    /// Whether chunks are tiles, which are stored whole even if they reach beyond the image.
     pub(super) tiled: bool,
     pub(super) compression: Compression,
     pub(super) predictor: u16,
@@ -158,10 +158,10 @@ impl Plane {
         }
     }
 
-    /// Holds every chunk against the size of the file and against what it claims to decode to.
+    /// Checks every chunk against the size of the file, and against the size to which it should decode.
     ///
     /// # Errors
-    /// If one cannot be what the file says.
+    /// If a chunk cannot be what the file says.
     pub(super) fn check(&self, layout: &PixelLayout, file_len: u64) -> Result<()> {
         let across = layout.width.div_ceil(self.chunk.0);
         for (index, chunk) in self.chunks.iter().enumerate() {
@@ -171,7 +171,7 @@ impl Plane {
             let stored = layout
                 .stored_row(self.chunk.0 as u64)
                 .and_then(|row| row.checked_mul(rows))
-                // Plain strips never stand in memory as a whole.
+                // Plain strips are never in memory as a whole.
                 .filter(|bytes| self.is_raw() && !self.tiled || *bytes <= MAX_CHUNK / unpacking)
                 .ok_or_else(|| {
                     Error::unsupported(format!("{} is larger than 2 GiB decoded", name()))
@@ -204,13 +204,13 @@ impl Plane {
     }
 }
 
-/// Bytes that a sound chunk may leave unread: a checksum, an end mark, padding.
+/// Bytes that a valid chunk may leave unread: a checksum, an end mark, padding.
 const UNREAD: usize = 1024;
 
-/// Bytes given out in small pieces, so that it shows how far a decoder got.
+/// Returns bytes in small pieces, to see how far a decoder reads.
 struct Watched {
     bytes: Cursor<Vec<u8>>,
-    /// Bytes given out at once: decompressors are slow with small pieces of large chunks.
+    /// Bytes in a piece. Decompressors are slow with small pieces of large chunks.
     piece: usize,
     furthest: Rc<Cell<usize>>,
 }
@@ -230,7 +230,7 @@ impl Seek for Watched {
     }
 }
 
-/// The last chunk decoded, and which it was.
+/// The number of the last decoded chunk, and its bytes.
 type Last = Option<(usize, Arc<Vec<u8>>)>;
 
 /// All planes as one flat array.
@@ -238,10 +238,10 @@ pub(super) struct Planes {
     bytes: Arc<dyn ByteSource>,
     layout: PixelLayout,
     planes: Vec<Plane>,
-    /// One sample of what sparse chunks hold.
+    /// One sample of the value in sparse chunks.
     fill: Vec<u8>,
-    /// Kept where a file is one plane of large strips, which else would be decoded again for every
-    /// few rows.
+    /// The last decoded chunk of a file with one plane of large strips. Otherwise it would be decoded
+    /// again for every few rows.
     last: Mutex<Last>,
 }
 
@@ -256,7 +256,7 @@ impl Planes {
         Self { bytes, layout, planes, fill, last: Mutex::new(None) }
     }
 
-    /// Rows that are best read together, since they lie in the same chunks; 1 if any are.
+    /// How many rows are best read together because they lie in the same chunks; 1 if it does not matter.
     pub(super) fn rows_together(&self) -> usize {
         self.planes
             .iter()
@@ -266,7 +266,7 @@ impl Planes {
             .unwrap_or(1)
     }
 
-    /// Rows `rows` of plane `index`.
+    /// Reads rows `rows` of plane `index`.
     fn read_rows(&self, index: usize, rows: Range<usize>, out: &mut [u8]) -> Result<()> {
         let plane = &self.planes[index];
         let layout = &self.layout;
@@ -296,7 +296,7 @@ impl Planes {
         Ok(())
     }
 
-    /// Rows `rows` of an uncompressed chunk that is as wide as the image, straight into `out`.
+    /// Reads rows `rows` of an uncompressed chunk, which is as wide as the image, straight into `out`.
     fn read_raw(
         &self,
         plane: &Plane,
@@ -327,7 +327,7 @@ impl Planes {
         }
     }
 
-    /// At least rows `rows` of a chunk, decoded, and the first row that is there.
+    /// At least the rows `rows` of a chunk, decoded, and the number of the first row that is included.
     fn decoded(
         &self,
         plane: usize,
@@ -376,7 +376,7 @@ impl Planes {
     }
 
     fn stored_row(&self, plane: &Plane) -> usize {
-        // Checked at opening.
+        // Checked when the file was opened.
         self.layout.stored_row(plane.chunk.0 as u64).unwrap_or(0) as usize
     }
 
@@ -423,7 +423,7 @@ impl Planes {
         Ok(values)
     }
 
-    /// A TIFF header and directory for a chunk of `rows` rows, whose bytes follow it.
+    /// Writes a TIFF header and directory for a chunk of `rows` rows, whose bytes follow it.
     fn wrap(&self, plane: &Plane, chunk: Chunk, rows: usize, out: &mut [u8]) -> Result<()> {
         let layout = &self.layout;
         let too_large = || Error::unsupported(format!("{} has a chunk of 4 GiB", plane.name));
@@ -463,7 +463,7 @@ impl Planes {
     }
 }
 
-/// Puts numbers into a slice.
+/// Writes numbers into a slice.
 struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
@@ -485,7 +485,7 @@ impl Writer<'_> {
     }
 }
 
-/// Samples of less than 8 bits, first sample in the highest bits, each in a byte of its own. Rows
+/// Unpacks samples of less than 8 bits into a byte each. The first sample is in the highest bits, and rows
 /// start on a byte.
 fn unpack(packed: &[u8], packed_row: usize, width: usize, bits: usize) -> Vec<u8> {
     let mask = (1u8 << bits) - 1;
@@ -508,7 +508,7 @@ fn swap_bytes_anywhere(bytes: &mut [u8], size: usize) {
 }
 
 impl ByteSource for Planes {
-    /// Whatever stretch is asked for, whole rows are decoded.
+    /// Always decodes whole rows, even for a part of a row.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
         let row_bytes = self.layout.row_bytes();
         let height = self.layout.height;

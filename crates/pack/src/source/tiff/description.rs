@@ -13,7 +13,8 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Reads the description of a file of `pages` like pages, as ImageJ, tifffile and OME write it.
+    /// Reads the description of a file with `pages` pages of the same kind, as ImageJ, tifffile and OME
+    /// write it.
     ///
     /// # Errors
     /// If it says that the pages have more than one axis.
@@ -54,8 +55,8 @@ fn imagej_axes(description: &str) -> Option<Vec<usize>> {
     Some(if product == Some(images) { axes } else { vec![images] })
 }
 
-/// Lengths of the axes that tifffile's `{"shape": [...]}` has before row and column; `None` for
-/// shapes of colour or contiguous images, which it does not tell from others.
+/// Lengths of the axes before row and column in tifffile's `{"shape": [...]}`; `None` for shapes that
+/// may be those of colour or contiguous images, because the description does not tell them apart.
 fn shaped_axes(description: &str) -> Option<Vec<usize>> {
     let json: serde_json::Value = serde_json::from_str(description).ok()?;
     let shape: Vec<usize> = json["shape"]
@@ -63,7 +64,7 @@ fn shaped_axes(description: &str) -> Option<Vec<usize>> {
         .iter()
         .map(|length| usize::try_from(length.as_u64()?).ok())
         .collect::<Option<_>>()?;
-    // Only with the key does a missing directory mean that images follow headless.
+    // Images without directories follow only if this key is set.
     let truncated = json["truncated"].as_bool() == Some(true);
     (truncated || shape.len() > 3).then(|| shape[..shape.len().saturating_sub(2)].to_vec())
 }

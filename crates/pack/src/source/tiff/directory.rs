@@ -5,8 +5,8 @@
 //! directory   number of entries, entries (tag, type, count, value or its offset), next directory
 //! ```
 //!
-//! Nothing here trusts the file: every offset and count is held against the size of the file before
-//! anything is read or allocated, and the chain of directories against going in circles.
+//! Nothing here trusts the file: every offset and count is checked against the size of the file before anything is read
+//! or allocated, and the chain of directories must not go in circles.
 
 use std::collections::HashSet;
 
@@ -14,13 +14,13 @@ use hsipack_format::{Error, Result};
 
 use crate::source::flat::ByteSource;
 
-/// More directories than any cube has bands.
+/// No cube has more bands, so no file needs more directories.
 const MAX_PAGES: usize = 1 << 14;
-/// More entries than any writer puts into one directory.
+/// No writer puts more entries into one directory.
 const MAX_ENTRIES: u64 = 4096;
-/// More directories within one than any pyramid has levels.
+/// No pyramid has more levels, so no directory needs more directories within it.
 const MAX_SUB_PAGES: u64 = 256;
-/// More bytes than any text tag (GDAL metadata of 500 bands takes 200 KB).
+/// No text tag is longer (GDAL metadata of 500 bands take 200 KB).
 const MAX_TEXT: u64 = 64 << 20;
 
 const SUBFILE_TYPE: u16 = 254;
@@ -53,8 +53,8 @@ pub(super) const MODEL_PIXEL_SCALE: u16 = 33550;
 pub(super) const MODEL_TIE_POINTS: u16 = 33922;
 pub(super) const MODEL_TRANSFORMATION: u16 = 34264;
 
-/// The tags that matter here. Others are not kept: thousands of directories that overlap in the file
-/// could name thousands of entries each.
+/// The tags that matter here. Others are not kept, because thousands of directories that overlap in the file could have
+/// thousands of entries each.
 const KNOWN: [u16; 28] = [
     SUBFILE_TYPE,
     OLD_SUBFILE_TYPE,
@@ -121,9 +121,9 @@ pub struct Page {
     pub width: u64,
     /// Rows.
     pub height: u64,
-    /// Values a pixel.
+    /// Values per pixel.
     pub samples: u64,
-    /// Bits a value, the same for all samples.
+    /// Bits per value, the same for all samples.
     pub bits: u64,
     /// SampleFormat, the same for all samples: 1 unsigned, 2 signed, 3 float, 5 and 6 complex.
     pub sample_format: u64,
@@ -137,7 +137,7 @@ pub struct Page {
     pub planar: bool,
     /// FillOrder, 2 if the bits of a byte are reversed.
     pub fill_order: u64,
-    /// Width and height of tiles; of strips where there are no tiles.
+    /// Width and height of tiles, or of strips if there are no tiles.
     pub chunk: (u64, u64),
     /// Whether chunks are tiles.
     pub tiled: bool,
@@ -255,8 +255,8 @@ impl<'a> Directories<'a> {
         }
     }
 
-    /// The images in the directories within that of `page`: copies of it for pyramids, or what it is a
-    /// preview of. One that cannot be read is left out.
+    /// The images in the directories within the directory of `page`: copies of it for pyramids, or the image of which it
+    /// is a preview. Images that cannot be read are skipped.
     pub fn sub_pages(&self, page: &Page) -> Vec<Page> {
         let entry = page.entries.iter().find(|entry| entry.tag == SUB_DIRECTORIES);
         let offsets = entry.and_then(|entry| self.numbers(*entry, MAX_SUB_PAGES).ok());
@@ -292,7 +292,7 @@ impl<'a> Directories<'a> {
                 let at = &raw[value as usize..];
                 entry.at = if self.big_tiff { self.u64(at) } else { self.u32(at) };
             }
-            // The first of two alike counts.
+            // If a tag occurs twice, the first one counts.
             if KNOWN.contains(&entry.tag) && entries.iter().all(|one: &Entry| one.tag != entry.tag)
             {
                 entries.push(entry);
@@ -392,8 +392,8 @@ impl<'a> Directories<'a> {
         })
     }
 
-    /// Offset and byte count of the page's strips or tiles, of which there must be `expected`. Byte
-    /// counts are `None` where the file gives none, as old writers do.
+    /// Offset and byte count of the page's strips or tiles, of which there must be `expected`. Byte counts are `None` if
+    /// the file has none, as with old writers.
     ///
     /// # Errors
     /// If there are not `expected` of them, or the tables lie outside the file.

@@ -59,7 +59,7 @@ impl GdalMetadata {
         Ok(Self { items })
     }
 
-    /// The texts that `matches` picks, one for each of `bands` bands; `None` unless all are there.
+    /// The texts that `matches` picks, one for each of `bands` bands; `None` if one is missing.
     fn per_band(&self, bands: usize, matches: impl Fn(&Item) -> bool) -> Option<Vec<&str>> {
         let mut texts = vec![None; bands];
         for item in self.items.iter().filter(|item| matches(item)) {
@@ -70,8 +70,8 @@ impl GdalMetadata {
         texts.into_iter().collect()
     }
 
-    /// The numbers of `name`: one item a band, or one list for the file. `Err` holds the length of
-    /// a list that does not fit.
+    /// The numbers of `name`: one item per band, or one list for the file. `Err` holds the length
+    /// of a list that does not fit.
     fn numbers(&self, name: &str, bands: usize) -> Option<Result<Vec<f64>, usize>> {
         if let Some(texts) = self.per_band(bands, |item| item.name == name)
             && let Some(numbers) = texts.iter().map(|text| number(text)).collect()
@@ -91,7 +91,7 @@ impl GdalMetadata {
         Some(if numbers.len() == bands { Ok(numbers) } else { Err(numbers.len()) })
     }
 
-    /// A text about the file or, failing that, about its first band.
+    /// A text about the file or, if there is none, about its first band.
     fn text(&self, name: &str) -> Option<&str> {
         let named = |item: &&Item| item.name == name;
         let about_file = self.items.iter().filter(named).find(|item| item.sample.is_none());
@@ -176,7 +176,8 @@ impl GdalMetadata {
         }
     }
 
-    /// The factor `what` of each band, `usual` where there is none. Of several the last counts.
+    /// The factor `what` of each band, or `usual` if there is none. If there are several, the last
+    /// one counts.
     fn factors(&self, what: &str, bands: usize, usual: f64) -> Vec<f64> {
         let is = |item: &&Item| item.role == what || item.role.is_empty() && item.name == what;
         let (mut of_file, mut of_bands) = ((0, usual), vec![(0, usual); bands]);
@@ -192,7 +193,7 @@ impl GdalMetadata {
         of_bands.into_iter().map(|own| if own.0 > of_file.0 { own.1 } else { of_file.1 }).collect()
     }
 
-    /// `value * SCALE + OFFSET`, band by band. As GDAL has it, a band without them is as stored.
+    /// `value * SCALE + OFFSET`, band by band. As in GDAL, a band without them is used as stored.
     fn describe_scaling(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
         let (scales, offsets) =
@@ -227,8 +228,9 @@ fn number(text: &str) -> Option<f64> {
     text.trim().parse().ok()
 }
 
-/// Wavelengths in nm, if every name ends with a number and these can only be wavelengths: strictly
-/// rising or falling and either with a unit each or with a fraction and within what sensors see.
+/// Wavelengths in nm, if every name ends with a number and these can only be wavelengths. They must
+/// rise or fall strictly, and either all have a unit, or all have a fraction and lie in the range
+/// that sensors see.
 #[doc(hidden)]
 pub fn wavelengths_in_names(names: &[String]) -> Option<Vec<f64>> {
     /// A number at the end of a name, and its unit.

@@ -1,7 +1,7 @@
 //! Where the pixels lie, by the tags and keys of [GeoTIFF](https://docs.ogc.org/is/19-008r4/19-008r4.html).
 //!
-//! Only what every reader knows is taken: an affine transform, or a pixel size with a tie point; and a reference system
-//! that has an EPSG code. Anything else is noted and left out.
+//! Only what every reader knows is used: an affine transform, or a pixel size with a tie point; and a reference system
+//! that has an EPSG code, or WKT in a citation as ESRI writes it. Anything else is dropped, with a note.
 
 use hsipack_format::Geo;
 use hsipack_format::geo::{Unit, Utm};
@@ -19,14 +19,14 @@ const GEOGRAPHIC_TYPE: u16 = 2048;
 const PROJECTED_TYPE: u16 = 3072;
 const PROJECTED_CITATION: u16 = 3073;
 
-/// More keys than there are.
+/// GeoTIFF does not define more keys.
 const MAX_KEYS: u64 = 4096;
 /// A code that stands for "defined by other keys"; 0 stands for "undefined".
 const USER_DEFINED: u16 = 32767;
 /// What ESRI puts before WKT in a citation.
 const ESRI_TEXT: &str = "ESRI PE String = ";
 
-/// Where the pixels of a page lie; notes what is not kept.
+/// Where the pixels of a page lie. Adds notes about anything that is not kept.
 pub(super) fn geo(
     directories: &Directories<'_>,
     page: &Page,
@@ -35,7 +35,7 @@ pub(super) fn geo(
     let mut transform = transform(directories, page, notes)?;
     let keys = Keys::read(directories, page);
     if keys.number(RASTER_TYPE) == Some(2) {
-        // Positions are those of pixels' middles.
+        // Positions refer to the centres of pixels.
         let [x, a, b, y, d, e] = transform;
         transform = [x - (a + b) / 2.0, a, b, y - (d + e) / 2.0, d, e];
     }
@@ -44,7 +44,7 @@ pub(super) fn geo(
         return None;
     };
     let (crs, unit) = keys.crs(notes);
-    // Some writers count pixels where they know no place on Earth.
+    // Some writers number the pixels if they do not know where on Earth these lie.
     let counts_pixels = crs.is_none() && geo.pixel_size() == [1.0, 1.0];
     (!counts_pixels).then_some(Geo { crs, unit, ..geo })
 }
@@ -63,7 +63,7 @@ fn transform(
     let scale = directories.doubles(page, MODEL_PIXEL_SCALE, 3);
     match (tie.as_deref(), scale.as_deref()) {
         (Some([column, row, _, x, y, _]), Some([width, height, ..])) => {
-            // A negative height is a mistake of writers that readers agree to overlook.
+            // Some writers give a negative height by mistake. Readers agree to ignore the sign.
             let height = height.abs();
             Some([x - column * width, *width, 0.0, y + row * height, 0.0, -height])
         }
@@ -108,7 +108,7 @@ impl Keys {
         (place == GEO_TEXTS).then(|| text.trim_end_matches('|'))
     }
 
-    /// A code of EPSG's that this key has.
+    /// The EPSG code in this key.
     fn code(&self, key: u16) -> Option<u16> {
         self.number(key).filter(|code| !matches!(*code, 0 | USER_DEFINED))
     }

@@ -8,13 +8,12 @@
 //! | planar: one page, each sample has its own strips | (sample, row, column) |
 //! | contiguous: one page, samples side by side | (row, column, sample) |
 //!
-//! Strips and tiles are decoded as their rows are asked for, so memory does not grow with the image;
-//! a compressed file that is one single strip leaves no other way than to keep that strip decoded,
-//! up to 2 GiB. What the bands are comes from GDAL's metadata, where the file has them, and where the pixels lie from
-//! GeoTIFF's keys (`geo_keys.rs`).
+//! Strips and tiles are decoded when their rows are read, so memory does not grow with the image. The exception is a
+//! compressed file with one single strip: that strip must be kept decoded, up to 2 GiB. GDAL's metadata, if the file
+//! has them, say what the bands are. GeoTIFF's keys (`geo_keys.rs`) say where the pixels lie.
 //!
-//! `directory.rs` reads the directories, `pages.rs` picks those of the cube, `planes.rs` finds their values,
-//! `chunks.rs` decodes.
+//! `directory.rs` reads the directories, `pages.rs` picks those of the cube, `planes.rs` finds their values, and
+//! `chunks.rs` decodes them.
 
 mod chunks;
 mod description;
@@ -59,7 +58,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     open_source(Arc::new(bytes), len, path, options).map_err(|error| error.at(path))
 }
 
-/// Opens a TIFF file in memory: the way in for fuzzing.
+/// Opens a TIFF file in memory, for fuzzing.
 ///
 /// # Errors
 /// As [`open`].
@@ -119,7 +118,7 @@ fn open_source(
     }
     if let Some(text) = directories.gdal_nodata(first) {
         match text.trim().parse::<f64>() {
-            // NaN marks itself.
+            // NaN needs no mark: it means missing by itself.
             Ok(value) => info.ignore_value = (!value.is_nan()).then_some(value),
             Err(_) => info.notes.push(format!("the ignore value '{}' is no number", text.trim())),
         }
@@ -149,7 +148,7 @@ fn open_source(
     }))
 }
 
-/// What tells this format from another in messages.
+/// The name of the format in messages.
 fn format_name(page: &Page, big_tiff: bool) -> &'static str {
     match (page.geo, big_tiff) {
         (true, _) => "GeoTIFF",
@@ -158,7 +157,7 @@ fn format_name(page: &Page, big_tiff: bool) -> &'static str {
     }
 }
 
-/// A sentence for page stacks that look like (row, column, band) arrays written page by page.
+/// A note for page stacks that look like (row, column, band) arrays written page by page.
 fn doubtful_pages([pages, height, width]: [usize; 3]) -> Option<String> {
     (width < pages && width < height).then(|| {
         format!(
@@ -189,7 +188,7 @@ fn number_bytes(value: f64, dtype: DType) -> Vec<u8> {
 /// A cube in a TIFF file.
 struct TiffSource {
     flat: FlatSource,
-    /// Whether image rows are the file's rows, as they are unless the user says otherwise.
+    /// Whether image rows are the file's rows. They are, unless the user says otherwise.
     row_axis_is_y: bool,
     /// Whether one read of the file gives all bands.
     band_fastest: bool,
@@ -206,7 +205,7 @@ impl Source for TiffSource {
         Access::Random
     }
 
-    /// Whole strips or tiles, as many as make reads worth their while, as far as the budget goes.
+    /// Whole strips or tiles: enough for efficient reads, as far as the budget allows.
     fn preferred_rows(&self, budget: usize) -> usize {
         if !self.row_axis_is_y {
             return self.flat.preferred_rows(budget);

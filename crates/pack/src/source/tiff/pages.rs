@@ -1,10 +1,10 @@
 //! Which pages of a TIFF file make up the cube.
 //!
-//! Left out are pages that the file marks as reduced copies or as masks, and directories within
-//! directories, which hold a pyramid's smaller copies; where all pages are marked as reduced copies, the
-//! cube is what they are copies of. What is left must be alike. A picture (3 or 4 samples of a byte) beside
-//! other pages is their preview. Anything else is for the user to choose: `scene.tif::1-12`, or `::1.2` for
-//! the second directory within the first.
+//! Pages that the file marks as reduced copies or as masks are skipped. So are directories within
+//! directories, which hold a pyramid's smaller copies. If all pages are marked as reduced copies, the cube
+//! is the image of which they are copies. The remaining pages must be alike. A picture (3 or 4 samples of a
+//! byte) beside other pages is their preview. In all other cases the user chooses: `scene.tif::1-12`, or
+//! `::1.2` for the second directory within the first.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// What has to be alike in the pages of a cube.
+    /// What must be the same in all pages of a cube.
     fn kind(&self) -> (u64, u64, u64, u64, u64, bool) {
         let page = &self.page;
         (page.width, page.height, page.samples, page.bits, page.sample_format, page.planar)
@@ -62,14 +62,14 @@ fn numbered(pages: Vec<Page>) -> Vec<Image> {
     pages.into_iter().enumerate().map(name).collect()
 }
 
-/// The images in the directories within that of `image`.
+/// The images in the directories within the directory of `image`.
 fn within(directories: &Directories<'_>, image: &Image) -> Vec<Image> {
     let name = |(index, page)| Image { name: format!("{}.{}", image.name, index + 1), page };
     directories.sub_pages(&image.page).into_iter().enumerate().map(name).collect()
 }
 
-/// The pages of the file at `path` that make up the cube: those that the user names (`wanted`), else those
-/// that can be meant. At least one, all alike.
+/// The pages of the file at `path` that make up the cube: the pages that the user names (`wanted`),
+/// otherwise the pages that may be the cube. At least one, all alike.
 ///
 /// # Errors
 /// If there are no such pages, or several kinds of them.
@@ -131,7 +131,7 @@ fn number_range(text: &str, last: usize) -> Option<RangeInclusive<usize>> {
     (1 <= from && from <= to && to <= last).then_some(from..=to)
 }
 
-/// The pages that can be meant where the user names none.
+/// The pages that may be the cube if the user names none.
 fn meant(
     directories: &Directories<'_>,
     all: Vec<Image>,
@@ -149,7 +149,7 @@ fn meant(
             );
             return Ok(without_pictures(inner, notes));
         }
-        // Reduced copies in a file of their own.
+        // The file holds only reduced copies.
         return Ok(all);
     }
     if whole.len() < count {
@@ -166,7 +166,7 @@ fn meant(
     Err(differ(path, what, &[&whole[..1], &inner].concat()))
 }
 
-/// Pictures are previews of the others, if there are others.
+/// Removes pictures if there are other images, because pictures are their previews.
 fn without_pictures(images: Vec<Image>, notes: &mut Vec<String>) -> Vec<Image> {
     let (pictures, others): (Vec<_>, Vec<_>) = images.into_iter().partition(Image::is_picture);
     match (others.is_empty(), &pictures[..]) {

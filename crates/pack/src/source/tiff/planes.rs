@@ -7,7 +7,7 @@ use super::description::Hints;
 use super::directory::{Directories, Page};
 use super::pages::Image;
 
-/// No cube has more bands; each takes memory of its own.
+/// No cube has more bands. Each takes memory of its own.
 const MOST_IMAGES: usize = 1 << 16;
 
 /// How the pixels of `page` are stored, if they can be read at all.
@@ -81,7 +81,7 @@ pub(super) fn read_planes(
     len: u64,
 ) -> Result<Vec<Plane>> {
     let mut planes = Vec::new();
-    // Every table entry takes at least 4 bytes of the file, so that more cannot be honest.
+    // Every table entry takes at least 4 bytes of the file, so no valid file has more of them.
     let mut entries_left = len / 4;
     for Image { name: number, page } in images {
         let compression = Compression::from_tag(page.compression)?;
@@ -136,7 +136,7 @@ fn chunk_length(value: u64) -> Result<usize> {
         .map_err(|_| Error::malformed(format!("tiles have a side of {value} pixels")))
 }
 
-/// Byte counts of strips whose writer gave none: as many as the pixels take.
+/// Byte counts of strips if their writer gave none: as many bytes as the pixels take.
 fn uncounted_strips(page: &Page, offsets: &[u64], compression: Compression) -> Result<Vec<u64>> {
     if page.tiled || compression != Compression::None {
         return Err(Error::malformed("the file does not say how long its strips or tiles are"));
@@ -173,8 +173,8 @@ fn predictor(page: &Page, compression: Compression, dtype: DType) -> Result<u16>
     }
 }
 
-/// ImageJ writes stacks beyond 4 GB as one directory with all images one after the other, and
-/// tifffile can be told to.
+/// Adds images that have no directories. ImageJ writes stacks beyond 4 GB as one directory with all
+/// images one after the other, and tifffile can do so, too.
 pub(super) fn add_headless_pages(
     pixel: PixelLayout,
     mut planes: Vec<Plane>,

@@ -10,7 +10,7 @@ use crate::source::{Axes, Axis, AxisOrder, OpenOptions};
 
 /// The cube's axes among those of an array.
 pub(super) struct Kept {
-    /// Where they stand: three, or two of a mask without bands.
+    /// Their positions: three, or two for a mask without bands.
     pub axes: Vec<usize>,
     /// Their lengths, the last one 1 for 2-D masks.
     pub lengths: [usize; 3],
@@ -22,7 +22,7 @@ impl Kept {
     /// The cube's axes in the array `found`.
     ///
     /// # Errors
-    /// If it can be no cube, or no mask where one is asked for.
+    /// If it cannot be a cube, or a mask if the options ask for one.
     pub fn of(found: &Found, options: &OpenOptions) -> Result<Self> {
         let shape = found.array().map_or(&[][..], |array| &array.shape);
         let (axes, lengths) = match (shape, options.mask) {
@@ -59,7 +59,7 @@ pub(super) fn axis_named(name: &str) -> Option<Axis> {
     })
 }
 
-/// The order that the names of three axes mean, if they leave no doubt.
+/// The order that the names of three axes give, if they are unambiguous.
 fn order_by_names(names: &[Option<String>]) -> Option<AxisOrder> {
     let mut axes: Vec<_> = names.iter().map(|name| axis_named(name.as_deref()?)).collect();
     if axes.len() == 2 {
@@ -69,7 +69,7 @@ fn order_by_names(names: &[Option<String>]) -> Option<AxisOrder> {
         .into_iter()
         .filter(|axis| !axes.contains(&Some(*axis)))
         .collect();
-    // With the band axis known, rows come before columns as everywhere.
+    // If only the band axis is known, rows come before columns, as everywhere.
     if axes.len() != 3 || missing.len() > 2 || missing.len() == 2 && missing.contains(&Axis::Band) {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Which array of a dataset is the cube: the one the user names, or the only one that can be.
+//! Which array of a dataset is the cube: the one that the user names, or the only one that can be a
+//! cube.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +9,11 @@ use super::metadata::{ArrayMetadata, Node};
 use crate::source::OpenOptions;
 use crate::source::variables::{self, Candidate, lengths_text};
 
-/// How deep groups may be nested, and how many nodes are looked at, in the search for cubes.
+/// Limits of the search for cubes: how deep groups may be nested, and how many nodes are visited.
 const MAX_DEPTH: usize = 16;
 const MAX_NODES: usize = 10_000;
 
-/// What hsipack wrote is no input.
+/// Refuses datasets that hsipack wrote.
 pub(super) fn refuse_packed(path: &Path, node: &Node) -> Result<()> {
     match node.attributes.contains_key("hsipack") {
         true => Err(Error::unsupported("an hsipack dataset, packed already").at(path).with_remedy(
@@ -71,7 +72,7 @@ pub(super) fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
         Some(variable) => {
             let inside = path.join(variable.trim_matches('/'));
             match Node::read(&inside)? {
-                // A group inside the dataset: the cube is looked for there.
+                // A group inside the dataset: look for the cube there.
                 Some(node) if node.array.is_none() => {
                     refuse_packed(&inside, &node)?;
                     (inside, None)
@@ -113,7 +114,7 @@ fn collect(
         } else if depth < MAX_DEPTH {
             collect(&child, &name, depth + 1, looked_at, into)?;
         }
-        // Groups count as well: links may lead round in circles.
+        // Groups count as well, because links may form cycles.
         *looked_at += 1;
         if *looked_at > MAX_NODES {
             return Err(Error::unsupported(format!("more than {MAX_NODES} arrays and groups"))

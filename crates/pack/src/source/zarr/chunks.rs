@@ -1,4 +1,4 @@
-//! Chunks, decoded by the crate `zarrs`: what it gets to read, and what becomes of its panics.
+//! Decodes chunks with the crate `zarrs`: limits what it reads, and turns its panics into errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -28,10 +28,10 @@ pub(super) fn open_zarrs(folder: &Path, stored: &Stored) -> Result<Array<ChunkFi
 
 /// The files of one array, for `zarrs` to read.
 ///
-/// Its own file store takes memory for whatever length a shard's index names, and takes files that
-/// may not be read for chunks that were never written, which read as the fill value. And it believes what
-/// it reads: so a shard's index is held against the shard, and compressed chunks against the size
-/// that they should have, before it gets them.
+/// The file store of `zarrs` allocates memory for any length that a shard's index states. It takes files that it
+/// may not read for chunks that were never written, which read as the fill value. And it trusts what it reads.
+/// Therefore a shard's index is checked against the shard, and compressed chunks against the size that they
+/// should have, before `zarrs` gets them.
 pub(super) struct ChunkFiles {
     folder: PathBuf,
     stored: Stored,
@@ -64,7 +64,7 @@ impl ChunkFiles {
         Ok(Some(file))
     }
 
-    /// The bytes of `range`, none of which decode to more than a chunk may.
+    /// The bytes of `range`. An error if a chunk in them decodes to more than a chunk may.
     fn read(&self, file: &ChunkFile, range: ByteRange) -> Result<Bytes, StorageError> {
         let (start, bytes) = file.read(range)?;
         let Some(compressor) = self.stored.compressor else { return Ok(bytes) };
@@ -103,7 +103,7 @@ impl ChunkFile {
         Ok((start, bytes.into()))
     }
 
-    /// Where the chunks lie in a shard: all of them within it.
+    /// Where the chunks lie in a shard. An error if one lies outside of it.
     fn index(&self, index: &ShardIndex) -> Result<Vec<(u64, u64)>, StorageError> {
         let len = index.bytes();
         let range = match index.at_start {
@@ -118,7 +118,7 @@ impl ChunkFile {
         let (numbers, _) = bytes[..(index.chunks * 16) as usize].as_chunks::<8>();
         let (pairs, _) = numbers.as_chunks::<2>();
         let chunks = pairs.iter().map(|[offset, len]| (number(offset), number(len)));
-        // Chunks that were never written.
+        // Skip chunks that were never written.
         let chunks: Vec<_> = chunks.filter(|pair| *pair != (u64::MAX, u64::MAX)).collect();
         let inside = |(offset, len): &(u64, u64)| {
             offset.checked_add(*len).is_some_and(|end| end <= self.len)
@@ -149,8 +149,8 @@ impl ReadableStorageTraits for ChunkFiles {
     }
 }
 
-/// Runs `zarrs`. Should a damaged file make it panic in spite of all that is checked before, that is an error of
-/// the file and not of the program.
+/// Runs `zarrs`. If a damaged file makes it panic in spite of all checks before, this becomes an error about the
+/// file.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         Error::malformed("the array is damaged").with_remedy("copy it again, or write it anew")
@@ -159,7 +159,7 @@ fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
 
 /// The values of `subset`, native byte order.
 pub(super) fn retrieve(array: &Array<ChunkFiles>, subset: &ArraySubset) -> Result<Vec<u8>> {
-    // The caller reads from as many threads as it sees fit.
+    // The caller decides how many threads read.
     let options =
         CodecOptions::default().with_concurrent_target(1).with_chunk_concurrent_minimum(1);
     let damaged = |error: &dyn std::fmt::Display| {

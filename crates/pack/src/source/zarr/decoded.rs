@@ -1,39 +1,40 @@
-//! How much a compressed chunk decodes to, found out before memory is taken for it: `zarrs` takes whatever
-//! a frame gives, and a few MB can give some GB. Gzip and zlib do not say how much: see `inflate`.
+//! Finds out how much a compressed chunk decodes to, before memory is allocated for it. `zarrs` decodes
+//! whatever a frame holds, and a few MB can become some GB. Gzip and zlib do not state their decoded size: see
+//! `inflate`.
 
 use super::metadata::Compressor;
 
-/// What other codecs (checksums) may add before compression.
+/// Bytes that other codecs (checksums) may add before compression.
 const EXTRA: u64 = 1 << 10;
-/// A block of Zstandard decodes to this at most.
+/// A block of Zstandard decodes to at most this many bytes.
 const ZSTD_BLOCK: u64 = 128 << 10;
-/// Bytes of a checksum behind a compressed chunk.
+/// Bytes of a checksum after a compressed chunk.
 const CHECKSUM: usize = 4;
 
-/// Whether a compressed chunk decodes to no more than `most` bytes and a little. Damaged ones do, as far as
-/// they decode at all.
+/// Whether a compressed chunk decodes to no more than `most` bytes and a little. Damaged chunks pass: as far as
+/// they decode at all, they do not decode to more.
 pub(super) fn fits(compressor: Compressor, bytes: &[u8], most: u64) -> bool {
     let most = most + EXTRA;
     match compressor {
-        // Bounded while they are inflated.
+        // Limited while they are inflated.
         Compressor::Gzip | Compressor::Zlib => true,
         Compressor::Zstd => zstd_bound(bytes).is_none_or(|bound| bound <= most),
         Compressor::Blosc => blosc_len(bytes).is_none_or(|len| len <= most),
     }
 }
 
-/// What the header of a Blosc frame says it decodes to, which is what is decoded at most.
+/// The decoded size that the header of a Blosc frame states. The frame never decodes to more.
 fn blosc_len(bytes: &[u8]) -> Option<u64> {
     let header = bytes.first_chunk::<16>()?;
     let number = |at: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-    // Its last number is its own length, behind which a checksum may stand: anything else is no frame, such
-    // as a shard's index.
+    // The last number in the header is the frame's own length, and a checksum may follow the frame. Bytes of
+    // any other length are not a frame, but for example a shard's index.
     let own = bytes.len().checked_sub(number(12) as usize).is_some_and(|behind| behind <= CHECKSUM);
     own.then(|| number(4).into())
 }
 
-/// The most that Zstandard frames decode to: what each says, else what its blocks can hold. `None` if these are
-/// no whole frames.
+/// The most bytes that Zstandard frames decode to: the size that each states, otherwise what its blocks can
+/// hold. `None` if these are not whole frames.
 fn zstd_bound(mut bytes: &[u8]) -> Option<u64> {
     let mut bound = 0u64;
     let all = bytes.len();

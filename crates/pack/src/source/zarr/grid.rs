@@ -23,7 +23,8 @@ impl cf::Attributes for Mapping {
     }
 }
 
-/// Where the pixels of the array `found` lie, if the dataset says it as CF does; notes what is not kept.
+/// Where the pixels of the array `found` lie, if the dataset follows CF. Adds notes about anything that is not
+/// kept.
 pub(super) fn geo(
     found: &Found,
     kept: &Kept,
@@ -33,7 +34,7 @@ pub(super) fn geo(
 ) -> Option<Geo> {
     let group = found.folder.parent()?;
     let attributes = |name: &str| {
-        // A name, not a way out of the group.
+        // Only a name, not a path out of the group.
         let is_name = !name.is_empty() && !name.contains(['/', '\\']) && !name.starts_with('.');
         is_name.then(|| Node::read(&group.join(name)).ok()?.map(|node| node.attributes)).flatten()
     };

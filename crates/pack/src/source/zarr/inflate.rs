@@ -1,5 +1,5 @@
-//! Chunks compressed with gzip or zlib, inflated up to the size that the metadata say: `zarrs` itself takes whatever a
-//! stream gives, and a few MB can give some GB.
+//! Inflates chunks compressed with gzip or zlib, up to the size in the metadata. `zarrs` itself inflates whatever a
+//! stream holds, and a few MB can become some GB.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -22,7 +22,7 @@ use zarrs_codec::{
     register_codec_v2, register_codec_v3,
 };
 
-/// Has `zarrs` take these codecs in place of its own, in the whole process.
+/// Makes `zarrs` use these codecs instead of its own, in the whole process.
 pub(super) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -59,7 +59,7 @@ fn bounded(codec: Codec, decoder: Decoder) -> Result<Codec, PluginCreateError> {
     })
 }
 
-/// A codec of `zarrs` but for how it decodes.
+/// A codec of `zarrs` with another decoder.
 #[derive(Debug)]
 struct Bounded {
     codec: Arc<dyn BytesToBytesCodecTraits>,
@@ -131,9 +131,9 @@ impl BytesToBytesCodecTraits for Bounded {
     }
 }
 
-/// All of a stream of at most `most` bytes.
+/// Inflates a whole stream of at most `most` bytes.
 fn inflate(stream: impl Read, most: u64) -> Result<Vec<u8>, CodecError> {
-    // Chunks have less than 2 GiB. With the one byte more that tells a longer stream.
+    // Chunks have at most 2 GiB. One more byte shows that a stream is longer.
     let mut bytes = memory::reserved(most as usize + 1, "a chunk")
         .map_err(|error| CodecError::Other(error.to_string()))?;
     stream.take(most + 1).read_to_end(&mut bytes)?;

@@ -1,7 +1,7 @@
 //! The JSON metadata of Zarr v2 and v3 nodes, as far as a cube needs it.
 //!
-//! The crate `zarrs` parses the metadata again when it opens the array; here they are read first so
-//! that sizes are checked before anything is allocated after them, and errors name what is wrong.
+//! The crate `zarrs` parses the metadata again when it opens the array. They are read here first to check
+//! sizes before anything is allocated, and so that errors name what is wrong.
 
 use std::path::Path;
 
@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use crate::source::numpy::header::dtype_of_code;
 
-/// The largest metadata file taken (consolidated metadata of large groups).
+/// The largest metadata file that is accepted (consolidated metadata of large groups).
 const MAX_METADATA: u64 = 64 << 20;
-/// The largest chunk taken, decoded.
+/// The largest chunk that is accepted, decoded.
 const MAX_CHUNK: u64 = 2 << 30;
 /// The most chunks within one shard: their index takes 16 bytes each.
 const MAX_INNER_CHUNKS: u64 = 1 << 24;
@@ -27,7 +27,7 @@ pub(super) const METADATA_FILES: [&str; 3] = ["zarr.json", ".zarray", ".zgroup"]
 pub struct Node {
     /// 2 or 3.
     pub version: u8,
-    /// What the array is, if it is no group.
+    /// The array; `None` for a group.
     pub array: Option<ArrayMetadata>,
     /// User attributes.
     pub attributes: Map<String, Value>,
@@ -61,7 +61,7 @@ pub struct Stored {
     pub shards: Option<ShardIndex>,
 }
 
-/// The codecs that can make something much larger.
+/// The codecs that can decode to something much larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Compressor {
@@ -98,7 +98,7 @@ impl Compressor {
     }
 }
 
-/// The table in a shard of where its chunks lie: offset and length, 8 bytes each.
+/// The table in a shard that says where its chunks lie: offset and length, 8 bytes each.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
 pub struct ShardIndex {
@@ -202,7 +202,7 @@ fn attributes(json: &Value) -> Map<String, Value> {
 /// The bytes of a metadata file.
 ///
 /// # Errors
-/// If it cannot be read, is no regular file, or is too large for one.
+/// If it cannot be read, is not a regular file, or is too large for a metadata file.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
     small::read(path, MAX_METADATA)
 }
@@ -258,7 +258,7 @@ fn array_v3(json: &Value) -> Result<ArrayMetadata> {
     let sharding = codecs.iter().find(is_sharding);
     let within = sharding.and_then(|codec| codec["configuration"]["codecs"].as_array());
     if within.is_some_and(|codecs| codecs.iter().any(|codec| is_sharding(&codec))) {
-        // The size of its index is not known to be sound.
+        // The size of the inner index is not checked.
         return Err(Error::unsupported("shards within shards")
             .with_remedy("rewrite the array with one level of shards"));
     }
@@ -301,8 +301,8 @@ fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetada
     Ok(ArrayMetadata { shape, type_name, dtype, dimensions, stored })
 }
 
-/// Bytes of a decoded chunk, and chunks in a shard. Refuses chunks that do not go with the array, or that no
-/// memory should be taken for.
+/// Bytes of a decoded chunk, and chunks in a shard. Refuses chunks that do not fit the array, or that would
+/// take too much memory.
 fn check_chunks(
     shape: &[usize],
     chunk: &[u64],

@@ -1,13 +1,13 @@
 //! Zarr v2 and v3 arrays in folders, sharded or not.
 //!
-//! A dataset is a folder: an array, or a group with arrays in it, of which one is the cube. Which
-//! axis is which follows from the axes' names (`dimension_names`, xarray's `_ARRAY_DIMENSIONS`), from
-//! the length of the wavelengths beside the cube, or else is taken as (row, column, band).
+//! A dataset is a folder: an array, or a group with arrays in it, of which one is the cube. The axes
+//! follow from their names (`dimension_names`, xarray's `_ARRAY_DIMENSIONS`), or else from the number
+//! of wavelengths beside the cube. Otherwise they are taken as (row, column, band).
 //!
-//! Chunks are decoded by the crate `zarrs`, one at a time. A chunk (of a sharded array: an inner
-//! chunk) is decoded as a whole, so it bounds memory from below; chunks beyond 2 GiB are refused.
-//! `zarrs` does not verify `crc32c` where a read needs only part of a chunk or shard: damage that
-//! still decodes shows only in reads of whole chunks.
+//! The crate `zarrs` decodes chunks, one at a time. A chunk (in a sharded array: an inner chunk) is
+//! decoded as a whole, so at least this much memory is needed. Chunks beyond 2 GiB are refused.
+//! `zarrs` does not verify `crc32c` if a read needs only part of a chunk or shard: damage that still
+//! decodes shows only in reads of whole chunks.
 
 mod axes;
 mod choose;
@@ -35,7 +35,7 @@ use crate::source::{
     Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs,
 };
 
-/// Reads below this size spend more on finding chunks than on decoding them.
+/// Reads below this size take longer to find chunks than to decode them.
 const WORTHWHILE: usize = 1 << 20;
 
 /// Whether `path` is a folder or a file of a Zarr dataset.
@@ -134,7 +134,7 @@ impl ZarrSource {
             spectrum.describe(&mut info);
         }
         describe_values(&found.node.attributes, &mut info);
-        // The names of axes that the user calls otherwise mean nothing.
+        // If the user names the axes, the names in the file do not count.
         if options.axes.is_none() && !options.mask {
             info.geo = grid::geo(found, &kept, order, shape, &mut info.notes);
         }
@@ -153,7 +153,8 @@ impl ZarrSource {
     }
 }
 
-/// An array of which nothing was ever written reads as zeros: a dataset not copied completely.
+/// Refuses an array to which nothing was written: it would read as zeros. Most likely the dataset was
+/// not copied completely.
 fn refuse_unwritten(found: &Found, options: &OpenOptions) -> Result<()> {
     let fail = |error| Error::io(&found.folder, "cannot read", error);
     for entry in std::fs::read_dir(&found.folder).map_err(fail)? {
@@ -179,10 +180,10 @@ impl Source for ZarrSource {
         Access::Random
     }
 
-    /// Whole chunks, as many as make a read worth its while, as far as the budget goes.
+    /// Whole chunks: enough for an efficient read, as far as the budget allows.
     fn preferred_rows(&self, budget: usize) -> usize {
         let row = self.info.row_bytes().max(1);
-        // The rows as decoded, in scratch and in the output.
+        // The rows are held as decoded, in scratch and in the output.
         let affordable = (budget / 3 / row).max(1);
         whole_runs(WORTHWHILE.div_ceil(row), self.chunk_rows, affordable).min(self.info.shape.rows)
     }

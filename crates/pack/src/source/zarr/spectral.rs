@@ -16,7 +16,7 @@ use crate::source::{Axis, CubeInfo, Scaling};
 /// No list of wavelengths is longer.
 const MAX_BANDS: usize = 1 << 20;
 
-/// The wavelengths that belong to an array, as stored, and what else is known of its bands.
+/// The wavelengths that belong to an array, as stored, and what else is known about its bands.
 pub(super) struct Spectrum {
     pub wavelength: Vec<f64>,
     nm: Vec<f64>,
@@ -25,7 +25,7 @@ pub(super) struct Spectrum {
 }
 
 impl Spectrum {
-    /// Looks beside the array and in its and its group's attributes for wavelengths.
+    /// Looks for wavelengths beside the array, and in the attributes of the array and its group.
     pub fn find(found: &Found, lengths: &[usize; 3], notes: &mut Vec<String>) -> Option<Self> {
         let lists = Lists::of(found);
         let band_dimension = found
@@ -38,7 +38,7 @@ impl Spectrum {
         let mut refused = Vec::new();
         for name in names.chain(band_dimension.cloned()) {
             let Some((wavelength, unit)) = lists.numbers(&name) else { continue };
-            // Bands counted from 0 or 1 are no wavelengths.
+            // Numbers of bands, from 0 or 1, are not wavelengths.
             let counted = wavelength.windows(2).all(|pair| pair[1] - pair[0] == 1.0);
             if unit.is_none() && counted && wavelength.first().is_none_or(|first| *first < 2.0) {
                 continue;

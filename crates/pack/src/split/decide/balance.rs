@@ -1,13 +1,17 @@
-//! Units (blocks, regions) given to splits so that every split gets its share of every class, as nearly as whole units allow.
+//! Distributes units (blocks or regions) among splits so that every split gets its share of every class, as closely as
+//! whole units allow.
 //!
-//! 1. Units are put into a drawn order. Class by class, the rarest first, its units go one by one to the split that
-//!    lacks the most pixels of that class; of equal ones to the one that lacks the most of all classes.
-//! 2. Then single units are moved, in the same order again and again, as long as that lowers the error: over all classes
-//!    and splits, the difference between the share that a split has and the one it should have, every class counting the
-//!    same; and a whole class more for each split that should have pixels of a class and has none.
+//! 1. Units are shuffled. Class by class, beginning with the rarest, each unit goes to the split that lacks the most
+//!    pixels of that class. If several lack the same number, it goes to the one that lacks the most pixels of all
+//!    classes.
+//! 2. Then single units are moved, repeatedly and in the same order, as long as a move lowers the error. The error is
+//!    the sum over all classes and splits of the difference between the share that a split has and the share it should
+//!    have. All classes have the same weight. The error grows by 1, as much as a whole class, for each split that
+//!    should have pixels of a class and has none.
 //!
-//! The first is iterative stratification (Sechidis, Tsoumakas & Vlahavas 2011) with pixels for labels. It ends with the
-//! units that happen to come last; the second mends that, and gives a class with few units to every split first.
+//! The first step is iterative stratification (Sechidis, Tsoumakas & Vlahavas 2011) with pixels instead of labels. Its
+//! result depends on which units happen to come last. The second step corrects this, and makes sure that a class with
+//! few units reaches every split first.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +20,12 @@ use hsipack_format::random::{Random, Stream};
 use super::units::UnitMap;
 use super::{Map, NONE};
 
-/// What units hold.
+/// The pixels of each unit, by class.
 #[derive(Debug, Default)]
 pub struct Units {
     /// Where the entries of each unit end.
     ends: Vec<usize>,
-    /// Class and pixels, unit by unit.
+    /// Class and number of pixels, unit by unit.
     entries: Vec<(u16, u32)>,
     labelled: usize,
 }
@@ -57,7 +61,7 @@ impl Units {
         }
     }
 
-    /// Units that hold a labelled pixel.
+    /// Number of units that contain a labelled pixel.
     pub fn labelled(&self) -> usize {
         self.labelled
     }
@@ -67,8 +71,8 @@ impl Units {
         &self.entries[start..self.ends[unit]]
     }
 
-    /// The split of every unit. `wanted` has the pixels of each class that each of `splits` splits should have and, behind
-    /// them, those that should belong to none.
+    /// The split of every unit. `wanted` has, for each class, the number of pixels that each of the `splits` splits
+    /// should get, followed by the number that should belong to no split.
     pub fn balance(&self, wanted: &BTreeMap<u16, Vec<u64>>, splits: usize, seed: u64) -> Vec<u8> {
         let mut order: Vec<usize> = (0..self.ends.len()).collect();
         Random::keyed(Stream::SplitUnits, [seed]).shuffle(&mut order);
@@ -80,25 +84,25 @@ impl Units {
     }
 }
 
-/// Units being given away.
+/// Units while they are distributed.
 struct Balance<'a> {
     units: &'a Units,
-    /// Number of each class.
+    /// The index of each class.
     numbers: BTreeMap<u16, usize>,
-    /// Pixels of each class.
+    /// Number of pixels of each class.
     totals: Vec<f64>,
-    /// Of each class, pixels that each split lacks; negative of those that it has too many.
+    /// For each class, the number of pixels that each split lacks; negative if it has too many.
     lacking: Vec<Vec<i64>>,
     wanted: Vec<Vec<u64>>,
     splits: usize,
-    /// Splits that a unit may go to: without the one of no split if nothing is left over.
+    /// Splits that a unit may go to. "No split" is one of them only if some pixels should belong to none.
     open: Vec<usize>,
     split_of: Vec<u8>,
 }
 
-/// How often all units are tried in another split, at most; a few times are enough as a rule.
+/// The most rounds in which all units are tried in other splits. A few rounds are usually enough.
 const ROUNDS: usize = 50;
-/// Moves that gain less are rounding.
+/// A move that gains less than this is a rounding error.
 const GAIN: f64 = 1e-9;
 
 impl<'a> Balance<'a> {
@@ -185,7 +189,7 @@ impl<'a> Balance<'a> {
         }
     }
 
-    /// What moving a unit adds to the error.
+    /// The change of the error if a unit is moved.
     fn change(&self, unit: usize, from: usize, to: usize) -> f64 {
         let of_class = |(class, pixels): &(u16, u32)| {
             let (class, pixels) = (self.numbers[class], i64::from(*pixels));
@@ -197,7 +201,7 @@ impl<'a> Balance<'a> {
         self.units.entries(unit).iter().map(of_class).sum()
     }
 
-    /// The error of a split in a class of which it lacks so many pixels.
+    /// The error of a split in a class of which it lacks `lacking` pixels.
     fn error(&self, class: usize, split: usize, lacking: i64) -> f64 {
         let wanted = self.wanted[class][split] as i64;
         let has_none = split < self.splits && wanted > 0 && lacking == wanted;
@@ -211,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Units of one sample each, given by their classes and pixels.
+    /// Units that each come from a sample of their own, given as classes and numbers of pixels.
     fn units(all: &[Vec<(u16, u32)>]) -> Units {
         let mut units = Units::default();
         for one in all {
@@ -265,7 +269,7 @@ mod tests {
     }
 
     proptest! {
-        /// No other split for a single unit is better, by an error that is computed from scratch.
+        /// Moving any single unit does not lower the error, which is computed from scratch here.
         #[test]
         fn no_move_of_one_unit_is_better(
             all in prop::collection::vec(prop::collection::btree_map(1u16..5, 1u32..40, 0..4), 1..25),

@@ -1,23 +1,24 @@
-//! Pixels of other splits that patches around training pixels see, and the buffer that keeps them apart.
+//! Counts pixels of other splits in patches around training pixels, and applies the buffer that keeps splits apart.
 //!
-//! Training is the first split. A patch is a window around its pixel, as loaders read it: of an even number of rows the
-//! pixel is the first one after the middle. Rectangles of pixels are counted by running sums, so that the cost does not
-//! depend on the patch.
+//! Training is the first split. A patch is a window around its pixel, as loaders read it. If it has an even number of
+//! rows, its pixel is in the first row after the middle. Pixels in rectangles are counted with running sums, so the
+//! cost does not depend on the patch size.
 
 use super::NONE;
 
-/// What patches around training pixels see of one other split.
+/// How many pixels of one other split the patches around training pixels contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Its pixels.
+    /// Number of its pixels.
     pub pixels: u64,
-    /// Its pixels that lie in a patch around a training pixel.
+    /// Number of its pixels that lie in a patch around a training pixel.
     pub inside: u64,
-    /// Its pixels whose own patch shares a pixel with one around a training pixel.
+    /// Number of its pixels whose own patch shares a pixel with a patch around a training pixel.
     pub overlapping: u64,
 }
 
-/// What patches of rows × columns around training pixels of a sample see of every split but the first.
+/// For every split except the first, how many of its pixels the patches (rows × columns) around training pixels of a
+/// sample contain.
 pub fn seen(columns: usize, split_of: &[u8], splits: usize, patch: [usize; 2]) -> Vec<Seen> {
     let mut all = vec![Seen::default(); splits.saturating_sub(1)];
     let training = Sums::of(columns, split_of.iter().map(|split| *split == 0));
@@ -30,14 +31,14 @@ pub fn seen(columns: usize, split_of: &[u8], splits: usize, patch: [usize; 2]) -
         }
         let seen = &mut all[usize::from(*split) - 1];
         seen.pixels += 1;
-        // A training pixel whose patch reaches this one lies as far above it as patches reach below, and so on.
+        // A training pixel's patch reaches this pixel if it is at most as far above as patches reach below, and so on.
         seen.inside += u64::from(training.any(pixel, below, above));
         seen.overlapping += u64::from(training.any(pixel, beyond, beyond));
     }
     all
 }
 
-/// Takes training pixels out of all splits where a pixel of another split is at most so many rows and columns away.
+/// Removes training pixels from all splits if a pixel of another split is at most `distance` rows and columns away.
 pub fn buffer(columns: usize, split_of: &mut [u8], distance: [usize; 2]) {
     let others = Sums::of(columns, split_of.iter().map(|split| *split != 0 && *split != NONE));
     for (pixel, split) in split_of.iter_mut().enumerate() {
@@ -47,11 +48,11 @@ pub fn buffer(columns: usize, split_of: &mut [u8], distance: [usize; 2]) {
     }
 }
 
-/// How many pixels of some kind there are in rectangles.
+/// Counts the pixels of some kind in rectangles.
 struct Sums {
     rows: usize,
     columns: usize,
-    /// Pixels above and to the left of each corner between pixels.
+    /// Number of such pixels above and to the left of each corner between pixels.
     sums: Vec<u32>,
 }
 
@@ -72,14 +73,15 @@ impl Sums {
         Self { rows, columns, sums }
     }
 
-    /// Whether there is one from so many rows and columns before a pixel to so many after it.
+    /// Whether such a pixel lies in the rectangle from `before` rows and columns before `pixel` to `after` rows and
+    /// columns after it.
     fn any(&self, pixel: usize, before: [usize; 2], after: [usize; 2]) -> bool {
         let at = [pixel / self.columns, pixel % self.columns];
         let lengths = [self.rows, self.columns];
         let start = [0, 1].map(|axis| at[axis].saturating_sub(before[axis]));
         let end = [0, 1].map(|axis| lengths[axis].min(at[axis].saturating_add(after[axis]) + 1));
         let sum = |row: usize, column: usize| self.sums[row * (self.columns + 1) + column];
-        // Sums that have wrapped around have the same difference.
+        // If sums have wrapped around, their differences are still correct.
         let there = sum(end[0], end[1])
             .wrapping_sub(sum(start[0], end[1]))
             .wrapping_sub(sum(end[0], start[1]))
@@ -105,7 +107,7 @@ mod tests {
         one[0] <= other[1] && other[0] <= one[1] && one[2] <= other[3] && other[2] <= one[3]
     }
 
-    /// Every training pixel against every other one.
+    /// Compares every training pixel with every other pixel.
     fn naive(columns: usize, split_of: &[u8], splits: usize, patch: [usize; 2]) -> Vec<Seen> {
         let mut all = vec![Seen::default(); splits - 1];
         let training: Vec<usize> = (0..split_of.len()).filter(|at| split_of[*at] == 0).collect();

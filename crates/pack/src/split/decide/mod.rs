@@ -1,15 +1,16 @@
-//! Which labelled pixel belongs to which split. Pure: no files, no threads; the same for the same masks, options and seed.
+//! Decides which labelled pixel belongs to which split. It uses no files and no threads. The same masks, options and
+//! seed always give the same result.
 //!
-//! Masks are looked at twice, sample by sample in one and the same order: once to count ([`Census`]), once to say of
-//! every pixel which split it belongs to ([`Decision`]). Only one sample's mask has to be in memory.
+//! Masks are read twice, sample by sample and in the same order: first to count pixels ([`Census`]), then to get the
+//! split of every pixel ([`Decision`]). Only one sample's mask has to be in memory.
 //!
 //! | file | part |
 //! |---|---|
-//! | `shares.rs` | what the user asks for, and how many pixels of a class that is for each split |
-//! | `pixels.rs` | single pixels, drawn at random |
-//! | `units.rs` | blocks and regions: what is kept whole |
-//! | `balance.rs` | units given to splits so that the shares of all classes are met |
-//! | `leak.rs` | pixels of other splits that patches around training pixels see; the buffer |
+//! | `shares.rs` | the shares that the user chose, and how many pixels of a class each split gets |
+//! | `pixels.rs` | draws single pixels at random |
+//! | `units.rs` | blocks and regions, which must not be divided |
+//! | `balance.rs` | distributes units among splits so that the shares of all classes are met |
+//! | `leak.rs` | pixels of other splits in patches around training pixels; the buffer |
 
 mod balance;
 mod leak;
@@ -25,37 +26,37 @@ use self::pixels::Drawer;
 pub use self::shares::{Share, Shares};
 pub use self::units::By;
 
-/// The split of pixels that belong to none.
+/// The split number of pixels that belong to no split.
 pub const NONE: u8 = u8::MAX;
 
-/// The class ids of one sample: (row, column); 0 is unlabelled.
+/// The class ids of one sample in (row, column) order; 0 is unlabelled.
 #[derive(Clone, Copy, Debug)]
 pub struct Map<'a> {
-    /// Columns; rows are as many as there are ids for.
+    /// Number of columns. The number of rows follows from the number of ids.
     pub columns: usize,
     /// The ids.
     pub ids: &'a [u16],
 }
 
 impl Map<'_> {
-    /// Rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.ids.len().checked_div(self.columns).unwrap_or(0)
     }
 }
 
-/// What the masks of all samples hold.
+/// Counts over the masks of all samples.
 #[derive(Debug)]
 pub struct Census {
     by: By,
-    /// Pixels of each class.
+    /// Number of pixels of each class.
     counts: BTreeMap<u16, u64>,
     /// Blocks or regions of all samples, one after the other.
     units: Units,
 }
 
 impl Census {
-    /// Nothing yet.
+    /// A census of no samples yet.
     pub fn new(by: By) -> Self {
         Self { by, counts: BTreeMap::new(), units: Units::default() }
     }
@@ -70,17 +71,18 @@ impl Census {
         }
     }
 
-    /// Labelled pixels of each class.
+    /// Number of labelled pixels of each class.
     pub fn counts(&self) -> &BTreeMap<u16, u64> {
         &self.counts
     }
 
-    /// Blocks or regions that have labelled pixels; 0 by pixels.
+    /// Number of blocks or regions that have labelled pixels; 0 if divided by pixels.
     pub fn units(&self) -> usize {
         self.units.labelled()
     }
 
-    /// Decides. `per_class` is the number of pixels of each class that the first split is to have, in place of its share.
+    /// Decides which split each pixel or unit belongs to. `per_class` is the number of pixels of each class that the
+    /// first split gets, instead of its share.
     pub fn decide(self, shares: &Shares, per_class: Option<u64>, seed: u64) -> Decision {
         let bins = |count| shares.of_class(count, per_class);
         let how = match self.by {
@@ -114,16 +116,16 @@ enum How {
         by: By,
         /// The split of each unit of all samples.
         split_of: Vec<u8>,
-        /// Units of the samples before the next one.
+        /// Number of units in the samples before the next one.
         next: usize,
     },
 }
 
 impl Decision {
-    /// The split of every pixel of the next sample; [`NONE`] of pixels that belong to none.
+    /// The split of every pixel of the next sample; [`NONE`] for pixels that belong to no split.
     pub fn next(&mut self, map: Map<'_>) -> Vec<u8> {
         let none_from = self.splits;
-        // Pixels that no share is of have the number after the last split.
+        // Pixels that belong to no split have the number after the last split.
         let split = |bin: u8| if bin < none_from { bin } else { NONE };
         match &mut self.how {
             How::Pixels(drawers) => {

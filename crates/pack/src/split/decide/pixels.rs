@@ -1,18 +1,19 @@
-//! Single pixels of a class, drawn at random while they pass by.
+//! Draws single pixels of a class at random, in one pass.
 
 use hsipack_format::random::{Random, Stream};
 
-/// Gives the pixels of one class, one after the other, to splits: so many to each, every choice equally likely (selection
-/// sampling, Knuth 3.4.2 S). It holds some numbers, however many pixels there are.
+/// Distributes the pixels of one class among splits, one after the other. Each split gets a fixed number of pixels, and
+/// every choice is equally likely (selection sampling, Knuth 3.4.2 S). It stores only a few numbers, however many
+/// pixels there are.
 #[derive(Debug)]
 pub struct Drawer {
     random: Random,
-    /// Pixels that each split still gets.
+    /// Number of pixels that each split still gets.
     wanted: Vec<u64>,
 }
 
 impl Drawer {
-    /// Of a class whose pixels go to splits in the numbers `wanted`.
+    /// For a class of which each split gets the number of pixels in `wanted`.
     pub fn new(seed: u64, class: u16, wanted: Vec<u64>) -> Self {
         let random = Random::keyed(Stream::SplitPixels, [seed, u64::from(class)]);
         Self { random, wanted }

@@ -1,19 +1,19 @@
-//! The share of each split, and the pixels of a class that it comes to.
+//! The share of each split, and the number of pixels of a class that this gives.
 
 use std::fmt;
 use std::str::FromStr;
 
 use hsipack_format::{Error, Opt, Result, remedy};
 
-/// Most splits at a time.
+/// The most splits at a time.
 const MOST: usize = 32;
 
-/// What a split gets of every class.
+/// The share of every class that a split gets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Share {
-    /// A part of 1.
+    /// A fraction of 1.
     Part(f64),
-    /// What the other splits leave.
+    /// What the other splits leave over.
     Rest,
 }
 
@@ -22,11 +22,11 @@ pub enum Share {
 pub struct Shares(Vec<(String, Share)>);
 
 impl Shares {
-    /// Shares by the names of their splits.
+    /// Creates shares from pairs of a split's name and its share.
     ///
     /// # Errors
-    /// If there is only one, a name comes twice or is empty, a share is not above 0 and at most 1, two splits get the rest,
-    /// or the shares come to more than 1.
+    /// If there is only one split, a name occurs twice or is empty, a share is not above 0 and at most 1, two splits
+    /// get the rest, or the sum of the shares is more than 1.
     pub fn new(shares: Vec<(String, Share)>) -> Result<Self> {
         let shares = Self(shares);
         if shares.0.is_empty() || shares.0.len() > MOST {
@@ -54,10 +54,10 @@ impl Shares {
         Ok(shares)
     }
 
-    /// Refuses shares of too much. With `per_class`, the first split has that instead of its share.
+    /// Refuses shares whose sum is too large. With `per_class`, the first split gets that number instead of its share.
     ///
     /// # Errors
-    /// If they come to more than 1, or nothing is left for the split that gets the rest.
+    /// If the sum is more than 1, or nothing is left for the split that gets the rest.
     pub fn check(&self, per_class: Option<u64>) -> Result<()> {
         let counted = if per_class.is_some() { &self.0[1..] } else { &self.0[..] };
         if per_class.is_some() && self.0[0].1 == Share::Rest {
@@ -82,7 +82,7 @@ impl Shares {
         }
     }
 
-    /// How many splits there are.
+    /// Number of splits.
     pub fn splits(&self) -> usize {
         self.0.len()
     }
@@ -97,9 +97,9 @@ impl Shares {
         &self.0
     }
 
-    /// How many of the `count` pixels of a class each split gets, and, behind the last split, how many belong to none:
-    /// the largest remainders are rounded up. `per_class` pixels, or all that there are, go to the first split instead of
-    /// its share; the others then get their shares of all pixels as far as that goes.
+    /// How many of the `count` pixels of a class each split gets, followed by the number that belong to no split. The
+    /// largest remainders are rounded up. If `per_class` is set, the first split gets that many pixels, or all if there
+    /// are fewer, instead of its share. The others then get their shares of all pixels, as far as enough are left.
     pub fn of_class(&self, count: u64, per_class: Option<u64>) -> Vec<u64> {
         let first = per_class.map(|most| most.min(count));
         let left = count - first.unwrap_or(0);
@@ -119,7 +119,7 @@ impl Shares {
     }
 }
 
-/// Errors of decimal fractions in binary.
+/// Tolerance for errors of decimal fractions in binary.
 const TINY: f64 = 1e-9;
 
 fn parts(shares: &[(String, Share)]) -> impl Iterator<Item = f64> {
@@ -134,7 +134,7 @@ fn refused(what: String) -> Error {
         .with_remedy("give the share of each split, such as train=0.1,val=0.1,test=rest")
 }
 
-/// `count` divided in the proportion of `weights`, by largest remainders; of equal ones the first is rounded up.
+/// Divides `count` in proportion to `weights` by largest remainders. If remainders are equal, the first is rounded up.
 fn apportion(count: u64, weights: &[f64]) -> Vec<u64> {
     let sum: f64 = weights.iter().sum();
     if sum <= 0.0 {
@@ -144,7 +144,7 @@ fn apportion(count: u64, weights: &[f64]) -> Vec<u64> {
     let mut parts: Vec<u64> = exact.iter().map(|exact| (exact + TINY).floor() as u64).collect();
     let mut order: Vec<usize> = (0..parts.len()).collect();
     let remainder = |place: usize| exact[place] - parts[place] as f64;
-    // Remainders that differ by less than rounding are equal.
+    // Remainders that differ by less than rounding errors count as equal.
     let rounded: Vec<i64> =
         order.iter().map(|place| (remainder(*place) / TINY).round() as i64).collect();
     order.sort_by_key(|place| std::cmp::Reverse(rounded[*place]));
@@ -158,7 +158,7 @@ fn apportion(count: u64, weights: &[f64]) -> Vec<u64> {
 impl FromStr for Shares {
     type Err = Error;
 
-    /// `train=0.1,val=0.1,test=rest`.
+    /// Parses text such as `train=0.1,val=0.1,test=rest`.
     fn from_str(text: &str) -> Result<Self> {
         let shares = text.split(',').map(|one| {
             let (name, share) = one

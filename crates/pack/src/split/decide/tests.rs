@@ -1,4 +1,4 @@
-//! Decisions as a whole, against what they promise.
+//! Tests of whole decisions.
 
 use proptest::prelude::*;
 
@@ -96,7 +96,7 @@ fn another_seed_is_another_split() {
     }
 }
 
-/// Saved experiments name a split by its seed: what a seed gives must not change.
+/// Saved experiments refer to a split by its seed, so the result of a seed must not change.
 #[test]
 fn a_seed_gives_what_it_always_gave() {
     let maps = vec![(8, (0..64).map(|pixel| 1 + pixel % 2).collect())];

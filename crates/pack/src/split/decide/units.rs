@@ -1,15 +1,15 @@
-//! What is kept whole when a mask is split: blocks of pixels, or regions of a class.
+//! Units that must not be divided when a mask is split: blocks of pixels, or regions of a class.
 
 use std::fmt;
 
 use super::Map;
 
-/// What is kept whole.
+/// What must not be divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Nothing: each pixel is drawn by itself.
     Pixels,
-    /// Squares of so many rows and columns, counted from the first row and column of a sample.
+    /// Squares of this many rows and columns, counted from the first row and column of a sample.
     Blocks(usize),
     /// Pixels of one class that touch each other, also at corners.
     Regions,
@@ -25,7 +25,7 @@ impl By {
         }
     }
 
-    /// The units of a sample; `None` by pixels.
+    /// The units of a sample; `None` if divided by pixels.
     pub(super) fn units(self, map: Map<'_>) -> Option<UnitMap> {
         match self {
             Self::Pixels => None,
@@ -47,9 +47,9 @@ impl fmt::Display for By {
 /// The units of one sample.
 #[derive(Debug, Default)]
 pub struct UnitMap {
-    /// The unit of every pixel; of unlabelled ones any number.
+    /// The unit of every pixel; any number for unlabelled pixels.
     pub of_pixel: Vec<u32>,
-    /// How many there are.
+    /// Number of units.
     pub count: usize,
 }
 
@@ -63,8 +63,9 @@ fn blocks(map: Map<'_>, side: usize) -> UnitMap {
     UnitMap { of_pixel, count: map.rows().div_ceil(side) * across }
 }
 
-/// Regions, numbered in the order of their first pixels. Two passes: numbers of neighbours above and to the left are noted
-/// as the same, then each pixel gets the least of its own.
+/// Finds regions and numbers them in the order of their first pixels. The first pass gives pixels numbers and records
+/// which numbers of neighbours above and to the left belong to the same region. The second pass gives each pixel the
+/// number of its region.
 fn regions(map: Map<'_>) -> UnitMap {
     let columns = map.columns;
     let mut same = Same::default();
@@ -92,10 +93,10 @@ fn regions(map: Map<'_>) -> UnitMap {
     UnitMap { of_pixel, count }
 }
 
-/// Numbers, some of which are the same region's.
+/// Numbers, several of which may belong to the same region.
 #[derive(Default)]
 struct Same {
-    /// A lesser number of the same region, or the number itself.
+    /// A lower number of the same region, or the number itself.
     lesser: Vec<u32>,
 }
 
@@ -105,18 +106,18 @@ impl Same {
         self.lesser.len() as u32 - 1
     }
 
-    /// The least number of the region, as far as is known.
+    /// The lowest known number of the region.
     fn least(&mut self, mut number: u32) -> u32 {
         while self.lesser[number as usize] != number {
             let lesser = self.lesser[number as usize];
-            // The way gets shorter for whoever comes next.
+            // Shortens the path for later calls.
             self.lesser[number as usize] = self.lesser[lesser as usize];
             number = lesser;
         }
         number
     }
 
-    /// Notes that two numbers are the same region's; gives its least.
+    /// Records that two numbers belong to the same region, and returns the lower one.
     fn join(&mut self, one: u32, other: u32) -> u32 {
         let (one, other) = (self.least(one), self.least(other));
         let (least, more) = (one.min(other), one.max(other));
@@ -124,13 +125,13 @@ impl Same {
         least
     }
 
-    /// The region of each number, from 0 without gaps, and how many regions there are.
+    /// The region of each number, counted from 0 without gaps, and the number of regions.
     fn numbers(mut self) -> (Vec<u32>, usize) {
         let mut regions = vec![0; self.lesser.len()];
         let mut count = 0;
         for number in 0..self.lesser.len() as u32 {
             let least = self.least(number);
-            // Lesser numbers have theirs already.
+            // Lower numbers already have their region.
             regions[number as usize] = if least == number {
                 count += 1;
                 count - 1
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Regions found by filling, one after the other.
+    /// Finds regions by flood filling, one after the other.
     fn filled(map: Map<'_>) -> (Vec<Option<u32>>, usize) {
         let (rows, columns) = (map.rows() as i64, map.columns as i64);
         let mut of_pixel = vec![None; map.ids.len()];

@@ -6,12 +6,16 @@
     image, mask = augment(image, mask)              # (B, C, H, W), (B, H, W), on any device
     loader = hsipack.Loader(dataset, 8, augment=augment)
 
-Classes that Kornia has take its arguments in its order, so that code changes over by changing the
-import; arguments that have no counterpart are refused with what to do instead. Differences:
-``clip_output`` of RandomContrast and RandomBrightness, ``ensure_perm`` of RandomJigsaw and
-``crop_if_exceeds`` of PadTo are False; masks are integers or booleans, and come back with the shape
-they had; ``keepdim`` changes nothing, since images do so too. docs/augmentations.md says what each
-one does.
+Classes that Kornia also has take the same arguments in the same order, so you only have to change
+the import. Arguments without a counterpart raise an error that says what to do instead. These
+things differ from Kornia:
+
+- ``clip_output`` of RandomContrast and RandomBrightness, ``ensure_perm`` of RandomJigsaw and
+  ``crop_if_exceeds`` of PadTo are False.
+- Masks are integers or booleans, and keep their number of dimensions.
+- ``keepdim`` changes nothing, because images always keep their number of dimensions.
+
+docs/augmentations.md describes each augmentation.
 """
 
 from hsipack.augment._augmentation import Augmentation

@@ -1,7 +1,7 @@
-"""From arrays and tensors to the library and back.
+"""Passes arrays and tensors to the native library and back.
 
-A call is taken apart into an image, named masks and how to put the results together again
-(``Call``), and into who the samples are. The rest is the library's.
+The arguments of a call are split into an image, named masks, a function that puts the results
+together again (``Call``), and the ids of the samples. The native library does the rest.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hsipack._arrays import is_array
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.augment._arguments import plain
 
-# An array of NumPy's, a tensor of torch's, or whatever else speaks DLPack.
+# A NumPy array, a torch tensor, or any array that supports DLPack.
 Array: TypeAlias = Any
 AnyArray = TypeVar("AnyArray")
 Masks: TypeAlias = Array | Mapping[str, Array]
-# Numbers of the samples, or (number, which of its crops).
+# Ids of the samples, or (id, number of the crop).
 Ids: TypeAlias = int | Array | Sequence[int] | Sequence[tuple[int, int]]
 
 _IMAGE_KEYS = ("input", "image")
@@ -30,20 +30,21 @@ _MASK_TYPES = (*_INTEGERS, "bool")
 
 
 class Applicable:
-    """What can be called with images and masks."""
+    """An object that can be called with images and masks."""
 
     def __init__(self, data_keys: Sequence[Any] | None = None) -> None:
         self.counter = 0
-        """Samples drawn for so far without ids; restore it to go on with the same draws."""
+        """How many samples without ids were augmented so far; restore it to continue with the same
+        draws."""
         self.mixed: list[dict[str, list[Any]]] = []
-        """Who was mixed with whom in the last call: of every augmentation that mixes, for every
-        sample of the batch the ``partners`` place in it and the partner's share (``shares``, 0 to
-        1).
+        """Which samples the last call mixed: for every augmentation that mixes, the position in the
+        batch of each sample's partner (``partners``), and the partner's share from 0 to 1
+        (``shares``).
         """
         self._drawn: str | None = None
         self._pipeline: _hsipack.Pipeline | None = None
         self._keys = None if data_keys is None else _known_keys(data_keys)
-        # For tests: "torch" computes in the host's memory by torch, too.
+        # For tests: "torch" makes torch compute in the host's memory, too.
         self._through: str | None = None
 
     def to_json(self) -> str:
@@ -52,10 +53,12 @@ class Applicable:
 
     @property
     def parameters(self) -> dict[str, Any] | None:
-        """What the last call drew: ``frame`` (rows, columns, bands of the images that went in) and
-        ``steps``, for every augmentation ``op`` and for every sample of the batch ``drawn``, null
-        where it was not applied. Plain data, fit for JSON and for ``replay``. None before the first
-        call.
+        """The random parameters of the last call, as plain data for JSON and for ``replay``; None
+        before the first call.
+
+        ``frame`` has the rows, columns and bands of the images before augmentation. ``steps`` has
+        for every augmentation its ``op``, and what was ``drawn`` for each sample of the batch (null
+        if it was not applied).
         """
         return None if self._drawn is None else json.loads(self._drawn)
 
@@ -86,26 +89,35 @@ class Applicable:
         epoch: int | None = None,
         mask_keys: Sequence[str] | None = None,
     ) -> Any:
-        """Draws and applies. Nothing that is given is written to.
+        """Draws random parameters and augments images and masks. The arguments are not changed.
 
-        ``image`` is (B, C, H, W) or (C, H, W), floating point: an array of NumPy's, a tensor of
-        torch's on any device, or an array of any library that speaks DLPack (JAX, CuPy). Masks are
-        integers or booleans: (B, H, W) or (B, layers, H, W), without B if the image has none; each
-        may be a dict of them by name, for augmentations that ask for a mask by name (else the first
-        is called ``mask``, the others ``mask1``, ``mask2`` …). Images, masks and dicts come back as
-        they were given, with other rows and columns after a crop. In the host's memory hsipack
-        computes by itself, on a device the torch that is installed.
+        The random parameters of a sample depend on the seed, on ``epoch`` and on the sample's id.
+        Without ``ids``, a counter numbers the samples: every call then draws new parameters, but
+        they are the same in every run. In the host's memory, hsipack computes the result itself. On
+        a device, it uses the installed torch.
 
-        In place of all these a dict as the loader or the dataset gives it: its ``image`` and its
-        masks are replaced in a copy of it. Masks are those of ``mask_keys``, else every integer or
-        boolean array with the image's rows and columns.
+        Args:
+            image: (B, C, H, W) or (C, H, W), floating point: a NumPy array, a torch tensor on any
+                device, or an array of any library that supports DLPack (JAX, CuPy). Or, instead of
+                image and masks, a dictionary as the loader or the dataset gives it. The image and
+                the masks are then replaced in a copy of the dictionary.
+            *masks: integers or booleans, (B, H, W) or (B, layers, H, W); without B if the image has
+                no B. The first is called ``mask``, the others ``mask1``, ``mask2`` … To give masks
+                other names, for augmentations that use a mask by its name, give a dictionary of
+                masks by name.
+            ids: id of each sample, or (id, number of the crop). With ``epoch``, the ids of a
+                dictionary are used if ``ids`` is ``None``.
+            epoch: number of the epoch; 0 if ``None``.
+            mask_keys: keys of the masks in a dictionary. If ``None``, every integer or boolean
+                array with the rows and columns of the image is a mask.
 
-        What a sample is given depends on the seed, on ``epoch`` (0 where there is none) and on its
-        id. Without ``ids`` a counter numbers the samples, so that no two calls draw the same, but
-        two runs do. A dict's own ids are taken if ``epoch`` is given.
+        Returns:
+            Images, masks and dictionaries of the same kind as the arguments; after a crop they have
+            other rows and columns.
 
-        Raises ConflictError if shapes, element types or options do not fit, UnsupportedError for
-        images that need gradients.
+        Raises:
+            ConflictError: if shapes, element types or options do not fit.
+            UnsupportedError: if the image needs gradients.
         """
         if epoch is not None:
             epoch = _options.natural("epoch", epoch, least=0)
@@ -125,10 +137,14 @@ class Applicable:
         parameters: Mapping[str, Any] | None = None,
         mask_keys: Sequence[str] | None = None,
     ) -> Any:
-        """Applies what was drawn before: ``parameters``, or those of the last call.
+        """Augments again with known parameters: ``parameters``, or those of the last call if
+        ``None``.
 
-        Arguments and results are those of a call. Raises ConflictError if the parameters were drawn
-        for other augmentations, another size or number of samples, or if there are none.
+        The other arguments and the result are the same as for a call.
+
+        Raises:
+            ConflictError: if there are no parameters, or if they were drawn for other
+                augmentations, another image size or another number of samples.
         """
         drawn = self._drawn if parameters is None else json.dumps(parameters)
         if drawn is None:
@@ -139,7 +155,7 @@ class Applicable:
         return self._made(call, *made)
 
     def check_masks(self, names: Sequence[str], *, all_read: bool = False) -> None:
-        """Refuses options for masks that are not among these."""
+        """Refuses options for masks that are not in ``names``."""
 
     def _made(
         self,
@@ -177,11 +193,11 @@ class Call:
     image: Array
     # Names, and (B, H, W) or (B, layers, H, W).
     masks: list[tuple[str, Array]]
-    # Makes the result from what became of images and masks, and who was mixed.
+    # Makes the result from the new image, the new masks, and which samples were mixed.
     assemble: Callable[[Array, list[Array], list[dict[str, list[Any]]]], Any]
     # Whether there was an axis of samples.
     batched: bool
-    # What a dict says about who its samples are.
+    # The ids of the samples, from a dict.
     ids: Ids | None = None
 
     def native(self) -> tuple[Any, list[tuple[str, Any]]]:
@@ -269,7 +285,7 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
 
 
 def _ids_of(batch: Mapping[str, Any], batched: bool) -> Ids | None:
-    """(id, crop) of the samples; crops of a sample are told apart by where they were cut out."""
+    """(id, crop) of the samples. Without numbers of crops, their positions distinguish them."""
     if "id" not in batch:
         return None
     if not batched:
@@ -288,7 +304,7 @@ def _batched(image: Any) -> bool:
     if not is_array(image):
         raise ConflictError(
             f"an image that is a {type(image).__name__}",
-            remedy="give an array of NumPy's, a tensor, or what else speaks DLPack",
+            remedy="give a NumPy array, a tensor, or any array that supports DLPack",
         )
     if len(image.shape) not in (3, 4) or _type(image) not in _IMAGE_TYPES:
         raise ConflictError(
@@ -301,7 +317,7 @@ def _batched(image: Any) -> bool:
 
 
 def _check_tensor(image: Any) -> None:
-    """Refuses tensors of torch's that are not computed with."""
+    """Refuses torch tensors that cannot be augmented."""
     torch = _torch.load()
     if image.layout != torch.strided or image.device.type not in ("cpu", "cuda"):
         raise UnsupportedError(
@@ -310,7 +326,7 @@ def _check_tensor(image: Any) -> None:
         )
     if image.requires_grad and torch.is_grad_enabled():
         raise UnsupportedError(
-            "an image that needs gradients, which augmentations do not carry",
+            "an image that needs gradients, which augmentations do not support",
             remedy="give image.detach(), or call under torch.no_grad()",
         )
 

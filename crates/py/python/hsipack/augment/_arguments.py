@@ -1,4 +1,4 @@
-"""Kornia's ways to write arguments, read into the config's."""
+"""Converts Kornia's arguments to the options of a configuration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from hsipack._errors import ConflictError, UnsupportedError
 
-# A number, or a tensor of one.
+# A number, or a tensor with one number.
 Number: TypeAlias = Any
 # Several numbers: a tuple, a list, a tensor, an array.
 Numbers: TypeAlias = Any
@@ -22,7 +22,7 @@ _CROP_PADDING = {"constant": "zeros", "replicate": "border", "reflect": "reflect
 
 
 def plain(value: Any) -> Any:
-    """Tensors and arrays as numbers and lists of them."""
+    """Converts tensors and arrays to numbers and lists of numbers."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def numbers(name: str, value: Numbers, *counts: int) -> list[float]:
-    """As many numbers as one of ``counts``."""
+    """A list of numbers, whose length must be one of ``counts``."""
     given = plain(value)
     if isinstance(given, list) and len(given) in counts:
         return [float(number) for number in given]
@@ -42,7 +42,7 @@ def numbers(name: str, value: Numbers, *counts: int) -> list[float]:
 def around(
     name: str, value: Number | Numbers, *, centre: float = 0.0, least: float | None = None
 ) -> list[float]:
-    """[low, high]; a number stands for ``centre`` ± that, but no less than ``least``."""
+    """[low, high]; a number stands for ``centre`` ± this number, but not below ``least``."""
     given = plain(value)
     if isinstance(given, list):
         return numbers(name, given, 2)
@@ -56,7 +56,7 @@ def around(
 
 
 def per_band(value: Number | Numbers) -> float | list[float | None]:
-    """A number for all bands, or one for each; there None, as JSON has it, stands for NaN."""
+    """A number for all bands, or one for each. In such a list, None stands for NaN, as in JSON."""
     given = plain(value)
     if isinstance(given, list):
         return [None if number is None or number != number else float(number) for number in given]
@@ -66,7 +66,7 @@ def per_band(value: Number | Numbers) -> float | list[float | None]:
 
 
 def one_for_all(name: str, value: Number | Numbers) -> float:
-    """A number; one for each band only if they are all the same."""
+    """One number for all bands; a list with one for each band is taken if all are the same."""
     given = per_band(value)
     if not isinstance(given, list):
         return given
@@ -92,7 +92,7 @@ def square(name: str, value: Any) -> list[int]:
 
 
 def resample(value: Resample) -> str:
-    """How values between pixels come about."""
+    """How to interpolate between pixels."""
     name = _named(value, _RESAMPLE)
     if name in ("bilinear", "nearest"):
         return name
@@ -100,7 +100,7 @@ def resample(value: Resample) -> str:
 
 
 def padding(value: Padding) -> str:
-    """What lies outside the frame of a warp."""
+    """What a warp fills in outside the image."""
     name = _named(value, _PADDING)
     if name in ("zeros", "border", "reflection"):
         return name
@@ -109,7 +109,7 @@ def padding(value: Padding) -> str:
 
 
 def crop_padding(name: str, value: str) -> str:
-    """What is put around a frame."""
+    """What a crop adds around an image."""
     known = _CROP_PADDING.get(str(value).lower())
     if known is not None:
         return known
@@ -123,7 +123,7 @@ def _named(value: Any, names: dict[int, str]) -> str:
 
 
 def each_by_itself(same_on_batch: bool | None) -> None:
-    """Refuses one draw for a whole batch."""
+    """Refuses to use one draw for a whole batch."""
     if same_on_batch:
         raise UnsupportedError(
             "same_on_batch = True: every sample is drawn for by itself",
@@ -132,7 +132,7 @@ def each_by_itself(same_on_batch: bool | None) -> None:
 
 
 def always(name: str, p: float) -> None:
-    """Refuses a share for what changes the frame: samples of a batch have one size."""
+    """Refuses a share ``p`` for augmentations that change the size: a batch has one size."""
     if p != 1:
         raise UnsupportedError(
             f"{name} with p = {p}: samples of a batch have one size",
@@ -141,7 +141,7 @@ def always(name: str, p: float) -> None:
 
 
 def whole_batches(p_batch: float) -> None:
-    """Refuses a gate for whole batches."""
+    """Refuses a probability for whole batches."""
     if p_batch != 1:
         raise UnsupportedError(
             f"p_batch = {p_batch}: every sample is drawn for by itself",
@@ -159,7 +159,7 @@ def unclipped(clip_output: bool) -> None:
 
 
 def cut_out(cropping_mode: str) -> None:
-    """Crops are cut out; Kornia's other mode interpolates."""
+    """Refuses Kornia's other mode, which interpolates: crops are only cut out."""
     if cropping_mode != "slice":
         remedy = 'leave it out: pixels are cut out ("slice"), never interpolated'
         raise UnsupportedError(f"cropping_mode = {cropping_mode!r}", remedy=remedy)

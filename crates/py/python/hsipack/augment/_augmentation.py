@@ -1,4 +1,4 @@
-"""What all augmentations have in common."""
+"""The base class of all augmentations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from hsipack.augment._apply import Applicable
 
 
 class Augmentation(Applicable):
-    """One augmentation: its name, its options, and with them the right to be called.
+    """The base class of all augmentations: a name with options, which can be called.
 
-    Called by itself it draws with seed 0; put it into an AugmentationSequential to choose another
-    seed, or what masks are filled with.
+    ``p`` is the share of samples that are augmented; it is drawn for every sample by itself. An
+    augmentation that is called alone uses seed 0. To choose another seed, or the fill value of
+    masks, put it into an AugmentationSequential.
     """
 
     op: ClassVar[str] = ""
-    """Its name in the configuration."""
+    """Name of the augmentation in the configuration."""
 
     def __init__(self, *, data_keys: Sequence[Any] | None = None, **options: Any) -> None:
         super().__init__(data_keys)
@@ -26,11 +27,13 @@ class Augmentation(Applicable):
         self._config = {"op": self.op, **given}
 
     def config(self) -> dict[str, Any]:
-        """The configuration: ``op`` and the options, plain data as in docs/augmentations.md."""
+        """Returns the configuration: ``op`` and the options, plain data as in
+        docs/augmentations.md.
+        """
         return copy.deepcopy(self._config)
 
     def to_json(self) -> str:
-        """The configuration of a list of this one, as JSON."""
+        """Returns the configuration of a list of only this augmentation, as JSON."""
         return json.dumps({"ops": [self._config]})
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""Augmentations that move pixels, of images and masks alike.
+"""Augmentations that move pixels, in images and masks alike.
 
-Masks take the nearest pixel and are given the ``mask_fill`` of their AugmentationSequential where
-there is nothing. Consecutive ones are one warp.
+Masks take the nearest pixel. Outside the image they get the ``mask_fill`` of their
+AugmentationSequential. Consecutive augmentations are combined to one warp.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hsipack.augment._augmentation import Augmentation
 
 
 class RandomHorizontalFlip(Augmentation):
-    """Mirrors left and right, a share ``p`` of the samples. Moves pixels, changes none.
+    """Mirrors a share ``p`` of the samples left to right. Pixels are moved, never changed.
 
     >>> import torch
     >>> RandomHorizontalFlip(p=1.0)(torch.tensor([[[1.0, 2.0, 3.0]]]))
@@ -37,7 +37,7 @@ class RandomHorizontalFlip(Augmentation):
 
 
 class RandomVerticalFlip(Augmentation):
-    """Mirrors top and bottom, a share ``p`` of the samples. Moves pixels, changes none.
+    """Mirrors a share ``p`` of the samples top to bottom. Pixels are moved, never changed.
 
     >>> import torch
     >>> RandomVerticalFlip(p=1.0)(torch.tensor([[[1.0], [2.0]]]))
@@ -60,12 +60,17 @@ class RandomVerticalFlip(Augmentation):
 
 
 class RandomRotation90(Augmentation):
-    """Turns by quarters, counter-clockwise: between ``times[0]`` and ``times[1]`` of them.
+    """Rotates counter-clockwise by a random number of quarter turns.
 
-    Pixels are moved exactly, so that ``resample`` and ``align_corners`` mean nothing. All numbers
-    of turns come equally often; with ``kornia_law`` the least and the greatest come half as often,
-    as Kornia has it. Frames that are not square are turned by halves only; with ``kornia_law``, or
-    where ``times`` has only odd numbers, they raise ConflictError when called.
+    Images that are not square are rotated by half turns only. With ``kornia_law``, or if ``times``
+    allows only odd numbers, such images raise ConflictError when called.
+
+    Args:
+        times: (smallest, largest) number of quarter turns. All numbers are equally likely.
+        resample: ignored, because pixels are moved exactly.
+        align_corners: ignored, too.
+        kornia_law: make the smallest and the largest number half as likely as the others, as in
+            Kornia.
 
     >>> import torch
     >>> RandomRotation90((1, 1), p=1.0)(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -93,14 +98,18 @@ class RandomRotation90(Augmentation):
 
 
 class RandomAffine(Augmentation):
-    """Shears, then turns and scales about the centre, then moves.
+    """Shears, then rotates and scales about the centre, then translates.
 
-    ``degrees``: (low, high), or a number for ± that; positive angles turn clockwise. ``translate``:
-    the most it moves by, as parts of the width and of the height. ``scale``: (low, high) of the
-    factor, or (low, high, low, high) of x and y apart. ``shear``: degrees along x as a number for ±
-    that or (low, high), or (low, high, low, high) along x and y. ``resample``: "bilinear" or
-    "nearest". ``padding_mode``: "zeros", "border", "reflection", or "fill" for ``fill_value``,
-    which zeros are replaced with (one number for all bands).
+    Args:
+        degrees: (low, high), or a number for ± this number. Positive angles rotate clockwise.
+        translate: the largest translations, as fractions of the width and of the height.
+        scale: (low, high) of the factor, or (low, high, low, high) for x and y separately.
+        shear: degrees along x, as (low, high) or a number for ± this number; or (low, high, low,
+            high) along x and y.
+        resample: "bilinear" or "nearest".
+        padding_mode: what to fill in outside the image: "zeros", "border", "reflection", or "fill"
+            for ``fill_value``.
+        fill_value: with ``padding_mode="fill"``, one number for all bands.
 
     >>> RandomAffine(45, (0.1, 0.1), (0.9, 1.1), padding_mode="reflection").config()["degrees"]
     [-45.0, 45.0]
@@ -155,7 +164,7 @@ def _filled(padding_mode: Padding, fill_value: Number | Numbers | None) -> dict[
         return {"padding": "zeros", "fill": fill}
     padding = read.padding(padding_mode)
     if fill != 0 and padding == "zeros":
-        # Kornia ignores a fill_value without its mode; nobody means that.
+        # Kornia ignores fill_value in other modes; nobody wants that.
         raise UnsupportedError(
             f'fill_value = {fill} with padding_mode = "zeros"', remedy='give padding_mode = "fill"'
         )
@@ -163,9 +172,14 @@ def _filled(padding_mode: Padding, fill_value: Number | Numbers | None) -> dict[
 
 
 class RandomRotation(Augmentation):
-    """Turns about the centre. ``degrees``: (low, high), or a number for ± that; positive angles
-    turn counter-clockwise. Kornia pads with zeros only; ``padding_mode`` is "zeros", "border" or
-    "reflection".
+    """Rotates about the centre.
+
+    Args:
+        degrees: (low, high), or a number for ± this number. Positive angles rotate
+            counter-clockwise.
+        resample: "bilinear" or "nearest".
+        padding_mode: what to fill in outside the image: "zeros", "border" or "reflection". Kornia
+            has only zeros.
 
     >>> RandomRotation((10, 20)).config()["degrees"]
     [10.0, 20.0]
@@ -195,10 +209,14 @@ class RandomRotation(Augmentation):
 
 
 class RandomPerspective(Augmentation):
-    """Moves the corners, each by itself, and the plane with them: inwards by up to
-    ``distortion_scale`` (0 to 1) of half the frame, with ``sampling_method`` "area_preserving"
-    inwards and outwards. Kornia pads with zeros only; ``padding_mode`` is "zeros", "border" or
-    "reflection".
+    """Changes the perspective: moves each corner at random, and the image plane with the corners.
+
+    Args:
+        distortion_scale: how far corners may move, from 0 to 1, as a fraction of half the image.
+        resample: "bilinear" or "nearest".
+        sampling_method: "basic" moves corners inwards, "area_preserving" inwards or outwards.
+        padding_mode: what to fill in outside the image: "zeros", "border" or "reflection". Kornia
+            has only zeros.
 
     >>> RandomPerspective(0.2, sampling_method="area_preserving").config()["area_preserving"]
     True
@@ -234,10 +252,15 @@ class RandomPerspective(Augmentation):
 
 
 class RandomElasticTransform(Augmentation):
-    """Moves every pixel by a smooth random field: numbers from -1 to 1, smoothed by a Gaussian.
+    """Moves every pixel by a smooth random field: random numbers from -1 to 1, smoothed by a
+    Gaussian.
 
-    ``kernel_size`` (odd) and ``sigma`` of the Gaussian are in pixels, rows first; ``alpha`` is the
-    strength along x and y, in halves of the frame.
+    Args:
+        kernel_size: (rows, columns) of the Gaussian in pixels; odd numbers.
+        sigma: standard deviations of the Gaussian in pixels, along rows and columns.
+        alpha: strength along x and y, as a fraction of half the image.
+        resample: "bilinear" or "nearest".
+        padding_mode: what to fill in outside the image: "zeros", "border" or "reflection".
 
     >>> RandomElasticTransform((31, 31), (16, 16), (0.7, 0.7)).config()["alpha"]
     [0.7, 0.7]
@@ -270,13 +293,18 @@ class RandomElasticTransform(Augmentation):
 
 
 class RandomCrop(Augmentation):
-    """Cuts a window of ``size`` (rows, columns) out of every sample, anywhere.
+    """Cuts a window out of every sample, at a random position.
 
-    ``padding`` puts pixels around the frame before: a number, (left and right, top and bottom) or
-    (left, top, right, bottom). ``pad_if_needed`` puts as many on both sides as a frame lacks that
-    is too small, which else raises ConflictError. ``padding_mode`` says what they are: "constant"
-    (``fill``, one number), "replicate" or "reflect". Pixels are never interpolated: ``resample``
-    and ``align_corners`` mean nothing.
+    Args:
+        size: (rows, columns) of the window.
+        padding: pixels to add around the image before: a number, (left and right, top and bottom)
+            or (left, top, right, bottom).
+        pad_if_needed: if an image is smaller than the window, add the missing number of pixels on
+            both sides. If False, such images raise ConflictError.
+        fill: with ``padding_mode="constant"``, one number for all bands.
+        padding_mode: what the added pixels are: "constant" (``fill``), "replicate" or "reflect".
+        resample: ignored, because pixels are never interpolated.
+        align_corners: ignored, too.
 
     >>> import torch
     >>> RandomCrop((2, 3))(torch.zeros(4, 7, 20, 20)).shape
@@ -312,7 +340,7 @@ class RandomCrop(Augmentation):
 
 
 def _sides(padding: Any) -> list[int]:
-    """Left, top, right, bottom."""
+    """Padding as [left, top, right, bottom]."""
     given = read.plain(padding)
     if given is None or isinstance(given, int):
         return [given or 0] * 4
@@ -321,8 +349,10 @@ def _sides(padding: Any) -> list[int]:
 
 
 class CenterCrop(Augmentation):
-    """Cuts out the middle: ``size`` (rows, columns), or a number for both. Frames that are smaller
-    raise ConflictError when called.
+    """Cuts out the middle of the image. Images that are smaller raise ConflictError when called.
+
+    Args:
+        size: (rows, columns) of the window, or one number for both.
 
     >>> import torch
     >>> CenterCrop(2)(torch.arange(16.0).reshape(1, 4, 4))
@@ -347,10 +377,16 @@ class CenterCrop(Augmentation):
 
 
 class RandomResizedCrop(Augmentation):
-    """Cuts out a window of random size and shape and resizes it to ``size`` (rows, columns).
+    """Cuts out a window of random size and shape, and resizes it.
 
-    ``scale``: (low, high) of its part of the frame's area; ``ratio``: of width to height. With
-    ``align_corners=True``, masks take other positions than the image, as in Kornia: see Resize.
+    With ``align_corners=True``, masks are sampled at other positions than the image, as in Kornia:
+    see Resize.
+
+    Args:
+        size: (rows, columns) after resizing.
+        scale: (low, high) of the window's share of the image area.
+        ratio: (low, high) of the window's width divided by its height.
+        resample: "bilinear" or "nearest".
 
     >>> import torch
     >>> RandomResizedCrop((5, 6))(torch.zeros(4, 7, 20, 20)).shape
@@ -384,13 +420,14 @@ class RandomResizedCrop(Augmentation):
 
 
 class Resize(Augmentation):
-    """Resizes to ``size`` (rows, columns). Kornia's single number, which keeps the proportions, is
-    refused, and so is ``antialias``.
+    """Resizes to ``size`` (rows, columns). A single number as ``size``, which keeps the proportions
+    in Kornia, and ``antialias`` are refused.
 
-    With ``align_corners=True``, which is Kornia's default, the image keeps its outermost pixels'
-    centres, but masks take the pixel under each new pixel's centre, as if edges were kept: at the
-    edges of the frame both are abs(old / new - 1) / 2 old pixels apart, as in Kornia. Give
-    ``align_corners=False``, or ``resample="nearest"``, for masks exactly under their image.
+    With ``align_corners=True``, which is Kornia's default, the centres of the outermost pixels of
+    the image stay in place. Masks however take the pixel under the centre of each new pixel, as if
+    the outer edges stayed in place. At the edges, image and mask are therefore
+    abs(old / new - 1) / 2 old pixels apart, as in Kornia. For masks that match their image exactly,
+    give ``align_corners=False`` or ``resample="nearest"``.
 
     >>> import torch
     >>> Resize((1, 3))(torch.tensor([[[1.0, 2.0]]]))
@@ -422,10 +459,15 @@ class Resize(Augmentation):
 
 
 class PadTo(Augmentation):
-    """Puts pixels below and to the right until the frame has ``size`` (rows, columns).
+    """Adds pixels below and on the right until the image has ``size`` (rows, columns).
 
-    ``pad_mode``: "constant" (``pad_value``), "replicate" or "reflect". Frames that are larger raise
-    ConflictError when called; Kornia would crop them, which ``crop_if_exceeds`` asks for in vain.
+    Images that are larger raise ConflictError when called. Kornia's ``crop_if_exceeds``, which
+    crops such images, is refused.
+
+    Args:
+        size: (rows, columns) of the padded image.
+        pad_mode: what the added pixels are: "constant" (``pad_value``), "replicate" or "reflect".
+        pad_value: with ``pad_mode="constant"``, the value of added pixels.
 
     >>> import torch
     >>> PadTo((1, 3), pad_value=9)(torch.tensor([[[1.0, 2.0]]]))

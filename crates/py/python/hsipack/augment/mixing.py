@@ -1,4 +1,4 @@
-"""Augmentations that take pixels of other samples of the batch, or move or hide pieces of one."""
+"""Augmentations that mix samples of a batch, or move or hide pieces of a sample."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 
 class RandomErasing(Augmentation):
-    """Erases a rectangle; masks are given ``mask_fill`` there.
+    """Erases a random rectangle. Masks get ``mask_fill`` there.
 
-    ``scale``: (low, high) of its part of the frame's area; ``ratio``: of height to width.
-    ``value``: what erased pixels become: a number, a spectrum (one number for each band), or
-    "random_l1" for a random spectrum whose absolute values sum to 1.
+    Args:
+        scale: (low, high) of the rectangle's share of the image area.
+        ratio: (low, high) of its height divided by its width.
+        value: new value of erased pixels: a number, a spectrum (one number for each band), or
+            "random_l1" for a random spectrum whose absolute values sum to 1.
 
     >>> RandomErasing(value=[0.1, 0.2, 0.3]).config()["value"]
     [0.1, 0.2, 0.3]
@@ -52,12 +54,16 @@ class RandomErasing(Augmentation):
 
 
 class RandomTransplantation(Augmentation):
-    """Copies all pixels of one label, images and masks, from another sample of the batch.
+    """Copies all pixels of one label from another sample of the batch (the donor), in images and
+    masks. The label is drawn from the labels of the donor.
 
-    A label is drawn from those of the donor but ``excluded_labels``. ``mask`` names the mask that
-    has the labels (the first); ``valid`` one that is not 0 where labels count. The donor is the
-    sample before (``direction`` "prev") or after ("next"). ``count`` "bernoulli" draws for every
-    sample by itself; "fixed" takes the first p·B, as HTC does.
+    Args:
+        excluded_labels: labels that are never copied.
+        mask: name of the mask that has the labels; the first mask if ``None``.
+        valid: name of a mask that is not 0 where labels are valid. If ``None``, all are valid.
+        direction: the donor is the previous ("prev") or the next ("next") sample of the batch.
+        count: "bernoulli" draws for each sample whether it is changed; "fixed" changes the first
+            p·B samples, as HTC does.
 
     >>> import torch
     >>> image = torch.tensor([[[[1.0, 2.0]]], [[[3.0, 4.0]]]])
@@ -95,12 +101,15 @@ class RandomTransplantation(Augmentation):
 
 
 class RandomCutMixV2(Augmentation):
-    """Copies a rectangle from another sample of the batch, images and masks.
+    """Copies a rectangle from another sample of the batch, in images and masks.
 
-    The part that is kept has the distribution Beta(``beta``, ``beta``). Who was mixed with whom,
-    and with what share of the area, is in ``mixed``; ``mix_labels`` mixes labels alike (always the
-    right way round, which ``use_correct_lambda`` asks Kornia for). ``num_mix`` other than 1 and
-    ``cut_size`` are refused.
+    The attribute ``mixed`` says which samples were mixed, and with which share of the area;
+    ``mix_labels`` mixes labels in the same way (always the right way round, as in Kornia with
+    ``use_correct_lambda=True``). ``num_mix`` other than 1 and ``cut_size`` are refused.
+
+    Args:
+        beta: the share of the area that is kept follows the distribution Beta(``beta``, ``beta``);
+            1 if ``None``.
 
     >>> RandomCutMixV2(beta=0.4).config()
     {'op': 'cutmix_rect', 'beta': 0.4, 'p': 1.0}
@@ -122,7 +131,7 @@ class RandomCutMixV2(Augmentation):
         read.each_by_itself(same_on_batch)
         if num_mix != 1:
             raise UnsupportedError(
-                f"num_mix = {num_mix}", remedy="put RandomCutMixV2 there several times"
+                f"num_mix = {num_mix}", remedy="add RandomCutMixV2 several times"
             )
         if cut_size is not None:
             raise UnsupportedError(
@@ -132,10 +141,14 @@ class RandomCutMixV2(Augmentation):
 
 
 class RandomMixUpV2(Augmentation):
-    """Mixes images with other samples of the batch: x·(1 - share) + other·share. Masks stay.
+    """Mixes images with other samples of the batch: x·(1 - share) + other·share. Masks stay
+    unchanged.
 
-    ``lambda_val``: (low, high) of the share, from 0 to 1. Who was mixed with whom is in ``mixed``;
-    ``mix_labels`` mixes labels alike.
+    The attribute ``mixed`` says which samples were mixed; ``mix_labels`` mixes labels in the same
+    way.
+
+    Args:
+        lambda_val: (low, high) of the share, from 0 to 1; (0, 1) if ``None``.
 
     >>> RandomMixUpV2((0.0, 0.5)).config()["lambda"]
     [0.0, 0.5]
@@ -157,9 +170,9 @@ class RandomMixUpV2(Augmentation):
 
 
 class RandomJigsaw(Augmentation):
-    """Cuts the frame into ``grid`` (rows, columns) cells and puts them in another order, images and
-    masks. The grid has to divide the frame. Kornia's ``ensure_perm``, which never draws the order
-    that changes nothing, is refused.
+    """Cuts images and masks into ``grid`` (rows, columns) cells, and shuffles the cells. The size
+    of the image must be a multiple of the grid. Kornia's ``ensure_perm``, which excludes the
+    unchanged order, is refused.
 
     >>> import torch
     >>> RandomJigsaw((2, 2), p=1.0)(torch.arange(4.0).reshape(1, 2, 2)).sort().values.sum()
@@ -186,11 +199,14 @@ class RandomJigsaw(Augmentation):
 
 
 class HideAndSeek(Augmentation):
-    """Hides patches of every sample; masks are given ``mask_fill`` there.
+    """Hides random patches of a sample. Masks get ``mask_fill`` there.
 
-    ``patches``: sizes (rows, columns), of which one is drawn for every sample. ``proportion`` (0 to
-    1) of all its patches are drawn, ``with_replacement`` as HTC does, so that fewer are hidden.
-    Hidden pixels become ``fill``.
+    Args:
+        patches: sizes (rows, columns) of patches in pixels; one size is drawn for each sample.
+        proportion: share of all patches of the sample to draw, from 0 to 1.
+        with_replacement: draw with replacement, as HTC does. A patch may then be drawn twice, so
+            fewer patches are hidden.
+        fill: value of hidden pixels.
 
     >>> HideAndSeek([(4, 4)], 0.25).config()["patches"]
     [[4, 4]]
@@ -216,8 +232,8 @@ class HideAndSeek(Augmentation):
 
 
 class ValidGuard(Augmentation):
-    """Gives samples back as they were, images and masks, if nothing of the mask named ``mask`` is
-    left. Put it after whatever can lose pixels, and before crops.
+    """Restores a sample, image and masks, if the mask named ``mask`` has only zeros left. Put this
+    after augmentations that can lose pixels, and before crops.
 
     >>> ValidGuard("valid").config()
     {'op': 'valid_guard', 'mask': 'valid'}
@@ -232,9 +248,16 @@ class ValidGuard(Augmentation):
 def mix_labels(labels: Labels, mixed: Sequence[Mapping[str, Sequence[Any]]]) -> Labels:
     """Mixes labels as the images of a batch were mixed.
 
-    ``labels`` is (B, classes), floating point: one-hot, or probabilities; a tensor or an array of
-    NumPy's. ``mixed`` is ``mixed`` of the augmentation or of the loader's batch. Raises
-    ConflictError if shape or type are others.
+    Args:
+        labels: a tensor or a NumPy array (B, classes) of floating-point numbers: one-hot vectors or
+            probabilities.
+        mixed: ``mixed`` of the augmentation or of the loader's batch.
+
+    Returns:
+        The mixed labels, of the same kind as ``labels``.
+
+    Raises:
+        ConflictError: if the shape or the type of ``labels`` is wrong.
 
     >>> import numpy as np
     >>> mix_labels(np.eye(2), [{"partners": [1, 1], "shares": [0.25, 0.0]}])

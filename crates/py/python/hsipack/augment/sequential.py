@@ -19,19 +19,25 @@ _DEFAULTS: dict[str, Any] = {"seed": 0, "fuse": True, "mask_fill": 0, "kornia": 
 
 
 class AugmentationSequential(Applicable):
-    """Augmentations, one after the other, for images and their masks.
+    """Applies augmentations one after the other to images and their masks.
 
-    ``augmentations`` are those of this module, or configurations ({"op": "hflip", …}). ``seed`` of
-    all that is drawn. ``fuse`` makes one warp of consecutive geometric augmentations; without, each
-    resamples, as Kornia does. ``mask_fill``: what masks are given outside the frame, in erased
-    rectangles and hidden patches; a number, or one for each mask by name. ``kornia``: "0.8" follows
-    the older arithmetic of warps. ``data_keys``: Kornia's names of the arguments of a call, an
-    image and masks; without them any number of masks may be given. Images come back with as many
-    dimensions as they were given, whatever ``keepdim`` says. Other arguments of Kornia's class are
-    refused.
+    Arguments of Kornia's class that are not listed here are refused.
 
-    Raises MalformedError if a configuration is none, UnsupportedError for arguments of Kornia's
-    that have no counterpart.
+    Args:
+        *augmentations: augmentations of this module, or configurations ({"op": "hflip", …}).
+        seed: seed of all random draws.
+        fuse: combine consecutive geometric augmentations into one warp. If False, each of them
+            resamples, as in Kornia.
+        mask_fill: value of masks outside the image, in erased rectangles and in hidden patches; a
+            number, or a dictionary of numbers by mask name.
+        kornia: "0.8" follows the older arithmetic of warps.
+        data_keys: Kornia's names for the arguments of a call: an image, then masks. If ``None``,
+            any number of masks may be given.
+        keepdim: ignored: images always keep their number of dimensions.
+
+    Raises:
+        MalformedError: if a configuration is invalid.
+        UnsupportedError: for arguments of Kornia that have no counterpart.
 
     >>> import torch
     >>> from hsipack.augment import RandomAffine, RandomHorizontalFlip
@@ -77,10 +83,13 @@ class AugmentationSequential(Applicable):
         self._pipeline = self._native()
 
     def check_masks(self, names: Sequence[str], *, all_read: bool = False) -> None:
-        """Refuses a ``mask_fill`` for a mask that is not among these: if these are all that will be
-        read, or if one of them has no ``mask_fill`` and may be meant.
+        """Refuses a ``mask_fill`` for a mask that is not in ``names``.
 
-        Raises ConflictError, which names it.
+        It is refused if ``names`` are all masks that will be read (``all_read``), or if one of them
+        has no ``mask_fill`` and may have been meant.
+
+        Raises:
+            ConflictError: names the unknown mask.
         """
         fill = self._options["mask_fill"]
         if not isinstance(fill, dict) or not (names or all_read):
@@ -93,13 +102,13 @@ class AugmentationSequential(Applicable):
             )
 
     def config(self) -> dict[str, Any]:
-        """The configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain data as
-        in docs/augmentations.md.
+        """Returns the configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain
+        data as in docs/augmentations.md.
         """
         return {**self._options, "ops": [entry.config() for entry in self._augmentations]}
 
     def to_json(self) -> str:
-        """The configuration as JSON, which ``hsipack preview --augment`` reads too."""
+        """Returns the configuration as JSON. ``hsipack preview --augment`` reads it, too."""
         return json.dumps(self.config(), indent=2)
 
     def __len__(self) -> int:
@@ -113,7 +122,9 @@ class AugmentationSequential(Applicable):
     @overload
     def __getitem__(self, index: slice) -> AugmentationSequential: ...
     def __getitem__(self, index: int | slice) -> Augmentation | AugmentationSequential:
-        """One of the augmentations; of a slice a list of them with the same options."""
+        """Returns one of the augmentations. A slice is an AugmentationSequential with the same
+        options.
+        """
         if isinstance(index, slice):
             return AugmentationSequential(*self._augmentations[index], **self._options)
         return self._augmentations[index]
@@ -134,17 +145,21 @@ class AugmentationSequential(Applicable):
 Augmentations: TypeAlias = (
     AugmentationSequential | Augmentation | Sequence[Augmentation | Config] | Config | str | Path
 )
-"""Whatever says what augmentations it is: see ``sequential``."""
+"""A description of augmentations: see ``sequential``."""
 
 
 def from_config(
     config: Sequence[Augmentation | Config] | Config | str | Path,
 ) -> AugmentationSequential:
-    """Reads a configuration: a list of augmentations, an object with ``ops`` and maybe ``seed``,
-    ``fuse``, ``mask_fill`` and ``kornia``, either of them as JSON, or the path of a JSON file.
+    """Reads a configuration of augmentations.
 
-    Raises FileError if there is no such file, MalformedError, which names the place, if it is
-    something else.
+    Args:
+        config: a list of augmentations, or a dictionary with ``ops`` and any of ``seed``, ``fuse``,
+            ``mask_fill`` and ``kornia``; or one of these as JSON text; or the path of a JSON file.
+
+    Raises:
+        FileError: if the file does not exist.
+        MalformedError: if it is not a valid configuration. The error says where.
 
     >>> from_config('[{"op": "hflip", "p": 1.0}]')
     AugmentationSequential(hflip(p=1.0))
@@ -153,9 +168,12 @@ def from_config(
 
 
 def sequential(augmentations: Augmentations, *, seed: int = 0) -> AugmentationSequential:
-    """An AugmentationSequential of whatever says what augmentations it is: one, a list of them or
-    of configurations, or what ``from_config`` reads; with ``seed``, unless it has a seed of its
-    own.
+    """Makes an AugmentationSequential from any description of augmentations.
+
+    Args:
+        augmentations: an augmentation, a list of augmentations or of configurations, or anything
+            that ``from_config`` reads. An AugmentationSequential is returned as it is.
+        seed: the seed, unless ``augmentations`` has its own.
 
     >>> sequential([{"op": "hflip"}], seed=3)
     AugmentationSequential(hflip(), seed=3)
@@ -172,7 +190,10 @@ def sequential(augmentations: Augmentations, *, seed: int = 0) -> AugmentationSe
 
 
 def to_config(augmentations: Augmentations) -> dict[str, Any]:
-    """The whole configuration, plain data, of whatever says what augmentations it is.
+    """Returns the complete configuration of any description of augmentations, as plain data.
+
+    Args:
+        augmentations: as for ``sequential``.
 
     >>> to_config([{"op": "hflip", "p": 1.0}])["ops"]
     [{'op': 'hflip', 'p': 1.0}]
@@ -206,7 +227,7 @@ def _made(config: Sequence[Augmentation | Config] | Config, seed: int) -> Augmen
     unknown = sorted(set(config) - set(_DEFAULTS) - {"ops"})
     if unknown or "ops" not in config:
         what = f"a configuration with {unknown}" if unknown else "a configuration without ops"
-        remedy = f"give ops, and of {', '.join(_DEFAULTS)} what is not to be the default"
+        remedy = f"give ops, and optionally {', '.join(_DEFAULTS)}"
         raise MalformedError(what, remedy=remedy)
     options = {"seed": seed, **{name: value for name, value in config.items() if name != "ops"}}
     return AugmentationSequential(*config["ops"], **options)
@@ -221,7 +242,7 @@ def _augmentation(entry: Augmentation | Config) -> Augmentation:
         )
     if not isinstance(entry, Mapping):
         raise _foreign(entry)
-    # With the options as they are: the library checks them and has the defaults.
+    # The options stay as they are: the native library checks them and adds the defaults.
     kind = _CLASSES.get(str(entry.get("op")), Augmentation)
     made = kind.__new__(kind)
     Augmentation.__init__(made)
@@ -230,12 +251,12 @@ def _augmentation(entry: Augmentation | Config) -> Augmentation:
 
 
 def _constant(name: str) -> float | None:
-    """JSON has no NaN; among the numbers of bands null stands for it."""
+    """Reads NaN as None: JSON has no NaN, so null stands for it in a list of numbers."""
     return None if name == "NaN" else float(name)
 
 
 def _foreign(thing: object) -> UnsupportedError:
-    """The error for an augmentation of another library, or something else."""
+    """The error for an augmentation of another library, or for any other object."""
     if isinstance(thing, (str, int, float, type(None))):
         return UnsupportedError(
             f"{_options.shown(thing)} is no augmentation",

@@ -1,4 +1,4 @@
-"""Augmentations that change values and leave pixels where they are; masks stay."""
+"""Augmentations that change values but do not move pixels. Masks stay unchanged."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ class Offset(Augmentation):
 
 
 class RandomContrast(Augmentation):
-    """Multiplies all values of a sample by a factor, as Kornia's RandomContrast does.
+    """Multiplies all values of a sample by a random factor, like Kornia's RandomContrast.
 
-    ``contrast``: (low, high), or a number for 1 ± that, but no less than 0. Kornia clips to 0 … 1
-    unless told not to; here values are never clipped, and ``clip_output=True`` is refused.
+    Kornia clips values to 0 … 1 by default. Here values are never clipped, and ``clip_output=True``
+    is refused.
+
+    Args:
+        contrast: (low, high) of the factor, or a number for 1 ± this number, but not below 0.
 
     >>> RandomContrast(0.2).config()
     {'op': 'gain', 'range': [0.8, 1.2], 'p': 1.0}
@@ -64,10 +67,13 @@ class RandomContrast(Augmentation):
 
 
 class RandomBrightness(Augmentation):
-    """Adds f - 1 to all values of a sample, as Kornia's RandomBrightness does.
+    """Adds f - 1 with a random f to all values of a sample, like Kornia's RandomBrightness.
 
-    ``brightness``: (low, high) of f, or a number for 1 ± that, but no less than 0. Kornia clips to
-    0 … 1 unless told not to; here values are never clipped, and ``clip_output=True`` is refused.
+    Kornia clips values to 0 … 1 by default. Here values are never clipped, and ``clip_output=True``
+    is refused.
+
+    Args:
+        brightness: (low, high) of f, or a number for 1 ± this number, but not below 0.
 
     >>> RandomBrightness((0.75, 1.5)).config()
     {'op': 'offset', 'range': [-0.25, 0.5], 'p': 1.0}
@@ -90,7 +96,8 @@ class RandomBrightness(Augmentation):
 
 
 class RandomGaussianNoise(Augmentation):
-    """Adds independent normal noise of ``mean`` and standard deviation ``std`` to every value.
+    """Adds independent Gaussian noise with mean ``mean`` and standard deviation ``std`` to every
+    value.
 
     >>> RandomGaussianNoise(std=0.01).config()
     {'op': 'gaussian_noise', 'mean': 0.0, 'std': 0.01, 'p': 0.5}
@@ -111,9 +118,13 @@ class RandomGaussianNoise(Augmentation):
 
 
 class RandomGaussianBlur(Augmentation):
-    """Blurs every band with a Gaussian: ``kernel_size`` (rows, columns; odd, or one number for
-    both), ``sigma`` (low, high) in pixels. The frame is mirrored at its border; other
-    ``border_type``s are refused. ``separable`` changes nothing.
+    """Blurs every band with a Gaussian.
+
+    Args:
+        kernel_size: (rows, columns) in pixels, odd numbers; or one number for both.
+        sigma: (low, high) of the Gaussian's standard deviation in pixels.
+        border_type: only "reflect": the image is mirrored at its border.
+        separable: ignored.
 
     >>> RandomGaussianBlur(5, (0.5, 2.0)).config()["kernel"]
     [5, 5]
@@ -142,10 +153,12 @@ class RandomGaussianBlur(Augmentation):
 
 
 class RandomChannelDropout(Augmentation):
-    """Replaces whole bands of a sample, drawn anew for every sample, with ``fill_value``: a number,
-    or one for each band (the dataset's means, say).
+    """Replaces random bands of each sample with a constant.
 
-    ``num_drop_channels``: how many, or (least, most); with ``contiguous`` they lie side by side.
+    Args:
+        num_drop_channels: number of bands to replace, or (smallest, largest) number.
+        fill_value: the new value: a number, or one for each band (such as the dataset's means).
+        contiguous: whether the bands are adjacent.
 
     >>> RandomChannelDropout((1, 5), contiguous=True).config()["bands"]
     [1, 5]
@@ -173,8 +186,11 @@ class RandomChannelDropout(Augmentation):
 
 
 class BandJitter(Augmentation):
-    """Multiplies every band of a sample by 1 + ε, ε normal with standard deviation ``sigma`` and
-    alike over ``correlation`` bands (0: every band by itself).
+    """Multiplies every band of a sample by 1 + ε, where ε is normally distributed.
+
+    Args:
+        sigma: standard deviation of ε.
+        correlation: number of bands over which ε is similar; with 0, all bands are independent.
 
     >>> BandJitter(0.02, correlation=5).config()
     {'op': 'band_jitter', 'sigma': 0.02, 'correlation': 5, 'p': 0.5}
@@ -187,7 +203,7 @@ class BandJitter(Augmentation):
 
 
 class BandOffset(Augmentation):
-    """Adds ε to every band of a sample, ε as for BandJitter, in the image's unit.
+    """Adds ε to every band of a sample; ε is drawn as in BandJitter, in the unit of the image.
 
     >>> BandOffset(0.02).config()
     {'op': 'band_offset', 'sigma': 0.02, 'correlation': 0.0, 'p': 0.5}
@@ -200,7 +216,7 @@ class BandOffset(Augmentation):
 
 
 class SpectralShift(Augmentation):
-    """Shifts spectra along the bands by up to ``max_bands`` of them, parts of a band included.
+    """Shifts spectra along the bands by up to ``max_bands`` bands, also by fractions of a band.
 
     >>> SpectralShift(0.5).config()
     {'op': 'spectral_shift', 'max_bands': 0.5, 'p': 0.5}
@@ -226,9 +242,13 @@ class SpectralSmooth(Augmentation):
 
 
 class Projection(Augmentation):
-    """Maps spectra linearly: y = x·``matrix`` + ``offset``, with ``matrix`` (bands, bands) and
-    ``offset`` a number or one for each band; only pixels with ``labels`` in the mask named ``mask``
-    (the first), if they are given.
+    """Maps spectra linearly: y = x·``matrix`` + ``offset``.
+
+    Args:
+        matrix: (bands, bands).
+        offset: a number, or one for each band.
+        labels: change only pixels with these labels; all pixels if ``None``.
+        mask: name of the mask that has the labels; the first mask if ``None``.
 
     >>> import torch
     >>> Projection([[0, 1], [1, 0]], p=1.0)(torch.tensor([[[1.0]], [[2.0]]])).flatten()
@@ -255,8 +275,10 @@ class Projection(Augmentation):
 
 
 class IlluminationRamp(Augmentation):
-    """Lights the scene from a side: x·(1 + s·(u·cos φ + v·sin φ)), u and v from -1 to 1 across the
-    frame, s drawn from ``strength`` (low, high), any φ.
+    """Lights the scene from a random side: x·(1 + s·(u·cos φ + v·sin φ)).
+
+    u and v go from -1 to 1 across the image. s is drawn from ``strength`` (low, high), and φ is any
+    angle.
 
     >>> IlluminationRamp((0, 0.1)).config()["strength"]
     [0.0, 0.1]
@@ -269,8 +291,8 @@ class IlluminationRamp(Augmentation):
 
 
 class L1Normalize(Augmentation):
-    """Divides every pixel's spectrum by the sum of its absolute values; spectra of nothing become
-    0.
+    """Divides every spectrum by the sum of its absolute values. If the sum is 0, the spectrum
+    becomes 0.
 
     >>> import torch
     >>> L1Normalize()(torch.tensor([[[1.0]], [[3.0]]])).flatten()
@@ -284,7 +306,7 @@ class L1Normalize(Augmentation):
 
 
 class L2Normalize(Augmentation):
-    """Divides every pixel's spectrum by its length; spectra of nothing become 0.
+    """Divides every spectrum by its Euclidean norm. If the norm is 0, the spectrum becomes 0.
 
     >>> import torch
     >>> L2Normalize()(torch.tensor([[[3.0]], [[4.0]]])).flatten()
@@ -298,8 +320,8 @@ class L2Normalize(Augmentation):
 
 
 class SNV(Augmentation):
-    """Standard normal variate: gives every pixel's spectrum mean 0 and standard deviation 1;
-    constant spectra become 0.
+    """Standard normal variate: shifts and scales every spectrum to mean 0 and standard deviation 1.
+    Constant spectra become 0.
 
     >>> import torch
     >>> SNV()(torch.tensor([[[1.0]], [[2.0]], [[3.0]]])).flatten()
@@ -313,8 +335,11 @@ class SNV(Augmentation):
 
 
 class Normalize(Augmentation):
-    """Standardises bands: (x - ``mean``)/``std``, numbers or one for each band (the ``stats`` of
-    ``dataset.split("train")`` have them). A band where one of them is NaN stays as it is.
+    """Standardises bands: (x - ``mean``)/``std``.
+
+    ``mean`` and ``std`` are numbers, or lists with one number for each band, such as those in
+    ``dataset.split("train").stats``. A band whose mean or standard deviation is NaN stays
+    unchanged.
 
     >>> import torch
     >>> Normalize([1, 2], [1, 4])(torch.tensor([[[2.0]], [[4.0]]])).flatten()

@@ -1,4 +1,4 @@
-"""What training waits for, found by caching."""
+"""Finds out what training waits for, by caching parts of the pipeline."""
 
 from __future__ import annotations
 
@@ -21,23 +21,26 @@ __all__ = ["Diagnosis", "diagnose"]
 
 
 class Diagnosis:
-    """What training waits for; printed, it is a report.
+    """The result of :func:`hsipack.diagnose`: what training waits for. Print it to see a report.
 
     Attributes:
-        culprit: ``"augment"``, ``"copy"``, ``"collate"``, ``"decode"``, ``"read"``, or ``"load"``
-            for all of loading that cannot be told apart from outside; None if nobody is to blame:
-            the step dominates.
-        settled: whether more rounds would hardly tell more. If not, end what else the machine does,
-            or ask for more ``rounds``.
+        culprit: the part that training waits for: ``"augment"``, ``"copy"``, ``"collate"``,
+            ``"decode"``, ``"read"``, or ``"load"`` for all parts of loading that cannot be
+            distinguished from outside. None if no part is to blame: the step takes most of the
+            time.
+        settled: whether more rounds would hardly change the result. If not, stop other programs on
+            the machine, or ask for more ``rounds``.
         levels: the levels in their order, as dictionaries: ``level``, what was ``kept`` ready, what
-            the level ``adds``, seconds of a batch (``batch_s``) and their spread (``spread_s``),
-            what it costs (``cost_s``, ``share``) and whether that ``counts``.
-        remedy: what to do about it: an ``action``, ``advice``, ``predicted_gain``; None if nobody
-            is to blame.
-        verified: what that brought, if it was tried: ``before_s``, ``after_s``, ``gain``,
-            ``error``, and ``steady``: whether the machine was as fast then as when the levels
-            were measured, with what the prediction rests on, too (``basis_s``).
-        attempts: how often all of it was measured: again where the machine changed its speed.
+            the level ``adds``, the seconds per batch (``batch_s``) and their spread (``spread_s``),
+            what the level costs (``cost_s``, ``share``), and whether this cost ``counts``.
+        remedy: what to do about the culprit: an ``action``, ``advice`` and ``predicted_gain``; None
+            if no part is to blame.
+        verified: what the remedy gained, if it was tried: seconds per batch without and with it
+            (``before_s``, ``after_s``), ``gain``, ``error`` of the prediction, ``basis_s`` (seconds
+            of what the prediction is based on, first when the levels were measured, then beside the
+            remedy) and ``steady`` (whether the machine kept its speed).
+        attempts: how many times everything was measured. It is measured again if the speed of the
+            machine changes.
         notes: what could not be measured, and why.
     """
 
@@ -53,7 +56,7 @@ class Diagnosis:
         self.notes: list[str] = data["notes"]
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, as ``hsipack diagnose --json`` prints it; see docs/diagnosing.md."""
+        """Returns the data that ``hsipack diagnose --json`` prints; see docs/diagnosing.md."""
         return self._data
 
     def __str__(self) -> str:
@@ -75,34 +78,40 @@ def diagnose(
 ) -> Diagnosis:
     """Finds out what training waits for, with your own loader and training step.
 
-    The step runs with ever less of the pipeline replaced by something kept ready: one batch on the
-    device, one batch on the host, samples in memory, nothing. What a level adds is to blame for
-    the drop from the one before, if that is larger than 5 % and than twice the spread of the
-    rounds.
+    Your step is run at several levels. At the first level, one batch is kept ready on the device.
+    At each further level, more of the pipeline is real: one batch is kept on the host, then samples
+    are kept in memory, then nothing is kept. If a level is slower than the one before it by more
+    than 5 % and by more than twice the spread of the rounds, the part that it adds is to blame.
 
-    Of a :class:`hsipack.Loader` all parts are told apart, of a ``torch.utils.data.DataLoader`` the
-    copy, collating (with its workers and their processes as they are) and loading; of any other
-    iterable of batches the copy and all the rest. A DataLoader is also run with more workers, and
-    some of its samples are loaded in this process, to see whether that waits, computes or augments.
+    For an :class:`hsipack.Loader`, all parts are measured separately; for a
+    ``torch.utils.data.DataLoader``, the copy, collating (with its own workers) and loading; for any
+    other iterable of batches, the copy and everything else. A DataLoader is also run with more
+    workers. Some of its samples are loaded in this process, to see whether loading waits, computes
+    or augments.
 
-    **The steps are really done**: pass a copy of your model, or load it again afterwards. A step
-    must not wait for more than its own batch, and must not write to it.
+    **The steps really train**: pass a copy of your model, or load its weights again afterwards. A
+    step must not wait for anything but its own batch, and must not write to the batch.
 
     Args:
-        loader: what gives your batches now. It is iterated over several times; an
-            :class:`hsipack.Loader` is left as it is.
-        train_step: a training step: takes a batch as the loader gives it, and copies it to the
-            device itself where the loader does not.
-        rounds: how often every level is run; up to three times as often while the rounds differ so
-            much, or the drop is so small, that more of them could change the verdict.
-        seconds: how long every time, at least; at least three batches.
-        device: where the step computes; the current CUDA device if there is one, else the CPU.
-        verify: try what is recommended, and compare with what was predicted; all of it again, up
-            to three times in all, if the machine changed its speed in between.
-        progress: is told what goes on.
+        loader: the loader that you use now. It is iterated over several times; an
+            :class:`hsipack.Loader` keeps its position.
+        train_step: a function that does one training step. It takes a batch as the loader gives it,
+            and copies it to the device itself if the loader does not.
+        rounds: how many times every level is run. If the rounds differ so much, or the drop is so
+            small, that more rounds could change the result, up to three times as many are run.
+        seconds: minimum duration of each run; it also has at least three batches.
+        device: the device of the step. If ``None``, the current CUDA device if there is one,
+            otherwise the CPU.
+        verify: try the recommended remedy, and compare the gain with the prediction. If the speed
+            of the machine changes meanwhile, everything is measured again, up to three times in
+            total.
+        progress: a function that is called with a text about what is being done.
+
+    Returns:
+        The diagnosis.
 
     Raises:
-        ConflictError: if the loader gives no batches, or an argument is not what it has to be.
+        ConflictError: if the loader gives no batches, or an argument is invalid.
 
     >>> import time
     >>> loader = Loader(dataset_path, 4, device="cpu")
@@ -120,7 +129,7 @@ def diagnose(
         remedy = "give a function that takes a batch and trains on it"
         raise _options.wrong("train_step", train_step, remedy)
     if isinstance(loader, str) or not isinstance(loader, Iterable):
-        remedy = "give what your batches come from: a hsipack.Loader, a DataLoader, an iterable"
+        remedy = "give an hsipack.Loader, a DataLoader, or another iterable of batches"
         raise _options.wrong("loader", loader, remedy)
     if device is None:
         torch = _torch.imported()
@@ -137,7 +146,7 @@ def diagnose(
 
 
 def _levels(loader: Iterable[Any], device: Device) -> Levels:
-    # A loader of several datasets is not told apart: it is an iterable like any other.
+    # The parts of a loader of several datasets are not measured: it is an iterable like any other.
     if isinstance(loader, Loader) and not isinstance(loader, ConcatLoader):
         return LoaderLevels(loader)
     torchs = _torch.imported("torch.utils.data")

@@ -1,4 +1,4 @@
-"""Levels of torch's DataLoader; imported where somebody has one."""
+"""Levels of a torch DataLoader; imported only if the user has one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hsipack.diagnosis import _samples
 from hsipack.diagnosis._levels import Source, Stream, cores
 from hsipack.diagnosis._others import Going, IterableLevels
 
-# Samples whose loading is looked at in this process.
+# How many samples are loaded in this process to time them.
 TIMED = 8
-# Workers that are tried where loading waits rather than computes: more than cores help there.
+# (fewest, most) workers to try if loading waits rather than computes: more workers than cores help.
 WAITING = (8, 32)
-# Batches that a loader without an end is asked for in an epoch of kept samples.
+# Batches in an epoch of kept samples: a number so large that the epoch does not end.
 BATCHES = 1 << 20
 
 
@@ -60,7 +60,7 @@ class DataLoaderLevels(IterableLevels):
         return loader.num_workers * (loader.prefetch_factor or 0) + 1
 
     def _like(self, dataset: Dataset[Any], batch: int | None, workers: int) -> DataLoader[Any]:
-        """A loader like the user's, of another dataset, in order."""
+        """A loader like the user's, of another dataset and without shuffling."""
         loader = self._data_loader
         more: dict[str, Any] = {}
         if workers > 0:
@@ -82,7 +82,7 @@ class DataLoaderLevels(IterableLevels):
         return Going(self._kept_stream) if name == "collate" else super().source(name)
 
     def facts(self) -> dict[str, Any]:
-        """What is known beside the times."""
+        """What is known besides the times."""
         return super().facts() | {
             "threads": self._data_loader.num_workers,
             "computing": self._computing,
@@ -92,7 +92,7 @@ class DataLoaderLevels(IterableLevels):
         }
 
     def _more_workers(self) -> int:
-        """Workers to try: one a core, or more where they wait."""
+        """The number of workers to try: one per core, or more if they wait."""
         workers = cores()
         if self._computing is not None and self._computing < 0.5:
             least, most = WAITING
@@ -101,7 +101,7 @@ class DataLoaderLevels(IterableLevels):
 
     def with_more_threads(self) -> Source:
         """Everything real, with more workers."""
-        # The same ones every time, as without: starting them is not what is measured.
+        # The same workers every time, because starting them is not to be measured.
         if self._more is None:
             self._more = self._changed(self._more_workers(), self._data_loader.pin_memory)
         return Going(self._more)
@@ -114,7 +114,7 @@ class DataLoaderLevels(IterableLevels):
         return self._changed(remedy["threads"], loader.pin_memory)
 
     def _changed(self, workers: int, pin: bool) -> Stream:
-        """The user's batches, loaded otherwise."""
+        """The user's batches, with another number of workers, or pinned."""
         loader = self._data_loader
         more: dict[str, Any] = {}
         if workers > 0:
@@ -136,7 +136,7 @@ class DataLoaderLevels(IterableLevels):
         return Stream(changed, workers * (changed.prefetch_factor or 0) + 1)
 
     def close(self) -> None:
-        """Gives back what it holds."""
+        """Frees everything that it holds."""
         super().close()
         if self.batch_size is not None:
             self._kept_stream.close()
@@ -145,7 +145,7 @@ class DataLoaderLevels(IterableLevels):
 
 
 class _KeptSamples(Dataset[Any]):
-    """Samples that are kept, over and over."""
+    """Kept samples, repeated again and again."""
 
     def __init__(self, samples: list[Any], length: int) -> None:
         self._samples = samples
@@ -159,7 +159,7 @@ class _KeptSamples(Dataset[Any]):
 
 
 def _first(sampler: Iterable[Any], count: int) -> list[Any]:
-    """The first samples that a sampler chooses."""
+    """The first samples from a sampler."""
     chosen = list(itertools.islice(sampler, count))
     if not chosen:
         raise ConflictError("the loader gives no batches", remedy="choose more samples")

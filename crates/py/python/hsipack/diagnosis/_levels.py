@@ -1,4 +1,4 @@
-"""What all kinds of loaders have in common: sources of batches at some level."""
+"""What the levels of all kinds of loaders share: sources of batches at a level."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class Source:
     """Gives batches without end."""
 
     def warm_up(self) -> None:
-        """Takes what was made while nobody measured, and fills caches."""
+        """Takes batches that were made before measuring began, and fills caches."""
 
     def next(self) -> Any:
         """The next batch."""
         raise NotImplementedError
 
     def statistics(self) -> str | None:
-        """What a loader of hsipack's did since it was warm, as JSON."""
+        """The statistics of an hsipack loader since it was warm, as JSON."""
         return None
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the source."""
 
 
 class Kept(Source):
-    """One batch, or what is made of it."""
+    """One batch again and again, or what ``make`` makes of it."""
 
     def __init__(self, batch: Any, make: Callable[[Any], Any] = lambda batch: batch) -> None:
         self._batch = batch
@@ -40,7 +40,7 @@ class Kept(Source):
 
 
 class Stream(Source):
-    """An iterable's batches, over and over."""
+    """The batches of an iterable, again and again."""
 
     def __init__(
         self, batches: Iterable[Any], skip: int, close: Callable[[], object] = lambda: None
@@ -72,24 +72,25 @@ class Stream(Source):
 
 
 class Levels(Protocol):
-    """How much of a pipeline can be replaced by what is kept ready.
+    """The levels of a pipeline: how much of it is replaced by batches or samples that are kept
+    ready.
 
-    The native part measures levels, and tries remedies, by this protocol. Its attributes are read
-    once, before that.
+    The native part uses this protocol to measure levels and to try remedies. It reads the
+    attributes once, before that.
     """
 
     subject: str
     """What is diagnosed."""
     batch_size: int | None
     names: list[str]
-    """Names of the levels, in their order; everything is real in the last one."""
+    """Names of the levels, in their order. In the last one, everything is real."""
     more_threads: tuple[str, int] | None
-    """The level beside which more threads, or workers, are measured, and how many those are; None
-    if that would show nothing."""
+    """The level that is also measured with more threads or workers, and their number; None if more
+    would show nothing."""
     augmentations: list[str]
-    """Names of the augmentations, in their order, where they can be told apart."""
+    """Names of the augmentations, in their order, if they can be measured separately."""
     actions: tuple[str, ...]
-    """Actions of remedies that can be tried."""
+    """The actions of remedies that can be tried."""
     notes: list[str]
     """What cannot be measured, and why."""
 
@@ -106,21 +107,21 @@ class Levels(Protocol):
         """Everything real, with a remedy."""
 
     def facts(self) -> dict[str, Any]:
-        """What is known beside the times."""
+        """What is known besides the times."""
 
     def close(self) -> None:
-        """Gives back what it holds."""
+        """Frees everything that it holds."""
 
 
 def synchronise() -> None:
-    """Waits for what is queued on the GPU."""
+    """Waits for all work that is queued on the GPU."""
     torch = _torch.imported()
     if torch is not None and torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Levels of any iterable of batches, as far as they can be had from outside."""
+"""Levels of any iterable of batches, as far as they can be measured from outside."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class IterableLevels:
         self.notes: list[str] = []
 
     def _ahead(self) -> int:
-        """Batches that may have been made ahead."""
+        """How many batches may have been made in advance."""
         return 1
 
     def source(self, name: str) -> Source:
@@ -41,11 +41,11 @@ class IterableLevels:
             return Kept(to_device(self._batch, self._device))
         if name == "copy":
             return Kept(self._batch)
-        # The same one every time: its workers go on as they do in training.
+        # The same stream every time: its workers continue, as they do in training.
         return Going(self._stream)
 
     def facts(self) -> dict[str, Any]:
-        """What is known beside the times."""
+        """What is known besides the times."""
         return {"kind": self.kind, "copies": self._copies(), "gpu": self._device.type != "cpu"}
 
     def _copies(self) -> str:
@@ -55,11 +55,11 @@ class IterableLevels:
         return "asynchronous" if pinned and all(pinned) else "pageable"
 
     def without(self, place: int) -> Source:
-        """There is none to leave out."""
+        """There is no augmentation to leave out."""
         raise IndexError(place)
 
     def with_more_threads(self) -> Source:
-        """There are none to add."""
+        """There are no threads to add."""
         raise NotImplementedError
 
     def remedied(self, remedy: dict[str, Any]) -> Source:
@@ -67,12 +67,12 @@ class IterableLevels:
         raise ValueError(remedy["action"])
 
     def close(self) -> None:
-        """Gives back what it holds."""
+        """Frees everything that it holds."""
         self._stream.close()
 
 
 class Going(Source):
-    """A stream that goes on after it was measured."""
+    """A stream that stays open after it was measured."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

@@ -13,15 +13,14 @@ from hsipack.dataset import mask_key
 from hsipack.diagnosis._levels import Kept, Source, Stream, cores
 from hsipack.loader import Batch, Loader
 
-# Bytes of a cache that is to hold all of them.
+# The size in bytes of a cache that is to hold everything.
 ALL = 1 << 62
-# Batches that bring nothing new into a cache, beside those that lay ready, after which it counts
-# as full.
+# A cache counts as full after this many batches, besides those that were ready, add nothing to it.
 FULL = 12
 
 
 class LoaderLevels:
-    """Levels of an hsipack.Loader, of which loaders like it are made."""
+    """Levels of an hsipack.Loader. Similar loaders are made for its levels."""
 
     actions: tuple[str, ...] = ("cache", "threads", "without", "crop")
 
@@ -60,19 +59,19 @@ class LoaderLevels:
         self.augmentations = [op["op"] for op in made.get("ops", [])]
 
     def _subset(self, counts: list[int]) -> list[int]:
-        """Samples of some batches, spread over those that the loader reads."""
+        """The samples of some batches, spread over the samples that the loader reads."""
         _, decoded = self._sizes(self._read)
         each = sum(counts) // max(len(counts), 1)
         return _hsipack.diagnosis_samples(self._read, decoded, self._settings["batch_size"], each)
 
     def _sizes(self, samples: list[int]) -> tuple[int, int]:
-        """Bytes of samples, stored and decoded."""
+        """The bytes of samples, stored and decoded."""
         share = len(samples) / max(len(self._loader.dataset), 1)
         stored, decoded = self._loader.dataset._native.sizes()
         return round(stored * share), round(decoded * share)
 
     def _like(self, **changes: Any) -> Loader:
-        """A loader like the user's, of the samples that all levels read, but for some settings."""
+        """A loader like the user's, of the samples of all levels, with some settings changed."""
         loader = Loader.__new__(Loader)
         full = self._items >= self._settings["batch_size"]
         if "cache" in changes:
@@ -98,13 +97,14 @@ class LoaderLevels:
         return loader
 
     def _shuffle_window(self) -> str:
-        """As large beside these samples as that of the loader is beside all of its own."""
+        """A shuffle window that is in proportion to these samples, as the loader's to all of its
+        samples."""
         window = self._report["cache"]["shuffle_window"]
         if window is None:
             shuffled: str = self._settings["shuffle_window"]
             return shuffled
         blocks = round(window["blocks"] * len(self._samples) / len(self._read))
-        # One block at a time at least.
+        # At least one block at a time.
         return str(window["bytes"] // window["blocks"] * max(blocks, 1))
 
     def _stream(self, **changes: Any) -> _Own:
@@ -131,12 +131,12 @@ class LoaderLevels:
     def _augmenting(self, pipeline: str | None) -> Kept:
         if pipeline is None:
             return Kept(self._raw)
-        # One for all batches, as a loader has: it has a thread of its own.
+        # One pipeline for all batches, as in a loader, because it has its own thread.
         made = _hsipack.Pipeline(pipeline)
         return Kept(self._raw, lambda batch: self._augmented(batch, made))
 
     def _augmented(self, batch: Batch, pipeline: _hsipack.Pipeline) -> Batch:
-        """The kept batch, augmented as the loader would."""
+        """The kept batch, augmented as the loader would augment it."""
         names = self._keeper._settings["masks"]
         masks = [(name, native(batch[mask_key(name)])) for name in names]
         keys = [(int(one), int(two)) for one, two in zip(batch["id"], batch["repeat"], strict=True)]
@@ -151,7 +151,7 @@ class LoaderLevels:
         return augmented
 
     def facts(self) -> dict[str, Any]:
-        """What is known beside the times."""
+        """What is known besides the times."""
         stored, decoded = self._sizes(self._read)
         stack = next(iter(self._loader.dataset.stacks.values()))
         return self._known | {
@@ -164,7 +164,7 @@ class LoaderLevels:
         }
 
     def without(self, place: int) -> Source:
-        """Batches at the level ``augment`` without one of them."""
+        """Batches at the level ``augment`` without one of the augmentations."""
         return self._augmenting(_without(self._pipeline, place))
 
     def with_more_threads(self) -> Source:
@@ -189,12 +189,12 @@ class LoaderLevels:
         return self._stream(**changes)
 
     def close(self) -> None:
-        """Gives back what it holds."""
+        """Frees everything that it holds."""
         self._keeper.close()
 
 
 class _Own(Stream):
-    """Batches of a loader that is made for a level."""
+    """Batches of a loader that was made for a level."""
 
     def __init__(self, loader: Loader, skip: int, full: int) -> None:
         super().__init__(loader, skip)
@@ -202,7 +202,8 @@ class _Own(Stream):
         self._full = full
 
     def warm_up(self) -> None:
-        """Takes an epoch, or, of many windows that lie in few chunks, what fills the cache."""
+        """Takes the batches of an epoch, or fewer if they fill the cache: many windows may lie in
+        few chunks."""
         kept, since = 0, 0
         for _ in range(self._skip):
             self.next()
@@ -221,7 +222,7 @@ class _Own(Stream):
 
 
 def _of_samples(crop: dict[str, Any] | None, samples: list[int]) -> dict[str, Any] | None:
-    """A crop without the windows that are listed of other samples."""
+    """A crop without the listed windows of other samples."""
     if crop is None or crop["kind"] != "windows":
         return crop
     windows = np.frombuffer(crop["windows"], dtype="<i8").reshape(-1, 3)

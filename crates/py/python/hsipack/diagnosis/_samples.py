@@ -1,4 +1,4 @@
-"""What loading samples costs, seen in this process."""
+"""What loading samples costs, measured in this process."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-# Folders of libraries that augment images, as they stand in the paths of their files.
+# Folders of libraries that augment images, as in the paths of their files.
 LIBRARIES = re.compile(
     r"[/\\](kornia|torchvision[/\\]transforms|albumentations|imgaug|volumentations|batchgenerators"
     r"|monai[/\\]transforms|torchio[/\\]transforms|hsipack[/\\]augment)[/\\]"
 )
-# Functions and classes that say so themselves.
+# Names of functions and classes that augment.
 NAMES = re.compile("augment|transform", re.IGNORECASE)
-# Attributes of datasets that hold what is done to samples.
+# Attributes of datasets that hold the function for their samples.
 ATTRIBUTES = ("transform", "transforms", "augment", "augmentation", "augmentations")
 
 
 def load(dataset: Dataset[Any], numbers: list[Any]) -> tuple[list[Any], float | None]:
-    """Samples, and the share of the time of loading them in which this process worked.
+    """Loads samples. Returns them, and the share of the loading time in which this process worked.
 
-    The rest of the time it waited. The share is None where loading took no time.
+    In the rest of the time it waited. The share is None if loading took no time.
     """
     wall, work = time.perf_counter(), _worked()
     samples = [dataset[number] for number in numbers]
@@ -35,7 +35,7 @@ def load(dataset: Dataset[Any], numbers: list[Any]) -> tuple[list[Any], float | 
 
 
 def _worked() -> float:
-    """Seconds in which this process worked, or would have, had others not had the processor."""
+    """Seconds in which this process worked, or was ready to work but had no processor."""
     try:
         queued = int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
     except (OSError, ValueError, IndexError):
@@ -44,10 +44,11 @@ def _worked() -> float:
 
 
 def augmenting(dataset: Dataset[Any], numbers: Iterable[Any]) -> float | None:
-    """The share of the time of loading samples that augmenting them takes.
+    """The share of augmentation in the time of loading samples.
 
-    Augmentations are what the usual libraries do, what is called an augmentation or a transform,
-    and whatever a dataset keeps under such a name. None while another profiler is at work.
+    Functions count as augmentation if they are from the usual libraries, if their name has
+    "augment" or "transform" in it, or if the dataset keeps them under such a name. None if another
+    profiler is running.
     """
     profile = cProfile.Profile()
     numbers = list(numbers)
@@ -67,21 +68,22 @@ def augmenting(dataset: Dataset[Any], numbers: Iterable[Any]) -> float | None:
     def augments(code: CodeType | str) -> bool:
         if isinstance(code, str):
             return False
-        # A dataset whose class is called so loads, too. Python 3.10 knows no classes of methods.
+        # A dataset whose class has such a name also loads samples, so use only its methods' names.
+        # Python 3.10 does not know the class of a method.
         name = code.co_name if code in methods else getattr(code, "co_qualname", code.co_name)
         return code in kept or bool(LIBRARIES.search(code.co_filename) or NAMES.search(name))
 
     spent = 0.0
     for entry in profile.getstats():
         if augments(entry.code):
-            # What it spends in another augmentation is in its own time already.
+            # Time in another augmentation that it calls is counted there.
             within = (call.totaltime for call in entry.calls or () if augments(call.code))
             spent += entry.totaltime - sum(within)
     return min(max(spent / wall, 0.0), 1.0) if wall > 0 else None
 
 
 def collating(collate: Callable[[list[Any]], Any], samples: list[Any]) -> dict[str, Any]:
-    """The name of a function that makes a batch of samples, and the seconds that takes."""
+    """The name of a function that makes a batch of samples, and the seconds that it takes."""
     times = []
     for _ in range(3):
         start = time.perf_counter()
@@ -92,7 +94,7 @@ def collating(collate: Callable[[list[Any]], Any], samples: list[Any]) -> dict[s
 
 
 def _datasets(dataset: Any) -> Iterator[Any]:
-    """A dataset, and those inside it."""
+    """A dataset, and the datasets inside it."""
     seen: set[int] = set()
     while dataset is not None and id(dataset) not in seen:
         seen.add(id(dataset))
@@ -101,7 +103,7 @@ def _datasets(dataset: Any) -> Iterator[Any]:
 
 
 def _kept(dataset: Any) -> Iterator[CodeType]:
-    """The code of what a dataset, or one inside it, does to its samples."""
+    """The code of the functions that a dataset, or one inside it, applies to its samples."""
     for one in _datasets(dataset):
         codes = (_code(getattr(one, name, None)) for name in ATTRIBUTES)
         yield from (code for code in codes if code is not None)
@@ -116,7 +118,7 @@ def _methods(dataset: Any) -> Iterator[CodeType]:
 
 
 def _code(function: Any) -> CodeType | None:
-    """The code that runs when something is called."""
+    """The code that runs when an object is called."""
     if not callable(function):
         return None
     # All of torch's modules share the code of their __call__.

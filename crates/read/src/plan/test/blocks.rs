@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The block that a window begins in.
+/// Whether a window begins in this block.
 fn is_in(block: &Block, item: &Item) -> bool {
     let inside = |range: &std::ops::Range<u32>, start: i32| {
         (start < 0 && range.start == 0) || (start >= 0 && range.contains(&(start as u32)))
@@ -56,7 +56,7 @@ fn in_blocks(together: usize) -> Plan {
 
 #[test]
 fn windows_come_in_any_place_and_their_block_follows_as_often_as_said() {
-    // 16 blocks: 256 windows each.
+    // 16 blocks of 256 windows each.
     for together in [4, 8, 16] {
         let plan = in_blocks(together);
         let epochs = 300;
@@ -69,16 +69,17 @@ fn windows_come_in_any_place_and_their_block_follows_as_often_as_said() {
             }
             follows += rows.windows(2).filter(|pair| pair[0] == pair[1]).count() as u32;
         }
-        // Which sixteenth of the epoch a block's windows come in. They come in groups, so that only the groups' places
-        // are independent: 16 / together of them an epoch.
+        // In which sixteenth of the epoch a block's windows come. They come in groups, so only the places of the groups
+        // are independent: 16 / together of them per epoch.
         let groups = (16 / together) as f64;
         let mean = f64::from(epochs as u32) * 4096.0 / 256.0;
         let chi_square: f64 =
             places.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum();
-        // Were they independent, 225 degrees of freedom; each group puts 256 / groups windows into one sixteenth at once.
+        // If they were independent, there would be 225 degrees of freedom. But each group puts 256 / groups windows into
+        // one sixteenth at once.
         let together_there = if together == 16 { 1.0 } else { 256.0 / groups };
         assert!(chi_square / together_there < 310.0, "{together}: {chi_square}"); // 99.99 %
-        // Of a global shuffle a block follows itself once in 16 (255 of 4095).
+        // In a global shuffle, a window of the same block follows once in 16 times (255 of 4095).
         let share = f64::from(follows) / f64::from(epochs as u32) / 4095.0;
         let said = (255.0 / 4095.0) * groups;
         assert!((share / said - 1.0).abs() < 0.02, "{together}: {share} {said}");
@@ -87,7 +88,8 @@ fn windows_come_in_any_place_and_their_block_follows_as_often_as_said() {
 
 #[test]
 fn windows_of_a_group_are_shuffled_evenly() {
-    // Which place of its group a window comes at, and who follows: as in a shuffle of all windows of the group.
+    // At which place of its group a window comes, and which window follows it: as in a shuffle of all windows of the
+    // group.
     let plan = in_blocks(8);
     let (mut places, mut steps) = (vec![0u32; 64 * 64], vec![0u32; 64]);
     for epoch in 0..20 {

@@ -1,4 +1,4 @@
-//! Properties of whole plans, against naive counting.
+//! Properties of whole plans, compared with naive counting.
 
 mod blocks;
 mod windows;
@@ -55,7 +55,7 @@ fn refusal(samples: Vec<PlanSample>, options: PlanOptions) -> String {
     error.to_string()
 }
 
-/// The first `count` global batches of what is left, each the ranks' parts one after the other.
+/// The first `count` global batches of what is left. Each consists of the ranks' parts, one after another.
 fn global_batches(
     plan: &Plan,
     epoch: u64,
@@ -150,7 +150,7 @@ fn blocks(samples: &[PlanSample], crop: &Crop, together: usize) -> Arc<ShuffleBl
     Arc::new(ShuffleBlocks { blocks: samples.iter().flat_map(in_sample).collect(), together })
 }
 
-/// Class of a pixel: 0 for most, else 1 to 3, of which 3 is rare.
+/// The class of a pixel: 0 for most, otherwise 1 to 3, of which 3 is rare.
 fn class(sample: usize, pixel: u32) -> u32 {
     match (sample as u32 * 31 + pixel * 7) % 40 {
         0..5 => 1,
@@ -336,7 +336,7 @@ fn short_batches_are_even_over_the_ranks() {
     assert_eq!(rest(&plan, 0, &[], 3)[1].iter().filter(|item| item.padding).count(), 2);
 }
 
-/// Batches of every rank as (items of its own, padding), by the table of [`LastBatch`] and nothing else.
+/// Batches of every rank as (own items, padding), computed only from the table of [`LastBatch`].
 fn naive_batches(
     items: usize,
     batch_size: usize,
@@ -353,7 +353,7 @@ fn naive_batches(
         return ranks;
     }
     for (number, rank) in ranks.iter_mut().enumerate() {
-        // One after the other, a rank takes as many as come to it.
+        // Each rank in turn takes its share of what is left.
         let places = match last {
             LastBatch::Pad => batch_size,
             _ => (left / world_size + usize::from(number < left % world_size)).max(1),

@@ -25,7 +25,7 @@ fn every_labelled_pixel_is_the_centre_of_a_window_with_its_class() {
             }
         }
         let mut found = windows(&plan(samples.clone(), options.clone()), 0);
-        // Numbers of bands differ, so their batches take turns.
+        // Numbers of bands differ, so batches with different numbers of bands take turns.
         found.sort_by_key(|(sample, ..)| *sample);
         assert_eq!(found, expected);
         let shuffled = PlanOptions { order: Order::Shuffled, ..options };
@@ -70,7 +70,7 @@ fn classes_are_chosen_ignored_and_bounded() {
 
 #[test]
 fn pixels_of_each_class_are_drawn_evenly() {
-    // 20 of 100 pixels of a class, by 400 seeds: each comes about 80 times.
+    // 20 of 100 pixels of a class, with 400 seeds: each pixel comes about 80 times.
     let mut counts = [0u32; 100];
     for seed in 0..400 {
         let patches = Patches { per_class: Some(20), ..Patches::new(1, 1) };
@@ -105,7 +105,7 @@ fn balanced_classes_take_turns_and_give_all_their_windows() {
         }
         assert_eq!(labels.iter().collect::<HashSet<_>>().len(), 3, "{labels:?}");
     }
-    // Where in its turn each class comes: 4 degrees of freedom, 99.9 % lie below 18.5.
+    // At which place of its turn each class comes: 4 degrees of freedom, 99.9 % lie below 18.5.
     let chi_square: f64 =
         firsts.as_flattened().iter().map(|n| (f64::from(*n) - 1000. / 3.).powi(2) * 3e-3).sum();
     assert!(chi_square < 18.5, "{chi_square}: {firsts:?}");
@@ -126,7 +126,7 @@ fn windows_of_samples_drawn_by_weight_come_from_everywhere() {
     let order = Order::Weighted;
     let plan = plan(samples, PlanOptions { order, epoch_length: Some(60 * total), ..options });
     let found: HashSet<_> = windows(&plan, 0).into_iter().collect();
-    // Each sample weighs something, and each of its windows is as likely as the others.
+    // Each sample has a weight, and all its windows are equally likely.
     assert_eq!(found.len(), total);
     let few: HashSet<i32> =
         windows(&plan, 1)[..30].iter().map(|(_, window, _)| window.row).collect();
@@ -206,7 +206,7 @@ fn states_of_other_windows_are_refused() {
 
 #[test]
 fn the_order_of_windows_is_that_of_a_global_shuffle() {
-    // Which place a window comes at, and how far apart neighbours in the cube come: 64 classes each.
+    // At which place a window comes, and how far apart neighbours in the cube come: 64 classes each.
     let cube = sample(0, 64, 64, 1);
     let mut pixels = LabelledPixels::new(Patches::new(1, 1));
     pixels.add(0, (64, 64), [1; 4096]).unwrap();
@@ -235,7 +235,7 @@ fn the_order_of_windows_is_that_of_a_global_shuffle() {
 
 #[test]
 fn millions_of_windows_need_no_list() {
-    // A hundred million are made likewise, which takes a minute without optimisation.
+    // A hundred million windows work the same way, but take a minute without optimisation.
     let side = 2300u32;
     let all = (side * side) as usize;
     let cube = sample(0, side, side, 3);

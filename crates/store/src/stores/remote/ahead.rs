@@ -1,19 +1,21 @@
-//! Spans of objects that were asked for ahead.
+//! Spans of objects that were requested in advance.
 //!
 //! ```text
 //! queued ──▶ being fetched ──▶ there ──all its bytes were taken──▶ kept for a while ──▶ gone, its memory spare
 //!    └─somebody waits for it: fetched at once      └─failed: told to whoever waits, then gone
 //! ```
 //!
-//! - Spans are fetched in the order in which they were asked for, as many at a time as [`Pace`] says, while the memory of
-//!   those that are being fetched or there is within the limit. What somebody waits for is fetched at once, limit or not:
-//!   so nobody waits for ever for memory that others hold.
-//! - What was taken is kept while newer spans leave room for it, as windows of one chunk follow one another.
-//! - What is asked for while it still waits to be written into the local cache is there at once.
-//! - What is asked for again before it has gone, as the last batches of an epoch and the first ones of the next have spans
-//!   in common, is kept until it was taken as often.
-//! - Bytes between wanted spans are fetched along and never taken. What is there is wanted in the order in which it was asked
-//!   for, so a span that is there since twice the limit was taken of others gives way when memory is wanted.
+//! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. The memory of all spans
+//!   that are being fetched or were fetched stays within the limit. But a span that a reader waits for is fetched at once,
+//!   even beyond the limit, so that no reader waits for ever for memory that others hold.
+//! - A span that was taken is kept while newer spans leave room for it, because several windows in a row may need the same
+//!   chunk.
+//! - A span that still waits to be written into the local cache is available at once.
+//! - The last batches of an epoch and the first batches of the next may need the same spans. A span that is requested again
+//!   before it was dropped is kept until it was taken as often as it was requested.
+//! - Bytes between wanted spans are fetched too, but never taken, so a span may never be used up. Spans are needed in about
+//!   the order in which they were requested. So if more than twice the limit was taken since a span arrived, the span is
+//!   dropped when memory is needed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -28,42 +30,42 @@ use super::pace::Pace;
 use crate::remote::{self, Failure};
 use crate::{memory, stopping};
 
-/// Spans that may wait; advice beyond that is not taken.
+/// Maximum number of waiting spans; more `prefetch` calls are ignored.
 const QUEUE: usize = 4096;
-/// For how long a failure is told to all who wait for the same span; later, it is tried again.
+/// For this time after a failure, all readers of the span get the error. Afterwards, the span is fetched again.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// Most bytes that are kept of what was taken.
+/// Maximum size in bytes of spans that are kept after they were taken.
 const KEPT: u64 = 64 << 20;
 
 /// Number of the object, start of the span.
 type Place = (u64, u64);
 
-/// What was asked for and not yet taken.
+/// The spans that were requested.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    /// Most bytes that are being fetched or there.
+    /// Maximum number of bytes that are being fetched or were fetched.
     limit: u64,
     table: Mutex<Table>,
-    /// Something is there, or failed.
+    /// Signals that a span has arrived or failed.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Table {
     spans: BTreeMap<Place, Asked>,
-    /// Those to be fetched, oldest first; some may be gone by now.
+    /// Spans to be fetched, oldest first. Some may no longer exist.
     queue: VecDeque<Place>,
-    /// Those of which all was taken, oldest first, and their bytes; some may be gone by now.
+    /// Spans that were completely taken, oldest first. Some may no longer exist. `kept` is their total size in bytes.
     taken: VecDeque<Place>,
     kept: u64,
-    /// Requests that run.
+    /// Number of running requests.
     running: usize,
-    /// Bytes of all that are being fetched or there.
+    /// Total size in bytes of the spans that are being fetched or were fetched.
     held: u64,
-    /// Memory to be used again.
+    /// Memory for reuse.
     spare: Vec<Vec<u8>>,
-    /// Bytes taken so far, of any span.
+    /// Number of bytes taken so far, of any span.
     given: u64,
     pace: Pace,
 }
@@ -72,7 +74,8 @@ struct Table {
 struct Asked {
     object: Arc<OpenObject>,
     span: Range<u64>,
-    /// Bytes that are wanted and were not yet taken; more than it has where some are wanted more than once.
+    /// Number of bytes that are wanted and not yet taken. It may exceed the span's length, if bytes are wanted more than
+    /// once.
     left: u64,
     state: State,
 }
@@ -81,25 +84,25 @@ struct Asked {
 enum State {
     Queued,
     Fetching(AbortHandle),
-    /// The bytes, and what was taken of all spans when they came.
+    /// The bytes, and the value of `given` when they arrived.
     There(Arc<Vec<u8>>, u64),
     Failed(Failure, Instant),
 }
 
-/// Bytes of a span that is there.
+/// Bytes of a span that has arrived.
 pub(super) struct There {
     memory: Arc<Vec<u8>>,
     place: Range<usize>,
 }
 
 impl There {
-    /// Those that were wanted.
+    /// The bytes that were wanted.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.place.clone()]
     }
 }
 
-/// How a request went.
+/// The result of a request.
 struct Done {
     place: Place,
     bytes: Vec<u8>,
@@ -107,18 +110,18 @@ struct Done {
 }
 
 impl Ahead {
-    /// Nothing is asked for yet.
+    /// Starts without any requested spans.
     pub(super) fn new(limit: u64) -> Self {
         Self { limit, table: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Bytes that are wanted and were not taken.
+    /// Number of bytes that are wanted and were not taken.
     #[cfg(test)]
     pub(super) fn wanted(&self) -> u64 {
         self.lock().spans.values().map(|asked| asked.left).sum()
     }
 
-    /// As if all had given way.
+    /// Drops all spans.
     #[cfg(test)]
     pub(super) fn forget_all(self: &Arc<Self>) {
         let numbers: Vec<u64> = self.lock().spans.keys().map(|(number, _)| *number).collect();
@@ -131,7 +134,7 @@ impl Ahead {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks for a span, of which `wanted` bytes will be taken, unless too many are known.
+    /// Requests a span, of which `wanted` bytes will be taken. Does nothing if there are too many spans.
     pub(super) fn ask(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>, wanted: u64) {
         let mut table = self.lock();
         if let Some(place) = table.holding(object.number, &span) {
@@ -140,7 +143,8 @@ impl Ahead {
         self.ask_for(&mut table, object, span, wanted);
     }
 
-    /// Asks for a span unless it is known: for who takes a part of it now, and may or may not have said so before.
+    /// Requests a span unless it is known already. For a reader that takes a part of it now, and may have requested it
+    /// before.
     pub(super) fn ask_once(self: &Arc<Self>, object: &Arc<OpenObject>, span: Range<u64>) {
         let mut table = self.lock();
         if table.holding(object.number, &span).is_none() {
@@ -149,7 +153,7 @@ impl Ahead {
         }
     }
 
-    /// Somebody had a span from elsewhere.
+    /// Records that a reader got the bytes of a span from elsewhere.
     pub(super) fn pass(self: &Arc<Self>, object: &OpenObject, span: &Range<u64>) {
         let mut table = self.lock();
         if let Some(place) = table.holding(object.number, span) {
@@ -174,7 +178,7 @@ impl Ahead {
         }
         let place = (object.number, span.start);
         if table.spans.contains_key(&place) {
-            // A shorter one that begins there; what lies behind it is fetched when it is read.
+            // A shorter span begins at the same place. The bytes after it are fetched when they are read.
             return;
         }
         let state = State::Queued;
@@ -184,7 +188,7 @@ impl Ahead {
         self.go_on(table);
     }
 
-    /// The bytes of a span that was asked for; waits until they are there. `None` if it was not asked for.
+    /// The bytes of a span that was requested. Waits until they arrive. `None` if it was not requested.
     ///
     /// # Errors
     /// If they could not be fetched.
@@ -224,7 +228,7 @@ impl Ahead {
         }
     }
 
-    /// Drops what was asked for of an object.
+    /// Drops all spans of an object.
     pub(super) fn forget(self: &Arc<Self>, number: u64) {
         let mut table = self.lock();
         let places = table.spans.range((number, 0)..=(number, u64::MAX));
@@ -235,7 +239,7 @@ impl Ahead {
         self.go_on(&mut table);
     }
 
-    /// Starts requests for what is queued, as many as there may be.
+    /// Starts as many requests for queued spans as allowed.
     fn go_on(self: &Arc<Self>, table: &mut Table) {
         while table.running < table.pace.at_once() {
             let Some(place) = table.queue.pop_front() else { return };
@@ -252,7 +256,7 @@ impl Ahead {
         }
     }
 
-    /// Starts the request for a span that is queued, unless it came before and is still here.
+    /// Starts the request for a queued span, unless its bytes still wait to be written into the local cache.
     fn start(self: &Arc<Self>, table: &mut Table, place: Place) {
         let given = table.given;
         let asked = table.spans.get_mut(&place).expect("it was just looked at");
@@ -274,7 +278,7 @@ impl Ahead {
             }
         };
         let (object, span) = (asked.object.clone(), asked.span.clone());
-        // Not the other way round: a store that is dropped does not wait for its requests.
+        // A weak reference, so that dropping the store does not wait for its requests.
         let ahead = Arc::downgrade(self);
         let started = remote::spawn(async move {
             let result = object.fetch(span, &mut bytes).await;
@@ -283,7 +287,7 @@ impl Ahead {
             }
         });
         match started {
-            // The table is locked: the request cannot be noted as done before this.
+            // The table is locked, so the request cannot be recorded as done before this.
             Ok(started) => {
                 asked.state = State::Fetching(started.abort_handle());
                 table.running += 1;
@@ -301,7 +305,7 @@ impl Ahead {
     fn done(self: &Arc<Self>, done: Done) {
         let mut table = self.lock();
         let given = table.given;
-        // Otherwise it was forgotten meanwhile, and is counted no more.
+        // Otherwise the span was dropped meanwhile, and is no longer counted.
         if let Some(asked) = table.spans.get_mut(&done.place) {
             let len = asked.span.end - asked.span.start;
             match done.result {
@@ -326,13 +330,13 @@ impl Ahead {
 }
 
 impl Table {
-    /// The place of the span that holds `span` of an object.
+    /// The key of the span that contains `span` of an object.
     fn holding(&self, number: u64, span: &Range<u64>) -> Option<Place> {
         let (place, asked) = self.spans.range((number, 0)..=(number, span.start)).next_back()?;
         (span.end <= asked.span.end).then_some(*place)
     }
 
-    /// Notes that bytes of a span were taken.
+    /// Records that bytes of a span were taken.
     fn took(&mut self, place: Place, bytes: u64) {
         self.given += bytes;
         let asked = self.spans.get_mut(&place).expect("whoever took them found it");
@@ -347,12 +351,12 @@ impl Table {
         while self.kept > KEPT && self.give_way() {}
     }
 
-    /// Notes that `bytes` of a span are wanted beyond what was known.
+    /// Records that `bytes` more of a span are wanted.
     fn want_again(&mut self, place: Place, bytes: u64) {
         let given = self.given;
         let asked = self.spans.get_mut(&place).expect("whoever asks found it");
         if asked.left == 0 {
-            // It was all taken, and kept for a while.
+            // The span was completely taken, and kept for a while.
             self.kept -= asked.span.end - asked.span.start;
         }
         asked.left += bytes;
@@ -361,7 +365,7 @@ impl Table {
         }
     }
 
-    /// Removes the span of which all was taken first; `false` if there is none.
+    /// Removes the span that has been completely taken for the longest time; `false` if there is none.
     fn give_way(&mut self) -> bool {
         while let Some(place) = self.taken.pop_front() {
             if self.spans.get(&place).is_some_and(|asked| asked.left == 0) {
@@ -372,7 +376,7 @@ impl Table {
         false
     }
 
-    /// Removes a span, whatever its state.
+    /// Removes a span in any state.
     fn remove(&mut self, place: Place) {
         let Some(asked) = self.spans.remove(&place) else { return };
         let len = asked.span.end - asked.span.start;
@@ -388,13 +392,14 @@ impl Table {
             }
             State::There(memory, _) => {
                 self.held -= len;
-                // Where somebody still reads it, the last one gives it back to the system.
+                // If the memory is still being read, the last reader frees it.
                 self.spare.extend(Arc::into_inner(memory));
             }
         }
     }
 
-    /// Whether `len` more bytes are within the limit, after what nobody wants any more has given way.
+    /// Drops spans that are no longer wanted, to make room for `len` more bytes. Returns whether the bytes are now within
+    /// the limit.
     fn make_room(&mut self, len: u64, limit: u64) -> bool {
         while self.held + len > limit {
             if self.give_way() {
@@ -406,7 +411,7 @@ impl Table {
             self.remove(place);
         }
         while self.held + len + self.spare_bytes() > limit && !self.spare.is_empty() {
-            // The one that is taken below is among those that stay, or is allocated anew.
+            // The memory for the new span is taken from the rest of `spare` or newly allocated.
             self.spare.pop();
         }
         true
@@ -416,7 +421,7 @@ impl Table {
         self.spare.iter().map(|spare| spare.capacity() as u64).sum()
     }
 
-    /// Memory of `len` bytes, used before if there is some that fits.
+    /// Memory of `len` bytes: reused if some fits, otherwise newly allocated.
     fn memory(&mut self, len: u64) -> Result<Vec<u8>, Failure> {
         let len = len as usize;
         let fits = |spare: &Vec<u8>| spare.capacity() >= len && spare.capacity() <= 2 * len;

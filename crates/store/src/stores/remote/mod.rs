@@ -1,9 +1,9 @@
-//! Objects on servers: what is asked for ahead is fetched by several requests at the same time, and waits in memory.
+//! Objects on servers. Prefetched spans are fetched by several requests at the same time, and wait in memory.
 //!
-//! | file | what it knows |
+//! | file | contents |
 //! |---|---|
-//! | `ahead.rs` | spans that were asked for: queued, being fetched, there |
-//! | `pace.rs` | how many requests at the same time fill the link |
+//! | `ahead.rs` | spans that were requested: queued, being fetched, arrived |
+//! | `pace.rs` | how many parallel requests fill the link |
 
 mod ahead;
 mod pace;
@@ -24,54 +24,55 @@ use crate::memory;
 use crate::remote::{self, Object, Version};
 use ahead::Ahead;
 
-/// Most bytes that wait in memory, unless a store is made with other options.
+/// Default maximum number of bytes that wait in memory.
 const BYTES: u64 = 512 << 20;
-/// A request costs its way there and back: bytes between two wanted spans are fetched along up to a mebibyte. Several
-/// requests at a time share the link, so long ones make all of them late.
+/// Each request costs a round trip, so a gap of up to 1 MiB between two wanted spans is fetched too. Parallel requests
+/// share the link, so long requests would delay all of them.
 const NEAR: Near = Near { gap: 1 << 20, run: 4 << 20 };
-/// Bytes at the end of an object that come with opening it: a shard's index, which is wanted first, has 16 for each chunk.
+/// Number of bytes at the end of an object that are fetched when it is opened. The shard's index is there, which is needed
+/// first and has 16 bytes per chunk.
 const TAIL: u64 = 32 << 10;
 
-/// Reads objects by their URLs. Its requests run on the network's threads, and end with it.
+/// A store that reads objects by their URLs. Its requests run on the network's threads, and end when it is dropped.
 #[derive(Debug)]
 pub struct RemoteStore {
     ahead: Arc<Ahead>,
     files: AtomicU64,
     wire: Arc<Wire>,
-    /// Caches on the local disk, of the datasets that have one.
+    /// The local caches of the datasets that have one.
     caches: Mutex<Vec<Arc<CachedDataset>>>,
 }
 
-/// What passes between the server and the store.
+/// The traffic between the server and the store.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     requests: AtomicU64,
     bytes: AtomicU64,
-    /// As if it were slower.
+    /// Simulates a slower link.
     limit: Option<Limit>,
 }
 
 impl Wire {
     fn new(link: Link) -> Self {
-        // Nothing is read ahead of what is asked for.
+        // No burst: a server does not read ahead.
         let limit = (!link.is_free()).then(|| Limit::new(link, 0));
         Self { requests: AtomicU64::new(0), bytes: AtomicU64::new(0), limit }
     }
 
-    /// A request for bytes is about to be made.
+    /// Call this before a request for bytes.
     pub(crate) async fn ask(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.come_late().await;
     }
 
-    /// Waits as long as an answer takes to come.
+    /// Waits for the latency of an answer.
     pub(crate) async fn come_late(&self) {
         if let Some(limit) = &self.limit {
             tokio::time::sleep(limit.latency()).await;
         }
     }
 
-    /// Bytes of an answer have come.
+    /// Call this when bytes of an answer have arrived.
     pub(crate) async fn take(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(limit) = &self.limit {
@@ -81,14 +82,13 @@ impl Wire {
 }
 
 impl RemoteStore {
-    /// A store that keeps up to 512 MiB of what was asked for ahead, or an eighth of the memory that is free if that is
-    /// less.
+    /// A store that keeps up to 512 MiB of prefetched data, or an eighth of the available memory if that is less.
     pub fn new() -> Self {
         let free = memory::available().map_or(u64::MAX, |available| available.bytes);
         Self::with_bytes(BYTES.min(free / 8))
     }
 
-    /// A store that keeps up to `bytes` of what was asked for ahead; 0 fetches nothing ahead.
+    /// A store that keeps up to `bytes` of prefetched data; with 0, nothing is prefetched.
     pub fn with_bytes(bytes: u64) -> Self {
         Self {
             ahead: Arc::new(Ahead::new(bytes)),
@@ -98,7 +98,7 @@ impl RemoteStore {
         }
     }
 
-    /// The same as if the way to the server were slower.
+    /// The same store, as if the link to the server were slower.
     ///
     /// # Panics
     /// If the link's rate is 0.
@@ -147,11 +147,11 @@ impl Store for RemoteStore {
 /// An object as it was when it was opened.
 #[derive(Debug)]
 struct OpenObject {
-    /// Which one it is of its store's.
+    /// Its number in the store.
     number: u64,
     url: PathBuf,
     version: Version,
-    /// Its last bytes, until they are read: an index is read once.
+    /// Its last bytes, until they are read. An index is read only once.
     tail: Mutex<Option<Vec<u8>>>,
     wire: Arc<Wire>,
     /// Its blocks in the local cache, if there is one.
@@ -159,14 +159,14 @@ struct OpenObject {
 }
 
 impl OpenObject {
-    /// The last bytes and where `span` lies in them, if it does; once.
+    /// The last bytes and the position of `span` in them, if it is there. They can be taken only once.
     fn take_tail(&self, span: &Range<u64>) -> Option<(Vec<u8>, Range<usize>)> {
         let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         let place = self.in_tail(tail.as_deref()?, span)?;
         Some((tail.take()?, place))
     }
 
-    /// Whether `take_tail` would have a span.
+    /// Whether `take_tail` would return a span.
     fn has_tail(&self, span: &Range<u64>) -> bool {
         let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.as_deref().is_some_and(|tail| self.in_tail(tail, span).is_some())
@@ -178,26 +178,26 @@ impl OpenObject {
         Some(start..start + (span.end - span.start) as usize)
     }
 
-    /// Fetches a span into `out`, which it fills.
+    /// Fetches a span into `out` and fills it.
     async fn fetch(&self, span: Range<u64>, out: &mut [u8]) -> Result<(), remote::Failure> {
         let object = Object::at(&self.url)
             .map_err(|error| remote::Failure::Other(error.what().to_owned()))?;
         object.span(span, &self.version, out, &self.wire).await
     }
 
-    /// A span that was asked for ahead has come.
+    /// Call this when a prefetched span has arrived.
     fn has_come(&self, span: &Range<u64>, bytes: &Arc<Vec<u8>>) {
         if let Some(kept) = self.kept.get() {
             kept.keep(span, bytes);
         }
     }
 
-    /// The bytes of a span that came a while ago, and waits to be written into the local cache.
+    /// The bytes of a span that arrived earlier and still waits to be written into the local cache.
     fn waiting(&self, span: &Range<u64>) -> Option<Arc<Vec<u8>>> {
         self.kept.get()?.waiting(span)
     }
 
-    /// Waits for a span.
+    /// Fetches a span and waits for it.
     fn read(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
         let fetched =
             async { self.fetch(span, out).await.map_err(|failure| failure.of(&self.url)) };
@@ -213,8 +213,8 @@ struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// Gives `take` the bytes of `span` from the local cache, if they are there. If not, their block is asked for, since
-    /// that is what can be kept.
+    /// Calls `take` with the bytes of `span` from the local cache, if they are there. If not, requests their whole block,
+    /// because only whole blocks can be cached.
     fn with_kept(
         &self,
         span: &Range<u64>,
@@ -222,7 +222,7 @@ impl RemoteFile {
     ) -> Option<Result<()>> {
         let kept = self.file.kept.get()?;
         if let Some(taken) = kept.with(span, take) {
-            // It may have come, too, just before it was written.
+            // The span may also be in memory: it arrived just before it was written to the cache.
             self.ahead.pass(&self.file, span);
             return Some(taken);
         }

@@ -1,41 +1,42 @@
-//! How many requests at the same time fill a link.
+//! Finds how many parallel requests fill a link.
 //!
-//! A link of one fat pipe is full with a few; a server that gives each connection a share wants many. Too many make the
-//! first bytes late, as all of them share the link. So the number is tried out: a step more is kept where it brought more
-//! bytes a second, one to fewer where it cost none; else it goes back, and the other way is tried later.
+//! A few requests fill a fast direct link. A server that limits each connection needs many. Too many delay the first
+//! bytes, because all requests share the link. So the number is found by trial: a step up is kept if it gives more bytes
+//! per second, and a step down is kept if it costs hardly any. Otherwise the step is undone, and the other direction is
+//! tried later.
 
 use std::time::{Duration, Instant};
 
-/// At the start; as many as browsers and the clouds' own tools begin with.
+/// Number of requests at the start: as many as browsers and the cloud providers' own tools begin with.
 const FIRST: usize = 8;
 const LEAST: usize = 3;
 const MOST: usize = 64;
-/// How much more a step to more has to bring.
+/// The rate must grow by this factor for a step up to be kept.
 const GAIN: f64 = 1.08;
-/// How much a step to fewer may cost.
+/// The rate must stay above this factor for a step down to be kept.
 const LOSS: f64 = 0.98;
-/// Measurements between two trials after one that was in vain.
+/// Number of measurements before the next trial after an unsuccessful one.
 const REST: u32 = 12;
-/// A measurement takes so long, at least.
+/// Minimum duration of a measurement.
 const SHORTEST: Duration = Duration::from_millis(200);
 
-/// Finds the number by what comes.
+/// Finds the number from the measured rates.
 #[derive(Debug)]
 pub(super) struct Pace {
     at_once: usize,
     /// The number before the step that is being tried.
     before: Option<usize>,
-    /// Bytes a second with the number that was kept.
+    /// Bytes per second with the number that was kept.
     best: f64,
-    /// Measurements until the next step is tried.
+    /// Number of measurements until the next step is tried.
     rest: u32,
-    /// Whether that is one to fewer.
+    /// Whether the next step is down.
     down: bool,
-    /// The measurement that is being made: its start, what came, and of how many requests.
+    /// The current measurement: its start, the bytes received, and the number of finished requests.
     since: Option<Instant>,
     bytes: u64,
     requests: usize,
-    /// Requests were waiting for their turn all the time.
+    /// Whether requests were waiting for their turn during the whole measurement.
     busy: bool,
 }
 
@@ -56,19 +57,19 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Requests that may run at the same time.
+    /// Number of requests that may run at the same time.
     pub(super) fn at_once(&self) -> usize {
         self.at_once
     }
 
-    /// A request started.
+    /// Call this when a request starts.
     pub(super) fn started(&mut self, now: Instant) {
         if self.since.is_none() {
             self.begin(now);
         }
     }
 
-    /// A request of `bytes` is done; `busy`: others are waiting for their turn.
+    /// Call this when a request of `bytes` is done. `busy` says whether others are waiting for their turn.
     pub(super) fn finished(&mut self, bytes: u64, busy: bool, now: Instant) {
         let Some(since) = self.since else { return };
         self.bytes += bytes;
@@ -78,7 +79,7 @@ impl Pace {
         if took < SHORTEST || self.requests < 2 * self.at_once {
             return;
         }
-        // While nobody waits, the link is not what limits, and nothing is learnt.
+        // If no request waits, the link is not the bottleneck, and the measurement says nothing.
         if self.busy {
             self.learn(self.bytes as f64 / took.as_secs_f64());
         }
@@ -107,7 +108,7 @@ impl Pace {
             }
             None => {
                 self.rest -= 1;
-                // Links change.
+                // The rate of a link may change.
                 self.best += (rate - self.best) / 4.0;
             }
         }
@@ -130,8 +131,8 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// A link that gives `rate(n)` bytes a second for n requests at a time; how many are chosen on the average of the last
-    /// half of `seconds`.
+    /// Simulates a link that gives `rate(n)` bytes per second for n parallel requests. Returns the mean number of requests
+    /// chosen in the last half of `seconds`.
     fn settles(seconds: f64, rate: impl Fn(usize) -> f64) -> f64 {
         const BYTES: u64 = 8 << 20;
         let (mut pace, start, mut time) = (Pace::default(), Instant::now(), 0.0);
@@ -151,7 +152,7 @@ mod tests {
     fn a_pipe_that_is_full_gets_few_requests() {
         let chosen = settles(600.0, |_| 200e6);
         assert!(chosen < 4.0, "{chosen}");
-        // Two are not enough to hide the latency, five are.
+        // Two requests are not enough to hide the latency, but five are.
         let chosen = settles(600.0, |n| 200e6 * (n as f64 / 5.0).min(1.0));
         assert!((4.5..7.0).contains(&chosen), "{chosen}");
     }

@@ -1,4 +1,4 @@
-//! What a store makes of servers that fail.
+//! How a store handles servers that fail.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::local_cache::{CachedDataset, LocalCache};
 use crate::remote::set_options;
 use crate::stopping;
 
-/// More than two requests fetch at once.
+/// More bytes than two requests fetch.
 const LEN: usize = 2 * NEAR.run as usize + 12_345;
 
 fn content() -> Vec<u8> {
     (0..LEN).map(|at| (at as u32).wrapping_mul(2_654_435_761) as u8).collect()
 }
 
-/// A served file, open; what happens to requests for its bytes.
+/// Opens a served file. `faults` decides what happens to requests for its bytes.
 fn open(
     faults: impl Fn(&Request) -> Fault + Send + Sync + 'static,
 ) -> (tempfile::TempDir, Server, Arc<dyn StoredFile>) {
@@ -46,7 +46,7 @@ fn read(file: &dyn StoredFile, start: usize, end: usize) -> Result<Vec<u8>> {
     Ok(got)
 }
 
-/// Reads all, by itself and after asking ahead.
+/// Reads everything, without and with prefetching.
 fn all_is_right(file: &dyn StoredFile) {
     let want = content();
     assert!(read(file, 0, LEN).unwrap() == want, "by itself");
@@ -58,7 +58,7 @@ fn all_is_right(file: &dyn StoredFile) {
     }
 }
 
-/// The error of reading, by itself and after asking ahead, which comes soon.
+/// The errors of reading without and with prefetching. They must come soon.
 fn fails(file: &dyn StoredFile) -> [Error; 2] {
     let begun = Instant::now();
     let alone = read(file, 10, 20).unwrap_err();
@@ -136,7 +136,7 @@ fn a_server_without_ranges_is_refused() {
 fn an_object_that_is_replaced_is_never_mixed_with_the_one_that_was_opened() {
     let (folder, _server, file) = open(|_| Fault::None);
     assert!(read(&*file, 0, 100).unwrap() == content()[..100]);
-    // As long as the other one.
+    // The new file has the same length as the old one.
     let path = folder.path().join("shard");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(folder.path().join("new"), vec![0; LEN]).unwrap();
@@ -146,7 +146,7 @@ fn an_object_that_is_replaced_is_never_mixed_with_the_one_that_was_opened() {
         assert!(error.to_string().contains("open the dataset again"), "{error}");
     }
     std::fs::remove_file(&path).unwrap();
-    // The failure before is told for a second.
+    // The earlier failure is reported for one second.
     std::thread::sleep(Duration::from_millis(1100));
     for error in fails(&*file) {
         assert!(crate::small::is_missing(&error), "{error}");
@@ -209,7 +209,7 @@ fn what_was_taken_is_kept_for_a_while_and_gives_way() {
         assert!(read(&*file, 0, 1000).unwrap() == content()[..1000]);
     }
     assert_eq!(bytes(), 1000);
-    // Of a store with room for little, it is gone when others come.
+    // In a store with little memory, it is dropped when other spans arrive.
     let small = RemoteStore::with_bytes(2000).open(&server.url("shard")).unwrap();
     for start in [0, 1000, 2000, 0] {
         small.prefetch(start..start + 1000);
@@ -230,20 +230,21 @@ fn what_is_wanted_again_before_it_has_gone_is_kept_until_it_was_taken_again() {
     let read = |start: usize| {
         assert!(read(&*file, start, start + 1000).unwrap() == content()[start..start + 1000])
     };
-    // As two epochs of three spans do, in other orders, all of the second asked for before the first was taken.
+    // Like two epochs of three spans in different orders: all spans of the second epoch are requested before
+    // the first was taken.
     for start in [0, 1000, 2000, 2000, 0, 1000] {
         file.prefetch(start..start + 1000);
     }
     for start in [0, 1000, 2000] {
         read(start);
     }
-    // Of what is wanted no more there is room, of these none.
+    // All three spans are still wanted, so there is no room for a fourth.
     file.prefetch(3000..4000);
     for start in [2000, 0, 1000, 3000] {
         read(start);
     }
     assert_eq!(bytes(), 4000);
-    // Taken, and wanted again while it is kept.
+    // The span is taken, and wanted again while it is kept.
     for _ in 0..3 {
         file.prefetch(3000..4000);
         file.prefetch(3100..3200);
@@ -262,7 +263,7 @@ fn what_goes_into_the_local_cache_does_not_stay_in_memory() {
 #[test]
 fn what_waits_to_be_written_into_the_local_cache_is_not_fetched_again() {
     let (folder, server, store, cache, file) = open_with_cache();
-    // Who holds this lock keeps others from writing, as a slow disk does.
+    // Holding this lock prevents writing, like a slow disk.
     let total = std::fs::File::open(folder.path().join("cache/total")).unwrap();
     total.lock().unwrap();
     read_chunks(&*file);
@@ -276,13 +277,13 @@ fn what_waits_to_be_written_into_the_local_cache_is_not_fetched_again() {
     let used = cache.used();
     assert_eq!((used.kept_bytes, used.passed_bytes), (chunks_len(), 0), "once");
     assert!(used.read_bytes >= chunks_len());
-    // From the disk.
+    // Now they are read from the disk.
     store.ahead.forget_all();
     read_chunks(&*file);
     assert_eq!(server.requests().len(), requests);
 }
 
-/// A served file, open, of which a local cache keeps what is fetched.
+/// Opens a served file with a local cache that keeps fetched data.
 fn open_with_cache()
 -> (tempfile::TempDir, Server, RemoteStore, Arc<CachedDataset>, Arc<dyn StoredFile>) {
     let (folder, server, file) = open(|_| Fault::None);
@@ -297,7 +298,7 @@ fn open_with_cache()
     (folder, server, store, cache, file)
 }
 
-/// Chunks of the served file, from its beginning on.
+/// Chunks of the served file, from its beginning.
 fn chunks() -> impl Iterator<Item = Range<u64>> {
     let step = NEAR.run / 8;
     (0..LEN as u64 / step).map(move |at| at * step..(at + 1) * step)
@@ -307,7 +308,7 @@ fn chunks_len() -> u64 {
     chunks().map(|chunk| chunk.end - chunk.start).sum()
 }
 
-/// As one batch after the other is asked for and read.
+/// Requests and reads the chunks like batches.
 fn read_chunks(file: &dyn StoredFile) {
     for chunk in chunks() {
         file.prefetch(chunk);
