@@ -289,12 +289,8 @@ fn spectra(sample: &Sample, bits: u8) -> Vec<Spectrum> {
     let pick = |number: usize| {
         let piece = &sample.pieces[number * sample.pieces.len() / count];
         let (columns, bands) = (piece.shape.columns, piece.shape.bands);
-        // With several cubes, take pixels from different columns.
-        let column = if sample.pieces.len() == 1 {
-            columns / 2
-        } else {
-            columns * (number + 1) / (count + 1)
-        };
+        // With several cubes, take pixels from different columns; with one, from the middle.
+        let column = columns * (number + 1) / (count + 1);
         let row = piece.rows.len() / 2;
         let start = (row * columns + column) * bands;
         let before = &piece.values[start..start + bands];

@@ -8,6 +8,7 @@
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
 //! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `blocks.rs` | which blocks of cubes come together in a shuffle |
+//! | `local_plan.rs` | which chunks will be needed when, for the cache on the local disk |
 //! | `outlook.rs` | what a loader would read and keep, computed without one |
 //! | `rotation.rs` | which chunks are held while the windows of blocks come |
 //! | `feeder.rs` | the planning thread |
