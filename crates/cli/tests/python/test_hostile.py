@@ -22,6 +22,8 @@ ROWS, COLUMNS, BANDS = 64, 48, 10
 STACK = f"{ROWS}x{COLUMNS}x{BANDS}"
 IMAGE = f"{STACK}/image/zarr.json"
 SHARD = f"{STACK}/image/c/0/0/0/0"
+# Bytes of the index: it has room for 64 cubes of two chunks each; then its checksum.
+INDEX = 64 * 2 * 16 + 4
 # Address space: whoever believes a bomb cannot have the memory.
 MEMORY = 2 << 30
 
@@ -57,15 +59,10 @@ def crc(content: bytes) -> bytes:
     return struct.pack("<I", google_crc32c.value(content))
 
 
-def spans(shard: bytes) -> list[tuple[int, int]]:
+def spans(shard: bytes | bytearray) -> list[tuple[int, int]]:
     """Where the chunks of two cubes lie."""
-    numbers = struct.unpack("<8Q", shard[-(index_bytes(shard)) :][:64])
+    numbers = struct.unpack("<8Q", shard[-INDEX:][:64])
     return list(zip(numbers[::2], numbers[1::2], strict=True))
-
-
-def index_bytes(shard: bytes) -> int:
-    """The index has room for 64 cubes of two chunks at least; then its checksum."""
-    return 64 * 2 * 16 + 4
 
 
 def with_image(change: Callable[[dict[str, Any]], None]) -> Attack:
@@ -132,7 +129,7 @@ def with_span(offset: int, length: int) -> Attack:
 
     def attack(out: Path) -> None:
         shard = bytearray((out / SHARD).read_bytes())
-        start = len(shard) - index_bytes(shard)
+        start = len(shard) - INDEX
         struct.pack_into("<QQ", shard, start, offset, length)
         shard[-4:] = crc(bytes(shard[start:-4]))
         (out / SHARD).write_bytes(shard)
