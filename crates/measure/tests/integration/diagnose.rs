@@ -1,4 +1,4 @@
-//! Planted bottlenecks of a small dataset, on the CPU and over an emulated bus.
+//! Planted bottlenecks in a small dataset, on the CPU and over an emulated bus.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ use crate::machine::{alone, waiting};
 /// Rows, columns and bands of the cubes.
 const SHAPE: [usize; 3] = [32, 24, 16];
 const CUBES: usize = 12;
-/// A step beside which everything that is not planted takes no time.
+/// A step that takes much longer than everything that is not planted.
 const STEP: Duration = Duration::from_millis(8);
 
 fn dataset(folder: &Path) -> PathBuf {
@@ -36,7 +36,7 @@ fn dataset_of(folder: &Path, shape: [usize; 3], count: usize) -> PathBuf {
     packed(folder, shape, count, |_| {})
 }
 
-/// Packed as it is set.
+/// Packs cubes with the given options.
 fn packed(
     folder: &Path,
     [rows, columns, bands]: [usize; 3],
@@ -71,7 +71,7 @@ fn write_npy(path: &Path, kind: &str, shape: &str, values: &[u8]) {
 
 fn options(path: &Path) -> PackedOptions {
     let mut loader = LoaderOptions::new(3);
-    // What reading and decoding cost is looked for.
+    // Without a cache, so that reading and decoding are measured.
     loader.cache = hsipack_read::CacheKind::None;
     loader.threads = 2;
     PackedOptions {
@@ -171,7 +171,7 @@ fn slow_augmentation_is_named_with_its_dearest_part() {
     let _machine = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    // Smoothing its fields takes many times as long as decoding these cubes.
+    // Smoothing the elastic fields takes many times as long as decoding these cubes.
     let pipeline =
         r#"[{"op": "hflip", "p": 1.0}, {"op": "elastic", "p": 1.0, "kernel": [101, 101]}]"#;
     let pipeline = Some(Pipeline::from_json(pipeline).unwrap());
@@ -201,7 +201,7 @@ fn it_stops_when_told_and_passes_the_steps_error_on() {
     let mut wrong = options.clone();
     wrong.loader.splits = vec!["test".to_owned()];
     let error = run(&wrong, EFFORT, &host, &mut none, &go_on, &mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains("no sample is of split 'test'"), "{error}");
+    assert!(error.to_string().contains("no sample is in split 'test'"), "{error}");
 }
 
 fn walk(folder: &Path) -> Vec<PathBuf> {
@@ -216,7 +216,7 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
     let path = dataset(folder.path());
     let effort = Effort { time: Duration::ZERO, ..EFFORT };
     let mut steps = 0;
-    // Every step takes longer than the one before.
+    // Each step takes longer than the one before.
     let mut slower = |_: &Array, _: &Masks| {
         steps += 1;
         std::thread::sleep(Duration::from_micros(300 * steps));
@@ -234,7 +234,7 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
     assert_eq!(told.last().unwrap(), "round 9, to be sure: reading files");
 }
 
-/// Steps of the part of a round of a trial: one, and three that are measured.
+/// Steps in one part of a round of a trial: one to warm up, and three that are measured.
 const TRIED: usize = 4;
 
 #[test]
@@ -249,14 +249,14 @@ fn all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed(
     changed_speed(2 * TRIED..3 * TRIED);
 }
 
-/// Diagnoses a slow copy with a machine that is slow for some steps of the first trial.
+/// Diagnoses a slow copy on a machine that is slow during some steps of the first trial.
 fn changed_speed(slow: Range<usize>) {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let mut options = options(&path);
     let effort = Effort { rounds: Rounds::new(1), time: Duration::ZERO, ..VERIFY };
     options.device.emulated_bus = Some(bytes(3) / (3.0 * STEP.as_secs_f64()));
-    // Steps of the trial that goes on, if it is the first.
+    // The steps of the current trial, if it is the first one.
     let (steps, again) = (Cell::new(None), Cell::new(0));
     let mut step = |_: &Array, _: &Masks| {
         let now = steps.get().is_some_and(|steps| slow.contains(&steps));
@@ -265,7 +265,7 @@ fn changed_speed(slow: Range<usize>) {
         Ok(())
     };
     let mut tell = |what: &str| {
-        again.set(again.get() + usize::from(what.ends_with("all of it again")));
+        again.set(again.get() + usize::from(what.ends_with("measuring everything again")));
         steps.set((again.get() == 0 && what.ends_with("round 1 of 1: the remedy")).then_some(0));
     };
     let (stop, host) = (AtomicBool::new(false), Host::new(1));
@@ -281,7 +281,7 @@ fn changed_speed(slow: Range<usize>) {
 fn the_kept_batch_is_augmented_into_memory_that_is_used_again_as_a_loaders_batches_are() {
     let _machine = alone();
     let folder = tempfile::tempdir().unwrap();
-    // Batches that are large enough for the loader to keep their memory.
+    // Batches large enough that the loader keeps their memory.
     let path = dataset_of(folder.path(), [160, 160, 60], 3);
     let pipeline = Some(Pipeline::from_json(r#"[{"op": "hflip", "p": 1.0}]"#).unwrap());
     let options = PackedOptions { pipeline, ..options(&path) };
@@ -290,7 +290,7 @@ fn the_kept_batch_is_augmented_into_memory_that_is_used_again_as_a_loaders_batch
     let mut step = |image: &Array, _: &Masks| {
         if augmenting.get() {
             places.push(image.address() as usize);
-            // Takes what was given back to the system, so that new memory lies elsewhere.
+            // Takes the memory that was returned to the system, so that new memory is elsewhere.
             others.push(Buffer::zeroed(image.memory().bytes())?);
         }
         Ok(())
@@ -319,13 +319,20 @@ fn windows_around_labels_come_of_cubes_that_have_some_and_the_default_is_what_he
         Ok(())
     };
     let (stop, host) = (AtomicBool::new(false), Host::default());
-    let diagnosis = run(&options, effort, &host, &mut step, &stop, &mut |_| {}).unwrap();
+    let mut again = || run(&options, effort, &host, &mut step, &stop, &mut |_| {}).unwrap();
+    // Rounds are short, so a busy machine may make them too different for a verdict.
+    let mut diagnosis = again();
+    for _ in 0..4 {
+        if !diagnosis.verdict.settled {
+            diagnosis = again();
+        }
+    }
     let text = diagnosis.text();
     assert_eq!(seen, HashSet::from([vec![64, SHAPE[2], 3, 3]]), "whole batches");
     let window = diagnosis.facts.window.unwrap();
     assert_eq!((window.rows, window.bytes), (3, 9 * 16 * 2), "{text}");
     assert!(window.decoded > 100.0 && diagnosis.facts.pixels.is_none(), "{text}");
-    // Every window reads its chunk, and decodes it.
+    // Each window reads and decodes its chunk.
     let culprit = diagnosis.verdict.culprit;
     assert!(matches!(culprit, Some(Level::Decode | Level::Read)), "{text}");
     let remedy = diagnosis.remedy.unwrap();
@@ -333,11 +340,11 @@ fn windows_around_labels_come_of_cubes_that_have_some_and_the_default_is_what_he
     assert_eq!(remedy.action, kept, "{text}");
     assert!(text.contains("cache=auto") && remedy.advice[0].starts_with("loaders keep"), "{text}");
     assert!(diagnosis.verified.unwrap().gain > 2.0, "{text}");
-    // Without a label there is nothing to read.
+    // Without labels, there is nothing to read.
     options.loader.samples = Some(vec![1, 3]);
     let none = run(&options, effort, &host, &mut |_, _| Ok(()), &stop, &mut |_| {});
     let error = none.unwrap_err().to_string();
-    assert!(error.contains("no pixel has a label"), "{error}");
+    assert!(error.contains("no pixel has one of the requested labels"), "{error}");
 }
 
 #[test]
@@ -359,7 +366,7 @@ fn listed_windows_of_other_samples_are_left_out() {
     assert_eq!(diagnosis.facts.window.unwrap().decoded, 100.0);
 }
 
-/// Cubes of one chunk, every other one of which has labels.
+/// Cubes of one chunk each. Every second one has labels.
 fn labelled(folder: &Path) -> PathBuf {
     let classes = folder.join("classes");
     std::fs::create_dir(&classes).unwrap();
