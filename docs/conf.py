@@ -1,4 +1,4 @@
-"""Settings of the site, which scripts/docs builds with Sphinx from the pages beside this file."""
+"""Settings of the site, which scripts/docs builds with Sphinx from the pages in this folder."""
 
 import os
 import sys
@@ -38,18 +38,18 @@ extensions = [
 exclude_patterns = ["_extensions", "_templates", "examples"]
 templates_path = ["_templates"]
 
-# Pages are Markdown. Their own links, and those to headings, are always checked.
+# Pages are Markdown. Links to other pages and to headings are always checked.
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
-# rust:hsipack_read is the first page of a crate: on this site, or in the repository if it is
-# built without Rust.
+# rust:hsipack_read is the first page of a crate. It leads to this site or, if the site is built
+# without Rust, to the repository.
 crates = "../rust/{{path}}/index.html" if os.environ.get("HSIPACK_SITE_RUST") else f"{repository}"
 myst_url_schemes = {"http": None, "https": None, "mailto": None, "rust": {"url": crates}}
-# Options begin with two dashes.
+# Otherwise the two dashes of an option would become one.
 smartquotes = False
 nitpicky = True
-# Names of others are links where their pages can be reached. Private modules have no pages.
+# Names of other projects are links if their pages can be reached. Private modules have no pages.
 nitpick_ignore_regex = [(r"py:.*", r"(?!hsipack\.).*"), (r"py:.*", r"hsipack\._.*")]
 highlight_language = "none"
 
@@ -68,7 +68,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 toc_object_entries_show_parents = "hide"
 
-# Pages of other projects, where they can be reached: the site is built without a network, too.
+# Pages of other projects, if they can be reached: the site can also be built without a network.
 intersphinx_mapping = inventories.known(
     {
         "python": "https://docs.python.org/3",
@@ -80,7 +80,7 @@ intersphinx_mapping = inventories.known(
     Path(os.environ.get("HSIPACK_SITE_CACHE", ROOT / "target/site-cache")) / "inventories",
 )
 
-# Links to elsewhere, for scripts/docs --linkcheck.
+# Links to other sites, for scripts/docs --linkcheck.
 linkcheck_timeout = 20
 linkcheck_retries = 2
 linkcheck_anchors = False
@@ -88,7 +88,7 @@ linkcheck_ignore = [
     r"http://127\.0\.0\.1",
     r"http://localhost",
     r"https?://[^/]*example\.org",
-    # Files of the repository: `repository_links` has looked for them here.
+    # Files of the repository: `repository_links` has checked that they exist.
     rf"{repository}/(blob|tree)/",
 ]
 
@@ -121,17 +121,17 @@ html_context = {"default_mode": "auto"}
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True
 copybutton_only_copy_prompt_lines = True
-# Not of what a block prints.
+# No copy button for printed output.
 copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"
 
 
 def dashes(app: Sphinx, document: nodes.document) -> None:
-    """Between a parameter and what it is, Sphinx puts two hyphens."""
+    """Replaces the two hyphens that Sphinx puts between a parameter and its description."""
     for text in list(document.findall(nodes.Text)):
         if text == " -- ":
             text.parent.replace(text, nodes.Text(" \u2013 "))
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Called by Sphinx."""
     app.connect("doctree-read", dashes)

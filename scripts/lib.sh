@@ -1,30 +1,30 @@
-# Shared by the scripts beside it: finds tools, makes virtual environments. For bash, to be sourced
-# in the repository's root.
+# Functions shared by the scripts in this folder: they find tools and create virtual environments. For
+# bash, to be sourced in the repository's root.
 
 readonly RUST_NEEDED=1.91
 readonly CMAKE_NEEDED=3.26
 readonly PYTHON_NEEDED=3.11
 
-# Headings, and when they were said.
+# Headings, and the times when they were printed.
 stages=() began=()
 
-# say HEADING: with minutes and seconds since this shell began.
+# say HEADING: prints it with the minutes and seconds since this shell started.
 say() {
   stages+=("$*")
   began+=("$SECONDS")
   printf '\n==> %s  [%d:%02d]\n' "$*" $((SECONDS / 60)) $((SECONDS % 60))
 }
 
-# list_costs: how long each stage took, from its heading to the next one.
+# list_costs: prints how long each stage took, from its heading to the next one.
 list_costs() {
   local at cost
   began+=("$SECONDS")
-  printf '\n    what each stage took\n'
+  printf '\n    time of each stage\n'
   for at in "${!stages[@]}"; do
     cost=$((began[at + 1] - began[at]))
     [[ $cost -eq 0 ]] || printf '    %3d:%02d  %s\n' $((cost / 60)) $((cost % 60)) "${stages[at]}"
   done
-  printf '    %3d:%02d  in all\n' $((SECONDS / 60)) $((SECONDS % 60))
+  printf '    %3d:%02d  in total\n' $((SECONDS / 60)) $((SECONDS % 60))
 }
 
 note() {
@@ -41,7 +41,7 @@ at_least() {
   [[ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" == "$2" ]]
 }
 
-# Seconds since this shell began, as 3 min 05 s.
+# The time since this shell started, such as 3 min 05 s.
 elapsed() {
   printf '%d min %02d s' $((SECONDS / 60)) $((SECONDS % 60))
 }
@@ -80,7 +80,7 @@ need_python() {
     [[ -n "$candidate" ]] && command -v "$candidate" >/dev/null || continue
     if "$candidate" - "$PYTHON_NEEDED" 2>/dev/null <<'PY'; then
 import sys
-import ensurepip, venv  # Debian has them in a package of its own
+import ensurepip, venv  # Debian has them in a separate package
 sys.exit(sys.version_info < tuple(map(int, sys.argv[1].split("."))))
 PY
       PYTHON=$(command -v "$candidate")
@@ -95,31 +95,32 @@ sha256_of() {
   "$PYTHON" -c 'import hashlib, sys; print(hashlib.sha256(open(sys.argv[1], "rb").read()).hexdigest())' "$1"
 }
 
-# make_venv FOLDER REQUIREMENTS [UV]: a virtual environment with what the file pins, put there by that uv, else by pip.
-# Does nothing if it is there already.
+# make_venv FOLDER REQUIREMENTS [UV]: creates a virtual environment with the packages that REQUIREMENTS pins. Installs them
+# with UV or, if that is not given, with pip. Does nothing if the environment is there already.
 make_venv() {
   local folder=$1 requirements=$2 uv=${3:-} wanted
   wanted=$(sha256_of "$requirements")
   if [[ "$(cat "$folder/.requirements" 2>/dev/null)" == "$wanted" ]] &&
     "$folder/bin/python" -c '' 2>/dev/null; then
-    note "$folder holds what $requirements pins"
+    note "$folder has the packages of $requirements"
     return
   fi
-  note "making $folder from $requirements"
+  note "creating $folder from $requirements"
   "$folder/bin/python" -m pip --version >/dev/null 2>&1 || "$PYTHON" -m venv --clear "$folder" ||
     die "cannot make a virtual environment in $folder"
-  # It trusts what the system trusts, as pip does. What else pip is told, such as another index, only pip knows.
+  # uv uses the system's certificates, as pip does. It does not know other settings of pip, such as another index, so if uv
+  # fails, pip is tried.
   if [[ -n "$uv" && -x "$uv" ]]; then
     if UV_SYSTEM_CERTS=1 "$uv" pip install --quiet --no-progress --python "$folder/bin/python" --requirement "$requirements"; then
       printf '%s\n' "$wanted" >"$folder/.requirements"
       return
     fi
-    note "uv could not; pip tries"
+    note "uv failed; trying pip"
   fi
-  # Modules are compiled when they are first imported, which few of them are: that saves a minute.
+  # --no-compile saves a minute: few modules are ever imported, and these are compiled at their first import.
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
     --requirement "$requirements" ||
-    die "cannot install what $requirements pins into $folder; is there a network?"
+    die "cannot install the packages of $requirements into $folder; is there a network?"
   printf '%s\n' "$wanted" >"$folder/.requirements"
 }
 
@@ -140,11 +141,11 @@ need_cmake() {
   note "CMake $(cmake --version | sed -n '1s/^cmake version //p') from $1 (the system's is ${have:-missing})"
 }
 
-# make_peers: .venv-peers, with the loaders that hsipack is compared with and the package hsipack from this clone.
+# make_peers: creates .venv-peers, with the loaders that hsipack is compared with and the package hsipack from this clone.
 make_peers() {
   make_venv .venv-peers scripts/requirements-peers.txt
   need_cmake .venv-peers
-  # The commit, and whatever was changed since.
+  # The commit, and all changes since.
   local built
   built=$(git rev-parse HEAD; git diff HEAD -- crates Cargo.lock Cargo.toml pyproject.toml)
   if [[ "$(cat .venv-peers/.hsipack 2>/dev/null)" == "$built" ]]; then
@@ -157,8 +158,8 @@ make_peers() {
   printf '%s\n' "$built" >.venv-peers/.hsipack
 }
 
-# want_program WHAT PACKAGE NAME...: some tests need a program, under one of these names. As root on Debian its package is
-# installed, elsewhere these tests are skipped.
+# want_program WHAT PACKAGE NAME...: looks for a program with one of these names, which some tests need. As root on Debian its
+# package is installed; elsewhere these tests are skipped.
 want_program() {
   local what=$1 package=$2 name
   shift 2
@@ -168,7 +169,7 @@ want_program() {
       return
     fi
   done
-  # Ubuntu's package chromium brings no browser but a snap.
+  # Not on Ubuntu, whose package chromium contains no browser and only installs a snap.
   if [[ $EUID -eq 0 ]] && command -v apt-get >/dev/null && grep -qx 'ID=debian' /etc/os-release 2>/dev/null; then
     note "installing $package"
     if { apt-get -qq update && DEBIAN_FRONTEND=noninteractive \

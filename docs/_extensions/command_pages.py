@@ -1,6 +1,6 @@
-"""Pages of the command `hsipack`, one a subcommand, made of what its `--help` prints.
+"""Writes one page for each subcommand of `hsipack`, from the output of its `--help`.
 
-The program is the one that HSIPACK names, or the one on the PATH. Pages are written into
+The program is the one named by HSIPACK, or `hsipack` on the PATH. Pages are written into
 docs/reference/command before Sphinx looks for pages; they are not part of the repository.
 """
 
@@ -14,15 +14,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# clap breaks lines at this width, even of examples.
+# clap breaks lines at this width, even in examples.
 WIDTH = 100
-# What every subcommand has.
+# Options that every subcommand has.
 COMMON = ("-h, --help", "-V, --version")
 
 
 @dataclass
 class Entry:
-    """An argument or option: how it is written, and the paragraphs on it."""
+    """An argument or option: how it is written, and its description."""
 
     name: str
     paragraphs: list[str]
@@ -30,18 +30,18 @@ class Entry:
 
 @dataclass
 class Help:
-    """What `--help` prints, in parts."""
+    """The parts of the output of `--help`."""
 
     about: list[str] = field(default_factory=list)
     usage: str = ""
-    # By heading.
+    # Options by heading.
     entries: dict[str, list[Entry]] = field(default_factory=dict)
-    # Heading (or nothing) and lines of what comes behind the options.
+    # The sections after the options: heading (or an empty string) and lines.
     after: list[tuple[str, list[str]]] = field(default_factory=list)
 
 
 def read(text: str) -> Help:
-    """Takes the text of `--help` apart."""
+    """Splits the text of `--help` into its parts."""
     found = Help()
     before, _, rest = text.partition("Usage: ")
     found.about = [" ".join(part.split("\n")).strip() for part in before.strip().split("\n\n")]
@@ -74,7 +74,7 @@ def _entries(block: str) -> list[Entry]:
 
 
 def prose(text: str) -> str:
-    """Text of the help as Markdown: what is between backquotes stays, options are code."""
+    """Text of the help as Markdown: text between backquotes is kept, options become code."""
     parts = re.split(r"(`[^`]+`|(?<![\w-])--?[a-z][a-z-]*\b|'[^']*[{*$][^']*')", text)
     return "".join(
         part if index % 2 and part.startswith("`") else f"`{part}`" if index % 2 else escaped(part)
@@ -83,7 +83,7 @@ def prose(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text without meaning to Markdown."""
+    """Text with the special characters of Markdown escaped."""
     return re.sub(r"([\\*_\[\]<>{}#|$~])", r"\\\1", text)
 
 
@@ -99,7 +99,7 @@ def values(paragraph: str) -> str:
 
 
 def joined(lines: list[str]) -> list[str]:
-    """Commands whose lines were broken, whole again."""
+    """Commands with their broken lines joined again."""
     found: list[str] = []
     for line in lines:
         broken = found and not re.match(r"(hsipack|sbatch|ssh|man|sh) ", line)
@@ -131,7 +131,7 @@ def page(name: str, text: str) -> Iterator[str]:
     for heading, lines in parts.after:
         lines = [line.removeprefix("  ") if heading else line for line in lines]
         if heading:
-            # Units stand in brackets behind it.
+            # Units follow the heading in brackets.
             name, _, units = heading.partition(" (")
             yield f"## {prose(name)}\n"
             if units:
@@ -147,7 +147,7 @@ def page(name: str, text: str) -> Iterator[str]:
 
 
 def commands(text: str) -> dict[str, str]:
-    """Subcommands and what they are for, of the help of the command itself."""
+    """Subcommands and their descriptions, from the help of `hsipack` itself."""
     listed = text.partition("Commands:\n")[2].partition("\n\n")[0]
     joined_lines = re.sub(r"\n {6,}", " ", listed)
     found = dict(line.strip().split(None, 1) for line in joined_lines.split("\n") if line.strip())
@@ -159,7 +159,7 @@ def overview(listed: dict[str, str]) -> Iterator[str]:
     """The lines of the page that lists subcommands."""
     yield "# The command\n"
     yield "The command `hsipack` comes with the Python package. These pages show what"
-    yield "`hsipack COMMAND --help` prints, for the version that this site is of.\n"
+    yield "`hsipack COMMAND --help` prints in this version.\n"
     yield "| command | what it does |\n|---|---|"
     yield from (f"| [{name}]({name}.md) | {prose(about)} |" for name, about in listed.items())
     yield "\nThe exit status is 0 for success, 1 for an error or a damaged dataset, 2 for wrong"
@@ -170,7 +170,7 @@ def overview(listed: dict[str, str]) -> Iterator[str]:
 
 
 def write(program: str, folder: Path) -> None:
-    """Writes all pages into `folder`; files that are as they should be are not touched."""
+    """Writes all pages into `folder`. Does not touch files that are up to date."""
     listed = commands(_help(program))
     pages = {"index": overview(listed)}
     pages |= {name: page(name, _help(program, name)) for name in listed}
@@ -191,13 +191,13 @@ def _help(program: str, *words: str) -> str:
 
 
 def setup(app: object) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Called by Sphinx."""
     from sphinx.application import Sphinx
     from sphinx.errors import ConfigError
 
     assert isinstance(app, Sphinx)
     program = os.environ.get("HSIPACK") or shutil.which("hsipack")
     if program is None:
-        raise ConfigError("there is no command hsipack to take the help from; run scripts/docs")
+        raise ConfigError("cannot find the command hsipack, whose help is shown; run scripts/docs")
     write(program, Path(app.srcdir) / "reference/command")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

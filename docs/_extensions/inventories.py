@@ -1,4 +1,4 @@
-"""Lists of what other projects' pages explain (objects.inv), kept for builds without network."""
+"""Keeps the inventories of other projects' pages (objects.inv), for builds without a network."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TIMEOUT_S = 5
 
 
 def known(projects: dict[str, str], folder: Path) -> dict[str, tuple[str, str]]:
-    """Fetches the lists of `projects` (address by name) into `folder`, where they are missing.
+    """Fetches the inventories of `projects` (address by name) into `folder` if they are missing.
 
-    Returns the value of `intersphinx_mapping`. Projects whose list cannot be had are not in it.
+    Returns the value of `intersphinx_mapping`, without projects whose inventory is not available.
     """
     mapping: dict[str, tuple[str, str]] = {}
     offline = False
@@ -23,7 +23,7 @@ def known(projects: dict[str, str], folder: Path) -> dict[str, tuple[str, str]]:
             try:
                 content = downloaded(f"{address}/objects.inv")
             except (urllib.error.HTTPError, http.client.HTTPException):
-                # A server that answers badly says nothing about the others.
+                # One faulty server says nothing about the others.
                 continue
             except OSError:
                 offline = True
@@ -36,14 +36,14 @@ def known(projects: dict[str, str], folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def downloaded(address: str) -> bytes:
-    """What lies there."""
+    """The content at this address."""
     with urllib.request.urlopen(address, timeout=TIMEOUT_S) as answer:
         content: bytes = answer.read()
     return content
 
 
 def keep(content: bytes, file: Path) -> None:
-    """Writes a file whole or not at all: what is there is never fetched again."""
+    """Writes a complete file or none, because an existing file is never fetched again."""
     file.parent.mkdir(parents=True, exist_ok=True)
     begun = file.with_suffix(".part")
     begun.write_bytes(content)

@@ -1,6 +1,6 @@
-"""Links of pages to files beside the site, such as `../README.md`, lead into the repository.
+"""Makes links to files outside the site, such as `../README.md`, lead to the repository.
 
-Pages are read on the repository's site, too, where such links work as they are.
+Pages are also read on the repository's site, where such links work without a change.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ BRANCH = "main"
 
 
 class RepositoryLinks(SphinxTransform):
-    """Comes before Sphinx copies linked files into the site."""
+    """Runs before Sphinx copies linked files into the site."""
 
     default_priority = 5
 
     def apply(self, **_: Any) -> None:
-        """Replaces links to what is no page of the site."""
+        """Replaces links to files and folders that are not pages of the site."""
         kinds = (addnodes.download_reference, addnodes.pending_xref)
         links = [node for kind in kinds for node in self.document.findall(kind)]
         for node in links:
@@ -30,7 +30,7 @@ class RepositoryLinks(SphinxTransform):
                 continue
             target = node["reftarget"]
             if node.get("refdomain") == "doc":
-                # Pages are named without their ending.
+                # The names of pages have no extension.
                 if target in self.env.found_docs:
                     continue
                 target = f"{target}.md#{node.get('reftargetid') or ''}"
@@ -42,7 +42,7 @@ class RepositoryLinks(SphinxTransform):
             node.replace_self(link)
 
     def _address(self, target: str) -> str | None:
-        """Where the repository's site shows the target, if it is a file or folder there."""
+        """The target's address on the repository's site, if it is a file or folder there."""
         path, _, anchor = target.partition("#")
         if not path:
             return None
@@ -57,7 +57,7 @@ class RepositoryLinks(SphinxTransform):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Called by Sphinx."""
     app.add_config_value("repository", "", "env", types=[str])
     app.add_transform(RepositoryLinks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,7 +1,7 @@
-"""State diagrams of pages (Mermaid) as tables of transitions.
+"""Shows state diagrams (Mermaid) as tables of transitions.
 
-The repository's site draws these diagrams by a script that it loads. The pages of this site load
-none, so they show the same transitions in words.
+The repository's site draws these diagrams with a script. The pages of this site load no such
+script, so they show the same transitions in words.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def transitions(text: str) -> list[tuple[str, str, str]] | None:
 
 
 class StateDiagrams(SphinxTransform):
-    """Replaces blocks of Mermaid."""
+    """Replaces Mermaid blocks."""
 
     default_priority = 400
 
     def apply(self, **_: Any) -> None:
-        """Looks at all blocks of code."""
+        """Checks all code blocks."""
         for block in list(self.document.findall(nodes.literal_block)):
             if block.get("language") != "mermaid":
                 continue
@@ -63,6 +63,6 @@ def _row(cells: tuple[str, ...]) -> nodes.row:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Called by Sphinx."""
     app.add_transform(StateDiagrams)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

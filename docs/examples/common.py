@@ -1,4 +1,4 @@
-"""What the examples share: options, and files to begin with."""
+"""Shared by the examples: options, and files to train with."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MOON = "data/tiff/M3_4030seg_L2_aristcrater.tif"
 
 
 def options(about: str | None, *names: str, epochs: int) -> argparse.Namespace:
-    """Reads the command line: `names`, which may be left out, and what all examples take."""
+    """Reads the command line: `names`, which are optional, and the options of all examples."""
     parser = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
     for name in names:
         parser.add_argument(name, type=Path, nargs="?")
     work = Path(tempfile.gettempdir()) / "hsipack-examples"
     parser.add_argument("--work", type=Path, default=work, help="folder for files [%(default)s]")
     parser.add_argument("--epochs", type=int, default=epochs)
-    parser.add_argument("--short", action="store_true", help="seconds, for tests")
+    parser.add_argument("--short", action="store_true", help="takes seconds, for tests")
     return parser.parse_args()
 
 
 def draw(folder: Path, count: int = 6, rows: int = 96, columns: int = 128, bands: int = 40) -> Path:
     """Draws scenes of six classes into `folder`, with masks/NAME.png and table.csv (split, label,
-    group); gives the folder.
+    group). Returns the folder.
     """
     if not (folder / "table.csv").exists():
         sizes = [f"--count={count}", f"--rows={rows}", f"--columns={columns}", f"--bands={bands}"]
@@ -39,8 +39,8 @@ def draw(folder: Path, count: int = 6, rows: int = 96, columns: int = 128, bands
 
 
 def place(folder: Path) -> Path:
-    """Has the drawn scenes lie side by side near Heidelberg (UTM zone 32), by a line in each of
-    their headers; gives the folder.
+    """Places the drawn scenes side by side near Heidelberg (UTM zone 32), by adding a line to each
+    header. Returns the folder.
     """
     for number, header in enumerate(sorted(folder.glob("*.hdr"))):
         text = header.read_text()
@@ -52,9 +52,9 @@ def place(folder: Path) -> Path:
 
 
 def moon(folder: Path) -> Path | None:
-    """Puts a cube of the crater Aristarchus (Moon Mineralogy Mapper, 50 x 50 pixels, 83 bands) into
-    `folder`, if it lies in ../shared, and beside it a mask of how bright the ground is: 1 dark, 2
-    middling, 3 bright. Gives the cube.
+    """Copies a cube of the crater Aristarchus (Moon Mineralogy Mapper, 50 x 50 pixels, 83 bands)
+    from ../shared to `folder`, if it is there, and adds a mask of the ground's brightness: 1 dark,
+    2 medium, 3 bright. Returns the cube.
     """
     shared = Path(os.environ.get("HSIPACK_SHARED", REPOSITORY.parent / "shared"))
     if not (shared / MOON).is_file():

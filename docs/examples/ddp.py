@@ -1,9 +1,9 @@
-"""Trains on two processes: every sample comes once an epoch, on one of them.
+"""Trains on two processes: in each epoch, every sample comes once, in one of the processes.
 
 usage: python docs/examples/ddp.py [--work FOLDER] [--epochs 10] [--short]
 
-Scenes are drawn. On GPUs say "nccl", one process each; nothing else changes. --short takes seconds
-and fails if the loss does not fall.
+The scenes are drawn. On GPUs, use "nccl" and one process for each GPU; nothing else changes. With
+--short it takes seconds, and fails if the loss does not fall.
 """
 
 import os
@@ -20,12 +20,12 @@ PROCESSES = 2
 
 
 def train(rank: int, packed: str, meeting: str, epochs: int) -> None:
-    """What one process does."""
+    """Runs in each process."""
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=PROCESSES)
     torch.manual_seed(0)
-    # Rank and world size are those of the process group.
+    # The loader takes rank and world size from the process group.
     loader = hsipack.Loader(
         packed,
         4,

@@ -1,12 +1,12 @@
-"""Trains on several machines, and goes on with those that are left when one of them is lost.
+"""Trains on several machines. If one of them is lost, training continues on the others.
 
 usage: torchrun --nnodes 1:2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-endpoint HOST:29400 \\
            docs/examples/elastic.py DATASET CHECKPOINT [--epochs 4] [--every 5] [--step 0.05]
 
-on each of two machines that see both paths. When an agent of torchrun is lost, the other one starts
-its processes again, a world of two ranks in place of four, and they go on from the checkpoint: what
-is left of the epoch is divided anew, no sample comes twice, none is left out. --record FOLDER has
-each process note the samples of its steps.
+Run it on two machines that can both read the two paths. If one agent of torchrun is lost, the other
+restarts its processes as a world of two ranks instead of four. They continue from the checkpoint:
+the rest of the epoch is divided anew, no sample comes twice and none is missing. With --record
+FOLDER, each process records the samples of its steps.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
     torch.manual_seed(0)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    # Rank and world size are those of the process group, whatever they were at the last checkpoint.
+    # Rank and world size come from the process group; they may differ from the last checkpoint's.
     loader = hsipack.Loader(options.dataset, 3, shuffle=True, dtype=torch.float32, device="cpu")
     bands = next(iter(hsipack.open(options.dataset).stacks.values())).shape[2]
     model = DistributedDataParallel(nn.Conv2d(bands, 4, 1))
@@ -61,14 +61,14 @@ def main() -> None:
             time.sleep(options.step)
             step += 1
             if log is not None:
-                # But for padding, where a rank has no sample left.
+                # Without padding, which a rank gets when it has no sample left.
                 ids = batch["id"][~batch["padding"]].tolist()
                 log.write(json.dumps({"step": step, "epoch": batch["epoch"], "ids": ids}) + "\n")
                 log.flush()
             if step % options.every == 0 and rank == 0:
                 state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
                 state |= {"loader": loader.state_dict(), "step": step}
-                # Whole or not at all, whenever somebody pulls the plug.
+                # The file is either complete or missing, even after a power failure.
                 torch.save(state, options.checkpoint.with_suffix(".tmp"))
                 options.checkpoint.with_suffix(".tmp").rename(options.checkpoint)
     if rank == 0:

@@ -1,9 +1,9 @@
-"""Trains with Lightning: checkpoints in the middle of an epoch, and goes on from there.
+"""Trains with Lightning: saves a checkpoint in the middle of an epoch, and continues from it.
 
 usage: python docs/examples/lightning_module.py [--work FOLDER] [--epochs 10] [--short]
 
-Scenes are drawn. Lightning keeps the loader's state in its checkpoints by itself, so that nothing
-of an epoch is seen twice. --short takes seconds and fails if the loss does not fall.
+The scenes are drawn. Lightning stores the loader's state in its checkpoints, so no sample comes
+twice in an epoch. With --short it takes seconds, and fails if the loss does not fall.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 
 class Scenes(pl.LightningDataModule):
-    """Packs the cubes once, and makes the loader in every process."""
+    """Packs the cubes once, and creates the loader in every process."""
 
     def __init__(self, cubes: Path, packed: Path) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Scenes(pl.LightningDataModule):
         hsipack.convert(self.cubes, self.packed, mask="{dir}/masks/{stem}.png", **more)
 
     def train_dataloader(self) -> hsipack.Loader:
-        # Lightning moves batches to its device: here they are made on the CPU.
+        # Lightning moves batches to its device, so the loader delivers them on the CPU.
         return hsipack.Loader(
             self.packed,
             8,
@@ -65,8 +65,8 @@ def main() -> None:
     data = Scenes(common.draw(options.work / "scenes"), options.work / "scenes.hsipack")
     model = Segmenter(bands=40, classes=6)
     shared: Any = {"logger": False, "enable_progress_bar": False, "accelerator": "cpu"}
-    # A checkpoint every four steps. The first training ends after five, in the middle of an epoch,
-    # as that of a killed job would; the second goes on behind the fourth.
+    # A checkpoint every four steps. The first training ends after five steps, in the middle of an
+    # epoch, like a killed job. The second continues after step four.
     keep = ModelCheckpoint(options.work, "{step}", every_n_train_steps=4)
     pl.Trainer(max_steps=5, callbacks=[keep], **shared).fit(model, data)
     epochs = 3 if options.short else options.epochs

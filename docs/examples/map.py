@@ -1,10 +1,10 @@
-"""From checkpoint to map: a small network is trained, and maps whole scenes that it has not seen.
+"""From checkpoint to map: trains a small network, and maps whole scenes that it has not seen.
 
 usage: python docs/examples/map.py [CUBES] [--work FOLDER] [--epochs 20] [--short]
 
-CUBES is a folder of cubes with class ids in masks/NAME.png and splits in table.csv; without it six
-scenes are drawn, which claim to lie near Heidelberg. --short takes seconds and fails if the loss
-does not fall or the maps are worse than they should be.
+CUBES is a folder of cubes with class ids in masks/NAME.png and splits in table.csv. Without it,
+six scenes are drawn, with map coordinates near Heidelberg. With --short it takes seconds, and
+fails if the loss does not fall or the maps are wrong in too many pixels.
 """
 
 import common
@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
-REACH = 2  # pixels around one that the network looks at for it
+REACH = 2  # the network looks at this many pixels on each side of a pixel
 CLASSES = ["cloth", "skin", "fat", "muscle", "vessel", "instrument"]  # of the drawn scenes
 
 
 def network(bands: int) -> nn.Module:
-    """Spectra first (1 x 1), then their surroundings: twice 3 x 3, so that REACH is 2."""
+    """Spectra first (1 x 1), then their surroundings (3 x 3, twice), so that REACH is 2."""
     return nn.Sequential(
         nn.Conv2d(bands, 32, 1),
         nn.ReLU(),
@@ -58,8 +58,8 @@ def main() -> None:
     assert losses[-1] < 0.8 * losses[0], losses
     torch.save(model.state_dict(), options.work / "map.pt")
 
-    # The windows of a grid, in order. They share what the network sees beyond a pixel, on both
-    # sides, so that each pixel is in a window that has all of its surroundings.
+    # The windows of a grid, in order. They overlap by REACH on both sides, so that each pixel is in
+    # a window that has all of its surroundings.
     grid = hsipack.GridCrop(40, overlap=2 * REACH, pad="reflect")
     unseen = hsipack.Loader(dataset, 8, split="validation", crop=grid, masks=[], **shared)
     stitcher = hsipack.Stitcher(unseen, merge="center", classes=True)

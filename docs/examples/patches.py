@@ -1,10 +1,10 @@
-"""Trains a classifier of small patches: which class does the pixel in the middle belong to?
+"""Trains a classifier of small patches: which class does the pixel at the centre belong to?
 
 usage: python docs/examples/patches.py [CUBE MASK] [--work FOLDER] [--epochs 20] [--short]
 
-CUBE is one cube, MASK its class ids (0: unknown, 1 to 5) as .png or .npy. Without them a real cube
-of the moon is taken from ../shared, where three classes say how bright the ground is, or else a
-scene is drawn. --short takes seconds and fails if the loss does not fall.
+CUBE is one cube, MASK its class ids (0: unknown, 1 to 5) as .png or .npy. Without them, a real cube
+of the moon is read from ../shared, with three classes of brightness. If it is not there, a scene is
+drawn. With --short it takes seconds, and fails if the loss does not fall.
 """
 
 import argparse
@@ -20,7 +20,7 @@ SIZE = 9
 
 
 def files(options: argparse.Namespace) -> tuple[Path, str]:
-    """The cube, and the pattern of its mask's path."""
+    """The cube, and the pattern for the path of its mask."""
     if options.cube is not None:
         return options.cube, str(options.mask)
     cube = common.moon(options.work / "moon")

@@ -2,8 +2,8 @@
 
 usage: python docs/examples/segmentation.py [CUBES] [--work FOLDER] [--epochs 20] [--short]
 
-CUBES is a folder of cubes with class ids in masks/NAME.png and splits in table.csv; without it six
-scenes are drawn. --short takes seconds and fails if the loss does not fall.
+CUBES is a folder of cubes with class ids in masks/NAME.png and splits in table.csv. Without it, six
+scenes are drawn. With --short it takes seconds, and fails if the loss does not fall.
 """
 
 import common
@@ -25,7 +25,7 @@ def network(bands: int, classes: int) -> nn.Module:
 
 
 def right(model: nn.Module, loader: hsipack.Loader) -> float:
-    """Share of the pixels that are given the right class."""
+    """Share of the pixels that the network classifies correctly."""
     hits = pixels = 0
     model.eval()
     with torch.no_grad():
@@ -47,7 +47,7 @@ def main() -> None:
 
     dataset = hsipack.open(packed)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # Training takes crops, augmented; each pixel's spectrum has mean 0 and standard deviation 1.
+    # Training reads augmented crops. Each pixel's spectrum has mean 0 and standard deviation 1.
     flips = [augment.RandomHorizontalFlip(), augment.RandomVerticalFlip()]
     turns = augment.RandomAffine(30, padding_mode="reflection", p=0.5)
     crop = hsipack.RandomCrop(48, per_cube=4 if options.short else 16)

@@ -1,1 +1,1 @@
-"""One module a format: each writes its fixtures with an independent library."""
+"""One module for each format. Each writes its fixtures with an independent library."""

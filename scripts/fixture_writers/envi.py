@@ -1,4 +1,4 @@
-"""ENVI cubes, written by the `spectral` package; by hand where it cannot write the variant."""
+"""ENVI cubes, written by the `spectral` package, or by hand if it cannot write the variant."""
 
 import gzip
 from pathlib import Path
@@ -27,7 +27,7 @@ def write(folder: Path) -> Truth:
 
 
 def types_and_layouts(out: Path) -> Truth:
-    """Every pair of interleave and byte order, and between them every data type."""
+    """Every pair of interleave and byte order. Together they cover every data type."""
     found: Truth = {}
     types = iter([*CODES, *CODES])
     for interleave in AXES:
@@ -45,7 +45,7 @@ def types_and_layouts(out: Path) -> Truth:
 
 
 def metadata(out: Path) -> Truth:
-    """Band lists in micrometres, an ignore value and a scale factor, beside header `x.dat.hdr`."""
+    """Band lists in micrometres, an ignore value and a scale factor; also a header `x.dat.hdr`."""
     values = cube("i2")
     values[0, :3] = -9999
     keys = {
@@ -62,7 +62,7 @@ def metadata(out: Path) -> Truth:
 
 
 def classification(out: Path) -> Truth:
-    """A label image, with names of its classes."""
+    """A label image with the names of its classes."""
     values = classes()
     envi.save_classification(
         str(out / "classes.hdr"),
@@ -75,7 +75,7 @@ def classification(out: Path) -> Truth:
 
 
 def by_hand(out: Path) -> Truth:
-    """What `spectral` does not write: gzip, offsets, other spellings, names in upper case."""
+    """Variants that `spectral` cannot write: gzip, offsets, other spellings, upper-case names."""
     values = cube("f4")
     found: Truth = {}
     for interleave in AXES:

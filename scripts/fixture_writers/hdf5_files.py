@@ -1,4 +1,4 @@
-"""HDF5, NetCDF-4, HDF-EOS5 and MATLAB v7.3 fixtures, by h5py and netCDF4."""
+"""HDF5, NetCDF-4, HDF-EOS5 and MATLAB v7.3 fixtures, written by h5py and netCDF4."""
 
 import zlib
 from pathlib import Path
@@ -15,7 +15,7 @@ UM = WAVELENGTHS / 1000
 
 
 def write(folder: Path) -> dict[str, dict[str, object]]:
-    """Writes fixtures/hdf5/ and returns what is in it."""
+    """Writes fixtures/hdf5/ and returns its contents."""
     (folder / "hdf5").mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, object]] = {}
     for writer in (
@@ -42,7 +42,7 @@ def _file(path: Path, **options: Any) -> h5py.File:
 
 
 def _types(folder: Path) -> dict[str, dict[str, object]]:
-    """Every element type; big-endian ones, too."""
+    """Every element type, also big-endian."""
     found = {}
     with _file(folder / "types.h5") as file:
         file["wavelength"] = WAVELENGTHS
@@ -61,13 +61,13 @@ def _types(folder: Path) -> dict[str, dict[str, object]]:
         found["types.h5#c/bool"] = found["types.h5#z/bool"] = truth(flags)
         half = synthetic.cube("<f2")
         file["c/be_f2"] = half.astype(">f2")
-        # Read as float32: libhdf5 does not tell which kind of two-byte float it is.
+        # Read as float32, because libhdf5 does not show which kind of two-byte float it is.
         found["types.h5#c/be_f2"] = truth(half.astype("<f4"))
     return found
 
 
 def _orders(folder: Path) -> dict[str, dict[str, object]]:
-    """All six axis orders, contiguous and chunked; a wavelength list tells the band axis only."""
+    """All six axis orders, contiguous and chunked. Wavelengths identify only the band axis."""
     found = {}
     cube = synthetic.cube("uint16")
     with _file(folder / "orders.h5") as file:
@@ -84,7 +84,7 @@ def _orders(folder: Path) -> dict[str, dict[str, object]]:
                 fletcher32=True,
                 compression="lzf",
             )
-            # Without --axes, the axis before the other is the row axis.
+            # Without --axes, the first of the other two axes is the row axis.
             taken = np.moveaxis(values, order.index("b"), 2)
             found[f"orders.h5#flat/{order}"] = truth(taken)
             found[f"orders.h5#chunked/{order}"] = truth(taken)
@@ -98,7 +98,7 @@ def _orders(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _attributes(folder: Path) -> dict[str, dict[str, object]]:
-    """Wavelengths and the like in attributes; lists that do not fit."""
+    """Wavelengths and similar metadata in attributes; lists of the wrong length."""
     cube = synthetic.cube("int16")
     with _file(folder / "attributes.h5") as file:
         data = file.create_dataset("cube", data=cube)
@@ -197,7 +197,7 @@ def _masks(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _structure(folder: Path) -> dict[str, dict[str, object]]:
-    """Links that form cycles, same names, five axes, values never written, virtual data."""
+    """Cyclic links, equal names, five axes, values that were never written, virtual data."""
     cube = synthetic.cube("uint16")
     with _file(folder / "links.h5") as file:
         file["a/b/cube"] = cube
@@ -244,7 +244,7 @@ def _structure(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _create_virtual(file: h5py.File, layout: h5py.VirtualLayout, fillvalue: int = 0) -> None:
-    """The virtual dataset `cube`, as h5py makes it, but for the time of writing."""
+    """Creates the virtual dataset `cube` like h5py, but without the time of writing."""
     plist = layout._get_dcpl(file.filename)
     plist.set_obj_track_times(False)
     plist.set_fill_value(np.array([fillvalue]))
@@ -253,7 +253,7 @@ def _create_virtual(file: h5py.File, layout: h5py.VirtualLayout, fillvalue: int 
 
 
 def _virtual(path: Path, parts: list[h5py.VirtualSource], bands_last: bool = True) -> None:
-    """A virtual dataset of as many bands as there are parts, as h5py's documentation has it."""
+    """Writes a virtual dataset with one band for each part, as in h5py's documentation."""
     layout = h5py.VirtualLayout(shape=(7, 9, 12) if bands_last else (12, 7, 9), dtype="u2")
     for band, part in enumerate(parts):
         layout[(slice(None), slice(None), band) if bands_last else band] = part
@@ -263,7 +263,7 @@ def _virtual(path: Path, parts: list[h5py.VirtualSource], bands_last: bool = Tru
 
 
 def _elsewhere(folder: Path) -> dict[str, dict[str, object]]:
-    """Values that lie in other files."""
+    """Values that are in other files."""
     cube = synthetic.cube("uint16")
     (folder / "parts").mkdir(exist_ok=True)
     for half in range(2):
@@ -275,7 +275,7 @@ def _elsewhere(folder: Path) -> dict[str, dict[str, object]]:
     ]
     _virtual(folder / "virtual_bands.h5", halves)
     _virtual(folder / "virtual_bsq.h5", halves, bands_last=False)
-    # Made of a virtual dataset, whose own parts are named from its own folder.
+    # A virtual dataset of another one, which names its parts relative to its own folder.
     own = [
         h5py.VirtualSource(f"half{band // 6}.h5", "bands", shape=(6, 7, 9))[band % 6]
         for band in range(12)
@@ -322,7 +322,7 @@ def _elsewhere(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _filters(folder: Path) -> dict[str, dict[str, object]]:
-    """Filters that are built in, and one (Blosc) that is not."""
+    """Built-in filters, and one (Blosc) that is not built in."""
     whole, real = synthetic.cube("int32"), synthetic.cube("uint16")
     with _file(folder / "filters.h5") as file:
         file["wavelength"] = WAVELENGTHS
@@ -334,7 +334,7 @@ def _filters(folder: Path) -> dict[str, dict[str, object]]:
     with _file(path) as file:
         file["wavelength"] = WAVELENGTHS
         file.create_dataset("cube", data=real, chunks=(7, 9, 12), compression="lzf")
-    # Turns the number of the LZF filter, four fields before its name, into Blosc's.
+    # Replaces the number of the LZF filter, four fields before its name, by Blosc's number.
     file_bytes = bytearray(path.read_bytes())
     at = file_bytes.index(b"lzf\0") - 8
     assert file_bytes[at : at + 2] == (32000).to_bytes(2, "little")
@@ -344,7 +344,9 @@ def _filters(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _products(folder: Path) -> dict[str, dict[str, object]]:
-    """Layouts that the shared data lack: PRISMA L1, AVIRIS, NEON windows and radiance, Delmic."""
+    """Layouts that are not among the shared data: PRISMA L1, AVIRIS, NEON windows and radiance,
+    Delmic.
+    """
     cube, dn = synthetic.cube("float32"), synthetic.cube("uint16")
     with _file(folder / "prisma_l1.he5") as file:
         for kind, values in (("HCO", dn), ("HRC", dn[::-1])):
@@ -353,7 +355,7 @@ def _products(folder: Path) -> dict[str, dict[str, object]]:
                 file[f"{group}/{name}"] = values.transpose(0, 2, 1)
                 errors = np.zeros((7, 12, 9), "u1")
                 if kind == "HCO":
-                    # Each code in a band and a pixel of its own, of another row in SWIR.
+                    # Each code has its own band and pixel. In SWIR, the row is different.
                     for code in range(1, 5):
                         errors[1 if name == "SWIR_Cube" else 0, 2 * code, code] = code
                 file[f"{group}/{name[:4]}_PIXEL_SAT_ERR_MATRIX"] = errors
@@ -417,7 +419,7 @@ def _products(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _not_cubes(folder: Path) -> dict[str, dict[str, object]]:
-    """Things that are in HDF5 files and are no cubes."""
+    """Contents of HDF5 files that are not cubes."""
     with _file(folder / "not_cubes.h5") as file:
         file["image"] = synthetic.classes()
         file["complex"] = synthetic.cube().astype("c8")
@@ -434,7 +436,7 @@ def _not_cubes(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _malformed(folder: Path) -> dict[str, dict[str, object]]:
-    """Cut short, damaged data, impossible sizes."""
+    """Truncated files, damaged data, impossible sizes."""
     with _file(folder / "whole.h5") as file:
         file["wavelength"] = WAVELENGTHS
         file.create_dataset(
@@ -443,7 +445,7 @@ def _malformed(folder: Path) -> dict[str, dict[str, object]]:
     whole = (folder / "whole.h5").read_bytes()
     (folder / "cut.h5").write_bytes(whole[: len(whole) * 2 // 3])
     (folder / "only_signature.h5").write_bytes(whole[:8])
-    # A chunk of 8 MiB whose stream goes on for 128 MiB more.
+    # A chunk of 8 MiB whose stream continues for 128 MiB more.
     with _file(folder / "bomb.h5") as file:
         file["wavelength"] = np.linspace(400, 1000, 256)
         shape = (128, 128, 256)
@@ -459,7 +461,8 @@ def _malformed(folder: Path) -> dict[str, dict[str, object]]:
     damaged = bytearray(whole)
     damaged[at : at + 16] = bytes(16)
     (folder / "damaged_chunk.h5").write_bytes(damaged)
-    # The size of the first text in the global heap: the walk through the heap lands in zeros.
+    # Changes the size of the first text in the global heap, so that a walk through the heap ends in
+    # zeros.
     heap = bytearray((folder / "aviris.nc").read_bytes())
     heap[heap.index(b"GCOL") + 24] = 56
     (folder / "damaged_heap.nc").write_bytes(heap)

@@ -1,4 +1,4 @@
-"""HTC .blosc files, with the packages that htc's compress_file uses: pickle and python-blosc."""
+"""HTC .blosc files, written with pickle and python-blosc, as htc's compress_file does."""
 
 import os
 import pickle
@@ -20,12 +20,12 @@ def frame(values: np.ndarray, **options: object) -> bytes:
 
 
 def single(values: np.ndarray, protocol: int = 4, **options: object) -> bytes:
-    """A file of one array."""
+    """The bytes of a file with one array."""
     return pickle.dumps((values.shape, values.dtype), protocol) + frame(values, **options)
 
 
 def named(arrays: dict[str, np.ndarray], protocol: int = 4) -> bytes:
-    """A file of several arrays."""
+    """The bytes of a file with several arrays."""
     frames = {name: frame(values) for name, values in arrays.items()}
     header = {name: (v.shape, v.dtype, len(frames[name])) for name, v in arrays.items()}
     return pickle.dumps(header, protocol) + b"".join(frames.values())
@@ -73,7 +73,7 @@ def write(folder: Path) -> dict[str, object]:
 
 
 def dictionaries(htc: Path) -> dict[str, object]:
-    """Files of several arrays."""
+    """Files with several arrays."""
     masks = {"polygon#annotator1": synthetic.classes(), "blood": synthetic.classes() // 2}
     mixed = {"cube": synthetic.cube("float16"), "mask": synthetic.classes()}
     for protocol in (2, 5):
@@ -88,7 +88,7 @@ def dictionaries(htc: Path) -> dict[str, object]:
 
 
 def refused(htc: Path) -> None:
-    """Files that are broken, or whose pickle would call something."""
+    """Files that are broken, or whose pickle would call a function."""
     values = synthetic.cube("float16")
     whole = single(values)
     (htc / "cut_short.blosc").write_bytes(whole[:-10])

@@ -1,4 +1,6 @@
-"""MATLAB v5 files, by SciPy; what SciPy cannot write is written here and read back by SciPy."""
+"""MATLAB v5 files, written by SciPy. Variants that it cannot write are written here by hand, and
+SciPy reads them back.
+"""
 
 import struct
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ def save(path: Path, variables: Mapping[str, object], *, compress: bool) -> None
 
 
 def element(kind: int, data: bytes, order: str) -> bytes:
-    """One element, padded."""
+    """The bytes of one element, padded."""
     return struct.pack(f"{order}II", kind, len(data)) + data + bytes(-len(data) % 8)
 
 
@@ -47,7 +49,7 @@ def by_hand(
 
 
 def spectra(values: np.ndarray) -> np.ndarray:
-    """(bands, pixels), the pixels column by column, as in the unmixing data sets."""
+    """A matrix (bands, pixels), with the pixels column by column, as in unmixing data sets."""
     return values.transpose(2, 0, 1).reshape(values.shape[2], -1, order="F")
 
 
@@ -149,7 +151,7 @@ def matrices(matlab: Path) -> dict[str, object]:
 
 
 def refused(matlab: Path) -> None:
-    """Files that are no v5 files, hold no cube, or are damaged."""
+    """Files that are not v5 files, contain no cube, or are damaged."""
     matrix = synthetic.classes().astype("float64")
     scipy.io.savemat(matlab / "version4.mat", {"map": matrix}, format="4")
     save(matlab / "four_axes.mat", {"cubes": np.zeros((2, 3, 4, 5))}, compress=True)
@@ -157,7 +159,7 @@ def refused(matlab: Path) -> None:
     (matlab / "cut_short.mat").write_bytes(whole[:-100])
     (matlab / "only_header.mat").write_bytes(whole[:128])
     (matlab / "no_header.mat").write_bytes(b"not a MATLAB file, but long enough to be" * 10)
-    # Larger than the decoder's window, so that the checksum is not read along with the values.
+    # Larger than the decoder's window, so that the checksum is not read together with the values.
     pattern = (np.arange(50 * 40 * 40) % 251).astype("uint8").reshape(50, 40, 40)
     save(matlab / "large.mat", {"cube": pattern}, compress=True)
     checksum = bytearray((matlab / "large.mat").read_bytes())

@@ -1,4 +1,4 @@
-"""NumPy .npy and .npz, by NumPy itself."""
+"""NumPy .npy and .npz files, written by NumPy itself."""
 
 import io
 import zipfile
@@ -57,7 +57,7 @@ def keys_in_another_order(folder: Path) -> dict[str, object]:
 
 
 def refused(folder: Path) -> None:
-    """Arrays that are no cubes, or cut short."""
+    """Arrays that are not cubes, and truncated files."""
     np.save(folder / "numpy" / "complex.npy", synthetic.cube("float32", SMALL).astype("complex64"))
     np.save(folder / "numpy" / "structured.npy", np.zeros(SMALL, dtype=[("größe", "<f4")]))
     np.save(folder / "numpy" / "text.npy", np.full(SMALL, "a"))
@@ -117,7 +117,7 @@ def contradiction(path: Path, values: np.ndarray) -> None:
 
 
 def broken(folder: Path) -> None:
-    """Archives whose deflated bytes, checksum or end are damaged."""
+    """Archives with damaged deflated bytes, checksum or end."""
     whole = (folder / "several.npz").read_bytes()
     (folder / "cut_short.npz").write_bytes(whole[: len(whole) // 2])
     with zipfile.ZipFile(folder / "deflated_fortran.npz") as archive:

@@ -1,4 +1,4 @@
-"""PNG masks, written by Pillow; by hand where it cannot write the variant."""
+"""PNG masks, written by Pillow, or by hand if it cannot write the variant."""
 
 import struct
 import zlib
@@ -39,7 +39,7 @@ def by_pillow(out: Path) -> Truth:
         ids = labels & ((1 << bits) - 1)
         image = Image.fromarray(ids).convert("P")
         image.putdata(ids.flatten().tolist())
-        # Colours unlike the indices; Pillow stores as few bits as the palette needs.
+        # The colours differ from the indices. Pillow stores as few bits as the palette needs.
         image.putpalette([255 - i % 200 for i in range(3 << bits)])
         image.save(out / f"palette{bits}.png")
         assert (out / f"palette{bits}.png").read_bytes()[24] == bits
@@ -65,7 +65,7 @@ def by_hand(out: Path) -> Truth:
 
 
 def check_with_pillow(path: Path, values: np.ndarray, bits: int) -> None:
-    """Pillow stretches 1, 2 and 4 bits to 255."""
+    """Compares with Pillow, which scales 1, 2 and 4 bits to 255."""
     seen = np.asarray(Image.open(path)).astype(np.int64)
     stretch = 255 // ((1 << bits) - 1) if 1 < bits < 8 else 1
     assert np.array_equal(seen, values.astype(np.int64) * stretch), path

@@ -1,4 +1,4 @@
-"""Files in which a picture, larger than the cube, or an array of more axes lies beside the cube."""
+"""Files with a cube and also a picture larger than the cube, or an array with more axes."""
 
 import shutil
 from pathlib import Path
@@ -19,7 +19,7 @@ FIVE = CUBE[None, None]
 
 
 def write(folder: Path) -> dict[str, dict[str, object]]:
-    """Writes fixtures/previews/ and returns what is in it."""
+    """Writes fixtures/previews/ and returns its contents."""
     root = folder / "previews"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
@@ -39,7 +39,7 @@ def _hdf5(root: Path) -> None:
         file["Acquisition/Image"] = FIVE
         file["Acquisition/wavelength"] = WAVELENGTHS
         file["Preview/Image"] = PICTURE
-    # More axes than can be left out, and axes that nothing tells apart.
+    # More axes than can be removed, and axes that cannot be told apart.
     for name, values in (("series.h5", np.stack([CUBE, CUBE])), ("line.h5", FIVE[:, :, :1])):
         with h5py.File(root / name, "w", track_order=False) as file:
             file["Data"] = values
@@ -115,12 +115,12 @@ def _tiff(root: Path) -> None:
     gray: dict[str, Any] = {"photometric": "minisblack", "metadata": None, "software": False}
     rgb: dict[str, Any] = {"photometric": "rgb", "metadata": None, "software": False}
     bands = [np.ascontiguousarray(CUBE[:, :, band]) for band in range(CUBE.shape[2])]
-    # A picture first that nothing marks as a preview.
+    # The first image is a picture that is not marked as a preview.
     with tifffile.TiffWriter(root / "thumbnail.tif") as file:
         file.write(PICTURE, **rgb)
         for band in bands:
             file.write(band, **gray)
-    # As cameras have it: the reduced copy is the file's page, the image lies within it.
+    # As in files of cameras: the reduced copy is the page of the file, and the image is inside it.
     with tifffile.TiffWriter(root / "within.tif") as file:
         file.write(PICTURE, subifds=1, subfiletype=1, **rgb)
         file.write(CUBE, planarconfig="contig", **gray)
@@ -130,7 +130,7 @@ def _tiff(root: Path) -> None:
         file.write(
             np.ascontiguousarray(CUBE[::4, ::4]), planarconfig="contig", subfiletype=1, **gray
         )
-    # The same without the mark.
+    # The same, but not marked as a reduced copy.
     with tifffile.TiffWriter(root / "larger_within.tif") as file:
         file.write(PICTURE[:8, :8], subifds=1, **rgb)
         file.write(CUBE, planarconfig="contig", **gray)

@@ -1,4 +1,4 @@
-"""Products of sensors in small, under the names that their makers give: by tifffile and h5py."""
+"""Small products of sensors, with the file names of their makers, written by tifffile and h5py."""
 
 import json
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ import tifffile
 from .synthetic import FWHM, WAVELENGTHS, cube, truth
 
 SIZE = (7, 9)
-# Of each band, so that no two are alike.
+# A different gain for each band.
 GAINS = np.round(np.linspace(1e-6, 2e-5, 12), 9)
 OFFSETS = np.round(np.linspace(-0.02, 0.01, 12), 6)
 UTM_32 = [
@@ -23,7 +23,7 @@ UTM_32 = [
 
 
 def write(folder: Path) -> dict[str, dict[str, object]]:
-    """Writes fixtures/products/ and returns what is in it."""
+    """Writes fixtures/products/ and returns its contents."""
     found: dict[str, dict[str, object]] = {}
     for writer in (_enmap, _desis, _wyvern, _aviris, _hdf5):
         for name, values in writer(folder / "products").items():
@@ -32,7 +32,7 @@ def write(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def _counts(bands: slice = slice(None)) -> np.ndarray:
-    """Stored numbers with a corner that the sensor did not see."""
+    """Stored numbers, with a corner that the sensor did not record."""
     values: np.ndarray = cube("uint16")[:, :, bands].copy()
     values[0, :3] = 0
     return values
@@ -104,7 +104,7 @@ def _image(name: str) -> str:
 
 
 def _enmap(folder: Path) -> dict[str, np.ndarray]:
-    """L1B in two grids, L1C and L2A in order of wavelength; each with a quality layer."""
+    """L1B in two grids, L1C and L2A in the order of wavelengths, each with a quality layer."""
     found = {}
     base = "ENMAP01-____{}-DT0000000001_20230612T102020Z_001_V010400_20240215T101112Z"
     layer = np.ones((*SIZE, 1), "u1")
@@ -139,7 +139,7 @@ def _enmap(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _desis(folder: Path) -> dict[str, np.ndarray]:
-    """L1C with XML, L1B with nothing but the ENVI header."""
+    """L1C with XML, L1B with only the ENVI header."""
     base = "DESIS-HSI-{}-DT0000000001_001-20200601T234520-V0210"
 
     def band(number: int) -> str:
@@ -182,7 +182,7 @@ def _desis(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _wyvern(folder: Path) -> dict[str, np.ndarray]:
-    """L2A, whose TIFF says nothing of its bands and scale."""
+    """L2A, whose TIFF contains neither its bands nor its scale."""
     name = "wyvern_dragonette-001_20240808T073501_51b92993_l2a"
     place = folder / "wyvern_l2a"
     _tiff(place / f"{name}.tiff", _counts())
@@ -205,7 +205,7 @@ def _wyvern(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _aviris(folder: Path) -> dict[str, np.ndarray]:
-    """Classic radiance: big-endian, turned, its lists in files of the flight line."""
+    """Classic radiance: big-endian and rotated, with its lists in files of the flight line."""
     place, line = folder / "aviris_classic", "f080702t01p00r09rdn_c"
     place.mkdir(parents=True, exist_ok=True)
     values = cube("int16")
@@ -244,7 +244,7 @@ def _hdf5(folder: Path) -> dict[str, np.ndarray]:
             stored = counts[:, :, bands]
             _dataset(file, field, stored.transpose(0, 2, 1))
             centres = WAVELENGTHS[bands][::-1].astype("f4")
-            # One end of each detector is not used.
+            # One band at the end of each detector is not used.
             centres[0 if sensor == "Vnir" else -1] = 0
             file.attrs[f"List_Cw_{sensor}"] = centres
             file.attrs[f"List_Fwhm_{sensor}"] = np.where(centres == 0, 0, FWHM[bands]).astype("f4")

@@ -1,4 +1,4 @@
-"""The synthetic cubes that the fixtures hold, and how their truth is recorded."""
+"""The synthetic cubes of the fixtures, and the record of their true values."""
 
 import hashlib
 from typing import Any
@@ -10,7 +10,7 @@ FWHM = np.full(12, 5.25)
 
 
 def cube(dtype: Any = "float32", shape: tuple[int, int, int] = (7, 9, 12)) -> np.ndarray:
-    """A cube (row, column, band) with no two axes alike: smooth spectra, a gradient, some noise."""
+    """A cube (row, column, band) whose axes all differ: smooth spectra, a gradient, some noise."""
     rows, columns, bands = shape
     y, x, b = np.meshgrid(np.arange(rows), np.arange(columns), np.arange(bands), indexing="ij")
     noise = np.random.RandomState(20261121).uniform(size=shape)
@@ -30,7 +30,7 @@ def classes(shape: tuple[int, int] = (7, 9)) -> np.ndarray:
 
 
 def truth(values: np.ndarray, **more: object) -> dict[str, object]:
-    """What a reader has to find: `values` as (row, column, band), stored numbers."""
+    """The expected result of a reader: `values` as (row, column, band), stored numbers."""
     values = values if values.ndim == 3 else values[:, :, np.newaxis]
     little = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<")))
     return {

@@ -10,7 +10,7 @@ from .synthetic import FWHM, WAVELENGTHS, classes, cube, truth
 
 
 def _gdal_xml() -> bytes:
-    """GDAL metadata as its writers spell them: micrometres, a bad band, one scale for all."""
+    """GDAL metadata as GDAL writes them: micrometres, a bad band, one scale for all bands."""
     items = ['<Item name="wavelength_units">Micrometers</Item>']
     for band, (wavelength, fwhm) in enumerate(zip(WAVELENGTHS, FWHM, strict=True)):
         items += [
@@ -26,7 +26,7 @@ def _gdal_xml() -> bytes:
 
 
 def write(folder: Path) -> dict[str, object]:
-    """Writes the files below `folder` / tiff."""
+    """Writes the files in `folder` / tiff."""
     (folder / "tiff").mkdir(parents=True, exist_ok=True)
     entries: dict[str, object] = {}
 
@@ -128,7 +128,7 @@ def write(folder: Path) -> dict[str, object]:
 
 
 def _with_thumbnail(folder: Path, entries: dict[str, object]) -> None:
-    """Every band is followed by a copy of half its size, as in pyramids."""
+    """A copy of half the size follows every band, as in pyramids."""
     values = cube("uint16", (8, 10, 5))
     with tifffile.TiffWriter(folder / "tiff/pages_pyramid.tif") as file:
         for band in range(values.shape[2]):
@@ -166,7 +166,7 @@ def _sparse(folder: Path, entries: dict[str, object]) -> None:
 
 
 def _headless(folder: Path, entries: dict[str, object]) -> None:
-    """One directory, all images after it: what ImageJ writes beyond 4 GB, and tifffile too."""
+    """One directory, followed by all images, as ImageJ and tifffile write files above 4 GB."""
     values = cube("uint16")
     path = folder / "tiff/imagej_headless.tif"
     pages = np.ascontiguousarray(values.transpose(2, 0, 1).astype(">u2"))
@@ -222,7 +222,7 @@ def _masks(folder: Path, entries: dict[str, object]) -> None:
 
 
 def _refused(folder: Path) -> None:
-    """Files that hold no cube, or more than one."""
+    """Files with no cube, or with more than one."""
     options: dict[str, Any] = {"photometric": "minisblack", "software": False}
     with tifffile.TiffWriter(folder / "tiff/refused_pages_differ.tif") as file:
         file.write(cube("uint16")[:, :, 0], metadata=None, **options)

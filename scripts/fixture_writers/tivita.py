@@ -15,7 +15,7 @@ def speccube(values: np.ndarray) -> bytes:
 
 
 def write(folder: Path) -> dict[str, object]:
-    """Writes a cube of the sensor's 100 bands, a cut one, and broken ones."""
+    """Writes a cube with the sensor's 100 bands, a smaller one, and broken ones."""
     tivita = folder / "tivita"
     tivita.mkdir(parents=True, exist_ok=True)
     sensor = synthetic.cube(shape=(4, 3, 100))

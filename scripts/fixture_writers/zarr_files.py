@@ -14,7 +14,7 @@ from .synthetic import FWHM, WAVELENGTHS, classes, cube, truth
 
 
 def write(folder: Path) -> dict[str, object]:
-    """Writes the datasets below `folder` / zarr."""
+    """Writes the datasets in `folder` / zarr."""
     root = folder / "zarr"
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
@@ -28,7 +28,7 @@ def write(folder: Path) -> dict[str, object]:
 
 
 def _drop_times(root: Path) -> None:
-    """gzip streams hold the time of writing, in bytes 4 to 7."""
+    """Clears bytes 4 to 7 of gzip streams, which contain the time of writing."""
     for name in ("v2_gzip_slash.zarr", "v3_transpose_gzip.zarr"):
         for path in (root / name).rglob("*"):
             if path.is_file() and (data := path.read_bytes()).startswith(b"\x1f\x8b"):
@@ -36,7 +36,7 @@ def _drop_times(root: Path) -> None:
 
 
 def _array(root: Path, name: str, stored: np.ndarray, **options: Any) -> None:
-    """An array of exactly these values and options."""
+    """Writes an array with exactly these values and options."""
     values = zarr.create_array(
         root / name,
         shape=stored.shape,
@@ -146,7 +146,7 @@ def _arrays(root: Path, entries: dict[str, object]) -> None:
 
 
 def _groups(root: Path, entries: dict[str, object]) -> None:
-    """Groups as xarray writes them: coordinates beside the cube."""
+    """Groups as xarray writes them, with coordinates next to the cube."""
     values = cube("uint16")
     for version in (2, 3):
         name = f"group_v{version}.zarr"
@@ -192,7 +192,7 @@ def _groups(root: Path, entries: dict[str, object]) -> None:
         array[...] = data
         entries[f"zarr/two_cubes.zarr#cube{number}"] = truth(data)
     for path in root.rglob("zarr.json"):
-        # zarr-python writes consolidated metadata of its own accord only in some releases.
+        # Only some releases of zarr-python write consolidated metadata by default.
         assert "consolidated_metadata" not in json.loads(path.read_text()), path
 
 

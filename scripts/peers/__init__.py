@@ -1,6 +1,6 @@
-"""Loaders compared by scripts/bench_peers: a file for each, and what runs, tables and draws them.
+"""Loaders compared by scripts/bench_peers: a file for each, and modules to measure and report.
 
-`protocol` says what a peer is, `roster` lists them. `compare` packs the cubes for each, tries its
-settings and then measures the best of each in rounds; `measure` is one such measurement, in a
-process of its own.
+`protocol` defines a peer, `roster` lists all peers. `compare` packs the cubes for each peer, tries
+its settings, and then measures the best setting of each in rounds. `measure` does one measurement,
+in a process of its own.
 """

@@ -1,4 +1,4 @@
-"""A bar for each loader, as an SVG that needs nothing else and is legible in light and dark."""
+"""A bar for each loader, as a self-contained SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RIGHT = 150
 TOP = 62
 STEP = 30
 BAR = 17
-# Plain colours, then those for dark pages: programs that know no variables draw it, too.
+# Plain colours, then those for dark pages, so that programs without CSS variables can draw it.
 STYLE = """
 svg { color-scheme: light dark; font: 13px system-ui, sans-serif }
 text { fill: #1b1f24 } .soft { fill: #59636e; font-size: 12px } .head { font-weight: 600;
@@ -29,7 +29,7 @@ text { fill: #1b1f24 } .soft { fill: #59636e; font-size: 12px } .head { font-wei
 
 
 def draw(results: Json) -> str:
-    """Cubes per second, the fastest first; spread of the rounds as a line at the bar's end."""
+    """Cubes per second, the fastest first. A line at the end of a bar is the spread of rounds."""
     rows = [row for row in results["rows"] if "reason" not in row]
     rows.sort(key=lambda row: -float(row["cubes_per_s"]))
     absent = [row for row in results["rows"] if "reason" in row]
@@ -104,7 +104,7 @@ def bar(row: Json, number: int, scale: float) -> list[str]:
 
 
 def tick(most: float) -> float:
-    """A round step that gives at most eight lines."""
+    """A round step between lines, for at most eight lines."""
     step = 1.0
     while most / step > 8:
         step *= 2.5 if str(step).lstrip("0.").startswith("2") else 2

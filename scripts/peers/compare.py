@@ -1,4 +1,4 @@
-"""Packs, tries settings, measures in rounds, tells: what scripts/bench_peers runs."""
+"""Packs, tries settings, measures in rounds, and reports, for scripts/bench_peers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from peers.protocol import Peer, Setting, Task
 from peers.roster import OURS, ROSTER, Entry
 
 Json = dict[str, Any]
-# No measurement takes this long; one that does hangs.
+# A measurement that takes longer than this hangs.
 LIMIT_S = 600
 # Settings this close to the fastest are tried twice.
 CLOSE = 0.75
@@ -47,12 +47,12 @@ LIBRARIES = [
 
 
 def tell(text: str) -> None:
-    """Progress."""
+    """Prints progress."""
     print(f"    {text}", file=sys.stderr, flush=True)
 
 
 class Comparison:
-    """One run of everything."""
+    """One complete comparison."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -67,7 +67,7 @@ class Comparison:
         self.rounds: dict[str, list[Json]] = {}
 
     def load(self) -> None:
-        """Those that can be had."""
+        """Loads all peers whose libraries are available."""
         wanted = self.options.only.split(",") if self.options.only else None
         for entry in ROSTER:
             if wanted and entry.key not in wanted:
@@ -75,12 +75,12 @@ class Comparison:
             try:
                 self.peers[entry.key] = entry.load()
             except Exception as error:
-                # Whatever a library raises while it is imported, it cannot be had.
+                # A library that raises any exception at its import is not available.
                 self.missing[entry.key] = f"cannot be imported: {error}"
                 tell(f"{entry.title}: {self.missing[entry.key]}")
 
     def prepare(self) -> None:
-        """Packs what is not there yet."""
+        """Packs the formats that are not there yet."""
         self.cubes.write_half()
         for key, peer in self.peers.items():
             for data in dict.fromkeys(setting.data for setting in self.settings(key)):
@@ -99,29 +99,29 @@ class Comparison:
         tell(f"packed {data}: {size(folder) / 1e6:.0f} MB in {time.perf_counter() - start:.0f} s")
 
     def settings(self, key: str) -> list[Setting]:
-        """Those to try."""
+        """The settings to try."""
         return self.peers[key].settings(self.task.workers)
 
     def choose(self) -> None:
-        """Tries every setting of every peer, all values compared, and keeps the fastest."""
+        """Tries every setting of every peer, compares all values, and selects the fastest."""
         for key in list(self.peers):
             settings = self.settings(key)
             tried = [self._try(key, setting) for setting in settings]
             self.tried[key] = tried
             worked = [number for number, one in enumerate(tried) if "error" not in one]
             if not worked:
-                # Wrong or missing cubes are no slow loader: the run fails in the end.
+                # A peer with wrong or missing cubes is not compared, and the run fails at the end.
                 self.missing[key] = f"failed: {tried[0]['error']}"
                 del self.peers[key]
                 continue
             best = self._again(key, settings, worked)
             self.best[key] = settings[best]
-            # As many epochs as fill a round.
+            # Enough epochs to fill a round.
             rate = tried[best]["cubes_per_s"]
             self.epochs[key] = max(2, math.ceil(self.options.seconds * rate / self.task.count))
 
     def _again(self, key: str, settings: list[Setting], worked: list[int]) -> int:
-        """Which is the fastest, those close to it tried once more: one trial may be disturbed."""
+        """The fastest setting. Settings close to it are tried again, in case one was disturbed."""
         tried = self.tried[key]
 
         def rate(number: int) -> float:
@@ -155,7 +155,7 @@ class Comparison:
     def measure(
         self, key: str, setting: Setting, seconds: float, epochs: int | None, check: bool
     ) -> Json:
-        """One measurement in a process of its own, its files in memory."""
+        """Does one measurement in a process of its own, with the files in memory."""
         data = self.folder / setting.data
         warm(data)
         request = Request(
@@ -172,7 +172,7 @@ class Comparison:
         return run("peers.measure", request.to_json(), request.setting.environment)
 
     def results(self) -> Json:
-        """Everything, for JSON, table and chart."""
+        """All results, for JSON, table and chart."""
         rows = []
         for entry in ROSTER:
             if entry.key in self.peers or entry.key in self.missing:
@@ -203,7 +203,7 @@ class Comparison:
 
 
 def run(module: str, request: str, environment: dict[str, str]) -> Json:
-    """Runs a module that measures, such as `peers.measure`, and ends what it leaves behind."""
+    """Runs a module that measures, such as `peers.measure`. Ends processes that it leaves."""
     process = subprocess.Popen(
         [sys.executable, "-m", module, request],
         stdout=subprocess.PIPE,
@@ -228,12 +228,12 @@ def run(module: str, request: str, environment: dict[str, str]) -> Json:
 
 
 def files(folder: Path) -> list[Path]:
-    """Of a packed format."""
+    """The files of a packed format."""
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def size(folder: Path) -> int:
-    """Bytes of a packed format."""
+    """The bytes of a packed format."""
     return sum(path.stat().st_size for path in files(folder))
 
 
@@ -246,7 +246,7 @@ def warm(folder: Path) -> None:
 
 
 def machine() -> Json:
-    """What the figures were measured on."""
+    """The machine on which the figures were measured."""
     cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -263,7 +263,7 @@ def machine() -> Json:
 
 
 def versions(names: list[str]) -> dict[str, str]:
-    """Of libraries, those that are installed."""
+    """The versions of those libraries that are installed."""
     found = {}
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -277,25 +277,25 @@ def options() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--batch", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="timed in each round, at least")
-    parser.add_argument("--trial-seconds", type=float, default=3.0, help="timed for each setting")
+    parser.add_argument("--seconds", type=float, default=4.0, help="least time of each round")
+    parser.add_argument("--trial-seconds", type=float, default=3.0, help="time of each setting")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="keys of peers, with commas between them")
+    parser.add_argument("--only", help="keys of peers, separated by commas")
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--svg", type=Path, required=True)
     found = parser.parse_args()
     if found.rounds < 1 or found.workers < 1:
-        parser.error("at least one round and one worker")
+        parser.error("give at least one round and one worker")
     return found
 
 
 def main() -> None:
-    # So that what is being measured ends with this.
+    # So that the process that is being measured ends together with this one.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     comparison = Comparison(options())
     wanted = comparison.task.batch * comparison.task.workers
     if len(comparison.cubes) % wanted or not len(comparison.cubes):
-        # Peers that deal shards to workers would deliver short batches.
+        # Otherwise peers that distribute shards to workers would deliver short batches.
         sys.exit(f"error: {len(comparison.cubes)} cubes are not a multiple of {wanted}")
     comparison.load()
     comparison.prepare()

@@ -1,4 +1,4 @@
-"""The cubes that all peers pack, and what their batches are checked against."""
+"""The cubes that all peers pack, and with which their batches are compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_source(path: Path) -> Single:
 
 
 class Cubes:
-    """Drawn cubes, and each as float16 in a file that can be memory-mapped."""
+    """The drawn cubes, and a float16 file of each that can be memory-mapped."""
 
     def __init__(self, sources: Path, half: Path) -> None:
         self.sources = sources
@@ -67,23 +67,23 @@ class Cubes:
 
     @property
     def bytes_half(self) -> int:
-        """Of one cube."""
+        """The bytes of one cube."""
         return 2 * int(np.prod(self.shape))
 
     @cached_property
     def _by_spectrum(self) -> dict[bytes, int]:
-        """Which cube has this spectrum in its middle: noise makes it the only one."""
+        """The cube for each spectrum at a centre. Noise makes these spectra unique."""
         known = {middle(torch.from_numpy(self.half(n).copy())): n for n in range(len(self))}
         if len(known) != len(self):
             raise ValueError("two cubes have the same spectrum in the middle")
         return known
 
     def learn(self) -> None:
-        """Reads what `which` needs."""
+        """Reads the spectra that `which` needs."""
         assert self._by_spectrum
 
     def which(self, batch: torch.Tensor) -> list[int]:
-        """The cubes of a batch (sample, row, column, band), told by one spectrum of each."""
+        """The cubes of a batch (sample, row, column, band), identified by one spectrum each."""
         if batch.ndim != 4 or tuple(batch.shape[1:]) != self.shape:
             raise ValueError(f"a batch has shape {tuple(batch.shape)}, not (B, {self.shape})")
         if batch.device.type != "cpu":
@@ -94,7 +94,7 @@ class Cubes:
         return found
 
     def check(self, batch: torch.Tensor) -> list[int]:
-        """The cubes of a batch, of which every value was compared."""
+        """Compares every value of a batch, and returns its cubes."""
         found = self.which(batch)
         for sample, number in zip(batch, found, strict=True):
             values = np.ascontiguousarray(sample.to(torch.float16).numpy()).view(np.uint16)
@@ -104,7 +104,7 @@ class Cubes:
 
 
 def middle(cube: torch.Tensor) -> bytes:
-    """The spectrum in the middle, as float16."""
+    """The spectrum at the centre, as float16."""
     spectrum = cube[cube.shape[0] // 2, cube.shape[1] // 2]
     values: NDArray[Any] = spectrum.to(torch.float16).contiguous().numpy()
     return values.tobytes()

@@ -1,4 +1,4 @@
-"""float32 .npy files in torch's DataLoader: where everybody starts."""
+"""float32 .npy files in torch's DataLoader, the usual first solution."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from peers.protocol import Peer, Setting, Task
 
 
 class Files(CubeDataset):
-    """A cube for each file."""
+    """One cube from each file."""
 
     def __init__(self, folder: Path, mapped: bool) -> None:
         self.paths = sorted(folder.glob("*.npy"))
@@ -23,12 +23,12 @@ class Files(CubeDataset):
     def __getitem__(self, number: int) -> torch.Tensor:
         if not self.mapped:
             return torch.from_numpy(np.load(self.paths[number]))
-        # Copy on write, so that torch gets an array that it may write to.
+        # Copy on write, so that torch gets a writable array.
         return torch.from_numpy(np.load(self.paths[number], mmap_mode="c"))
 
 
 class Float32Files(Peer):
-    """Uncompressed."""
+    """Uncompressed files."""
 
     def settings(self, workers: int) -> list[Setting]:
         read = prefetches("np.load", "files read", "float32", mapped=False)

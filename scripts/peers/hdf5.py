@@ -15,12 +15,12 @@ from peers.cubes import Cubes
 from peers.loading import CubeDataset, prefetches, stream
 from peers.protocol import Peer, Setting, Task
 
-# Near 2 MiB, as a chunk of the packed dataset.
+# About 2 MiB, like a chunk of the packed dataset.
 SLAB_BYTES = 1 << 21
 
 
 class File(CubeDataset):
-    """A cube for each sample of one dataset; opened in the worker: HDF5 does not survive a fork."""
+    """The cubes of one dataset. Opened in the worker, because HDF5 does not survive a fork."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class File(CubeDataset):
 
     def __getitem__(self, number: int) -> torch.Tensor:
         if self.cubes is None:
-            # Every chunk is read once: a chunk cache would only copy.
+            # Every chunk is read once, so a chunk cache would only add a copy.
             self.cubes = h5py.File(self.path, "r", rdcc_nbytes=0)["cubes"]
         cube = np.empty(self.cubes.shape[1:], self.cubes.dtype)
         self.cubes.read_direct(cube, np.s_[number])
@@ -36,7 +36,7 @@ class File(CubeDataset):
 
 
 class Hdf5(Peer):
-    """One file of all cubes, chunked by slabs of rows or by cubes."""
+    """One file with all cubes. A chunk is a slab of rows or a cube."""
 
     def settings(self, workers: int) -> list[Setting]:
         return [

@@ -1,4 +1,4 @@
-"""The Rust loader itself, by `hsipack read`: what the Python loader is held against."""
+"""The Rust loader itself, through `hsipack read`: the reference for the Python loader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Run = dict[str, Any]
 
 
 class HsipackCommand(Peer):
-    """Batches that nobody takes a look at, in a process without Python."""
+    """Reads batches and discards them, in a process without Python."""
 
     def settings(self, workers: int) -> list[Setting]:
         return [Setting("defaults", "later epochs of one run", store.DATA)]
@@ -27,7 +27,7 @@ class HsipackCommand(Peer):
         store.write(cubes, folder)
 
     def measure(self, folder: Path, task: Task, epochs: int | None, seconds: float) -> Run:
-        """Runs so many epochs, or enough of them to fill the time, after one that warms up."""
+        """Runs `epochs`, or enough epochs to fill the time, after a first one to warm up."""
         if epochs is None:
             rate = self._read(folder, task, 5)["later_epochs"]["cubes_per_s"]
             epochs = max(2, math.ceil(seconds * rate / task.count))

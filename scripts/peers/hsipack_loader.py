@@ -14,7 +14,7 @@ from peers.protocol import Peer, Setting, Task
 
 
 class HsipackLoader(Peer):
-    """As its documentation shows it."""
+    """The loader as its documentation shows it."""
 
     def settings(self, workers: int) -> list[Setting]:
         return [Setting("defaults", "as documented", store.DATA)]
@@ -35,5 +35,5 @@ class HsipackLoader(Peer):
         with loader:
             while True:
                 for batch in loader:
-                    # (B, C, H, W) over memory in the order B, H, W, C.
+                    # The image is (B, C, H, W), but its memory is in the order B, H, W, C.
                     yield batch["image"].permute(0, 2, 3, 1)

@@ -15,12 +15,12 @@ from peers.cubes import Cubes, Half
 from peers.loading import CubeDataset, prefetches, stream
 from peers.protocol import Peer, Setting, Task
 
-# Codec and level of each kind of folder: what HTC ships, and what `hsipack convert` writes.
+# Codec and level of each kind of folder: HTC's default, and that of `hsipack convert`.
 CODECS = {"htc_zstd9": ("zstd", 9), "htc_lz4hc4": ("lz4hc", 4)}
 
 
 def write(cubes: Cubes, data: str, folder: Path) -> None:
-    """A file for each cube."""
+    """Writes a file for each cube."""
     codec, level = CODECS[data]
     for number, name in enumerate(cubes.names):
         frame = compress(np.array(cubes.half(number)), codec, level)
@@ -30,7 +30,7 @@ def write(cubes: Cubes, data: str, folder: Path) -> None:
 
 
 def compress(cube: Half, codec: str, level: int) -> bytes:
-    """One frame, bytes shuffled."""
+    """Compresses a cube to one frame, with shuffled bytes."""
     frame: bytes = blosc.compress_ptr(
         cube.ctypes.data, cube.size, 2, clevel=level, shuffle=blosc.SHUFFLE, cname=codec
     )
@@ -38,21 +38,21 @@ def compress(cube: Half, codec: str, level: int) -> bytes:
 
 
 def decode(frame: bytes | memoryview, shape: tuple[int, ...]) -> Half:
-    """A new array from a frame, as HTC's `decompress_file` makes it."""
+    """Decodes a frame to a new array, as HTC's `decompress_file` does."""
     cube: Half = np.empty(shape, np.float16)
     blosc.decompress_ptr(frame, cube.ctypes.data)
     return cube
 
 
 def read(path: Path) -> tuple[tuple[int, ...], bytes]:
-    """Shape and frame of a file written here."""
+    """Reads the shape and the frame of a file that `write` wrote."""
     with path.open("rb") as file:
         shape, _ = pickle.load(file)
         return shape, file.read()
 
 
 def view(path: Path) -> tuple[tuple[int, ...], memoryview]:
-    """The same, the frame memory-mapped for as long as it lives."""
+    """The same, with the frame memory-mapped for as long as it exists."""
     with path.open("rb") as file:
         shape, _ = pickle.load(file)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -60,12 +60,12 @@ def view(path: Path) -> tuple[tuple[int, ...], memoryview]:
 
 
 class Files(CubeDataset):
-    """A cube for each file."""
+    """One cube from each file."""
 
     def __init__(self, folder: Path, mapped: bool) -> None:
         self.paths = sorted(folder.glob("*.blosc"))
         self.open = view if mapped else read
-        # One thread each: the workers take all cores already.
+        # One thread for each worker, because the workers already use all cores.
         blosc.set_nthreads(1)
 
     def __getitem__(self, number: int) -> torch.Tensor:

@@ -16,12 +16,12 @@ from peers import htc
 from peers.cubes import Cubes
 from peers.protocol import Peer, Setting, Task
 
-# Epochs in one pass over the dataset, so that nobody waits for workers between epochs.
+# Epochs in one pass over the dataset, so that the loader never waits for workers between epochs.
 EPOCHS = 200
 
 
 def sample(number: int, cubes: Cubes, compressed: bool) -> dict[str, Any]:
-    """What is stored of a cube."""
+    """The stored form of a cube."""
     cube = np.array(cubes.half(number))
     return {"cube": htc.compress(cube, "lz4hc", 4) if compressed else cube}
 
@@ -33,7 +33,7 @@ def unpack(stored: dict[str, Any], shape: tuple[int, ...] | None) -> torch.Tenso
 
 
 def optimize(cubes: Cubes, folder: Path, compressed: bool, chunk_bytes: str) -> None:
-    """Packs cubes into chunks of so many bytes."""
+    """Packs cubes into chunks of `chunk_bytes`."""
     litdata.optimize(
         fn=partial(sample, cubes=cubes, compressed=compressed),
         inputs=list(range(len(cubes))),

@@ -1,4 +1,4 @@
-"""torch's DataLoader, as the peers that use it share it."""
+"""torch's DataLoader, shared by the peers that use it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ CubeDataset = Dataset[torch.Tensor]
 
 
 def orders(task: Task) -> Iterator[list[int]]:
-    """The order of cubes in each epoch, without an end. The same for the same seed."""
+    """The order of cubes in each of endless epochs. The same seed gives the same order."""
     chance = np.random.default_rng(task.seed)
     while True:
         yield [int(number) for number in chance.permutation(task.count)]
 
 
 class Batches(Sampler[list[int]]):
-    """Numbers of the cubes of each batch, epoch after epoch, of so many epochs if they are given.
+    """The numbers of the cubes of each batch, for the given number of epochs or for endless epochs.
 
-    One iteration goes over all epochs, so that no peer waits for its workers between them: those
-    would be a few batches here, hundreds in training.
+    One iteration covers all epochs, so that no peer waits for its workers between them. An epoch
+    has only a few batches here, but hundreds in training.
     """
 
     def __init__(self, task: Task, epochs: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Batches(Sampler[list[int]]):
 def stream(
     dataset: CubeDataset, setting: Setting, task: Task, epochs: int | None = None
 ) -> Iterator[torch.Tensor]:
-    """Batches of a map-style dataset by persistent workers and the default collation."""
+    """Batches of a map-style dataset, with persistent workers and the default collation."""
     loader: DataLoader[Any] = DataLoader(
         dataset,
         batch_sampler=Batches(task, epochs),
@@ -54,7 +54,7 @@ def stream(
 
 
 def prefetches(name: str, why: str, data: str, **options: Any) -> list[Setting]:
-    """DataLoader's default prefetching and more, and the default with memory kept."""
+    """DataLoader's default prefetching, more prefetching, and the default with kept memory."""
     default = Setting(
         f"{name}, prefetch 2", f"{why}; DataLoader's defaults", data, options | {"prefetch": 2}
     )

@@ -1,7 +1,7 @@
 """One measurement in a process of its own: python -m peers.measure JSON.
 
-Prints one line of JSON. Warms up with whole epochs, in which memory is watched, then times whole
-epochs of the same stream: processes, files and buffers are there by then, and nothing is started or
+Prints one line of JSON. Warms up with whole epochs, and watches memory meanwhile. Then times whole
+epochs of the same stream. By then, processes, files and buffers exist, and nothing is started or
 ended while the clock runs.
 """
 
@@ -31,7 +31,7 @@ MARK = "measured: "
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure."""
+    """Describes a measurement."""
 
     peer: str
     setting: Setting
@@ -41,9 +41,9 @@ class Request:
     data: str
     seconds: float
     epochs: int | None
-    """How many to time; enough of them to fill the time where none are given."""
+    """How many epochs to time. None: enough to fill `seconds`."""
     check: bool
-    """Compare every value of one epoch first."""
+    """Whether to compare every value of one epoch first."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -57,7 +57,7 @@ class Request:
 
 
 class Stream:
-    """Epochs of a peer, with what they delivered looked after."""
+    """The epochs of a peer, with checks of the cubes that it delivers."""
 
     def __init__(self, batches: Iterator[torch.Tensor], peer: Peer, cubes: Cubes, task: Task):
         self.batches = batches
@@ -66,7 +66,7 @@ class Stream:
         self.task = task
 
     def check(self) -> None:
-        """Compares every value until all cubes came."""
+        """Compares every value until all cubes have come."""
         most = 1 if self.whole_epochs else 20
         seen: set[int] = set()
         for _ in range(most * self.task.count // self.task.batch):
@@ -76,7 +76,7 @@ class Stream:
         raise ValueError(f"{self.task.count - len(seen)} cubes never came in {most} epochs")
 
     def run(self, epochs: int) -> None:
-        """So many epochs, in which every cube has to come as often as it should."""
+        """Reads `epochs`, and checks how often every cube comes."""
         seen: Counter[int] = Counter()
         for _ in range(epochs * self.task.count // self.task.batch):
             found = self.cubes.which(next(self.batches))
@@ -88,7 +88,7 @@ class Stream:
 
 
 def measure(request: Request) -> dict[str, Any]:
-    """What came out."""
+    """Does the measurement, and returns its results."""
     torch.set_num_threads(request.task.workers)
     peer = roster.entry(request.peer).load()
     if isinstance(peer, HsipackCommand):
@@ -118,7 +118,7 @@ def measure(request: Request) -> dict[str, Any]:
 
 
 def warm_up(stream: Stream) -> float:
-    """Epochs for a while; how long the last one took."""
+    """Reads epochs for a while. Returns the seconds of the last one."""
     began = time.perf_counter()
     while True:
         start = time.perf_counter()

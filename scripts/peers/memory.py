@@ -1,4 +1,4 @@
-"""Memory and time of a process and all below it, from /proc."""
+"""Memory and time of a process and its descendants, from /proc."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ def tree(pid: int) -> Iterator[int]:
 
 
 def cpu_seconds(root: int | None = None) -> float:
-    """Of a process (this one unless it is named) and its descendants, ended ones included."""
+    """CPU time of a process (default: this one) and its descendants, including ended ones."""
     ticks = 0
     for pid in tree(root or os.getpid()):
         with contextlib.suppress(OSError):
-            # After the name, which may hold spaces: state is the first, utime the twelfth.
+            # The fields after the name, which may contain spaces: state is the first, utime the
+            # twelfth.
             fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
             ticks += sum(int(field) for field in fields[11:15])
     return ticks / TICKS
 
 
 def anonymous() -> int:
-    """Bytes of private memory of this process and its descendants; shared pages count once."""
+    """Bytes of private memory of this process and its descendants. Shared pages count once."""
     total = 0
     for pid in tree(os.getpid()):
         with contextlib.suppress(OSError):
@@ -45,8 +46,8 @@ def anonymous() -> int:
 
 
 def shared() -> int:
-    """Bytes of shared memory of the whole machine: a tensor between two processes is in neither's
-    page table before it is touched."""
+    """Bytes of shared memory of the whole machine, because a tensor that two processes share is in
+    no page table before it is touched."""
     for line in (PROC / "meminfo").read_text().splitlines():
         if line.startswith("Shmem:"):
             return 1024 * int(line.split()[1])
@@ -54,7 +55,7 @@ def shared() -> int:
 
 
 class Watch:
-    """Greatest memory beyond that at its start, by a thread that looks now and then."""
+    """The greatest increase of memory since the start. A thread samples it regularly."""
 
     INTERVAL_S = 0.05
 
@@ -65,7 +66,7 @@ class Watch:
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def look(self) -> None:
-        """One look more."""
+        """Takes one sample."""
         self.peak = max(self.peak, anonymous() + shared() - self.start)
 
     def _look(self) -> None:

@@ -16,25 +16,25 @@ from peers import htc
 from peers.cubes import Cubes
 from peers.protocol import Peer, Setting, Task
 
-# Epochs in one pass over the dataset, so that nobody waits for workers between epochs.
+# Epochs in one pass over the dataset, so that the loader never waits for workers between epochs.
 EPOCHS = 200
 
 
 class Frames(streaming.StreamingDataset):  # type: ignore[misc]
-    """Decodes what is stored."""
+    """Decodes the stored samples."""
 
     shape: tuple[int, ...] | None = None
 
     def __getitem__(self, at: Any) -> torch.Tensor:
         value = super().__getitem__(at)["cube"]
         if self.shape is None:
-            # A view of the bytes that were read, which torch must not write to.
+            # A view of the bytes that were read is not writable, so torch needs a copy.
             return torch.from_numpy(np.array(value) if not value.flags.writeable else value)
         return torch.from_numpy(htc.decode(value, self.shape))
 
 
 def write(cubes: Cubes, folder: Path, compressed: bool, size_limit: str) -> None:
-    """Packs cubes into shards of at most so many bytes."""
+    """Packs cubes into shards of at most `size_limit` bytes."""
     kind = "bytes" if compressed else "ndarray:float16:" + ",".join(map(str, cubes.shape))
     with streaming.MDSWriter(
         out=str(folder), columns={"cube": kind}, size_limit=size_limit
@@ -69,7 +69,7 @@ class Mosaic(Peer):
 
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
         (folder / "shape").write_text(" ".join(map(str, cubes.shape)))
-        # Shards are read sample by sample: their size hardly matters on a local disk.
+        # Shards are read sample by sample, so their size hardly matters on a local disk.
         write(cubes, folder / "mds", data == "mds_lz4hc4", "256mb")
 
     def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:

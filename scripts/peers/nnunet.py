@@ -1,4 +1,4 @@
-"""Blosc2 arrays as nnU-Net keeps its cases: a memory-mapped .b2nd file each."""
+"""Blosc2 arrays, as nnU-Net stores its cases: one memory-mapped .b2nd file for each."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from peers.cubes import Cubes
 from peers.loading import CubeDataset, prefetches, stream
 from peers.protocol import Peer, Setting, Task
 
-# nnU-Net sizes blocks for an L1 cache of 32 KiB, chunks for 1408 KiB of L3 a core, filled to 80 %.
+# nnU-Net chooses blocks for an L1 cache of 32 KiB, and chunks for 1408 KiB of L3 cache per core.
+# Both caches are filled to 80 %.
 BLOCK_BYTES = 0.8 * 32768
 CHUNK_BYTES = 0.8 * 1441792
 
 
 def partition(rows: int, columns: int, bands: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Rows and columns of a block and of a chunk, after nnU-Net's rule with the frame as patch.
+    """Rows and columns of a block and of a chunk, by nnU-Net's rule with the frame as patch.
 
-    A block is halved where it is longest in relation to the frame until all bands of it fit the
-    first cache; a chunk grows by whole blocks, in the axis with fewest of them, until it fills the
-    other.
+    A block is halved along the axis where it is longest relative to the frame, until all its bands
+    fit into the L1 cache. A chunk grows by whole blocks, along the axis with the fewest blocks,
+    until it fills the L3 cache.
     """
     frame = np.array([rows, columns])
     block = 2 ** np.ceil(np.log2(frame)).astype(int)
@@ -40,7 +41,7 @@ def partition(rows: int, columns: int, bands: int) -> tuple[tuple[int, int], tup
 
 
 class Arrays(CubeDataset):
-    """A cube for each file, read whole."""
+    """One cube from each file, read as a whole."""
 
     def __init__(self, folder: Path) -> None:
         self.paths = sorted(str(path) for path in folder.glob("*.b2nd"))
@@ -53,7 +54,7 @@ class Arrays(CubeDataset):
 
 
 class NnUnet(Peer):
-    """In torch's DataLoader instead of batchgenerators' workers."""
+    """nnU-Net's arrays in torch's DataLoader, instead of the workers of batchgenerators."""
 
     def settings(self, workers: int) -> list[Setting]:
         shipped = "bands first, zstd 8, nnU-Net's blocks and chunks, one thread a worker"
@@ -84,5 +85,5 @@ class NnUnet(Peer):
     def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
         bands_first = setting.data == "b2nd_nnunet"
         for batch in stream(Arrays(folder), setting, task):
-            # nnU-Net's networks take planes: a view is all that it needs.
+            # nnU-Net's networks take planes, so a view is enough.
             yield batch[:, :, 0].permute(0, 2, 3, 1) if bands_first else batch

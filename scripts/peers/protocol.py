@@ -1,4 +1,4 @@
-"""What a peer is: how it packs cubes, which settings are worth trying, how it streams batches."""
+"""Defines a peer: how it packs cubes, which settings are worth trying, how it streams batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from peers.cubes import Cubes
 
-# Large freed blocks are kept instead of being given back: page faults cost more than decoding.
+# Keeps large freed blocks instead of returning them, because page faults cost more than decoding.
 KEEP_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": "4294967296",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
@@ -22,7 +22,7 @@ KEEP_MEMORY = {
 
 @dataclass(frozen=True)
 class Task:
-    """What every peer is asked for: shuffled batches, each cube once an epoch, without an end."""
+    """The task of every peer: shuffled batches, each cube once per epoch, for endless epochs."""
 
     workers: int
     batch: int
@@ -37,12 +37,12 @@ class Setting:
     name: str
     why: str
     data: str
-    """Folder of the packed cubes below the peers' folder."""
+    """Folder of the packed cubes, inside the folder of all peers."""
     options: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
 
     def keeping_memory(self) -> Setting:
-        """The same with an allocator that keeps large blocks."""
+        """The same setting, with an allocator that keeps large blocks."""
         return Setting(
             f"{self.name}, allocator keeps memory",
             f"{self.why}; glibc keeps freed blocks (torch's tuning guide: jemalloc)",
@@ -53,22 +53,22 @@ class Setting:
 
 
 class Peer(ABC):
-    """A loader. `prepare` runs once; everything else in a process for each measurement."""
+    """A loader. `prepare` runs once; everything else runs in one process per measurement."""
 
     whole_epochs = True
     """Whether every cube comes once before any comes again."""
 
     @abstractmethod
     def settings(self, workers: int) -> list[Setting]:
-        """Those worth trying with so many workers, or threads."""
+        """The settings worth trying with this number of workers or threads."""
 
     @abstractmethod
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
-        """Packs the cubes into a new folder, in the way named `data`."""
+        """Packs the cubes into a new folder, in the format named `data`."""
 
     def epochs(self, folder: Path, setting: Setting, task: Task) -> Iterator[torch.Tensor]:
-        """Batches (sample, row, column, band) on the host, epoch after epoch, without an end.
+        """Batches (sample, row, column, band) on the host, for endless epochs.
 
-        A batch may be overwritten when the next one is asked for.
+        A batch may be overwritten when the next one is requested.
         """
         raise NotImplementedError

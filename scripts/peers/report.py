@@ -1,4 +1,4 @@
-"""The table, and whether hsipack is as fast as it should be."""
+"""The table, and whether hsipack reaches its target speeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from peers.roster import OURS, RING, RING_SAME_CODEC, RUST
 
 Json = dict[str, Any]
-# Times as fast as each peer that hsipack has to be, and as those without a number of their own.
+# The targets: hsipack must be at least this many times as fast as each of these peers, and as the
+# other peers.
 AT_LEAST = {RUST: 0.95, RING: 2.2, RING_SAME_CODEC: 1.1}
 AT_LEAST_OTHERS = 3.0
 
@@ -26,7 +27,7 @@ HEAD = [
 
 
 def judge(rows: list[Json]) -> tuple[list[Json], list[Json]]:
-    """Rows with what their rounds come to, and a verdict on each target."""
+    """Adds the results of the rounds to the rows, and judges each target."""
     rows = [row | figures(row) for row in rows]
     ours = next((row for row in rows if row["key"] == OURS and "reason" not in row), None)
     verdicts = []
@@ -43,14 +44,16 @@ def judge(rows: list[Json]) -> tuple[list[Json], list[Json]]:
 
 
 def times(ours: Json, other: Json) -> float:
-    """As how fast: the median over rounds, since what else a machine does changes slowly."""
+    """How many times as fast: the median of the ratios of each round, because the load of a machine
+    changes slowly.
+    """
     pairs = zip(ours["rounds"], other["rounds"], strict=True)
     ratios: list[float] = [one["cubes_per_s"] / two["cubes_per_s"] for one, two in pairs]
     return statistics.median(ratios)
 
 
 def figures(row: Json) -> Json:
-    """Medians of the rounds, and the spread of the rate."""
+    """The medians of the rounds, and the spread of the rate."""
     if "reason" in row:
         return {}
     rates = [one["cubes_per_s"] for one in row["rounds"]]
@@ -66,7 +69,7 @@ def figures(row: Json) -> Json:
 
 
 def table(results: Json) -> str:
-    """For a page of docs/benchmarks: Markdown, and as legible on a terminal."""
+    """The report in Markdown, for a page of docs/benchmarks and for a terminal."""
     task, machine = results["task"], results["machine"]
     rows, columns, bands = results["shape"]
     lines = [
@@ -106,7 +109,7 @@ def cells(row: Json) -> list[str]:
 
 
 def chosen(row: Json) -> str:
-    """Why this setting, and against what it was the fastest."""
+    """The chosen setting, and which others it was compared with."""
     setting, tried = row["setting"], row["tried"]
     rates = [one["cubes_per_s"] for one in tried if "error" not in one]
     best = "the only setting"
@@ -116,7 +119,7 @@ def chosen(row: Json) -> str:
 
 
 def failures(row: Json) -> list[str]:
-    """Settings that did not work, each with its error."""
+    """Settings that failed, each with its error."""
     failed = [one for one in row["tried"] if "error" in one]
     return [f"- {row['title']}: {one['name']}: failed: {one['error']}" for one in failed]
 
@@ -130,7 +133,7 @@ def verdict(one: Json) -> str:
 
 
 def markdown(rows: list[list[str]]) -> list[str]:
-    """A table whose columns stand below each other; numbers to the right."""
+    """A table with aligned columns; numbers are aligned to the right."""
     last = len(rows[0]) - 1
     widths = [max(len(row[column]) for row in rows) for column in range(last)]
 

@@ -1,7 +1,7 @@
-"""The shared-memory ring of HTC, written anew after its StreamDataLoader and its datasets.
+"""The shared-memory ring of HTC, reimplemented after its StreamDataLoader and its datasets.
 
-One shared tensor (slot, sample, row, column, band) is allocated once; persistent DataLoader workers
-decompress files straight into it and send the slot's number; nothing else moves.
+One shared tensor (slot, sample, row, column, band) is allocated once. Persistent DataLoader workers
+decompress files directly into it, and send only the number of the slot.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from peers.protocol import Peer, Setting, Task
 class Slots(IterableDataset[int]):
     """Fills slots and yields their numbers.
 
-    Together (HTC's DatasetImageStream): every worker fills its part of each batch, and a batch is
-    complete when all have sent the slot's number. Alone (its DatasetImageBatch): every worker fills
-    batches of its own in slots of its own.
+    Together (HTC's DatasetImageStream): every worker fills its part of each batch. A batch is
+    complete when all workers have sent the number of its slot. Alone (HTC's DatasetImageBatch):
+    every worker fills its own batches in its own slots.
     """
 
     def __init__(self, folder: Path, setting: Setting, task: Task) -> None:
@@ -34,7 +34,7 @@ class Slots(IterableDataset[int]):
         self.together: bool = setting.options["together"]
         self.open = htc.view if setting.options["mapped"] else htc.read
         self.blosc_threads: int = setting.options["blosc_threads"]
-        # DataLoader has this many slots at work; one more is with the consumer.
+        # DataLoader fills `prefetch` slots ahead; the consumer has one more.
         self.slots_each: int = setting.options["prefetch"] + 1
         slots = self.slots_each * (1 if self.together else task.workers)
         shape, _ = htc.read(self.paths[0])
@@ -101,7 +101,7 @@ class Ring(Peer):
         found = [setting(False, 2), setting(False, 4), setting(False, 2).keeping_memory()]
         if self.mapped:
             found.append(setting(False, 2, mapped=True))
-        # HTC asks for batches that its workers can share evenly.
+        # HTC requires batches that divide evenly among its workers.
         if 6 % workers == 0:
             found += [setting(True, 2), setting(True, 4), setting(True, 2, threads=workers)]
             found.append(setting(True, 2).keeping_memory())
@@ -131,14 +131,14 @@ class Ring(Peer):
 
 
 class ShippedRing(Ring):
-    """As HTC ships it."""
+    """The ring with the codec that HTC ships."""
 
     data = "htc_zstd9"
     mapped = False
 
 
 class SameCodecRing(Ring):
-    """Given the codec that `hsipack convert` writes, and files that are not copied."""
+    """The ring with the codec of `hsipack convert`, and without a copy of the files."""
 
     data = "htc_lz4hc4"
     mapped = True

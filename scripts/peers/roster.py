@@ -10,7 +10,7 @@ from peers.protocol import Peer
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a peer is. Its module imports the libraries that it needs."""
+    """The module and class of a peer. The module imports the libraries that it needs."""
 
     key: str
     title: str
@@ -18,7 +18,7 @@ class Entry:
     name: str
 
     def load(self) -> Peer:
-        """The peer; an ImportError where a library is missing."""
+        """Loads the peer. Raises ImportError if a library is missing."""
         found = getattr(importlib.import_module(f"peers.{self.module}"), self.name)()
         assert isinstance(found, Peer)
         return found

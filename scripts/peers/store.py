@@ -12,7 +12,7 @@ DATA = "hsipack"
 
 
 def command() -> str:
-    """The release command; scripts/bench_peers names it."""
+    """The release build of the command, which scripts/bench_peers sets as HSIPACK."""
     return os.environ.get("HSIPACK", "hsipack")
 
 
@@ -29,6 +29,6 @@ def dataset(folder: Path) -> Path:
 
 
 def image(folder: Path) -> Path:
-    """Its one image array (sample, row, column, band)."""
+    """Its only image array (sample, row, column, band)."""
     (found,) = dataset(folder).glob("*x*x*/image")
     return found

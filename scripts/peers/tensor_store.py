@@ -18,26 +18,26 @@ from peers.protocol import Peer, Setting, Task
 
 
 def open_array(folder: Path, threads: int) -> Any:
-    """The image array; decoding and copying with so many threads, nothing cached."""
+    """Opens the image array, with `threads` for decoding and copying, and without a cache."""
     kvstore = {"driver": "file", "path": str(store.image(folder))}
     return open_kvstore(kvstore, threads, file_io_concurrency={"limit": max(4, threads)})
 
 
 def open_kvstore(kvstore: dict[str, Any], threads: int, **more: Any) -> Any:
-    """The array in a key-value store of TensorStore's; nothing cached unless `more` says so."""
+    """Opens the array in a TensorStore key-value store, without a cache unless `more` sets one."""
     context = {
         "cache_pool": {"total_bytes_limit": 0},
         "data_copy_concurrency": {"limit": threads},
         **more,
     }
     spec = {"driver": "zarr3", "kvstore": kvstore, "context": context}
-    # Metadata is read once, as all others do.
+    # Metadata is read once, as by all other peers.
     bound = {"recheck_cached_metadata": "open", "recheck_cached_data": "open"}
     return ts.open(spec | bound, read=True).result()
 
 
 class Array(CubeDataset):
-    """A cube for each sample; opened in the worker, whose threads a fork would lose."""
+    """One cube for each sample. Opened in the worker, because a fork would lose its threads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Array(CubeDataset):
 
 
 class TensorStore(Peer):
-    """Reads of the next batches are under way while one is used."""
+    """Reads the next batches while one is used."""
 
     def settings(self, workers: int) -> list[Setting]:
         batch = "TensorStore's guide: reads grouped in a Batch, futures awaited later"
@@ -95,7 +95,7 @@ def batches(
 
 
 def by_cube(array: Any, ahead: int, task: Task) -> Any:
-    """A read for each cube, stacked."""
+    """One read for each cube, stacked to a batch."""
 
     def start(numbers: list[int]) -> Any:
         with ts.Batch() as batch:
@@ -105,12 +105,12 @@ def by_cube(array: Any, ahead: int, task: Task) -> Any:
 
 
 def by_batch(array: Any, ahead: int, task: Task) -> Any:
-    """One read with an index array."""
+    """One read for each batch, with an index array."""
     return lambda numbers: array[numbers].read(), lambda future: future.result()
 
 
 def into(array: Any, ahead: int, task: Task) -> Any:
-    """Reads into arrays in turn: one with the consumer, the others being filled."""
+    """Reads into reused arrays: the consumer has one, the others are being filled."""
     shape = (task.batch, *array.shape[1:])
     kept = deque(np.zeros(shape, np.float16) for _ in range(ahead + 2))
 

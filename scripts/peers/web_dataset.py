@@ -20,23 +20,23 @@ SHARD_CUBES = 3
 
 
 def decode(sample: dict[str, Any], shape: tuple[int, ...]) -> torch.Tensor:
-    """A cube from the bytes of its file in the tar."""
+    """Decodes a cube from the bytes of its file in the tar."""
     return torch.from_numpy(htc.decode(sample["blosc"], shape))
 
 
 def stack(cubes: list[torch.Tensor]) -> torch.Tensor:
-    """A batch in the worker, from where it goes to the consumer as one."""
+    """Stacks a batch in the worker, which sends it to the consumer as a whole."""
     return torch.stack(cubes)
 
 
 def stack_shared(cubes: list[torch.Tensor]) -> torch.Tensor:
-    """The same, straight into shared memory, as torch's own collation does it."""
+    """The same, directly into shared memory, as in torch's own collation."""
     batch: torch.Tensor = torch.utils.data.default_collate(cubes)
     return batch
 
 
 class WebDataset(Peer):
-    """Shards shuffled, then compressed cubes in a small buffer; batches made in the worker."""
+    """Shuffles shards, then compressed cubes in a small buffer. Batches are made in the worker."""
 
     def settings(self, workers: int) -> list[Setting]:
         guide = "WebDataset's guide: batch in the workers, WebLoader with batch_size=None"
@@ -50,7 +50,7 @@ class WebDataset(Peer):
 
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
         pattern = str(folder / "cubes-%04d.tar")
-        # WebDataset deals shards to workers: as many cubes in each.
+        # WebDataset distributes shards to workers, so each shard has the same number of cubes.
         with wds.ShardWriter(pattern, maxcount=SHARD_CUBES, verbose=0) as shards:
             for number, name in enumerate(cubes.names):
                 frame = htc.compress(np.array(cubes.half(number)), "lz4hc", 4)
@@ -66,7 +66,7 @@ class WebDataset(Peer):
 def pipeline(
     shards: list[str], shape: tuple[int, ...], setting: Setting, task: Task, **more: Any
 ) -> Any:
-    """Batches of the cubes in these shards, paths or URLs, once."""
+    """One pass over the batches of the cubes in these shards (paths or URLs)."""
     blosc.set_nthreads(1)
     collate = {"torch.stack": stack, "default_collate": stack_shared}
     return (
@@ -78,7 +78,7 @@ def pipeline(
 
 
 def web_loader(dataset: Any, setting: Setting, task: Task) -> Any:
-    """The pipeline in worker processes that stay."""
+    """The pipeline in persistent worker processes."""
     return wds.WebLoader(
         dataset,
         batch_size=None,

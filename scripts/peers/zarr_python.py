@@ -19,7 +19,7 @@ ZARRS = {"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"}
 
 
 class Array(CubeDataset):
-    """A cube for each sample; opened in the worker, where zarr makes its threads."""
+    """One cube for each sample. Opened in the worker, because zarr creates its threads there."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         self.folder = folder
@@ -33,18 +33,18 @@ class Array(CubeDataset):
 
 
 def open_array(place: Any, config: dict[str, Any]) -> Any:
-    """The image array in a folder or a store of zarr's, with these settings of zarr."""
+    """Opens the image array in a folder or a zarr store, with these settings of zarr."""
     zarr.config.set(config)
     return zarr.open_array(place, mode="r")
 
 
 class ZarrPython(Peer):
-    """In one process with its threads, and in DataLoader's."""
+    """In one process with its own threads, and in the workers of DataLoader."""
 
     def settings(self, workers: int) -> list[Setting]:
         docs = "zarr's guide: async.concurrency bounds the reads at a time"
         few = "zarr's guide: lower concurrency within a parallel framework"
-        # The workers take all cores: one thread each.
+        # The workers use all cores, so each has one thread.
         one = {"async.concurrency": 1, "threading.max_workers": 1}
         found = [
             one_process("defaults", "one process, concurrency 10", {}),
@@ -78,12 +78,12 @@ class ZarrPython(Peer):
 def batches(array: Any, task: Task, epochs: int | None = None) -> Iterator[torch.Tensor]:
     """Batches of an open array, one after the other."""
     for numbers in Batches(task, epochs):
-        # Orthogonal indexing (`oindex`) takes seconds for as many.
+        # Orthogonal indexing (`oindex`) would take seconds for a batch.
         yield torch.from_numpy(np.stack([array[number] for number in numbers]))
 
 
 def has_zarrs() -> bool:
-    """Whether zarrs-python is there."""
+    """Whether zarrs-python is installed."""
     try:
         import zarrs  # noqa: F401
     except ImportError:

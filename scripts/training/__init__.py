@@ -1,1 +1,1 @@
-"""What scripts/bench_training trains, how it is fed, and what becomes of the figures."""
+"""Modules of scripts/bench_training: networks, ways to feed them, measuring and reports."""

@@ -1,4 +1,4 @@
-"""Accuracy of each training, and what an epoch takes, as an SVG for light and dark pages."""
+"""Accuracy of each training, and the time of an epoch, as an SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def square(kind: str, x: float, y: float) -> str:
 
 
 def dots(axis: Axis, values: list[float], mean: float, y: float) -> list[str]:
-    """One for each seed."""
+    """One dot for each seed, and a line for the mean."""
     x = axis.at(mean)
     return [
         *(
@@ -123,7 +123,7 @@ def dots(axis: Axis, values: list[float], mean: float, y: float) -> list[str]:
 
 
 def bar(axis: Axis, found: Json, y: float) -> list[str]:
-    """The part in which the network computes, and the part in which it waits."""
+    """The time in which the network computes, and the time in which it waits."""
     whole, wait = found["epoch_s"], found["wait_s"]
     start, middle, end = (axis.at(value) for value in (0, whole - wait, whole))
     figures = f"{whole:.2f}"
@@ -138,7 +138,7 @@ def bar(axis: Axis, found: Json, y: float) -> list[str]:
 
 
 def tick(extent: float) -> float:
-    """A round step that gives at most six lines."""
+    """A round step between lines, for at most six lines."""
     if extent <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(extent / 5))

@@ -1,4 +1,4 @@
-"""A scene of fields, each with a spectrum of its own about that of its class."""
+"""A scene of fields. Each has a spectrum of its own, close to that of its class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BANDS, CLASSES, FIELD = 40, 6, 16
 
 
 def draw(side: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.uint8]]:
-    """A cube of `side` x `side` pixels, and the class ids of its pixels, 0 between fields."""
+    """Draws a cube of `side` x `side` pixels, and its class ids, which are 0 between fields."""
     random = np.random.default_rng(3)
     bands = np.linspace(0, 1, BANDS)
     bumps = np.exp(-(((bands - np.linspace(0.1, 0.9, 12)[:, None]) / 0.12) ** 2))

@@ -1,4 +1,4 @@
-"""Trains a network that is fed in one way: how right it was when, and what took the time."""
+"""Trains a network that is fed in one way. Measures its accuracy and times for each epoch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from training.ways import Feed, Way, feed
 
 @dataclass
 class Epoch:
-    """Of one epoch, in seconds."""
+    """Measurements of one epoch."""
 
     train_s: float
     wait_s: float
-    """Until workers and threads were started, and the batches were there, augmented."""
+    """Seconds of starting workers and threads, and of waiting for augmented batches."""
     weights: dict[str, Tensor]
-    """What the network had come to."""
+    """The network's weights after the epoch."""
     cached: tuple[float, float] | None
-    """The share of the files that was in the system's cache before it, and after it."""
+    """The share of the files in the system's cache, before and after the epoch."""
 
 
 def train(
@@ -38,20 +38,20 @@ def train(
     seed: int,
     workers: int,
 ) -> Json:
-    """Epochs of a training, and what its weights came to."""
+    """Trains for all epochs. Returns their times and scores, and a digest of the last weights."""
     torch.manual_seed(seed)
     model = task.network().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.Adam(model.parameters(), lr=task.rate)
     steps = sum(len(batches) for batches in windows)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    # What an earlier way left is not to be cleared away while this one is timed.
+    # Free the objects of an earlier way now, not while this way is timed.
     gc.collect()
     epochs: list[Epoch] = []
     files = task.path(way.form)
     source: Feed | None = None
     for number in range(len(windows)):
         if task.drop:
-            # What a loader has mapped is not forgotten: each epoch has one of its own.
+            # Files that a loader has mapped stay in the cache, so each epoch has its own loader.
             if source is not None:
                 source.close()
                 source = None
@@ -67,7 +67,7 @@ def train(
         epochs.append(Epoch(took, waited, copy.deepcopy(model.state_dict()), cached))
     assert source is not None
     source.close()
-    # Not between epochs: who loads ahead would do so meanwhile, and for nothing.
+    # Validate only now: between epochs, loaders would use this time to load ahead.
     scores = []
     for one in epochs:
         model.load_state_dict(one.weights)
@@ -83,7 +83,7 @@ def train(
 
 
 def one_epoch(source: Feed, model: nn.Module, optimizer: Any, schedule: Any) -> float:
-    """Trains on an epoch; gives the seconds that it waited for batches."""
+    """Trains on an epoch. Returns the seconds that it waited for batches."""
     waited = 0.0
     began = time.perf_counter()
     for image, target in source:
@@ -99,7 +99,7 @@ def one_epoch(source: Feed, model: nn.Module, optimizer: Any, schedule: Any) -> 
 
 
 def digest(model: nn.Module) -> str:
-    """Equal for networks of which every weight is equal."""
+    """A hash of all weights: equal for networks with equal weights."""
     found = hashlib.sha256()
     for values in model.state_dict().values():
         found.update(values.contiguous().numpy().tobytes())

@@ -1,4 +1,4 @@
-"""The page: tables of what the runs came to, and what they say of the difference."""
+"""The page: tables of the results of all runs, and of their differences to the control."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from training.ways import WAYS, WHAT
 
 
 def page(results: Json, name: str | None) -> str:
-    """Markdown; with a name, the picture lies beside it as `NAME.svg`."""
+    """The page in Markdown. With a name, it shows the picture `NAME.svg` in the same folder."""
     lines = [
         f"# Training from packed cubes, {datetime.date.today():%-d %B %Y}",
         "",
@@ -62,7 +62,7 @@ def setting(results: Json) -> list[str]:
 
 
 def about(task: Json) -> list[str]:
-    """How it was trained."""
+    """How the network of a task was trained."""
     return [
         f"{task['training_samples']} windows an epoch in batches of {task['batch']}, "
         f"{task['steps']} steps in all; Adam, rate {task['rate']:g} falling to 0 by a cosine. "
@@ -73,7 +73,7 @@ def about(task: Json) -> list[str]:
 
 
 def accuracy(task: Json) -> list[str]:
-    """After the last epoch."""
+    """The accuracies after the last epoch."""
     names = task["measures"]
     head = ["way"]
     for title in names.values():
@@ -102,7 +102,7 @@ def against(found: Json, seeds: int) -> list[str]:
 
 
 def interval(difference: Json) -> str:
-    """Of a difference, in %."""
+    """The interval of a difference, in %."""
     if difference["interval"] is None:
         return "-"
     least, most = difference["interval"]
@@ -130,7 +130,7 @@ def verdicts(task: Json) -> list[str]:
 
 
 def times(task: Json, drop: bool) -> list[str]:
-    """What an epoch takes."""
+    """The times of an epoch."""
     what = "workers and threads begin, as in all others"
     if not drop:
         what = "workers, threads and caches begin"
@@ -164,7 +164,7 @@ def times(task: Json, drop: bool) -> list[str]:
 
 
 def sizes(task: Json) -> list[str]:
-    """On the disk."""
+    """The sizes of the forms on the disk."""
     files = task["bytes"][FILES]
     rows = [["form", "MB", "share", "what"]]
     for form, count in task["bytes"].items():
@@ -173,7 +173,7 @@ def sizes(task: Json) -> list[str]:
 
 
 def curves(task: Json) -> list[str]:
-    """After each epoch."""
+    """The accuracies after each epoch."""
     name, title = next(iter(task["measures"].items()))
     rows = [["epoch", *task["ways"]]]
     ways: list[Json] = list(task["ways"].values())
@@ -188,7 +188,7 @@ def curves(task: Json) -> list[str]:
 
 
 def mean(values: Json) -> str:
-    """With the standard deviation, in %."""
+    """The mean with the standard deviation, in %."""
     return with_std(values, 100, ".2f")
 
 

@@ -1,4 +1,4 @@
-"""What the runs come to: means and spreads over seeds, times, and differences to the control."""
+"""Summaries of runs: means and spreads over seeds, times, and differences to the control."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BASELINE = f"{FILES}-kornia"
 
 
 def summarise(task: Json) -> Json:
-    """Figures of each way of a task, of which `runs` are those by way."""
+    """Figures for each way of a task. `runs` has the runs of each way."""
     measure = next(iter(task["measures"]))
     runs: dict[str, list[Json]] = task["runs"]
     goal = reachable(runs, measure)
@@ -31,12 +31,12 @@ def summarise(task: Json) -> Json:
 
 
 def reachable(runs: dict[str, list[Json]], measure: str) -> float:
-    """The accuracy that every way reaches with every seed."""
+    """The highest accuracy that every way reaches with every seed."""
     return float(min(max(run["scores"][measure]) for rounds in runs.values() for run in rounds))
 
 
 def figures(runs: list[Json], task: Json, goal: float) -> Json:
-    """Of one way."""
+    """The figures of one way."""
     measure = next(iter(task["measures"]))
     epochs = [seconds for run in runs for seconds in run["train_s"]]
     waits = [seconds for run in runs for seconds in run["wait_s"]]
@@ -61,7 +61,7 @@ def figures(runs: list[Json], task: Json, goal: float) -> Json:
 
 
 def spread(values: list[float]) -> Json:
-    """Mean, standard deviation (n - 1; one value has none), least and greatest."""
+    """Mean, standard deviation (n - 1; None for a single value), least and greatest value."""
     return {
         "mean": statistics.fmean(values),
         "std": statistics.stdev(values) if len(values) > 1 else None,
@@ -71,13 +71,13 @@ def spread(values: list[float]) -> Json:
 
 
 def until(run: Json, measure: str, goal: float) -> float:
-    """Seconds of training until the first epoch behind which the goal was reached."""
+    """Seconds of training until the end of the first epoch that reached the goal."""
     pairs = zip(accumulate(run["train_s"]), run["scores"][measure], strict=True)
     return next(float(seconds) for seconds, score in pairs if score >= goal)
 
 
 def difference(runs: list[Json], control: list[Json], measure: str) -> Json:
-    """Of final accuracies, this way less the control, seed by seed."""
+    """The final accuracies of this way minus those of the control, seed by seed."""
     pairs = list(zip(runs, control, strict=True))
     each = [one["scores"][measure][-1] - two["scores"][measure][-1] for one, two in pairs]
     own = spread([two["scores"][measure][-1] for two in control])
@@ -91,7 +91,7 @@ def difference(runs: list[Json], control: list[Json], measure: str) -> Json:
 
 
 def interval(values: list[float]) -> list[float] | None:
-    """The 95 % interval of their mean, by Student's t; one value has none."""
+    """The 95 % interval of the mean, by Student's t; None for a single value."""
     count = len(values)
     if count < 2:
         return None
@@ -101,7 +101,7 @@ def interval(values: list[float]) -> list[float] | None:
 
 
 def times_as_fast(runs: list[Json], baseline: list[Json]) -> Json:
-    """Median epochs, seed by seed, since what else a machine does changes slowly."""
+    """Ratios of median epochs, seed by seed, because the load of a machine changes slowly."""
     each: list[Any] = [
         statistics.median(two["train_s"]) / statistics.median(one["train_s"])
         for one, two in zip(runs, baseline, strict=True)

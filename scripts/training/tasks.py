@@ -1,4 +1,4 @@
-"""The two tasks: their cubes, their networks, and what counts as right."""
+"""The two tasks: their cubes, their networks and their scores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Ids = npt.NDArray[np.uint8]
 Scores = dict[str, float]
 
 FILES = "files"
-# What `hsipack.convert` makes of the same files.
+# The packed forms of the files, with their options of `hsipack.convert`.
 FORMS: dict[str, Json] = {
     "float32": {"dtype": "float32"},
     "float16": {},
@@ -50,7 +50,7 @@ class Sizes:
     bands: int = 100
     crop: int = 64
     crops: int = 16
-    """Of each scene in an epoch."""
+    """Crops of each scene in an epoch."""
     batch: int = 8
     side: int = 256
     patch_batch: int = 64
@@ -60,7 +60,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Window:
-    """A window of a batch: the place where the loader of hsipack reads it, too."""
+    """A window of a batch, at the place where hsipack's loader reads it."""
 
     seed: int
     epoch: int
@@ -75,19 +75,19 @@ class Window:
 
 
 class Task(ABC):
-    """Float32 files, packed forms of them, and a network."""
+    """Float32 files, their packed forms, and a network."""
 
     key: str
     title: str
     measures: dict[str, str]
-    """Names of the scores; the first is the one that ways are compared by."""
+    """Names of the scores. Ways are compared by the first one."""
     masked: bool
-    """Whether the target is a mask, which is augmented with its image."""
+    """Whether the target is a mask, which is augmented together with its image."""
     rate: float
-    """What the optimiser begins with."""
+    """The learning rate at the beginning."""
     batch: int
     margin: int
-    """Pixels around the cubes of the files."""
+    """Pixels of padding around the cubes of the files."""
 
     def __init__(self, folder: Path, sizes: Sizes, drop: bool = False) -> None:
         self.folder = folder / self.key
@@ -100,7 +100,7 @@ class Task(ABC):
 
     @property
     def measure(self) -> str:
-        """The score that ways are compared by."""
+        """The score by which ways are compared."""
         return next(iter(self.measures))
 
     @abstractmethod
@@ -109,51 +109,51 @@ class Task(ABC):
 
     @abstractmethod
     def convert_options(self) -> Json:
-        """What `hsipack.convert` is told besides files, masks and the form."""
+        """Options of `hsipack.convert`, in addition to files, masks and the form."""
 
     @abstractmethod
     def finish(self, packed: Path) -> None:
-        """What is done to a dataset once it is packed."""
+        """Completes a dataset after it is packed."""
 
     @abstractmethod
     def loader_options(self, training: bool) -> Json:
-        """What `hsipack.Loader` is told: batches, split and crops."""
+        """Options of `hsipack.Loader`: batches, split and crops."""
 
     @abstractmethod
     def network(self) -> nn.Module:
-        """A network, by torch's seed."""
+        """A new network, initialised with torch's seed."""
 
     @abstractmethod
     def target(self, batch: Json) -> Tensor:
-        """Of a batch of hsipack's, int64."""
+        """The target of a batch from hsipack, int64."""
 
     @abstractmethod
     def target_of_files(self, windows: list[Window]) -> Tensor:
-        """The same from the files."""
+        """The target of windows from the files."""
 
     @abstractmethod
     def scores(self, confusion: Tensor) -> Scores:
-        """From the pixels of each class (row) that are given each class (column)."""
+        """Computes the scores from the pixels of each class (row) by predicted class (column)."""
 
     # ------------------------------------------------------------------------------------- files
 
     def path(self, form: str) -> Path:
-        """Where a form of the cubes lies."""
+        """The folder of a form of the cubes."""
         return self.folder / (form if form == FILES else f"{form}.hsipack")
 
     def bytes_of(self, form: str) -> int:
-        """On the disk, masks included."""
+        """The size of a form on the disk, masks included."""
         if form == FILES:
             return size(self.path(FILES)) + size(self.folder / "masks")
         return size(self.path(form))
 
     @property
     def settings(self) -> Path:
-        """Says what was drawn in the folder, and so that the folder is the script's own."""
+        """The file with the sizes that were drawn. It marks the folder as the script's own."""
         return self.folder / "sizes.json"
 
     def _refuse_others(self) -> None:
-        """Ends the script where the folder has what it did not write: drawing would delete it."""
+        """Ends the script if the folder has other files, because drawing would delete them."""
         if not self.folder.exists() or self.settings.exists():
             return
         if not self.folder.is_dir() or any(self.folder.iterdir()):
@@ -163,7 +163,7 @@ class Task(ABC):
             )
 
     def prepare(self, forms: list[str], tell: Callable[[str], None]) -> None:
-        """Draws and packs what is not there yet."""
+        """Draws and packs the forms that are not there yet."""
         wanted = json.dumps(asdict(self.sizes))
         if not self.settings.exists() or self.settings.read_text() != wanted:
             tell(f"{self.key}: drawing")
@@ -178,7 +178,7 @@ class Task(ABC):
         self.open_files()
 
     def _clear(self) -> None:
-        """An empty folder that is known as the script's own, should it be interrupted now."""
+        """Empties the folder, and marks it as the script's own, even after an interruption."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.settings.write_text("not drawn yet")
         for path in self.folder.iterdir():
@@ -209,29 +209,29 @@ class Task(ABC):
 
     @cached_property
     def names(self) -> list[str]:
-        """Of the cubes, in the order of their ids in every packed form."""
+        """The names of the cubes, in the order of their ids in every packed form."""
         return sorted(path.stem for path in self.path(FILES).glob("*.npy"))
 
     def read(self, sample: int) -> Values:
-        """A float32 cube, memory-mapped: of a window, only the pages it touches are read."""
+        """A float32 cube, memory-mapped, so that a window reads only the pages that it touches."""
         cube: Values = np.load(self.path(FILES) / f"{self.names[sample]}.npy", mmap_mode="r")
         return cube
 
     def open_files(self) -> None:
-        """Opens all cubes and masks of the files, as a dataset of torch's does when it is made."""
+        """Opens all cubes and masks of the files, as a torch dataset does at its creation."""
         count = range(len(self.names))
-        # A cube that is mapped stays in the system's cache, whatever it is told.
+        # A mapped cube cannot be removed from the system's cache.
         self.cubes = [] if self.drop else [self.read(sample) for sample in count]
         self.masks = [np.load(self.folder / "masks" / f"{name}.npy") for name in self.names]
 
     def cut(self, window: Window) -> Values:
-        """A window out of the float32 files, (rows, columns, bands)."""
+        """Cuts a window out of the float32 files, as (rows, columns, bands)."""
         cube = self.cubes[window.sample] if self.cubes else self.read(window.sample)
         row, column = window.row + self.margin, window.column + self.margin
         return cube[row : row + window.rows, column : column + window.columns]
 
     def collate(self, images: list[Values], windows: list[Window]) -> tuple[Tensor, Tensor]:
-        """A batch of windows and its target. Bands lie side by side, as in hsipack's batches."""
+        """A batch of windows and its target. Memory has the band last, as in hsipack's batches."""
         image = torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
         return image, self.target_of_files(windows)
 
@@ -246,8 +246,8 @@ class Task(ABC):
         return hsipack.Loader(self.path(form), **words)
 
     def windows(self, form: str, seed: int, epochs: int, training: bool = True) -> list[Any]:
-        """Of each epoch the batches, of each batch the windows, in the order in which the loader
-        gives them. It is the same for each form.
+        """The windows of each batch of each epoch, in the loader's order. They are the same for
+        each form.
         """
         found = []
         with self.loader(form, training, seed=seed, bands=[0]) as loader:
@@ -263,7 +263,7 @@ class Task(ABC):
     # -------------------------------------------------------------------------------- validation
 
     def validation(self, form: str, packed: str) -> list[tuple[Tensor, Tensor]]:
-        """Images and targets of a form, in memory. `packed` is any packed form."""
+        """Images and targets of a form for validation, in memory. `packed` is any packed form."""
         if form == FILES:
             (batches,) = self.windows(packed, 0, 1, training=False)
             return [self.collate([self.cut(one) for one in each], each) for each in batches]
@@ -382,7 +382,7 @@ class Patches(Task):
         return {"batch_size": self.batch if training else 1024, "crop": crop}
 
     def read(self, sample: int) -> Values:
-        # Small enough to stay in memory; mirrored at its edges.
+        # The scene is small enough to stay in memory. It is mirrored at its edges.
         around = ((self.margin, self.margin), (self.margin, self.margin), (0, 0))
         return np.pad(super().read(sample), around, mode="reflect")
 
@@ -435,11 +435,11 @@ class UNet(nn.Module):
 
 
 def block(inside: int, outside: int) -> nn.Module:
-    """3 x 3 pixels, normalised."""
+    """A convolution over 3 x 3 pixels, normalised."""
     layers = nn.Conv2d(inside, outside, 3, padding=1, bias=False), nn.BatchNorm2d(outside)
     return nn.Sequential(*layers, nn.ReLU())
 
 
 def twice(values: Tensor) -> Tensor:
-    """Twice the rows and columns."""
+    """Doubles rows and columns."""
     return nn.functional.interpolate(values, scale_factor=2, mode="nearest")

@@ -1,4 +1,4 @@
-"""Ways to feed a network: a form of the cubes, and whose augmentations they get."""
+"""Ways to feed a network: a form of the cubes, and a library that augments them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ WHAT = {
     "float16": "packed as float16, hsipack's Loader",
     "auto": "packed as float16, `--keep-bits auto`, hsipack's Loader",
 }
-# One is a product by up to 1.1; others take means of values.
+# One augmentation multiplies values by up to 1.1. The others compute means of values.
 GREATEST_GAIN = 1.1
 
 
 @dataclass(frozen=True)
 class Way:
-    """Where batches come from, and who augments them."""
+    """Where batches come from, and which library augments them."""
 
     form: str
     augmentation: str
@@ -42,7 +42,7 @@ class Way:
 
     @property
     def control(self) -> str:
-        """The way that differs in nothing but rounding."""
+        """The way that differs only in rounding."""
         return f"{CONTROL}-{self.augmentation}"
 
 
@@ -50,7 +50,7 @@ WAYS = {way.key: way for form in WHAT for way in (Way(form, one) for one in AUGM
 
 
 def chain(library: Any) -> list[Any]:
-    """The augmentations, from the one module or the other: arguments mean the same in both."""
+    """The augmentations of one of the libraries. Arguments have the same meaning in both."""
     return [
         library.RandomAffine(30, (0.0625, 0.0625), (0.9, 1.1), padding_mode="reflection", p=0.5),
         library.RandomHorizontalFlip(p=0.5),
@@ -67,7 +67,7 @@ class Augment(Protocol):
 
 
 class Kornia:
-    """Kornia, which draws by torch's seed: here one for each batch."""
+    """Kornia, which draws with torch's seed. Each batch has its own seed."""
 
     def __init__(self, task: Task) -> None:
         keys: list[Any] = ["input", "mask"] if task.masked else ["input"]
@@ -87,7 +87,7 @@ class Kornia:
 
 
 class Hsipack:
-    """hsipack's augmentations of a batch, with the draws that the loader gives these windows."""
+    """hsipack's augmentations of a batch, with the draws that its loader uses for these windows."""
 
     def __init__(self, task: Task, seed: int) -> None:
         self.masked = task.masked
@@ -107,12 +107,12 @@ class Hsipack:
 
 
 def sequential(seed: int) -> hsipack.augment.AugmentationSequential:
-    """hsipack's."""
+    """The augmentations of hsipack."""
     return hsipack.augment.AugmentationSequential(*chain(hsipack.augment), seed=seed)
 
 
 def augment(task: Task, way: Way, seed: int) -> Augment:
-    """Those of a way, for batches that come without."""
+    """The augmentations of a way, for batches that are not augmented yet."""
     return Kornia(task) if way.augmentation == KORNIA else Hsipack(task, seed)
 
 
@@ -125,7 +125,7 @@ class Feed(Protocol):
 
 
 class Windows(Dataset[tuple[Values, Window]]):
-    """Windows out of float32 files."""
+    """Windows from float32 files."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -135,8 +135,8 @@ class Windows(Dataset[tuple[Values, Window]]):
 
 
 class Order(Sampler[list[Window]]):
-    """The batches of an epoch, whose number is set as that of a DistributedSampler is: torch may
-    begin an iteration twice.
+    """The batches of an epoch. The number of the epoch is set from outside, as for a
+    DistributedSampler, because torch may begin an iteration twice.
     """
 
     def __init__(self, epochs: list[list[list[Window]]], first: int) -> None:
@@ -148,8 +148,8 @@ class Order(Sampler[list[Window]]):
 
 
 class Collate:
-    """Puts a batch together and augments it, in a worker: the whole batch at once there is faster
-    than one window after the other, or than the batch in the process that trains.
+    """Collates and augments a batch in a worker. Augmenting the whole batch there is faster than
+    augmenting single windows, or than augmenting the batch in the process that trains.
     """
 
     def __init__(self, task: Task, augment: Augment) -> None:
@@ -163,7 +163,7 @@ class Collate:
 
 class Files:
     """torch's DataLoader over the files, with the settings that its documentation recommends:
-    workers, kept from epoch to epoch, that load ahead. Page-locked memory serves GPUs only.
+    persistent workers that load ahead. Page-locked memory helps only with GPUs.
     """
 
     def __init__(
@@ -191,12 +191,12 @@ class Files:
         return iter(self.loader)
 
     def close(self) -> None:
-        # Its workers end with it.
+        # The workers end when the loader is deleted.
         self.loader = None
 
 
 class Packed:
-    """hsipack's loader, with its own settings but for what a task asks."""
+    """hsipack's loader, with its defaults except for the options of the task."""
 
     def __init__(
         self,
@@ -236,17 +236,15 @@ def feed(
     workers: int,
     first: int = 0,
 ) -> Feed:
-    """Batches of these windows, from the epoch `first` on: by so many worker processes, or as many
-    threads.
-    """
+    """Batches of these windows from the epoch `first` on, with `workers` processes or threads."""
     kind = Files if way.form == FILES else Packed
     return kind(task, way, seed, epochs, workers, first)
 
 
 def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) -> float:
-    """Compares a way's first batch, augmented, with the same windows cut out of the cubes as they
-    were drawn and augmented with the same draws. Gives the greatest difference as a share of the
-    greatest value; rounding to the bits that the form keeps explains it, or it is an error.
+    """Compares the first augmented batch of a way with the same windows, cut out of the original
+    cubes and augmented with the same draws. Returns the greatest difference as a share of the
+    greatest value. Ends the script if rounding to the bits of the form does not explain it.
     """
     windows = epochs[0][0]
     seed = windows[0].seed
@@ -260,13 +258,13 @@ def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) 
     if not difference <= allowed or not torch.equal(target, wanted_target):
         raise SystemExit(
             f"{task.key}, {way.key}: the first batch differs from the cubes by {difference:.2e} of "
-            f"their greatest value, where rounding explains {allowed:.2e}; or the targets differ"
+            f"their greatest value, but rounding explains only {allowed:.2e}; or the targets differ"
         )
     source.close()
     return difference
 
 
 def forms(ways: list[Way]) -> list[str]:
-    """What has to be packed: those of the ways, and one that says which windows there are."""
+    """The forms that are needed: those of the ways, and one that determines the windows."""
     needed = {way.form for way in ways} | {CONTROL}
     return [form for form in (FILES, *FORMS) if form in needed or form == FILES]

@@ -124,7 +124,7 @@ mod tests {
     fn who_has_no_python_hears_what_to_do() {
         for python in [None, Some("")] {
             let error = chosen("cuda:1", false, python).unwrap_err().to_string();
-            for part in ["no device cuda:1", "device=cpu", "pip install 'hsipack[torch]'", PYTHON] {
+            for part in ["device cuda:1", "device=cpu", "pip install 'hsipack[torch]'", PYTHON] {
                 assert!(error.contains(part), "{part}: {error}");
             }
             assert!(chosen("cpu", true, python).unwrap_err().to_string().contains(PYTHON));

@@ -49,7 +49,7 @@ impl PatchArgs {
             return Ok(None);
         };
         if !others.is_empty() {
-            return Err(Error::conflict("--patch with several masks")
+            return Err(Error::conflict("--patch cannot be used with several masks")
                 .with_remedy("pass --mask once, with the mask that has the labels"));
         }
         let mut patches = Patches::new(rows, columns);

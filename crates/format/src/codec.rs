@@ -96,7 +96,9 @@ pub fn verify(stored: &[u8]) -> Result<&[u8]> {
     let (frame, checksum) = split(stored)?;
     let (want, got) = (u32::from_le_bytes(*checksum), crate::crc::crc32c(frame));
     if want != got {
-        return Err(Error::damaged(format!("checksum is {got:08x}, recorded was {want:08x}")));
+        return Err(Error::damaged(format!(
+            "the checksum is {got:08x}, but {want:08x} was recorded"
+        )));
     }
     Ok(frame)
 }

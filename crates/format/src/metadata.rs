@@ -209,7 +209,7 @@ impl ArrayMeta {
             && !(factor.is_normal() && (factor * largest).is_finite())
         {
             return Err(Error::malformed(format!(
-                "scale_factor is {factor:e}, by which values of {} cannot be multiplied and divided",
+                "scale_factor is {factor:e}; values of {} cannot be multiplied and divided by it",
                 self.dtype
             )));
         }
@@ -235,7 +235,7 @@ impl ArrayMeta {
     pub fn samples_and_grid(&self, axes: usize) -> Result<(usize, Grid)> {
         if self.shape.len() != axes {
             return Err(Error::damaged(format!(
-                "an array of {} axes instead of {axes}",
+                "the array has {} axes instead of {axes}",
                 self.shape.len()
             )));
         }
@@ -253,7 +253,7 @@ impl ArrayMeta {
             || (1..axes).all(|axis| whole(self.file_shape[axis], chunk[axis], self.shape[axis]));
         if !one_sample || !whole_cubes || shape.checked_values().is_none() {
             return Err(Error::unsupported(
-                "chunks are not rows × columns × all bands of one cube, or shards not whole cubes",
+                "chunks are not rows × columns × all bands of one cube, or shards do not hold whole cubes",
             ));
         }
         let bytes = [tile.columns, bands, self.dtype.size()]

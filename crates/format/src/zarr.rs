@@ -269,7 +269,7 @@ fn parse_blosc(configuration: &Value, dtype: DType) -> Result<Codec> {
 }
 
 fn missing(key: &str) -> Error {
-    Error::malformed(format!("{key} is missing or is not what Zarr v3 asks for"))
+    Error::malformed(format!("{key} is missing or is not what Zarr v3 requires"))
 }
 
 fn string<'a>(value: &'a Value, key: &str) -> Result<&'a str> {

@@ -79,7 +79,7 @@ impl TrainingLibrary for Host {
 
 /// The error if a GPU is requested but the library cannot use one.
 fn elsewhere(name: &str) -> Error {
-    Error::unsupported(format!("no device {name} without torch, which computes on GPUs"))
+    Error::unsupported(format!("device {name} needs torch, which is not available here"))
         .with_remedy(remedy![
             "pass ",
             Opt::Device.to("cpu"),
@@ -139,6 +139,6 @@ mod tests {
         assert_eq!(host.named("auto").unwrap(), Device::Cpu);
         assert_eq!(host.named("cpu").unwrap(), Device::Cpu);
         let error = host.named("cuda:7").unwrap_err().to_string();
-        assert!(error.contains("no device cuda:7") && error.contains("hsipack[torch]"), "{error}");
+        assert!(error.contains("device cuda:7") && error.contains("hsipack[torch]"), "{error}");
     }
 }

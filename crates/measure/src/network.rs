@@ -51,7 +51,7 @@ impl Network {
         let pool = ThreadPoolBuilder::new().num_threads(threads).spawn_handler(start).build();
         let pool = pool.map_err(|error| {
             Error::new(ErrorKind::Io, format!("cannot start threads: {error}"))
-                .with_remedy("end other processes, or raise the limit of threads")
+                .with_remedy("end other processes, or raise the limit on threads")
         })?;
         let (parameters, velocity) = ((0..count).map(drawn).collect(), vec![0.0; count]);
         Ok(Self { parameters, velocity, bands, threads: pool })

@@ -1,9 +1,9 @@
 //! Which codec, shuffle, level and chunk size suit these cubes?
 //!
-//! Takes packed datasets, encodes and decodes their values again with every combination on one thread,
-//! and prints ratio, encode and decode speed as a table (Markdown).
+//! Reads packed datasets, encodes and decodes their values with every combination on one thread, and
+//! prints compression ratio and speeds of encoding and decoding as a table (Markdown).
 //!
-//! `cargo bench -p hsipack-pack --bench codec_sweep -- DATASET...`; only `quick` as first word tries
+//! `cargo bench -p hsipack-pack --bench codec_sweep -- DATASET...`; `quick` as the first word tries
 //! fewer levels.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ use hsipack_format::{Codec, Compressor, Shuffle, codec};
 use hsipack_pack::convert::LayoutOptions;
 use hsipack_store::Dataset;
 
-/// Bytes of each dataset that are tried at most.
+/// Most bytes that are used of each dataset.
 const TRIED: usize = 64 << 20;
 /// Each figure is the best of this many runs.
 const RUNS: usize = 5;
@@ -41,7 +41,7 @@ fn main() {
     }
 }
 
-/// The first cubes of every stack: name, values, bytes a row.
+/// The first cubes of every stack: name, values, bytes per row.
 fn load(path: &Path) -> Vec<(String, Vec<u8>, usize)> {
     let dataset = Dataset::open(path).unwrap_or_else(|error| panic!("{error}"));
     let stacks = dataset.stacks().iter().map(|stack| {

@@ -1,12 +1,12 @@
-//! How near convert is to bare compression, and validate to bare decompression?
+//! How close is convert to bare compression, and validate to bare decompression?
 //!
-//! In one run, alternating: C-Blosc encoding the same chunks of fp16 values with the same number of
-//! threads, nothing else; then a whole conversion of float32 files in the page cache. Likewise for
-//! decoding and validation. Prints medians and their ratio.
+//! In one run, alternating: C-Blosc only encodes the same chunks of fp16 values with the same number of
+//! threads; then a whole conversion of float32 files in the page cache. The same for decoding and
+//! validation. Prints medians and their ratio.
 //!
 //! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS [ROWS [lz4] [validate]]]]]`;
-//! DIR should be a RAM disk to leave the disk out; ROWS is the height of a chunk; lz4 takes lz4 level 5;
-//! validate packs once and compares decoding and validation only.
+//! DIR should be a RAM disk, to exclude the disk; ROWS is the height of a chunk; lz4 uses lz4 level 5;
+//! validate packs once and compares only decoding and validation.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ fn main() {
     let _ = std::fs::remove_dir_all(&folder);
 }
 
-/// Writes a cube as ENVI BIP and gives its chunks as fp16 bytes.
+/// Writes a cube as ENVI BIP, and returns its chunks as fp16 bytes.
 fn write_cube(folder: &Path, number: usize, rows: usize) -> Vec<Vec<u8>> {
     let values = synthetic(number as u32);
     std::fs::write(folder.join(format!("cube{number}.img")), bytemuck::cast_slice(&values))
@@ -158,7 +158,7 @@ fn report(jobs: usize, cubes: usize, name: &str, times: &[f64], baseline: &[f64]
     );
 }
 
-/// Converts the cubes, seconds.
+/// Converts the cubes, and returns the seconds.
 fn pack(folder: &Path, layout: &LayoutOptions, jobs: usize) -> f64 {
     let out = folder.join("out");
     let _ = std::fs::remove_dir_all(&out);
@@ -170,7 +170,7 @@ fn pack(folder: &Path, layout: &LayoutOptions, jobs: usize) -> f64 {
     })
 }
 
-/// Validates the dataset, seconds.
+/// Validates the dataset, and returns the seconds.
 fn validation(dataset: &Path, jobs: usize) -> f64 {
     let options = ValidateOptions { jobs, ..ValidateOptions::default() };
     seconds(|| assert!(validate(dataset, &options, &Progress::default()).expect("a dataset").ok))
@@ -188,7 +188,7 @@ fn median(times: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Runs `work` on every item by `jobs` threads, each with a state of its own.
+/// Runs `work` on every item with `jobs` threads, each with its own state.
 fn parallel<S>(
     items: usize,
     jobs: usize,

@@ -23,7 +23,7 @@ pub fn array_geo(
         |what: String| Error::conflict(format!("cube '{}': geo: {what}", text::printable(name)));
     let known = crs.map(|crs| {
         georeference::crs(crs).ok_or_else(|| {
-            wrong(format!("{} is no coordinate reference system", shown(crs)))
+            wrong(format!("{} is not a coordinate reference system", shown(crs)))
                 .with_remedy("give EPSG: and a code, such as EPSG:32632, or WKT")
         })
     });
@@ -35,9 +35,8 @@ pub fn array_geo(
         .with_remedy("give GDAL's order, transform.to_gdal(), or the Affine itself"));
     }
     let geo = Geo::new(crs, transform).ok_or_else(|| {
-        wrong(format!("the transform {transform:?} gives pixels no place and size")).with_remedy(
-            "give six finite numbers in GDAL's order: x of the upper left corner, width of a pixel, 0, y of that corner, \
-             0, height of a pixel, which is negative where rows run south",
+        wrong(format!("the transform {transform:?} does not give the position and size of pixels")).with_remedy(
+            "give six finite numbers in GDAL's order: x of the upper left corner, width of a pixel, 0, y of that corner, 0, height of a pixel, negative if rows run south",
         )
     })?;
     Ok(geo.in_unit(own.flatten().or(unit)))
@@ -93,7 +92,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_the_cubes_name() {
         let said = refused(Some("WGS 84"), NORTH_UP);
-        assert!(said.starts_with("cube 'a': geo: 'WGS 84' is no coordinate reference"), "{said}");
+        assert!(
+            said.starts_with("cube 'a': geo: 'WGS 84' is not a coordinate reference"),
+            "{said}"
+        );
         for transform in [[f64::NAN; 6], [0.0; 6], [1.0, 2.0, 2.0, 3.0, 4.0, 4.0]] {
             let said = refused(None, transform);
             assert!(

@@ -70,7 +70,7 @@ pub fn of_sample(
     let both = Reproduction::open(sample, stack, recipe, &input)?;
     if !both.has_the_shape() {
         let shape = both.source.info().shape;
-        return Err(Error::conflict(format!("the source has the shape {shape} now"))
+        return Err(Error::conflict(format!("the source now has the shape {shape}"))
             .at(&input.file)
             .with_remedy("pack it again"));
     }

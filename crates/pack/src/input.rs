@@ -204,10 +204,9 @@ fn missing(file: &Path) -> Error {
             .at(file)
             .with_remedy("check the path");
     }
-    let nothing = io::Error::new(io::ErrorKind::NotFound, "nothing lies there");
-    Error::io(file, "cannot read", nothing).with_remedy(
-        "check the URL; a plain web server lists no names, so that each file has to be named",
-    )
+    let nothing = io::Error::new(io::ErrorKind::NotFound, "there is no such object");
+    Error::io(file, "cannot read", nothing)
+        .with_remedy("check the URL; a plain web server cannot list its files, so name each file")
 }
 
 fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
@@ -262,7 +261,7 @@ pub(crate) fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<
     let nested = if mirror::is_of_archive(folder) { archives::nested(folder) } else { Vec::new() };
     if !nested.is_empty() {
         return Err(Error::conflict(format!(
-            "no cube in this archive, but archives, which are not opened there: {}",
+            "the archive contains no cube, but other archives, which are not opened: {}",
             nested.join(", ")
         ))
         .at(folder)

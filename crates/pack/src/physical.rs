@@ -67,7 +67,7 @@ impl<'a> Cube<'a> {
         let stack = dataset.stack(&sample.stack).ok_or_else(missing)?;
         let dtype = stack.image.meta().dtype;
         if !matches!(dtype, DType::F16 | DType::F32) {
-            return Err(Error::unsupported(format!("an image array of {dtype}"))
+            return Err(Error::unsupported(format!("the image array has the type {dtype}"))
                 .at(stack.image.folder())
                 .with_remedy(remedy!["pack the cubes with ", Command::Convert]));
         }

@@ -179,8 +179,10 @@ impl Mender<'_> {
     /// Rewrites the positions of rows or columns, or the grid mapping, from `samples.jsonl`.
     fn mend_geo_array(&self, stack: &str, array: &str) -> Result<()> {
         let folder = self.dataset.path().join(stack).join(array);
-        let gone =
-            || Error::damaged("samples.jsonl does not say where the samples lie").at(&folder);
+        let gone = || {
+            Error::damaged("samples.jsonl does not contain the georeferencing of the samples")
+                .at(&folder)
+        };
         let stack = self.dataset.stack(stack).ok_or_else(gone)?;
         let arrays = coordinates::made(self.dataset, stack)?;
         let made = arrays.iter().find(|made| made.name == array).ok_or_else(gone)?;
@@ -374,12 +376,12 @@ impl Mender<'_> {
 /// The error for a damaged mask that was added after packing: no source file exists to recreate it from.
 fn made_elsewhere(array: &ChunkArray, made: &Made) -> Error {
     Error::damaged(format!(
-        "mask {} was made by `{}`, from no source file",
+        "mask {} was made by `{}`, not from a source file",
         array.name(),
         made.command
     ))
     .at(array.folder())
-    .with_remedy("run that again, replacing the mask (force)")
+    .with_remedy("run that again with force, to replace the mask")
 }
 
 fn copy_chunk(old: Option<&ShardFile>, chunk: usize, writer: &mut ShardWriter) -> Result<()> {

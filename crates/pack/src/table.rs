@@ -42,7 +42,7 @@ impl Table {
             if table.rows.insert(name.clone(), row).is_some() {
                 return Err(Error::conflict(format!("the table names {name} twice"))
                     .at(path)
-                    .with_remedy("keep one row"));
+                    .with_remedy("keep one of these rows"));
             }
         }
         Ok(table)
@@ -88,9 +88,9 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     if inputs.is_empty() {
-        return Err(Error::conflict("the list has no row")
+        return Err(Error::conflict("the list has no rows")
             .at(path)
-            .with_remedy("add one row a cube"));
+            .with_remedy("add one row for each cube"));
     }
     Ok(inputs)
 }
@@ -115,7 +115,7 @@ fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
     };
     let (file, size) = small::open(path)?;
     if size > LARGEST {
-        return Err(Error::unsupported(format!("a table of more than {} MiB", LARGEST >> 20))
+        return Err(Error::unsupported(format!("the table is larger than {} MiB", LARGEST >> 20))
             .at(path)
             .with_remedy("keep only the columns and rows that are needed"));
     }

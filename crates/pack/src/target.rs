@@ -36,10 +36,10 @@ impl Target {
         let is_cube =
             source::is_container_folder(&input.file) || source::is_product_folder(&input.file);
         if input.file.is_dir() && !is_cube {
-            return Err(Error::unsupported("a folder, neither a cube nor a packed dataset")
+            return Err(Error::unsupported("this folder is neither a cube nor a packed dataset")
                 .at(&input.file)
                 .with_remedy(remedy![
-                    "give one cube in it, or a dataset that ",
+                    "give one of the cubes in it, or a dataset that ",
                     Command::Convert,
                     " wrote"
                 ]));
@@ -57,7 +57,7 @@ impl Target {
 pub fn find_sample(dataset: &Dataset, text: &str) -> Result<Sample> {
     let samples = dataset.samples();
     let id = samples.find(text).ok_or_else(|| {
-        let error = Error::conflict(format!("no sample {text}")).at(dataset.path());
+        let error = Error::conflict(format!("there is no sample {text}")).at(dataset.path());
         match samples.names().next() {
             None => error,
             Some(first) => error.with_remedy(format!(

@@ -47,7 +47,7 @@ impl Array {
         let device = self.0.device().or_raise(py)?;
         if dl_device.is_some_and(|wanted| wanted != device_numbers(device)) {
             return Err(PyBufferError::new_err(format!(
-                "the array is on {device}; copy it to the other device after taking it"
+                "the array is on {device}; take it first, then copy it to the other device"
             )));
         }
         let array = match &self.0 {
@@ -62,7 +62,7 @@ impl Array {
             }
             (Some(true), _) => {
                 return Err(PyBufferError::new_err(
-                    "arrays on a device are not copied here; copy it after taking it",
+                    "arrays on a device cannot be copied here; take the array first, then copy it",
                 ));
             }
             _ => array,
@@ -138,10 +138,12 @@ impl Array {
     fn not_numpys(&self, py: Python<'_>) -> PyResult<String> {
         Ok(match self.0.device().or_raise(py)? {
             Device::Cpu => format!(
-                "NumPy has no {}; ask for float16 or float32, or take the array by DLPack",
+                "NumPy has no {}; choose float16 or float32, or take the array by DLPack",
                 self.dtype(py)?
             ),
-            device => format!("the array is on {device}, where NumPy has none; take it by DLPack"),
+            device => {
+                format!("the array is on {device}, where NumPy cannot use it; take it by DLPack")
+            }
         })
     }
 }
@@ -254,7 +256,7 @@ fn of_numpy(owner: &Bound<'_, PyAny>, interface: &Bound<'_, PyDict>) -> PyResult
     let element = ElementType::ALL.into_iter().find(|one| typestr(*one) == Some(&typestr_given));
     let element = element
         .ok_or_else(|| {
-            Error::unsupported(format!("an array of NumPy's type {typestr_given}"))
+            Error::unsupported(format!("arrays of NumPy type {typestr_given} are not supported"))
                 .with_remedy("convert it: mask.astype(\"int32\"), image.astype(\"float32\")")
         })
         .or_raise(py)?;

@@ -184,9 +184,9 @@ impl Loader {
             Ok(own) => own,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                let error = Error::conflict("another thread uses this loader at this moment");
+                let error = Error::conflict("another thread is using this loader");
                 return Err(
-                    error.with_remedy("make one loader a thread, or share one behind a lock")
+                    error.with_remedy("create one loader per thread, or share one behind a lock")
                 )
                 .or_raise(py);
             }
@@ -195,7 +195,7 @@ impl Loader {
             Some(running) => work(running),
             None => {
                 let error = Error::conflict("this loader belongs to the process that made it");
-                Err(error.with_remedy("make the loader after the fork")).or_raise(py)
+                Err(error.with_remedy("create the loader after the fork")).or_raise(py)
             }
         }
     }
@@ -209,7 +209,7 @@ impl Loader {
             Some(running) => work(running),
             None => {
                 let error = Error::conflict("this loader is closed");
-                Err(error.with_remedy("make another one")).or_raise(py)
+                Err(error.with_remedy("create another one")).or_raise(py)
             }
         })
     }
@@ -332,8 +332,8 @@ impl Loader {
     fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         self.running(py, |running| {
             let Some(trace) = running.options.trace.clone() else {
-                let error = Error::conflict("this loader does not record what it does");
-                return Err(error.with_remedy("make it with trace=True")).or_raise(py);
+                let error = Error::conflict("this loader does not record a trace");
+                return Err(error.with_remedy("create it with trace=True")).or_raise(py);
             };
             let bytes = py.detach(|| {
                 let mut bytes = Vec::new();

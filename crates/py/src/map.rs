@@ -70,7 +70,7 @@ pub fn write_map(
             .and_then(|bytes| Ok(bytes.extract::<PyBackedBytes>()?));
         bytes.map(|bytes| bytes.to_vec()).map_err(|error| {
             raised = Some(error);
-            Error::conflict("the rows of the map could not be had")
+            Error::conflict("the rows of the map could not be read")
         })
     });
     match raised {

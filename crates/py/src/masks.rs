@@ -59,7 +59,7 @@ impl Settings {
             "blocks" => By::Blocks(self.block),
             "regions" => By::Regions,
             other => {
-                return Err(Error::conflict(format!("there is no by {other:?}"))
+                return Err(Error::conflict(format!("by cannot be {other:?}"))
                     .with_remedy("give one of pixels, blocks, regions"));
             }
         };

@@ -126,7 +126,7 @@ impl Settings {
         let bands = match (&self.bands, &self.wavelengths) {
             (Some(_), Some(_)) => {
                 return Err(Error::conflict("both bands and wavelengths were given")
-                    .with_remedy("choose bands by one of them"));
+                    .with_remedy("give only one of them"));
             }
             (Some(bands), None) => BandSelection::Numbers(bands.clone()),
             (None, Some(ranges)) => BandSelection::Wavelengths(ranges.clone()),

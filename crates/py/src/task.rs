@@ -131,6 +131,6 @@ impl Drop for Worker {
 
 fn no_thread(py: Python<'_>, error: std::io::Error) -> PyErr {
     let error = Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-        .with_remedy("end other processes, or raise the limit of threads");
+        .with_remedy("end other processes, or raise the limit on threads");
     raised(py, &error)
 }

@@ -1,10 +1,10 @@
-"""What libraries other than torch get of batches on a GPU; a program, for machines without pytest.
+"""Checks batches on a GPU as arrays of other libraries. A program, for machines without pytest.
 
 usage: python check_arrays.py LIBRARY [DEVICE]        (cupy, jax or torch; default: cuda)
 
-Makes a small dataset with hsipack and NumPy alone, takes batches on DEVICE by DLPack as LIBRARY's
-arrays, computes with them and compares with the samples. The exit status tells whether all was
-right; it is 77 where LIBRARY is not installed. scripts/gpu_check runs it.
+Writes a small dataset with only hsipack and NumPy, takes batches on DEVICE as arrays of LIBRARY
+through DLPack, computes with them, and compares them with the samples. The exit status is 0 if
+everything was right, and 77 if LIBRARY is not installed. scripts/gpu_check runs it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ CUBES, ROWS, COLUMNS, BANDS = 12, 40, 56, 24
 
 
 def taken(library: str, array: Any) -> Any:
-    """The library's array over the same memory."""
+    """An array of the library over the same memory."""
     if library == "jax":
         return importlib.import_module("jax").dlpack.from_dlpack(array)
     return importlib.import_module(library).from_dlpack(array)
 
 
 def on_host(library: str, array: Any) -> Any:
-    """The same in NumPy."""
+    """The same array in NumPy."""
     if library == "cupy":
         return array.get()
     return np.asarray(array.cpu() if library == "torch" else array)
@@ -54,11 +54,11 @@ def check(library: str, device: str, folder: Path) -> None:
             ids = batch["id"].tolist()
             image = taken(library, batch["image"])
             assert tuple(image.shape) == (4, BANDS, ROWS, COLUMNS), image.shape
-            # Work that is queued at once, on the stream that the library names.
+            # This work is queued at once, on the stream that the library names.
             twice = image + image
             kept.append((ids, image, twice, taken(library, batch["mask"])))
             del batch
-    # Kept arrays were not written over by the batches after them.
+    # Later batches did not overwrite the kept arrays.
     for ids, image, twice, mask in kept:
         np.testing.assert_array_equal(on_host(library, image), stored[ids])
         np.testing.assert_array_equal(on_host(library, twice), stored[ids] + stored[ids])

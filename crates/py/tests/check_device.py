@@ -1,11 +1,11 @@
-"""What the package promises of batches on a device; a program, for machines without pytest.
+"""Checks the promises about batches on a device. A program, for machines without pytest.
 
 usage: python check_device.py [DEVICE]        (default: cuda)
 
-Makes a small dataset, compares batches on DEVICE with those on the CPU, uses them on streams of its
-own, keeps them, augments them, cuts windows, stitches maps, trains. Prints a line for every
-promise; the exit status tells whether all were kept. Needs hsipack, torch and NumPy.
-scripts/gpu_check runs it and, on the CPU, test_device.py.
+Writes a small dataset, compares batches on DEVICE with those on the CPU, uses them on its own
+streams, keeps them, augments them, cuts windows, stitches maps, trains. Prints a line for every
+promise. The exit status is 0 if all were kept. Needs hsipack, torch and NumPy. scripts/gpu_check
+runs it and, on the CPU, test_device.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def packed(folder: Path) -> str:
 
 
 def raised(kind: type[hsipack.Error], what: Callable[[], object]) -> hsipack.Error:
-    """The error of the given kind that a call ends with."""
+    """Calls `what`, and returns its error, which must be of the given kind."""
     try:
         what()
     except kind as error:
@@ -93,7 +93,7 @@ class Checks:
             for _ in range(4):
                 for batch in loader:
                     if stream is not None:
-                        # The device is far behind when the next batches are asked for.
+                        # The device is far behind when the next batches are requested.
                         torch.cuda._sleep(20_000_000)
                     wanted = self.expected(batch).double().sum()
                     sums.append((batch["image"].double().sum(), wanted))
@@ -177,7 +177,7 @@ class Checks:
             {"cache": "decoded", "cache_size": 1 << 30},
             {"shuffle_window": 1 << 20},
         ]
-        # On the CPU both are the same, and only the check itself is tried.
+        # On the CPU both are the same, so this only tests the check itself.
         many = 40 if self.device.type == "cuda" else 3
         for crop, cache in itertools.product(crops, caches):
             options: dict[str, Any] = {"crop": crop, "seed": 5, "batch_size": 32, **cache}

@@ -24,7 +24,7 @@ ROWS, COLUMNS, BANDS = 20, 24, 7
 
 
 def cube(number: int) -> np.ndarray:
-    """Values of a cube, (rows, columns, bands) float32: all differ, and float16 rounds them."""
+    """Values of a cube (rows, columns, bands) in float32. All differ, and float16 rounds them."""
     rng = np.random.default_rng(number)
     return (number + rng.random((ROWS, COLUMNS, BANDS))).astype(np.float32)
 
@@ -43,7 +43,7 @@ def layers(number: int) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """A server, while the tests of a file run."""
+    """A server that runs during the tests of a file."""
     from s3_server import S3
 
     server = S3(tmp_path_factory.mktemp("s3") / "log")
@@ -54,7 +54,7 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 
 @pytest.fixture(scope="session")
 def cubes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of ENVI cubes; their masks lie in ``masks`` beside it, and ``table.csv`` too."""
+    """A folder of ENVI cubes. The folder ``masks`` and ``table.csv`` are next to it."""
     root = tmp_path_factory.mktemp("raw")
     folder, masks = root / "cubes", root / "masks"
     folder.mkdir()
@@ -91,7 +91,7 @@ def cubes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def masks(cubes: Path) -> dict[str, str | dict[str, str]]:
-    """Where the masks of the cubes lie, as ``hsipack.convert`` takes it."""
+    """The paths of the cubes' masks, as an argument of ``hsipack.convert``."""
     root = f"{cubes.parent}/masks/{{stem}}"
     return {
         "labels": f"{root}.png",
@@ -121,18 +121,18 @@ def own_dataset(dataset: str, tmp_path: Path) -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Marks."""
+    """Registers markers."""
     config.addinivalue_line("markers", "alone: judges times, so that no other test may run beside")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files with the longest tests first: at the end, all but one worker would wait for one."""
+    """Runs the longest test files first. At the end, one of them would keep all workers waiting."""
     longest = ("test_examples.py", "test_lightning.py", "test_measure.py", "test_classification.py")
     items.sort(key=lambda item: item.path.name not in longest)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how long scripts/test took in all, so that pytest's own closing line stays the last."""
+    """Prints the total time of scripts/test here, so that pytest's own last line stays the last."""
     started = os.environ.get("HSIPACK_TEST_STARTED")
     if started is not None:
         minutes, seconds = divmod(int(time.time() - float(started)), 60)

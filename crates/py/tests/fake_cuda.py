@@ -1,4 +1,4 @@
-"""Python programs over the stand-in for CUDA's driver (``docs/transfer.md``)."""
+"""Runs Python programs over the stand-in for the CUDA driver (``docs/transfer.md``)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FAULTS = 86
 
 
 def library() -> Path:
-    """The stand-in: what ``HSIPACK_FAKE_CUDA`` names, else where cargo builds it.
+    """The path of the stand-in: ``HSIPACK_FAKE_CUDA``, otherwise where cargo builds it.
 
-    Without it, the test is skipped.
+    If it is missing, the test is skipped.
     """
     named = os.environ.get("HSIPACK_FAKE_CUDA")
     if named is not None:
@@ -31,7 +31,7 @@ def library() -> Path:
 
 
 class FakeCuda:
-    """Runs programs that find the stand-in in place of the driver, and knows their faults.
+    """Runs programs that load the stand-in instead of the driver, and collects their faults.
 
     ``folder`` is an empty folder, such as pytest's ``tmp_path``.
     """
@@ -96,7 +96,7 @@ class Driver:
         assert result == 0, f"{function}: {result}"
 
     def stream(self) -> int:
-        """Makes a stream that does not wait for the default stream; a context must be current."""
+        """Creates a stream that does not wait for the default stream. A context must be current."""
         stream = ctypes.c_void_p()
         self.call("cuStreamCreate", ctypes.byref(stream), 1)
         return stream.value or 0
@@ -112,7 +112,7 @@ class Driver:
         self.call("fake_cuda_write", *place, ctypes.c_size_t(size), ctypes.c_uint8(value))
 
     def finish(self) -> None:
-        """Waits until all that is queued is done; the program has not waited for it then."""
+        """Waits until all queued work is done. This does not count as a wait of the program."""
         self.call("fake_cuda_finish")
 
     def calls(self, function: str) -> int:

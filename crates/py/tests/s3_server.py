@@ -1,4 +1,4 @@
-"""An S3 server of another make."""
+"""An independent S3 server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest.importorskip("moto.server", reason="the tests' S3 server: pip install mot
 import boto3
 import botocore.exceptions
 
-# Nothing may show it.
+# No output may contain it.
 SECRET = "planted-7f3a-secret"
 
 
@@ -51,7 +51,7 @@ class S3:
         }
 
     def upload(self, folder: str | os.PathLike[str], name: str) -> str:
-        """Puts a folder's files into the bucket; its URL."""
+        """Uploads the files of a folder to the bucket, and returns its URL."""
         for file in sorted(Path(folder).rglob("*")):
             if file.is_file():
                 key = f"{name}/{file.relative_to(folder)}"

@@ -1,4 +1,4 @@
-"""Arrays of NumPy's, torch's and other libraries', there and back."""
+"""Arrays of NumPy, torch and other libraries, converted in both directions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mask(dtype: str = "uint8") -> Any:
 
 
 def through(array: Any) -> hsipack.Array:
-    """An array of ours."""
+    """The array as one of hsipack."""
     (made, _, _), _ = NOTHING._native().augment(_arrays.native(array), [], 0, [(0, 0)] * 4, 1)
     return made
 
@@ -77,7 +77,7 @@ def test_views_of_any_kind_are_taken(view: Any) -> None:
 
 
 def odd(array: Any) -> Any:
-    """Elements that are not aligned."""
+    """An array with unaligned elements."""
     record = np.zeros(array.shape, np.dtype([("tag", "u1"), ("value", array.dtype)]))
     record["value"] = array
     return record["value"]
@@ -117,7 +117,7 @@ def test_dlpack_shares_memory_and_numbers_it() -> None:
     assert one.ctypes.data == two.ctypes.data == three.data_ptr()
     np.testing.assert_array_equal(one, image())
     assert torch.equal(three, torch.from_numpy(image()))
-    # It lives as long as any of them.
+    # The memory lives as long as any of them.
     del array, one, two
     assert torch.equal(three, torch.from_numpy(image()))
 
@@ -158,7 +158,7 @@ def test_a_capsule_that_nobody_takes_frees_what_it_holds() -> None:
 def test_numpy_has_no_bfloat16_and_says_so(dataset: str) -> None:
     array = through(torch.from_numpy(image()).bfloat16())
     assert array.dtype == "bfloat16"
-    with pytest.raises(TypeError, match="NumPy has no bfloat16; ask for float16 or float32"):
+    with pytest.raises(TypeError, match="NumPy has no bfloat16; choose float16 or float32"):
         np.asarray(array)
     assert torch.from_dlpack(array).dtype == torch.bfloat16
     with pytest.raises(hsipack.ConflictError, match="NumPy has no bfloat16"):
@@ -183,7 +183,7 @@ def test_jaxs_arrays_come_back_as_such() -> None:
 
 
 class Speaks:
-    """An array of a library that nobody knows, which only exports."""
+    """An array of an unknown library, which can only be exported."""
 
     def __init__(self, array: Any) -> None:
         self.shape, self.dtype = array.shape, array.dtype
@@ -197,7 +197,7 @@ class Speaks:
 
 
 def test_what_cannot_be_given_back_is_an_error_that_says_so() -> None:
-    with pytest.raises(hsipack.UnsupportedError, match="cannot be made by DLPack"):
+    with pytest.raises(hsipack.UnsupportedError, match="cannot be created with DLPack"):
         FLIP(Speaks(image()))
 
 

@@ -1,4 +1,4 @@
-"""Augmentations: configurations, what is promised of calls, lists and their files."""
+"""Augmentations: configurations, promises about calls, lists and their files."""
 
 import copy
 import json
@@ -15,10 +15,10 @@ from hsipack import augment
 from torch import Tensor
 
 SHAPE = (4, 7, 20, 24)
-# Where what is given is wrong, or checked without its type.
+# For wrong arguments, and for checks without types.
 ANY: Any = augment
 
-# Everything once, with options of every kind.
+# Every augmentation once, with every kind of option.
 ALL: list[Any] = [
     augment.RandomHorizontalFlip(),
     augment.RandomVerticalFlip(0.25),
@@ -78,12 +78,12 @@ def labels(dtype: torch.dtype = torch.int64) -> Tensor:
 
 @pytest.mark.parametrize("one", ALL, ids=repr)
 def test_the_library_takes_every_configuration(one: augment.Augmentation) -> None:
-    """And understands what was said: nothing is lost on the way."""
+    """And the library understands it: nothing is lost."""
     config = one.config()
     (read,) = json.loads(hsipack._hsipack.Pipeline(one.to_json()).to_json())["ops"]
     assert {name: read[name] for name in config} == config
     assert augment.from_config([config])[0] == one
-    # An option left alone has the library's default, or Kornia's where that is another.
+    # An omitted option has the default of the library, or of Kornia if that differs.
     assert json.loads(json.dumps(config)) == config
 
 
@@ -103,7 +103,7 @@ def test_every_augmentation_can_be_called(one: augment.Augmentation) -> None:
 
 
 def test_everything_is_there() -> None:
-    """Every operation of the library has a class, and every class a place in the list above."""
+    """Every operation of the library has a class, and every class is in the list above."""
     documented = Path(__file__).resolve().parents[3] / "docs/augmentations.md"
     rows = [line for line in documented.read_text().splitlines() if line.startswith("| `")]
     ops = {name for row in rows[1:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
@@ -132,7 +132,7 @@ def pipeline(**options: Any) -> augment.AugmentationSequential:
 
 
 def test_samples_are_drawn_for_by_id() -> None:
-    """Whatever batch they are in, and wherever in it; another epoch or seed draws anew."""
+    """A sample's draws do not depend on its batch and its place there, but on epoch and seed."""
     ids = [7, 8, 9, 10]
     image, mask = pipeline(seed=3)(images(), labels(), ids=ids, epoch=2)
     back = [3, 1]
@@ -147,7 +147,7 @@ def test_samples_are_drawn_for_by_id() -> None:
         pipeline(seed=3)(images(), ids=[(number, 1) for number in ids], epoch=2),
     ):
         assert not torch.equal(changed, image)
-    # One id for all is Kornia's same_on_batch.
+    # One id for all samples is Kornia's same_on_batch.
     same = pipeline(seed=3)(images()[:1].expand(4, -1, -1, -1), ids=[5] * 4)
     assert torch.equal(same[0], same[3])
 
@@ -162,7 +162,7 @@ def test_calls_without_ids_differ_and_can_be_repeated() -> None:
     later = pipeline()
     later.counter = 4
     assert torch.equal(later(images()), second)
-    # A copy, or one that was sent elsewhere, goes on likewise.
+    # A copy, or a pickled one, continues in the same way.
     third = one(images())
     for moved in (copy.deepcopy(other), pickle.loads(pickle.dumps(other))):
         assert torch.equal(moved(images()), third)
@@ -187,7 +187,7 @@ def test_types_and_inputs_stay(dtype: torch.dtype) -> None:
         assert torch.equal(before, after)
     wanted = pipeline()(images(torch.float64), ids=range(4))
     precision = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype, 1e-5)
-    # Noise is drawn in the image's type: compared without it.
+    # Noise is drawn in the image's type, so compare without noise.
     plain = [one for one in pipeline() if one.op != "gaussian_noise"]
     made = augment.AugmentationSequential(*plain)(image, ids=range(4))
     wanted = augment.AugmentationSequential(*plain)(images(torch.float64), ids=range(4))
@@ -226,9 +226,9 @@ def test_structures_come_back() -> None:
     _, two, three = both(image, mask, {"other": mask > 1})
     assert two.dtype == torch.int64
     assert three["other"].dtype == torch.bool
-    # The same alone and in a batch of one.
+    # A single image gives the same as a batch of one.
     assert torch.equal(both(image[0], ids=3), both(image[:1], ids=[3])[0])
-    # Layouts in memory do not matter.
+    # The layout in memory does not matter.
     last = image.contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(both(image, ids=range(4)), both(last, ids=range(4)))
 
@@ -263,9 +263,9 @@ def test_dicts_are_augmented_where_they_are() -> None:
         assert torch.equal(batch[key], value) if isinstance(value, Tensor) else batch[key] == value
     only = both(batch, epoch=5, mask_keys=["labels"])
     assert only["layers"] is batch["layers"]
-    # Without an epoch the counter numbers them, so that epochs differ.
+    # Without an epoch, a counter is used, so that epochs differ.
     assert not torch.equal(both(batch)["image"], both(batch)["image"])
-    # Crops of one cube are told apart.
+    # Crops of one cube are distinguished.
     twice = {**batch, "id": torch.ones(4), "image": images()[:1].expand(4, -1, -1, -1)}
     twice["window"] = torch.tensor([[0, 0, 20, 24], [0, 4, 20, 24], [0, 0, 20, 24], [1, 0, 20, 24]])
     crops = both(twice, epoch=0)["image"]
@@ -275,7 +275,7 @@ def test_dicts_are_augmented_where_they_are() -> None:
 
 
 def test_samples_and_batches_of_a_dataset(dataset: Path) -> None:
-    """The loader's own augmentation is this one, done earlier."""
+    """The augmentation in the loader gives the same, only earlier."""
     both = pipeline(seed=11)
     sample = both(hsipack.open(dataset)[5], epoch=0)
     assert sample["image"].dtype == torch.float16
@@ -352,7 +352,7 @@ def test_masks_are_filled_as_asked() -> None:
     for_two = augment.AugmentationSequential(turn, mask_fill={"labels": 255, "other": 1})
     assert for_two(images(), {"labels": labels(torch.uint8)})[1]["labels"][0, 0, 0] == 255
     misspelt = augment.AugmentationSequential(turn, mask_fill={"x": 9})
-    with pytest.raises(hsipack.ConflictError, match=r"mask_fill for 'x'.*the masks are mask"):
+    with pytest.raises(hsipack.ConflictError, match=r"mask_fill names 'x'.*the masks are mask"):
         misspelt(images(), labels())
 
 
@@ -387,7 +387,7 @@ def test_lists_are_lists(tmp_path: Path) -> None:
         if not isinstance(source, list):
             assert made == both
             assert augment.to_config(source) == config
-    # A configuration that the library wrote, with every option there is.
+    # A configuration written by the library, with all options.
     whole = hsipack._hsipack.Pipeline(both.to_json()).to_json()
     torch.testing.assert_close(augment.from_config(whole)(images()), both(images()))
     assert augment.to_config(augment.RandomHorizontalFlip())["ops"] == [{"op": "hflip", "p": 0.5}]
@@ -404,11 +404,11 @@ def test_lists_are_lists(tmp_path: Path) -> None:
         ('[{"p": 1}]', "op"),
         ('[{"op": "hflip", "q": 1}]', "`q`"),
         ('[{"op": "affine", "degrees": "much"}]', "no augmentations"),
-        ('{"seed": 1}', "without ops"),
+        ('{"seed": 1}', "lacks ops"),
         ('{"ops": [], "sed": 1}', "sed"),
         ('{"ops": [], "seed": -1}', "-1"),
         ('{"ops": [], "kornia": "0.7"}', "0.7"),
-        ("{}", "without ops"),
+        ("{}", "lacks ops"),
     ],
 )
 def test_configurations_that_are_none_are_refused(text: str, names: str, tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "what"),
     [
-        (lambda a: a(images().tolist()), "an image that is a list"),
+        (lambda a: a(images().tolist()), "the image has the type list"),
         (lambda a: a(images().long()), "float16"),
         (lambda a: a(images(torch.float8_e5m2)), "float16"),
         (lambda a: a(images(), labels().to("meta")), "on meta"),
@@ -450,8 +450,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (lambda a: a(images(), epoch=1.5), r"epoch=1.5 .*whole number"),
         (lambda a: a({"picture": images()}), "`image`"),
         (lambda a: a({"image": images()}, labels()), "dict"),
-        (lambda a: a({"image": images()}, mask_keys=["labels"]), "without the masks"),
-        (lambda a: a(images(), mask_keys=["labels"]), "without a dict"),
+        (lambda a: a({"image": images()}, mask_keys=["labels"]), "lacks the masks"),
+        (lambda a: a(images(), mask_keys=["labels"]), "needs a dict"),
     ],
 )
 def test_calls_that_mean_nothing_are_refused(

@@ -1,4 +1,4 @@
-"""Augmentations beside Kornia's: names and order of arguments, what they mean, what comes out."""
+"""Augmentations compared with Kornia: names, order and meaning of arguments, and results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 # ----------------------------------------------------------------------------- Kornia's signatures
 
-# What differs from Kornia's default, as the documentation says.
+# Defaults that differ from Kornia, as the documentation says.
 OTHER_DEFAULTS = {
     ("RandomContrast", "clip_output"): False,
     ("RandomBrightness", "clip_output"): False,
@@ -122,7 +122,7 @@ def test_names_are_taken_as_kornia_takes_them(resample: Any, pad: Any) -> None:
 
 # -------------------------------------------------------------------------------- Kornia's results
 
-# The same code, with the one module and the other. Nothing here is left to chance.
+# The same code with either module. Nothing here is random.
 SWAPPED: dict[str, Callable[[Any], Any]] = {
     "hflip": lambda K: K.RandomHorizontalFlip(p=1.0),
     "vflip": lambda K: K.RandomVerticalFlip(1.0),
@@ -203,7 +203,7 @@ def test_what_was_drawn_can_be_done_with_kornia() -> None:
 
 
 def test_transplants_are_kornias() -> None:
-    """With one label that may be given there is nothing to draw."""
+    """If only one label is possible, nothing is drawn."""
     image, mask = images(), torch.where(labels() == 1, 1, 0)
     keys = ["input", "mask"]
     ours = augment.RandomTransplantation([0], p=1.0, data_keys=keys)(image, mask)

@@ -1,5 +1,5 @@
-"""What augments, against each other and against Kornia: loops over the host's memory, and the
-user's torch called operation by operation, as on a device, here on the CPU.
+"""The back ends of augmentations, compared with each other and with Kornia: loops over the host's
+memory, and the user's torch called operation by operation as on a device, here on the CPU.
 
 ``HSIPACK_KORNIA_CASES=208`` compares as many random cases of every augmentation as the Rust tests.
 """
@@ -34,7 +34,7 @@ POINTWISE = [
     *("mixup", "gain", "offset", "gaussian_noise", "gaussian_blur", "standardize"),
     *("l1_normalize", "l2_normalize", "snv"),
 ]
-# What is drawn for pixels by the back end itself: every one draws other numbers.
+# The back end itself draws numbers for pixels, and each back end draws different ones.
 OWN_NOISE = ["gaussian_noise", "elastic"]
 CHAIN = [
     {
@@ -50,7 +50,7 @@ CHAIN = [
 
 
 class Dice(np.random.Generator):
-    """Random choices, the same in every run."""
+    """Random choices that are the same in every run."""
 
     def __init__(self, group: str, number: int) -> None:
         super().__init__(np.random.PCG64([number, *group.encode()]))
@@ -66,7 +66,7 @@ class Dice(np.random.Generator):
 
 
 def options(name: str, dice: Dice, rows: int, columns: int, bands: int) -> dict[str, Any]:
-    """Options of one augmentation, as its JSON has them."""
+    """The options of one augmentation, as in its JSON."""
     interpolation = dice.one_of("bilinear", "bilinear", "bilinear", "nearest")
     padding = dice.one_of("zeros", "border", "reflection")
     warp = {"interpolation": interpolation, "padding": padding, "align_corners": dice.yes()}
@@ -148,7 +148,7 @@ def options(name: str, dice: Dice, rows: int, columns: int, bands: int) -> dict[
 
 
 class Case:
-    """A random pipeline of one augmentation, a batch, and what was drawn for it."""
+    """A random pipeline of one augmentation, a batch, and the draws for it."""
 
     def __init__(self, group: str, number: int) -> None:
         dice = Dice(group, number)
@@ -188,7 +188,7 @@ class Case:
         return image.__dlpack__(), masks
 
     def by(self, through: str | None, image: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """What a back end makes of an image and the masks."""
+        """Augments an image and the masks with a back end."""
         before = image.clone()
         out, masks, _ = self.pipeline.replay(*self.given(image), self.drawn, 2, through)
         assert torch.equal(image, before)
@@ -200,18 +200,18 @@ class Case:
 def tolerance(
     case: Case, half: bool, wanted: Tensor, reach: Tensor | None = None
 ) -> Tensor | float:
-    """What results may differ by from those in float64. ``reach`` is how far off the sources of
-    pixels are: coordinates of float32 are as coarse as the greatest number on their way.
+    """The accepted difference from results in float64. ``reach`` is the distance of the sources of
+    pixels: float32 coordinates are as coarse as the greatest number in their computation.
     """
     if case.group in EXACT:
         return 0.0
     if case.group in WARPS:
         if half:
-            # Weights of float16 are rounded to it.
+            # Weights are rounded to float16.
             return 1.2e-3
         if reach is None:
             return 3e-5
-        # From one pixel to the next the image, of values up to 1, changes by 1 at most.
+        # Values are up to 1, so the image changes by at most 1 from one pixel to the next.
         return (reach[:, None] * (4 * 1.2e-7)).clamp_min(3e-5).expand_as(wanted)
     if half:
         return wanted.abs() * 1e-3 + 1e-6
@@ -240,15 +240,15 @@ def assert_near(
 
 
 def close_calls(case: Case, results: dict[str, Tensor]) -> Any:
-    """Pixels whose nearest neighbour is a matter of rounding."""
+    """Pixels whose nearest neighbour depends on rounding."""
     near = results.get("near")
     return None if near is None else near.bool()
 
 
 @pytest.fixture(scope="session")
 def kornias() -> Any:
-    """Does with Kornia 0.9 what was drawn. Older versions of torch do not have that Kornia: there
-    it gives what an earlier run, with another torch, has put into the folder ``HSIPACK_KORNIA``.
+    """Applies the draws with Kornia 0.9. Older versions of torch do not support it. For them, this
+    reads results that an earlier run with another torch wrote into the folder ``HSIPACK_KORNIA``.
     """
     safetensors = pytest.importorskip("safetensors.torch")
     if not REPLAY.exists():
@@ -291,7 +291,7 @@ def _kornia() -> tuple[int, ...]:
 
 
 def noise(case: Case) -> dict[int, Tensor]:
-    """The noise that torch makes for a step, as Kornia takes it."""
+    """The noise that torch makes for a step, as an argument for Kornia."""
     if case.group == "gaussian_noise":
         return {0: case.by("torch", torch.zeros_like(case.image))[0]}
     if case.group != "elastic":
@@ -303,7 +303,7 @@ def noise(case: Case) -> dict[int, Tensor]:
 
 
 def field(shape: tuple[int, ...], seed: int | None) -> Tensor:
-    """What an elastic field is smoothed from."""
+    """The random numbers that are smoothed to an elastic field."""
     if seed is None:
         return torch.zeros(shape)
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 2 - 1
@@ -348,7 +348,7 @@ def test_torch_does_what_the_loops_do(group: str, half: bool) -> None:
             assert_near(case, half, ours, theirs)
             assert differ == 0
             continue
-        # Where a source lies in the middle between two pixels, either is right.
+        # If a source is in the middle between two pixels, either one is right.
         far = (ours.double() - theirs.double()).abs() > tolerance(case, half, ours)
         assert far.double().mean() < 0.02, case.config
         assert differ < 0.02, case.config
@@ -405,7 +405,7 @@ def test_calls_of_torch_are_quick() -> None:
 
 
 def calls_of(pipeline: _hsipack.Pipeline, image: Tensor, drawn: str) -> int:
-    """How many functions of torch's a replay calls."""
+    """How many functions of torch a replay calls."""
     from torch.overrides import TorchFunctionMode
 
     class Counting(TorchFunctionMode):

@@ -1,5 +1,5 @@
-"""A classification of pixels, from patches and from arrays in memory, with mixed and disjoint
-splits: what scripts/bench_classification measures, in small.
+"""A small run of scripts/bench_classification: pixels classified from patches and from arrays in
+memory, with mixed and disjoint splits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parents[3] / "scripts/bench_classification"
 def test_patches_train_what_arrays_train_and_mixed_splits_flatter() -> None:
     words = [sys.executable, SCRIPT, "--side", "80", "--epochs", "2"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    # It fails if the networks that the two ways train differ in a bit.
+    # It fails if the two trained networks differ in a single bit.
     assert done.returncode == 0, done.stderr
     right = [float(share) for share in re.findall(r"right with .* ([\d.]+)%", done.stdout)]
     seen = [

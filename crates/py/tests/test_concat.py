@@ -1,4 +1,4 @@
-"""Several packed datasets as one: what comes, in which order, and going on."""
+"""Several packed datasets as one: samples, their order, and resuming."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from conftest import BANDS, CUBES, ROWS
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A dataset of 7 smaller cubes with the bands of ``dataset``, and labels of its own."""
+    """A dataset of 7 smaller cubes with the bands of ``dataset``, and its own labels."""
     folder = tmp_path_factory.mktemp("other")
     rng = np.random.default_rng(3)
     lines = ["name,label"]
@@ -122,7 +122,7 @@ def test_it_goes_on_behind_any_batch(joined: hsipack.Concat, given: int) -> None
     for again in (resumed, pickle.loads(pickle.dumps(loader))):
         if given < 5:
             assert first + told(again) == epochs[1]
-        # Behind the last batch of an epoch comes the next one.
+        # After the last batch of an epoch, the next epoch begins.
         assert told(again) == epochs[2]
         again.close()
 

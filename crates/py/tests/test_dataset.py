@@ -1,4 +1,4 @@
-"""Samples by number: against zarr-python and what was packed, in DataLoaders, after forks."""
+"""Samples by number: compared with zarr-python and packed values, in DataLoaders, after forks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_is_known_of_the_samples_makes_a_table(dataset: str) -> None:
 
 
 class OnlyWhatIsNeeded:
-    """A native dataset that refuses to tell of all samples."""
+    """A native dataset that refuses to list all samples, and counts the listed ones."""
 
     def __init__(self, native: Any) -> None:
         self._native = native
@@ -143,7 +143,7 @@ def test_wide_class_ids_stay_what_they_are(cubes: Path, tmp_path: Path) -> None:
     path = tmp_path / "wide.hsipack"
     hsipack.convert(cubes, path, mask={"label": f"{tmp_path}/{{stem}}.npy"})
     expected = labels(1).astype(np.int64) * 30000
-    # Its name is taken by the class label.
+    # Its key is mask_label, because the class label of a sample has the key label.
     sample = hsipack.open(path)[1]
     assert sample["mask_label"].dtype == torch.int32
     np.testing.assert_array_equal(sample["mask_label"].numpy(), expected)
@@ -256,10 +256,10 @@ def images(ds: hsipack.Dataset) -> torch.Tensor:
 def test_training_goes_on_with_its_own_samples_while_others_are_appended(
     cubes: Path, masks: dict[str, str | dict[str, str]], tmp_path: Path
 ) -> None:
-    """Open datasets, running loaders, workers, pickles made before: all as they were."""
+    """Open datasets, running loaders, workers and earlier pickles do not change."""
     out = tmp_path / "growing.hsipack"
     files = sorted(cubes.glob("*.hdr"))
-    # Three cubes a shard: most appends write the last shard anew.
+    # Three cubes to a shard, so most appends rewrite the last shard.
     options: dict[str, Any] = {"mask": masks, "chunk": 8, "shard_size": 3 * 20 * 24 * 7 * 2}
     hsipack.convert(files[:4], out, **options)
     ds = hsipack.open(out)

@@ -1,4 +1,4 @@
-"""The promises about devices, on the CPU, and on a GPU where there is one."""
+"""The promises about devices, on the CPU, and on a GPU if there is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training waits for: planted bottlenecks are named, in hsipack's loader and in others."""
+"""`hsipack.diagnose` names planted bottlenecks, in hsipack's loader and in others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 pytestmark = pytest.mark.alone
 
-# Long enough that a busy machine does not blur it.
+# Long enough to be distinguished on a busy machine.
 SHORT, LONG = 0.004, 0.04
 
 
@@ -31,7 +31,7 @@ def diagnose(loader: Any, step: Any, **options: Any) -> hsipack.Diagnosis:
 
 
 class Slow(Dataset[torch.Tensor]):
-    """Samples that take some time to load: waiting, or computing."""
+    """Samples that take some time to load, by waiting or by computing."""
 
     def __init__(self, seconds: float, compute: bool = False) -> None:
         self.seconds = seconds
@@ -58,7 +58,7 @@ def test_nobody_is_to_blame_if_the_step_takes_longest(dataset: str) -> None:
 
 
 def packed(folder: Path, shape: tuple[int, int, int], **options: Any) -> hsipack.Dataset:
-    """Twelve cubes of noise."""
+    """Packs twelve cubes of noise."""
     (folder / "cubes").mkdir()
     random = np.random.default_rng(1)
     for number in range(12):
@@ -68,12 +68,12 @@ def packed(folder: Path, shape: tuple[int, int, int], **options: Any) -> hsipack
 
 
 def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> None:
-    # Smoothing its fields takes many times as long as loading these cubes.
+    # Smoothing the elastic fields takes many times as long as loading these cubes.
     elastic = [RandomElasticTransform(kernel_size=(25, 25), p=1.0)]
     cubes = packed(tmp_path, (40, 40, 8))
     with hsipack.Loader(cubes, 4, device="cpu", augment=elastic) as loader:
         found = diagnose(loader, lambda batch: None, verify=True)
-        # The user's own loader is where it was.
+        # The user's own loader is not changed.
         assert loader.epoch == 0
         assert len(list(loader)) == len(loader)
     assert found.culprit == "augment", str(found)
@@ -88,7 +88,7 @@ def test_slow_augmentation_is_named_with_its_dearest_part(tmp_path: Path) -> Non
 
 def test_slow_decoding_is_named_and_what_more_threads_bring_is_measured(tmp_path: Path) -> None:
     cubes = packed(tmp_path, (64, 64, 64), codec="zstd", level=6)
-    # By itself a loader keeps so few cubes decoded in memory.
+    # By default, a loader keeps so few cubes decoded in memory.
     with hsipack.Loader(cubes, 3, device="cpu", num_threads=1) as loader:
         found = diagnose(loader, lambda batch: None)
         assert found.to_dict()["facts"]["cache"] == "decoded"
@@ -135,10 +135,10 @@ def test_a_data_loader_that_waits_is_helped_by_more_workers_than_cores(workers: 
     assert facts["kind"] == "dataloader"
     assert found.remedy["action"] == "threads", str(found)
     assert found.remedy["threads"] == facts["more_threads"] >= max(8, 4 * min(facts["cores"], 8))
-    # Measured, not assumed: the prediction is the time that was seen with them.
+    # The prediction is the time that was measured with more threads.
     assert found.remedy["predicted_s"] == facts["more_threads_s"]
     assert found.remedy["basis"] == {"measured": "more_threads"}
-    # 8 workers or more instead of none or 2, and nothing but waiting.
+    # 8 workers or more instead of none or 2, which only wait.
     assert found.remedy["predicted_gain"] > 2, str(found)
     if workers:
         assert found.verified is not None
@@ -160,7 +160,7 @@ def test_a_data_loader_that_computes_is_to_blame_and_workers_help() -> None:
 
 
 class Busy:
-    """What a dataset does to a sample: works for some time."""
+    """A transform that computes for some time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -173,7 +173,7 @@ class Busy:
 
 
 class Transformed(Slow):
-    """Samples that are loaded, and then changed."""
+    """Samples that are loaded and then transformed."""
 
     def __init__(self, loading: float, transform: Any) -> None:
         super().__init__(loading)
@@ -191,7 +191,7 @@ def test_heavy_augmentation_in_getitem_suggests_hsipack_augment() -> None:
     assert found.remedy is not None
     assert any("hsipack.augment" in line for line in found.remedy["advice"]), str(found)
     assert found.to_dict()["facts"]["augmenting"] > 0.5
-    # Neither a light one nor something else that takes long is taken for it.
+    # Neither a light transform nor another slow part leads to this advice.
     for dataset in (Transformed(LONG / 2, Busy(SHORT / 4)), Slow(LONG / 4, compute=True)):
         found = diagnose(DataLoader(dataset, batch_size=2), wait(SHORT))
         assert found.remedy is not None
@@ -219,7 +219,7 @@ def test_slow_collating_is_told_from_slow_loading() -> None:
     found = diagnose(DataLoader(Slow(0), batch_size=2, collate_fn=collate), wait(SHORT))
     assert found.culprit == "collate", str(found)
     assert found.remedy is not None
-    assert found.remedy["advice"][0].startswith("collate_fn (collate) takes 40"), str(found)
+    assert found.remedy["advice"][0].startswith("collate_fn (collate) alone takes 40"), str(found)
 
 
 def test_a_quick_data_loader_is_acquitted() -> None:
@@ -259,7 +259,7 @@ def test_rounds_that_differ_are_followed_by_more_up_to_a_bound() -> None:
 
 
 class Planted:
-    """A fake of a loader's levels: one thread decodes slowly, two do not."""
+    """Fake levels of a loader: one thread decodes slowly, two do not."""
 
     subject, batch_size, notes = "planted", 1, ()
     names = ("step", "collate", "decode", "read")
@@ -275,9 +275,9 @@ class Planted:
         return self.waiting(self.long / 2 if name in {"step", "collate"} else 2 * self.long)
 
     def with_more_threads(self) -> Source:
-        # Slow only when a remedy is tried for the first time.
+        # Slow only while a remedy is tried for the first time.
         tried = self.told[-1].endswith("the remedy")
-        again = any(what.endswith("all of it again") for what in self.told)
+        again = any(what.endswith("measuring everything again") for what in self.told)
         return self.waiting(2 * self.long if tried and not again else self.long)
 
     def remedied(self, remedy: dict[str, Any]) -> Source:
@@ -310,11 +310,11 @@ def test_a_remedy_is_tried_in_more_rounds_while_its_times_differ(
     )
     assert told[-1] == "round 6, to be sure: the remedy"
     # It never is as fast as it was, so all of it was measured three times.
-    assert told.count("the machine changed its speed: all of it again") == 2
+    assert told.count("the speed of the machine changed: measuring everything again") == 2
     assert found.verified is not None
     assert not found.verified["steady"]
     assert found.attempts == 3
-    assert "the machine changed its speed" in str(found)
+    assert "the speed of the machine changed" in str(found)
 
 
 def test_all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed(
@@ -369,7 +369,7 @@ def test_what_is_told_may_raise(dataset: str) -> None:
         with pytest.raises(Enough):
             diagnose(loader, steps.append, progress=progress)
         assert len(list(loader)) == len(loader)
-    # Nothing was measured after that.
+    # Nothing was measured afterwards.
     assert done == [len(steps)]
     assert len(steps) >= 2 * 4
 

@@ -1,4 +1,4 @@
-"""Loaders of windows are diagnosed on some of their samples; times are not judged."""
+"""Loaders of windows are diagnosed on some of their samples. Times are not judged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hsipack.diagnosis._own import LoaderLevels
 
-# Rows, columns and bands of the cubes of `dataset`, and how many there are.
+# Rows, columns and bands of the cubes in `dataset`, and the number of cubes.
 SHAPE, CUBES = (20, 24, 7), 12
 
 
@@ -17,7 +17,7 @@ def diagnose(loader: hsipack.Loader) -> tuple[hsipack.Diagnosis, list[Any]]:
     batches: list[Any] = []
     found = hsipack.diagnose(loader, batches.append, rounds=1, seconds=0, device="cpu")
     assert [row["level"] for row in found.levels] == ["step", "collate", "decode", "read"]
-    # The user's own loader is where it was.
+    # The user's own loader is not changed.
     assert loader.epoch == 0
     return found, batches
 
@@ -37,7 +37,7 @@ def test_listed_windows_of_samples_that_are_not_read_are_left_out(
         dataset, 16, shuffle=True, crop=windows, cache=cache, device="cpu"
     ) as loader:
         levels = LoaderLevels(loader)
-        # So few that most windows are of others.
+        # So few that most windows belong to other samples.
         assert 4 <= len(levels._samples) < CUBES
         levels.close()
         found, batches = diagnose(loader)
@@ -45,7 +45,7 @@ def test_listed_windows_of_samples_that_are_not_read_are_left_out(
     assert {one for batch in batches for one in batch["id"].tolist()} <= set(levels._samples)
     facts = found.to_dict()["facts"]
     assert (facts["window"]["rows"], facts["window"]["columns"]) == (4, 5)
-    # Slabs of 8 rows: 50 windows, each in 1 chunk of 3, or 2.
+    # Slabs of 8 rows, 3 chunks in a cube: 50 windows, each in 1 or 2 of the chunks.
     assert 50 / 3 < facts["window"]["decoded"] < 2 * 50 / 3
     assert facts["auto"]["kind"] == "decoded"
     assert facts["cache"] == ("decoded" if cache else "none")
@@ -79,7 +79,7 @@ def test_cubes_that_are_padded_are_read_whole(dataset: str) -> None:
 
 def test_a_shuffle_window_is_as_small_beside_the_samples_that_are_read(dataset: str) -> None:
     crop = hsipack.RandomCrop(6, per_cube=40)
-    # Three cubes decoded at a time, with those that come next.
+    # Room for six decoded cubes: three at a time, and the next three.
     cube = 3 * 8 * SHAPE[1] * SHAPE[2] * 2
     with hsipack.Loader(
         dataset, 16, shuffle=True, crop=crop, shuffle_window=6 * cube, device="cpu"

@@ -1,4 +1,4 @@
-"""Every Python example in the documentation is run, page by page, as a reader would type it."""
+"""Runs every Python example in the documentation, page by page, as a reader would type it."""
 
 import re
 import shutil
@@ -11,7 +11,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGES = ["python.md", "migrating.md", "interchange.md", "parts.md"]
 BLOCK = re.compile(r"(?:<!--(.*?)-->\n)?```python\n(.*?)```", re.DOTALL)
 
-# What pages take for granted, beside files.
+# Code that pages assume, in addition to files.
 BEFORE = {
     "python.md": "",
     "migrating.md": "epochs = 1\ndef step(image, *rest): assert image.ndim == 4\n",
@@ -21,7 +21,7 @@ BEFORE = {
 
 
 def blocks(page: str) -> list[tuple[int, str, str | None]]:
-    """Line, code and, of those that are not run, the reason."""
+    """The blocks of a page: line, code and, for blocks that are not run, the reason."""
     text = (DOCS / page).read_text()
     found = []
     for match in BLOCK.finditer(text):
@@ -33,7 +33,7 @@ def blocks(page: str) -> list[tuple[int, str, str | None]]:
 
 @pytest.fixture
 def folder(cubes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the pages speak of: scans, masks and cubes.csv."""
+    """The files that pages use: scans, masks and cubes.csv."""
     shutil.copytree(cubes, tmp_path / "scans")
     shutil.copytree(cubes.parent / "masks", tmp_path / "masks")
     shutil.copy(cubes.parent / "table.csv", tmp_path / "cubes.csv")
@@ -45,13 +45,13 @@ def folder(cubes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 def test_examples_of_a_page_run(page: str, folder: Path) -> None:
     if page == "interchange.md":
         hsipack.convert("scans", "scans.hsipack", mask="masks/{stem}.png", table="cubes.csv")
-    # Pages with processes have the guard that scripts need.
+    # Pages that start processes have the guard that scripts need.
     names: dict[str, object] = {"__name__": "__main__" if page == "parts.md" else "page"}
     exec(BEFORE[page], names)
     run = 0
     for line, code, why in blocks(page):
         if why is None:
-            # Padded, so that errors name the page's lines.
+            # Padded with empty lines, so that errors name the lines of the page.
             exec(compile("\n" * line + code, str(DOCS / page), "exec"), names)
             run += 1
         else:

@@ -1,4 +1,4 @@
-"""Every example in a docstring is run."""
+"""Runs every example in a docstring."""
 
 from __future__ import annotations
 

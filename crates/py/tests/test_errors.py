@@ -1,4 +1,4 @@
-"""Errors say in Python's words what to do, and are of the class that the documentation says."""
+"""Errors say what to do in terms of Python, and have the documented class."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_ambiguous_axes_name_axes(tmp_path: Path) -> None:
     error = refusal(tmp_path / "a.h5", tmp_path / "out")
     assert isinstance(error, hsipack.AmbiguousError)
     assert error.remedy
-    assert error.remedy.startswith("say so with axes: yxb if")
+    assert error.remedy.startswith("give the order of axes with axes: yxb if")
     hsipack.convert(tmp_path / "a.h5", tmp_path / "out", axes="yxb")
 
 

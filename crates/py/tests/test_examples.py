@@ -1,4 +1,4 @@
-"""The examples of docs/examples, each run as a user would, in its short form."""
+"""Runs each example of docs/examples in its short form, as a user would."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
-# Those that draw their data. elastic.py takes a dataset, and is run by torchrun.
+# All others draw their data. elastic.py needs a dataset, and torchrun runs it.
 OTHERS = {"common.py", "elastic.py"}
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name not in OTHERS)
 
@@ -33,13 +33,13 @@ def test_all_examples_are_here() -> None:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder for their files: what one draws and packs the next one uses."""
+    """The folder for their files. An example uses what an earlier one has drawn and packed."""
     return tmp_path_factory.mktemp("examples")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_examples_train(name: str, work: Path, tmp_path: Path) -> None:
-    """They check themselves that the loss falls. On what they draw: users have no other data."""
+    """They check that the loss falls, with drawn data, because users have no other data."""
     if name == "lightning_module.py":
         pytest.importorskip("lightning", reason="SKIPPED: lightning is not installed")
     words = [EXAMPLES / name, "--short", "--work", work]
@@ -48,7 +48,7 @@ def test_examples_train(name: str, work: Path, tmp_path: Path) -> None:
 
 
 def test_a_world_of_one_goes_on_from_a_checkpoint(dataset: str, tmp_path: Path) -> None:
-    """Of more, and of one that shrinks: scripts/check_elastic."""
+    """scripts/check_elastic tests larger worlds, and one that shrinks."""
     world = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
     words = [EXAMPLES / "elastic.py", dataset, tmp_path / "state.pt", "--step", "0"]
     words += ["--epochs", "3", "--every", "5"]

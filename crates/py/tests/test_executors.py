@@ -21,13 +21,13 @@ import pytest
 
 @pytest.fixture
 def options(cubes: Path) -> dict[str, Any]:
-    """What packs the cubes, a few a shard."""
+    """Options that pack the cubes, a few to a shard."""
     masks = {"organs": str(cubes.parent / "masks" / "{stem}.png")}
     return {"mask": masks, "table": cubes.parent / "table.csv", "shard_size": 20_000}
 
 
 def content(dataset: Path) -> dict[str, bytes | dict[str, Any]]:
-    """Every file, but for when and as what command it was written."""
+    """Every file, without the time and the command."""
     found: dict[str, bytes | dict[str, Any]] = {}
     for file in dataset.rglob("*"):
         name = str(file.relative_to(dataset))
@@ -91,7 +91,7 @@ def test_the_dataset_is_that_of_one_process(
             progress=lambda done, total: told.append((done, total)),
             **options,
         )
-        # Once more, with the same arguments: whoever remembers calls runs them again.
+        # Again with the same arguments: executors that cache results must run the calls again.
         other = hsipack.convert(cubes, tmp_path / "more.hsipack", executor=executor, **options)
         again = hsipack.convert(cubes, out, executor=executor, resume=True, **options)
         checked = hsipack.validate(out, source=True, executor=executor)
@@ -107,7 +107,7 @@ def test_the_dataset_is_that_of_one_process(
     assert (checked.ok, checked.sources) == (True, whole.cubes)
     assert checked.chunks == hsipack.validate(out).chunks
     assert names(tmp_path) == ["alone.hsipack", "more.hsipack", "parts.hsipack"]
-    # A part has a shard or more.
+    # A part has at least one shard.
     assert told[0] == (0, told[0][1])
     assert told[-1] == (told[0][1], told[0][1])
     assert len(told) > 3
@@ -135,7 +135,7 @@ def test_what_parts_find_is_what_one_process_finds(
     hsipack.convert(cubes, out, **options)
     shards = sorted(out.glob("*/image/c/*/0/0/0"))
     assert len(shards) > 3
-    # A chunk of the first, all of another; a mask; a value that was recorded otherwise.
+    # Damages a chunk of the first shard, all of another one (by its index), a mask, and records.
     for shard, at in ((shards[0], 40), (shards[2], -3), (next(out.glob("*/organs/c/1/0/0")), 20)):
         damaged = bytearray(shard.read_bytes())
         damaged[at] ^= 1
@@ -185,7 +185,7 @@ def test_spectra_of_samples_that_fail_are_computed_elsewhere(dataset: str) -> No
 
 
 class Failing(Executor):
-    """Fails as often as it is told, one call after the other, and then works."""
+    """Fails with each of the given errors, one call after the other, and then works."""
 
     def __init__(self, failures: list[BaseException]) -> None:
         self.failures = failures
@@ -212,7 +212,7 @@ def test_parts_that_fail_are_tried_again_elsewhere(
     assert report.cubes == len(list(cubes.glob("*.hdr")))
     parts = {call[:2] for call in executor.calls}
     assert len(executor.calls) == len(parts) + 3
-    # Of equal calls Dask would give the first one's result.
+    # For equal calls, Dask would return the result of the first one.
     assert len({call[-1] for call in executor.calls}) == len(executor.calls)
 
 
@@ -222,7 +222,7 @@ def test_a_part_that_fails_again_and_again_ends_it_and_what_was_packed_is_kept(
     out = tmp_path / "out"
 
     class Always(Failing):
-        """The second part never works."""
+        """The second part always fails."""
 
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
             self.failures = [OSError("the worker died")] if args[1] == 2 else []
@@ -233,7 +233,7 @@ def test_a_part_that_fails_again_and_again_ends_it_and_what_was_packed_is_kept(
         hsipack.convert(cubes, out, executor=executor, **options)
     assert sum(call[1] == 2 for call in executor.calls) == 3
     assert not out.exists()
-    with pytest.raises(hsipack.ConflictError, match="an unfinished conversion is here"):
+    with pytest.raises(hsipack.ConflictError, match="there is an unfinished conversion here"):
         hsipack.convert(cubes, out, executor=Failing([]), **options)
     hsipack.convert(cubes, out, executor=Failing([]), resume=True, **options)
     assert hsipack.validate(out).ok
@@ -252,7 +252,7 @@ def test_progress_that_raises_is_no_part_that_failed(
         hsipack.convert(cubes, tmp_path / "out", executor=executor, progress=progress, **options)
     parts = [call[1] for call in executor.calls]
     assert len(set(parts)) == len(parts)
-    # What was packed is kept.
+    # The packed shards are kept.
     hsipack.convert(cubes, tmp_path / "out", executor=Failing([]), resume=True, **options)
     assert hsipack.validate(tmp_path / "out").ok
 
@@ -262,7 +262,7 @@ def test_what_is_wrong_with_a_cube_is_said_and_nothing_is_left(tmp_path: Path) -
     folder.mkdir()
     for number in range(6):
         np.save(folder / f"cube{number}.npy", np.full((4, 5, 6), number, np.float32))
-    # Shows only once values are read.
+    # The error occurs only when values are read.
     np.save(folder / "cube3.npy", np.full((4, 5, 6), 1e6, np.float32))
     for executor in (ThreadPoolExecutor(2), processes("spawn")):
         with executor, pytest.raises(hsipack.RangeError, match=r"cube3.npy.*does not fit"):
@@ -277,7 +277,7 @@ def test_what_is_wrong_is_told_also_where_somebody_still_writes(
 
     class Holding(Failing):
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-            # As a worker that nobody waits for any more.
+            # Like a worker that nothing waits for any more.
             self.lock = (tmp_path / "out.partial/lock").open("rb")
             fcntl.flock(self.lock, fcntl.LOCK_SH)
             return super().submit(fn, *args, **kwargs)
@@ -291,7 +291,7 @@ def test_a_pool_that_breaks_says_how_to_go_on(
 ) -> None:
     with processes("fork") as executor:
         executor.submit(os.kill, os.getpid(), 0).result()
-        # As when the system kills one that takes too much memory.
+        # As if the system had killed a process that uses too much memory.
         killed = executor.submit(_die)
         with pytest.raises(Exception, match="terminated abruptly"):
             killed.result()

@@ -1,4 +1,4 @@
-"""The stand-in for CUDA's driver, as programs in Python find it."""
+"""The stand-in for the CUDA driver, as Python programs load it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_calls_fail_that_are_told_to(tmp_path: Path) -> None:
     assert "cuMemAlloc_v2: 2" in done.stderr, done.stderr
 
 
-# The loader, without torch: batches lie in the stand-in's device memory.
+# The loader without torch: batches are in the device memory of the stand-in.
 LOADER = """
 import ctypes
 import sys
@@ -134,7 +134,7 @@ driver.call("cuDevicePrimaryCtxRelease_v2", 0)
 print("fine")
 """
 
-# Streams of the consumer: of its own, the default one, the thread's.
+# Streams of the consumer: its own, the default stream, the per-thread default stream.
 STREAMS = ["driver.stream()", "1", "2"]
 
 
@@ -143,7 +143,7 @@ STREAMS = ["driver.stream()", "1", "2"]
 def test_batches_arrive_before_they_are_used(
     dataset: str, tmp_path: Path, stream: str, seed: str
 ) -> None:
-    """Each is let go of as soon as work on it is queued."""
+    """Each batch is released as soon as work on it is queued."""
     program = f"""
 streams = [{stream}]
 device, host = loaders()

@@ -1,4 +1,4 @@
-"""Classes of masks counted, weighted and renumbered; samples chosen by conditions."""
+"""Counting, weighting and renumbering classes of masks; choosing samples by conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ds(dataset: str) -> hsipack.Dataset:
 
 
 def counted(numbers: range | list[int]) -> dict[int, int]:
-    """Pixels by class id, as NumPy counts them."""
+    """The number of pixels of each class id, counted by NumPy."""
     values = np.concatenate([labels(number).ravel() for number in numbers])
     return dict(
         zip(*(each.tolist() for each in np.unique(values, return_counts=True)), strict=True)
@@ -47,7 +47,7 @@ def test_pixels_of_classes(ds: hsipack.Dataset) -> None:
     assert list(ds.class_counts("layers")) == [0, 1]
     with pytest.raises(ConflictError, match="no mask"):
         ds.class_counts("organs")
-    with pytest.raises(ConflictError, match="no sample is of split 'test'"):
+    with pytest.raises(ConflictError, match="no sample is in split 'test'"):
         ds.class_counts("labels", split="test")
 
 
@@ -85,7 +85,7 @@ def test_weights_fit_losses(ds: hsipack.Dataset) -> None:
     assert torch.isfinite(loss(torch.zeros(1, 5, *target.shape[1:]), target))
     with pytest.raises(ConflictError, match="class 2 of 2 classes"):
         hsipack.class_weights(ds.class_counts("labels"), num_classes=2)
-    with pytest.raises(ConflictError, match="there is no kind 'even'"):
+    with pytest.raises(ConflictError, match="unknown kind 'even'"):
         hsipack.class_weights({1: 2}, "even")  # type: ignore[arg-type]
     with pytest.raises(ConflictError, match="counts"):
         hsipack.class_weights([1, 2])  # type: ignore[arg-type]
@@ -115,7 +115,7 @@ def test_new_ids_survive_crops_pickling_and_a_cache(ds: hsipack.Dataset) -> None
     options: dict[str, Any] = {"crop": (8, 6), "shuffle": True, "device": "cpu", "seed": 3}
     plain = Loader(ds, 4, **options)
     new = pickle.loads(pickle.dumps(Loader(ds, 4, classes={1: 7}, ignore=9, **options)))
-    for _ in range(3):  # from the third epoch on from the cache
+    for _ in range(3):  # the third epoch comes from the cache
         for one, other in zip(plain, new, strict=True):
             assert torch.equal(one["image"], other["image"])
             want = renumbered(one["labels"].numpy(), {1: 7}, 9)
@@ -145,11 +145,11 @@ def test_new_ids_that_mean_nothing_are_refused(ds: hsipack.Dataset) -> None:
     assert "ignore=255 without classes" in fault(ignore=255)
     assert "classes=3" in fault(classes=3)
     assert "does not name its classes" in fault(classes={"tumour": 1})
-    assert "class id 256, where mask labels is uint8" in fault(classes={1: 256})
+    assert "class id 256 is too large: mask labels is uint8" in fault(classes={1: 256})
     assert "classes[1]=-100" in fault(classes={1: -100})
     assert "boolean layers" in fault(classes={"layers": {1: 2}})
     assert "which is not read" in fault(classes={"labels": {1: 2}}, masks=["layers"])
-    assert "classes without a mask" in fault(classes={1: 2}, masks=["layers"])
+    assert "classes need a mask" in fault(classes={1: 2}, masks=["layers"])
     assert "ids by mask name" in fault(classes={"labels": {1: 2}, 3: 4})
 
 
@@ -177,7 +177,7 @@ def test_conditions_choose_samples(ds: hsipack.Dataset) -> None:
 
 def test_errors_of_conditions_point_at_the_place(ds: hsipack.Dataset) -> None:
     for text, what in [
-        ("label = 'tumour'", "at character 7: '=' is no comparison; write '=='"),
+        ("label = 'tumour'", "at character 7: '=' does not compare values; write '=='"),
         ("age < 3 and cloud > 2", "at character 13: there is no column 'cloud'"),
         ("age < 'x'", "at character 1: sample 'cube_00': 0 and \"x\" cannot be compared"),
         ("label == 'x'", "no sample fulfils label == 'x' (sample 'cube_00' has label \"healthy\")"),
@@ -196,7 +196,7 @@ def test_several_splits_at_once(ds: hsipack.Dataset, dataset: str) -> None:
     assert both.ids == ds.split(("val", "train")).ids == list(range(CUBES))
     with Loader(dataset, 4, device="cpu", split=["train", "val"]) as loader:
         assert sum(len(batch["id"]) for batch in loader) == CUBES
-    with pytest.raises(ConflictError, match="no sample is of split 'test'"):
+    with pytest.raises(ConflictError, match="no sample is in split 'test'"):
         ds.split(["train", "test"])
 
 

@@ -1,4 +1,4 @@
-"""Lightning and torch.distributed around the loader: every sample once, also after a checkpoint."""
+"""The loader in Lightning and torch.distributed: every sample once, also after a checkpoint."""
 
 import json
 import os
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*does not have many workers.*")
 
 
 class Data(pl.LightningDataModule):  # type: ignore[misc,name-defined]
-    """Random crops of the training split, validation on the other."""
+    """Random crops of the training split, and whole cubes of the validation split."""
 
     def __init__(self, dataset: Path, **options: Any) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Data(pl.LightningDataModule):  # type: ignore[misc,name-defined]
 
 
 class Model(pl.LightningModule):  # type: ignore[misc,name-defined]
-    """A pixel classifier that remembers what it was given."""
+    """A pixel classifier that records its batches."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ def uninterrupted(dataset: Path, epochs: int) -> Model:
 
 @pytest.fixture(scope="module")
 def whole(dataset: Path) -> Model:
-    """Four epochs of five batches each, without an interruption."""
+    """Four epochs with five batches each, without an interruption."""
     return uninterrupted(dataset, 4)
 
 
@@ -101,7 +101,7 @@ def test_lightning_trains_and_validates(whole: Model, dataset: Path) -> None:
     }
     assert len(orders) == 4
     validation = hsipack.open(dataset, split="val").ids
-    # Two batches beforehand, then once an epoch.
+    # Two batches before training, then once in each epoch.
     assert whole.validated == validation * 5
 
 
@@ -119,7 +119,7 @@ def test_lightning_gives_what_a_plain_loop_gives(whole: Model, dataset: Path) ->
 def test_lightning_goes_on_after_a_whole_epoch(
     whole: Model, dataset: Path, tmp_path: Path, epochs: int
 ) -> None:
-    """It keeps no loader's state then, but tells which epoch comes."""
+    """Lightning then keeps no state of the loader, but passes the number of the next epoch."""
     trainer = pl.Trainer(max_epochs=epochs, **QUIET)
     trainer.fit(Model(), Data(dataset))
     trainer.save_checkpoint(tmp_path / "checkpoint.ckpt")
@@ -133,7 +133,7 @@ def test_lightning_goes_on_after_a_whole_epoch(
 def test_lightning_goes_on_in_the_middle_of_an_epoch(
     whole: Model, dataset: Path, tmp_path: Path
 ) -> None:
-    """From a checkpoint after any batch, the last one of an epoch among them."""
+    """From a checkpoint after any batch, including the last one of an epoch."""
     keep = pl.pytorch.callbacks.ModelCheckpoint(
         dirpath=tmp_path, filename="{step}", every_n_train_steps=1, save_top_k=-1
     )
@@ -150,11 +150,11 @@ def test_lightning_goes_on_in_the_middle_of_an_epoch(
 
 
 class Killed(Exception):
-    """What ends a training."""
+    """Ends training."""
 
 
 class Kill(pl.Callback):  # type: ignore[misc,name-defined]
-    """Ends the training in a batch, once that was given."""
+    """Ends training in a batch, after the loader has delivered it."""
 
     def __init__(self, steps: int) -> None:
         self.steps = steps
@@ -165,7 +165,7 @@ class Kill(pl.Callback):  # type: ignore[misc,name-defined]
 
 
 def test_lightning_goes_on_after_a_crash(whole: Model, dataset: Path, tmp_path: Path) -> None:
-    """From the last checkpoint before it; decoding ahead had gone further."""
+    """It continues from the last checkpoint, although the loader had decoded ahead."""
     keep = pl.pytorch.callbacks.ModelCheckpoint(
         dirpath=tmp_path, filename="{step}", every_n_train_steps=3, save_top_k=-1
     )
@@ -178,7 +178,7 @@ def test_lightning_goes_on_after_a_crash(whole: Model, dataset: Path, tmp_path: 
 
 
 def test_parts_of_epochs(whole: Model, dataset: Path) -> None:
-    """limit_train_batches abandons epochs; the next one is the next."""
+    """limit_train_batches abandons epochs. Each time, the next epoch begins."""
     model = Model()
     pl.Trainer(max_epochs=3, limit_train_batches=2, **QUIET).fit(model, Data(dataset))
     assert model.seen == [whole.seen[place] for place in (0, 1, 5, 6, 10, 11)]
@@ -230,7 +230,7 @@ PLAIN = """
 
 
 def ranks(program: str, dataset: Path, folder: Path) -> list[Any]:
-    """Runs a program that trains on two ranks; gives what each wrote down."""
+    """Runs a program that trains on two ranks. Returns the record of each."""
     script = folder / "ranks.py"
     script.write_text(textwrap.dedent(program))
     done = subprocess.run(
@@ -251,12 +251,12 @@ def test_lightning_on_two_ranks_gives_every_sample_once(dataset: Path, tmp_path:
     train = hsipack.open(dataset, split="train").ids
     for epoch in range(2):
         shares = [[ids for number, ids, _ in seen if number == epoch] for seen, _ in both]
-        # 18 crops on 2 ranks in batches of 4: equally many steps, the last ones smaller.
+        # 18 crops on 2 ranks in batches of 4: equal numbers of steps, with smaller last batches.
         assert len(shares[0]) == len(shares[1]) == 3
         assert sorted(one for batches in shares for ids in batches for one in ids) == sorted(
             train * 2
         )
-    # Each once beforehand, where Lightning tries the validation, and once an epoch.
+    # Each sample once before training, when Lightning tries the validation, and once per epoch.
     validated = sorted(both[0][1] + both[1][1])
     assert validated == sorted(hsipack.open(dataset, split="val").ids * 3)
 
@@ -274,7 +274,7 @@ def test_torch_distributed_gives_every_sample_once(dataset: Path, tmp_path: Path
 
 @pytest.mark.parametrize("world", [2, 3])
 def test_ranks_without_processes(dataset: Path, world: int) -> None:
-    """And a checkpoint of two ranks goes on with another number of them."""
+    """A checkpoint of two ranks continues with another number of ranks."""
     options: dict[str, Any] = {"shuffle": True, "device": "cpu", "world_size": world}
     loaders = [hsipack.Loader(dataset, 2, rank=rank, **options) for rank in range(world)]
     first = [next(iter(loader))["id"].tolist() for loader in loaders]

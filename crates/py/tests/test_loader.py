@@ -1,4 +1,4 @@
-"""Batches: what is in them, their order, state, and how long they may be kept."""
+"""Batches: their content, order and state, and how long they may be kept."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_iteration_is_an_epoch_and_the_next_one_another(dataset: str) -> None
     assert loader.epoch == 3
     loader.set_epoch(1)
     assert ids(loader) == epochs[1]
-    # Made anew, it gives the same.
+    # A new loader gives the same.
     assert [ids(again) for again in [make(dataset, shuffle=True)]] == [epochs[0]]
 
 
@@ -83,7 +83,7 @@ def test_an_abandoned_iteration_is_followed_by_a_whole_epoch(dataset: str) -> No
     assert first == whole[0][0]
     assert ids(loader) == whole[1]
     loader.set_epoch(0)
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012  (what a user's loop does)
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012  (like a loop of a user)
         for _ in loader:
             1 / 0  # noqa: B018
     assert ids(loader) == whole[1]
@@ -120,7 +120,7 @@ def test_it_resumes_with_the_very_next_batch(dataset: str) -> None:
         again = make(dataset, **options)
         again.load_state_dict(state)
         rest = list(again)
-        # Behind the last batch of an epoch is the next one.
+        # After the last batch of an epoch, the next epoch begins.
         expected = whole[0][given:] if given < 3 else whole[1]
         assert len(rest) == len(expected)
         assert all(
@@ -131,7 +131,7 @@ def test_it_resumes_with_the_very_next_batch(dataset: str) -> None:
             assert all(
                 torch.equal(one["image"], two) for one, two in zip(again, whole[1], strict=True)
             )
-        # Pickled, it is where it was.
+        # A pickled loader is at the same place.
         moved = pickle.loads(pickle.dumps(loader))
         assert len(list(moved)) == len(expected)
 
@@ -160,7 +160,7 @@ def test_states_of_other_data_are_refused(dataset: str, cubes: Path, tmp_path: P
         make(dataset, seed=1).load_state_dict(state)
     with pytest.raises(hsipack.MalformedError, match="not a training state"):
         loader.load_state_dict({"epoch": 1})
-    # It is where it was.
+    # The loader is at the same place.
     assert len(list(loader)) == 3
 
 
@@ -189,7 +189,7 @@ def test_without_copies_the_ring_says_when_it_is_used_up(dataset: str) -> None:
     with pytest.raises(hsipack.ConflictError, match="all 4 slots"):
         next(iteration)
     assert all(torch.equal(batch["image"], copy) for batch, copy in zip(kept, copies, strict=True))
-    # Room again: nothing was lost.
+    # There is room again, and nothing was lost.
     del kept[0]
     assert next(iteration)["id"].tolist() == [8, 9]
     assert loader.stats()["copied"] == 0
@@ -285,7 +285,7 @@ def test_samplers(dataset: str) -> None:
     assert set(functools.reduce(operator.iadd, ids(make(ds, sampler=weights)), [])) == {5}
     sampler = WeightedRandomSampler(weights, 40)
     assert functools.reduce(operator.iadd, ids(make(ds, sampler=sampler)), []) == [5] * 40
-    # Of a part of the dataset, weights are of its samples.
+    # For a part of the dataset, weights refer to the samples of the part.
     assert set(
         functools.reduce(operator.iadd, ids(make(train, sampler=[0.0] * 8 + [1.0])), [])
     ) == {train.ids[8]}
@@ -440,7 +440,7 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
         ({"normalize": "minmax"}, "standardize, l1, l2, snv"),
         ({"normalize": 3}, "mean, std"),
         ({"normalize": ([0.0, 1.0], 1.0)}, "has 2 numbers"),
-        ({"normalize": (0.0, -1.0)}, "standard deviation of -1"),
+        ({"normalize": (0.0, -1.0)}, "standard deviation is -1"),
         ({"cache": "all"}, "compressed, decoded"),
         ({"dtype": torch.int8}, "bfloat16"),
         ({"output": "jax"}, "torch, numpy, dlpack"),
@@ -452,7 +452,7 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
     ]:
         with pytest.raises((hsipack.ConflictError, hsipack.UnsupportedError), match=message):
             make(dataset, **options)
-    with pytest.raises(hsipack.ConflictError, match="each once"):
+    with pytest.raises(hsipack.ConflictError, match="each sample once"):
         make(hsipack.open(dataset, samples=[1, 2, 1]))
     if not torch.cuda.is_available():
         with pytest.raises(hsipack.Error, match=r"NVIDIA|CUDA"):

@@ -1,4 +1,4 @@
-"""The cache on the local disk: shared by processes that are killed, on a disk that refuses."""
+"""The local cache: shared by processes that are killed, and on a disk that refuses to write."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ import spectral.io.envi as envi
 import torch
 from s3_server import S3, SECRET
 
-# HSIPACK_KILLS=100 for all that is asked of it.
+# HSIPACK_KILLS=100 is the full test.
 ROUNDS = int(os.environ.get("HSIPACK_KILLS", "4"))
 
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Twenty cubes of half a megabyte that hardly compress: a block each."""
+    """Twenty cubes of half a megabyte that hardly compress, each in one block of the cache."""
     root = tmp_path_factory.mktemp("scenes")
     (root / "raw").mkdir()
     for number in range(20):
@@ -56,7 +56,7 @@ def network(ds: hsipack.Dataset) -> dict[str, Any]:
 
 
 def read(s3: S3, path: str, *words: str, shell: str = "") -> subprocess.Popen[str]:
-    """A process that reads an epoch, and tells what it read."""
+    """Starts a process that reads an epoch and prints what it read."""
     command = [hsipack_command.PROGRAM, "read", path, "--epochs", "1", "--batch-size", "2"]
     command += ["--checksum", "--json", *words]
     if shell:
@@ -99,10 +99,10 @@ def test_what_was_fetched_is_not_fetched_again(
         assert np.array_equal(one["image"], other["image"])
     assert network(again)["requests"] == 0
     assert want.network is None
-    # Workers, too.
+    # Workers use the cache, too.
     loaded: Any = torch.utils.data.DataLoader(again, batch_size=4, num_workers=2)
     assert sum(len(batch["id"]) for batch in loaded) == 20
-    # Nothing in it tells how it was fetched.
+    # No file in the cache contains the secret.
     for file in cache.rglob("*"):
         assert not file.is_file() or SECRET.encode() not in file.read_bytes()
 
@@ -141,7 +141,7 @@ def test_a_slow_link_is_named_and_emulated(s3: S3, url: str, scenes: str) -> Non
     ).stdout
     assert "to blame" in diagnosed
     assert "the network" in diagnosed
-    # Files, too: every read waits.
+    # Reads of files wait, too.
     begun = time.monotonic()
     told = report(read(s3, scenes, "--latency", "20ms", "--threads", "1"))
     assert time.monotonic() - begun > 0.4
@@ -161,7 +161,7 @@ def test_wrong_folders_and_sizes_are_refused(s3: S3, url: str, tmp_path: Path) -
         opened(s3, url, tmp_path / "cache", -1)
     refused = command("cache", str(tmp_path / "thesis"), "--clear-all")
     assert refused.returncode == 1
-    assert "no local cache" in refused.stderr
+    assert "not a local cache" in refused.stderr
     assert (tmp_path / "thesis" / "thesis.tex").exists()
 
 
@@ -180,7 +180,7 @@ def test_a_disk_that_takes_no_more_holds_nobody_up(
     assert used["total_bytes"] < 1_000_000
     left = [file for file in Path(cache).rglob("*") if ".part" in file.name]
     assert not left
-    # Where no size is too large for the disk, all is kept.
+    # On a disk without this limit, everything is kept.
     assert report(read(s3, url, "--local-cache", cache))["local_cache"]["problem"] is None
 
 
@@ -189,7 +189,7 @@ def test_processes_that_are_killed_leave_nothing_that_needs_repair(
 ) -> None:
     want = items(report(read(s3, scenes)))
     cache = tmp_path / "cache"
-    # Not all fits: blocks come and go.
+    # Not everything fits, so blocks are replaced.
     options = ("--local-cache", str(cache), "--local-cache-size", "6MB")
     chance = random.Random(5)
     for number in range(ROUNDS):
@@ -210,8 +210,8 @@ def test_processes_that_are_killed_leave_nothing_that_needs_repair(
         assert sum(file.stat().st_size for file in blocks) <= 6_000_000
         checked = command("cache", str(cache), "--check", "--json")
         assert checked.returncode == 0, checked.stdout
-        # What is counted is what is there, once somebody opens it again and reads to the end:
-        # before that, blocks still come.
+        # The count agrees with the files after someone opens the cache again and reads to the end.
+        # Before that, blocks are still added.
         after = report(read(s3, url, *options))["local_cache"]
         assert after["problem"] is None
         assert after["total_bytes"] == sum(

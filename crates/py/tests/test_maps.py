@@ -24,7 +24,7 @@ PLACE = rasterio.Affine(30, 0, 634200.5, 0, -30, 5297190.25)
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> hsipack.Dataset:
-    """Two cubes: one that GDAL wrote in UTM zone 32, and one that lies nowhere."""
+    """Two cubes: one written by GDAL in UTM zone 32, and one without a place."""
     folder = tmp_path_factory.mktemp("scene")
     values = np.random.default_rng(0).random((4, ROWS, COLUMNS), dtype=np.float32)
     options: dict[str, Any] = {"height": ROWS, "width": COLUMNS, "count": 4, "dtype": "float32"}
@@ -84,7 +84,7 @@ def test_spectral_python_opens_a_classification(scene: hsipack.Dataset, tmp_path
     assert opened.metadata["class names"] == ["none", "a", "b", "c", "d"]
     assert opened.metadata["map info"][:5] == ["UTM", "1", "1", "634200.5", "5297190.25"]
     assert len(opened.metadata["class lookup"]) == 15
-    # And hsipack takes it as a mask.
+    # hsipack also reads it as a mask.
     with pytest.raises(hsipack.UnsupportedError, match="classification"):
         hsipack.convert(tmp_path / "map.hdr", tmp_path / "out")
 
@@ -96,7 +96,7 @@ def test_maps_of_scores(scene: hsipack.Dataset, tmp_path: Path, ending: str) -> 
         warnings.simplefilter("always")
         write_map(path, scores(), scene, 0, names=["a", "b", "gräser"])
     if ending == "npy":
-        assert "cannot say" in str(said[0].message)
+        assert "cannot store" in str(said[0].message)
         np.testing.assert_array_equal(np.load(path), scores().transpose(1, 2, 0))
         return
     assert not said
@@ -165,7 +165,7 @@ def test_a_cube_without_a_place_has_maps_without_one(
 
 
 def test_large_maps_come_in_parts(tmp_path: Path) -> None:
-    """Rows that are asked for several times are still those of one image."""
+    """The rows of several requests form one image."""
     cube = np.zeros((900, 700, 2), np.float32)
     np.save(tmp_path / "a.npy", cube)
     hsipack.convert(tmp_path / "a.npy", tmp_path / "out")
@@ -179,8 +179,8 @@ def test_large_maps_come_in_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("array", "options", "match"),
     [
-        (ids()[1:], {}, r"30x23 pixels for sample 0 of 31x23 .*window="),
-        (ids(), {"window": (1, 2, 3, 4)}, "31x23 pixels for a window of 3x4"),
+        (ids()[1:], {}, r"30x23 pixels, but sample 0 has 31x23 .*window="),
+        (ids(), {"window": (1, 2, 3, 4)}, "31x23 pixels, but the window has 3x4"),
         (ids(), {"window": (1, 2, 3)}, "window="),
         (ids(), {"window": (1.5, 2)}, "window=1.5"),
         (ids()[None, None], {}, "shape"),
@@ -250,7 +250,7 @@ def test_zarr_maps_open_in_xarray_where_their_cube_lies(
     scene: hsipack.Dataset, tmp_path: Path
 ) -> None:
     path, values = tmp_path / "map.zarr", scores()
-    for _ in range(2):  # what is there is replaced
+    for _ in range(2):  # an existing file is replaced
         assert write_map(path, values, scene, 0, names=["a", "b b", "c"]) == [path]
     assert [one.name for one in tmp_path.iterdir()] == ["map.zarr"]
     with xarray.open_zarr(path, consolidated=False) as ds:
@@ -264,7 +264,7 @@ def test_zarr_maps_open_in_xarray_where_their_cube_lies(
         assert rasterio.crs.CRS.from_user_input(reference["spatial_ref"]).to_epsg() == 32632
         numbers = [float(number) for number in reference["GeoTransform"].split()]
         assert rasterio.Affine.from_gdal(*numbers) == PLACE
-    # A part of a cube, of class ids, by a reader that knows nothing of CF.
+    # A part of a cube of class ids, with a reader that does not know CF.
     part = ids()[3:17, 5:20]
     write_map(path, part, scene, 0, window=(3, 5), nodata=255, names=["none", "a", "b b"])
     array = zarr.open_group(path, mode="r")["map"]
@@ -284,7 +284,7 @@ def test_zarr_maps_open_in_xarray_where_their_cube_lies(
 def test_only_groups_of_zarr_are_replaced(scene: hsipack.Dataset, tmp_path: Path) -> None:
     (tmp_path / "mine.zarr").mkdir()
     (tmp_path / "mine.zarr" / "thesis.tex").write_text("all of it")
-    with pytest.raises(hsipack.ConflictError, match="something else"):
+    with pytest.raises(hsipack.ConflictError, match="not a Zarr group"):
         write_map(tmp_path / "mine.zarr", ids(), scene, 0)
     assert (tmp_path / "mine.zarr" / "thesis.tex").read_text() == "all of it"
     with pytest.raises(hsipack.ConflictError, match=r"colours|colors"):

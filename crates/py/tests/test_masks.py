@@ -1,4 +1,4 @@
-"""Masks that are added to a packed dataset from Python: splits within scenes, and those of
+"""Masks that are added to a packed dataset from Python: splits within scenes, and masks from
 functions and arrays."""
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ def test_replacing_needs_force(own_dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "circles"}, "there is no by 'circles'"),
+        ({"by": "circles"}, "unknown by 'circles'"),
         ({"shares": {"train": 0.7, "test": 0.7}}, "more than 1"),
         ({"shares": {"train": "most"}}, "shares='most'"),
         ({"shares": ["train"]}, "shares="),
-        ({"shares": "train"}, "no split with its share"),
+        ({"shares": "train"}, "not a split with its share"),
         ({"shares": {}}, "0 splits"),
         ({"per_class": 0}, "per_class=0"),
         ({"block": 0}, "block=0"),
-        ({"buffer": "wide"}, '"wide" is no buffer'),
+        ({"buffer": "wide"}, '"wide" is not a buffer'),
         ({"buffer": -1}, "buffer=-1"),
         ({"buffer": "auto"}, r"split by=\"blocks\", or choose a smaller buffer"),
         ({"patch": 0}, "patch=0"),
@@ -190,10 +190,10 @@ def test_an_open_dataset_is_asked_as_it_was_opened(own_dataset: Path) -> None:
 
     hsipack.add_mask(ds, "zeros", ids)
     assert shapes == {(1, ROWS, COLUMNS)}
-    # It goes on without the new mask, and a new one has it.
+    # The open dataset continues without the new mask. A new one has it.
     assert ds[5]["image"].shape == (1, ROWS, COLUMNS)
     assert "zeros" in hsipack.open(own_dataset).masks
-    with pytest.raises(hsipack.ConflictError, match="a part of the dataset, 9 of its 12"):
+    with pytest.raises(hsipack.ConflictError, match="only 9 of the 12"):
         hsipack.add_mask(ds.split("train"), "other", ids)
 
 
@@ -274,7 +274,7 @@ def test_what_a_function_raises_comes_out_and_leaves_nothing(own_dataset: Path) 
 
 
 def test_one_writes_at_a_time(own_dataset: Path) -> None:
-    """A function that is slow keeps others from writing, and is told about by them."""
+    """A slow function keeps others from writing, and their errors say so."""
     begun, go_on = threading.Event(), threading.Event()
 
     def ids(sample: dict[str, Any]) -> Any:

@@ -1,5 +1,5 @@
-"""``hsipack bench`` and ``hsipack diagnose`` through the package's torch: here on the CPU, which a
-hidden option of both asks for.
+"""``hsipack bench`` and ``hsipack diagnose`` with torch through the package, here on the CPU, by a
+hidden option of both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DIAGNOSE = ["--batch-size", 3, "--network", "small", "--rounds", 1, "--time", "1
 def run(
     *words: object, program: Path = COMMAND, cwd: Path | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Runs the command; nothing tells it of a Python but its entry point, or ``environment``."""
+    """Runs the command. It finds Python only through its entry point, or ``environment``."""
     env = {name: value for name, value in os.environ.items() if name != "HSIPACK_PYTHON"}
     return subprocess.run(
         [program, *map(str, words)],
@@ -49,7 +49,7 @@ def run(
 
 
 def report(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """What a run that has to work printed."""
+    """The report that a run printed. The run must succeed."""
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -63,7 +63,7 @@ def keys(value: object) -> object:
 
 
 def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """The one line that a run printed, which has to fail."""
+    """The only line that a run printed. The run must fail."""
     assert done.returncode == 1, (done.stdout, done.stderr)
     assert done.stdout == ""
     (line,) = [line for line in done.stderr.splitlines() if line]
@@ -72,7 +72,7 @@ def refusal(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def ask(*requests: object) -> list[dict[str, Any]]:
-    """What the native part answers."""
+    """The answers of the native part."""
     lines = iter([json.dumps(request) + "\n" for request in requests])
     answers: list[dict[str, Any]] = []
     _hsipack.measure(lambda: next(lines, ""), lambda line: answers.append(json.loads(line)))
@@ -98,7 +98,7 @@ def test_devices_are_torchs() -> None:
     assert (cpu, auto) == ({"done": "cpu"}, {"done": best})
     assert unknown["failed"]["what"] == "no device is named tpu"
     assert absent["failed"]["kind"] == "unsupported"
-    # The command spells the option for a shell.
+    # The command names the option as in a shell.
     assert any("option" in part for part in absent["failed"]["remedy"])
 
 
@@ -139,7 +139,7 @@ def test_what_is_no_request_is_an_error_and_so_is_a_reader_that_fails() -> None:
 
 def test_a_benchmark_in_python_has_a_complete_report(tmp_path: Path) -> None:
     names = ["original", "+gpu-aug", "+ring-buffer"]
-    # What a ring has read ahead when the measurement begins and ends counts less in several epochs.
+    # In several epochs, reading ahead at the beginning and end of a measurement counts less.
     words = [*BENCH, 4, "--device", "cpu", "--json", "--strategies", ",".join(names)]
     here = report(run(*words, cwd=tmp_path))
     there = report(run(*words, "--in-python", cwd=tmp_path))
@@ -150,7 +150,7 @@ def test_a_benchmark_in_python_has_a_complete_report(tmp_path: Path) -> None:
         assert keys(one) == keys(other), one["name"]
         assert other["statistics"]["times"]["step_s"]["mean"] > 0
         assert other["bytes_read"]["mean"] == pytest.approx(one["bytes_read"]["mean"], rel=0.4)
-        # Torch lies in the memory of the process that measured, and of that one alone.
+        # Only the process that measured has torch in its memory.
         assert one["peak_bytes"]["mean"] < 100e6 < other["peak_bytes"]["mean"]
     assert list(tmp_path.iterdir()) == []
 
@@ -170,7 +170,7 @@ def test_a_diagnosis_in_python_has_a_complete_report(dataset: str, tmp_path: Pat
     assert here["subject"] == there["subject"]
     assert there["statistics"]["batches"] > 0
     assert set(json.loads(trace.read_text())) == set(recorded)
-    # For people.
+    # The report as text.
     done = run("diagnose", dataset, *DIAGNOSE, "--in-python")
     assert "to blame" in done.stdout, done.stderr
 

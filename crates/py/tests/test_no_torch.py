@@ -1,4 +1,4 @@
-"""The package without torch: where there is none, and where nobody asks for it."""
+"""The package without torch: if torch is not installed, and if it is not needed."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ print("fine")
 
 
 def python(program: str, *arguments: object) -> str:
-    """What a program prints, which must succeed."""
+    """The output of a program, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-c", PREPARE + program, *map(str, arguments)],
         capture_output=True,
@@ -156,7 +156,7 @@ reveal_type(loader)
 
 
 def test_types_are_there_without_torch(tmp_path: Path) -> None:
-    """A user's file passes mypy in an environment that has hsipack and NumPy alone."""
+    """A user's file passes mypy in an environment with only hsipack and NumPy."""
     mypy = pytest.importorskip("mypy.api")
     venv.create(tmp_path / "venv", with_pip=False)
     (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")

@@ -1,5 +1,5 @@
-"""What people give as options: numbers, masks and slices, torch's samplers and parts of datasets,
-a DataLoader's arguments, and values that mean nothing.
+"""Values of options: numbers, masks and slices, torch's samplers and parts of datasets, a
+DataLoader's arguments, and values without a meaning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch.utils.data import (
 )
 
 CHOSEN = [False, True, False, True, False, False, True]
-"""Of the bands."""
+"""Which of the bands are chosen."""
 
 
 def make(dataset: Any, batch_size: int = 4, **options: Any) -> hsipack.Loader:
@@ -147,7 +147,7 @@ def test_a_number_means_the_same_sample_everywhere_in_a_part(dataset: str) -> No
         assert ids(Subset(val, [place])) == [one]
         assert val.select([place - len(val)]).ids == [one]
         assert val.select(ids=[one]).ids == [one]
-    # What is no place in it does not reach into the rest of the dataset.
+    # A place beyond the split does not lead to the rest of the dataset.
     for call in (
         lambda: val.select([3]),
         lambda: make(val, sampler=SubsetRandomSampler([3])),
@@ -155,14 +155,14 @@ def test_a_number_means_the_same_sample_everywhere_in_a_part(dataset: str) -> No
     ):
         with pytest.raises(hsipack.ConflictError, match=r"no sample 3 .* from 0 to 2"):
             call()
-    # Parts of parts are places again.
+    # Parts of parts are selected by place, too.
     train = ds.split("train")
     assert train.select([8, 3, 1]).select([2, 0]).ids == [train.ids[1], train.ids[8]]
     assert train.select([8, 3, 1]).split("train").ids == [train.ids[8], train.ids[3], train.ids[1]]
 
 
 def test_a_folds_training_samples_stay_out_of_its_validation(dataset: str) -> None:
-    """Cross-validation over a split, as scikit-learn's KFold numbers its samples."""
+    """Cross-validation over a split, with the numbering of scikit-learn's KFold."""
     train = hsipack.open(dataset).split("train")
     folds = np.array_split(np.arange(len(train)), 3)
     for number, held_out in enumerate(folds):
@@ -178,7 +178,7 @@ def test_without_shuffling_a_loader_keeps_to_the_datasets_order(dataset: str) ->
     order = [7, 2, 9, 0, 11]
     assert ids(ds.select(order), batch_size=2) == order
     assert ids(ds.select(order), sampler=SequentialSampler(ds.select(order))) == order
-    # What is drawn does not depend on how samples were listed.
+    # Draws do not depend on the order in which samples were listed.
     shuffled = ids(ds.select(order), shuffle=True, seed=4)
     assert ids(ds.select(sorted(order)), shuffle=True, seed=4) == shuffled
 
@@ -192,7 +192,7 @@ def test_several_splits_at_once(dataset: str) -> None:
         assert hsipack.open(dataset, split=splits).ids == list(range(CUBES))
     with pytest.raises(hsipack.ConflictError, match=r"split 'test' \(it has train, val\)"):
         ds.split(["train", "test"])
-    with pytest.raises(hsipack.ConflictError, match="no sample is of split 'val'"):
+    with pytest.raises(hsipack.ConflictError, match="no sample is in split 'val'"):
         ds.split("train").split("val")
 
 
@@ -241,12 +241,12 @@ def test_random_samplers_draw_as_torchs_do(dataset: str) -> None:
     assert (abs(counts - 100) < 50).all()
     assert len(ids(train, sampler=RandomSampler(train, replacement=True))) == len(train)
     for sampler, message in [
-        (RandomSampler(ds), r"RandomSampler over 12 samples for 9 .*ds.split"),
-        (SequentialSampler(ds), "SequentialSampler over 12 samples for 9"),
+        (RandomSampler(ds), r"RandomSampler has 12 samples, but 9 .*ds.split"),
+        (SequentialSampler(ds), "SequentialSampler has 12 samples, but 9"),
         (RandomSampler(train, generator=torch.Generator()), r"seed=generator.initial_seed\(\)"),
         (WeightedRandomSampler([1.0] * 9, 9, replacement=False), "replacement=True"),
         (WeightedRandomSampler([1.0] * 12, 9), "one weight for every sample"),
-        (BatchSampler(SequentialSampler(train), 2, False), "a sampler of type BatchSampler"),
+        (BatchSampler(SequentialSampler(train), 2, False), "samplers of type BatchSampler"),
         (["a"] * 9, "one weight for every sample"),
         (0.5, "one weight for every sample"),
         ("random", "class_balanced, groups_spread"),
@@ -256,13 +256,13 @@ def test_random_samplers_draw_as_torchs_do(dataset: str) -> None:
 
 
 class Own(RandomSampler):
-    """A sampler of the user's, which may do anything."""
+    """A user's own sampler, which may do anything."""
 
 
 def test_samplers_of_the_users_own_are_not_taken_for_what_they_derive_from(dataset: str) -> None:
     ds = hsipack.open(dataset)
     own: Sampler[int] = Own(ds)
-    with pytest.raises(hsipack.UnsupportedError, match="a sampler of type Own"):
+    with pytest.raises(hsipack.UnsupportedError, match="samplers of type Own"):
         make(ds, sampler=own)
 
 
@@ -286,7 +286,7 @@ def test_every_argument_of_a_dataloader_is_taken_or_gets_an_answer(dataset: str)
         make(hsipack.open(dataset, transform=lambda sample: sample))
 
 
-# Options that were read oddly or did nothing.
+# Options that were once misread or had no effect.
 
 
 def test_names_alone_are_lists_of_one(dataset: str) -> None:
@@ -317,9 +317,9 @@ def test_numpys_and_torchs_numbers_are_numbers(dataset: str) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"cache": "decoded"}, r"without a size \(give cache_size .* takes \d+\)"),
-    ({"cache": "compressed"}, r"without a size"),
-    ({"cache": None, "cache_size": 1 << 20}, r"without a cache \(give cache="),
+    ({"cache": "decoded"}, r"needs a size \(give cache_size .* takes \d+\)"),
+    ({"cache": "compressed"}, r"needs a size"),
+    ({"cache": None, "cache_size": 1 << 20}, r"needs a cache \(give cache="),
     ({"cache": True, "cache_size": 5}, "cache=True"),
     ({"cache": "decoded", "cache_size": "1GB"}, "cache_size='1GB'"),
     ({"crop": "16"}, r"crop='16' .*\(rows, columns\)"),
@@ -377,8 +377,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"output": 5}, "no output 5"),
     ({"device": "gpu"}, "device='gpu'"),
     ({"device": 1.5}, "device=1.5"),
-    ({"augment": 5}, "5 is no augmentation"),
-    ({"augment": [5]}, "5 is no augmentation"),
+    ({"augment": 5}, "5 is not an augmentation"),
+    ({"augment": [5]}, "5 is not an augmentation"),
     ({"augment": kornia.RandomHorizontalFlip()}, r"kornia\S*\.RandomHorizontalFlip .*same name"),
     ({"augment": [kornia.RandomRotation(5.0)]}, r"kornia\S*\.RandomRotation .*same name"),
     (
@@ -392,7 +392,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
                 hsipack.augment.RandomErasing(), mask_fill={"organs": 255, "labels": 1}
             )
         },
-        r"mask_fill for 'organs', .*masks are labels, layers",
+        r"mask_fill names 'organs', .*masks are labels, layers",
     ),
 ]
 
@@ -432,7 +432,7 @@ def test_wrong_values_of_datasets_and_their_methods(dataset: str) -> None:
         (lambda: ds[[0, 1]], r"index=\[0, 1\]"),
         (lambda: ds.read(0, rows=5), "rows=5 .*slice"),
         (lambda: ds.samples["name"], "index='name'"),
-        (lambda: ds.samples.column("weather"), "no column 'weather' .*age"),
+        (lambda: ds.samples.column("weather"), "unknown column 'weather' .*age"),
         (lambda: loader.set_epoch(-1), r"epoch=-1 .*from 0 on"),
         (lambda: loader.set_epoch("3"), "epoch='3'"),
         (lambda: loader.load_state_dict("state"), "state='state'"),

@@ -1,4 +1,4 @@
-"""Arrays of a program become what files with the same values become."""
+"""Arrays of a program give the same dataset as files with the same values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAVELENGTHS = [400.25, 410.5, 421.0, 433.0, 450.0, 471.0, 500.125]
 
 
 def given(number: int) -> tuple[str, np.ndarray, dict[str, Any]]:
-    """What a program gives of a cube."""
+    """The arguments of a program for a cube."""
     return (
         f"day {number % 2}/scan {number}",
         cube(number),
@@ -48,13 +48,13 @@ def below(folder: Path) -> list[str]:
 
 
 def stored(path: Path, array: str = "image") -> Any:
-    """An array of a dataset's only stack, by a reader of others."""
+    """An array of a dataset's only stack, read by an independent library."""
     (stack,) = hsipack.open(path).stacks
     return zarr.open_group(path, mode="r")[f"{stack}/{array}"]
 
 
 def check(path: Path, count: int = CUBES) -> None:
-    """A dataset holds what was given."""
+    """Checks that a dataset contains the given cubes."""
     assert hsipack.validate(path).ok
     dataset = hsipack.open(path)
     assert len(dataset) == count
@@ -73,7 +73,7 @@ def check(path: Path, count: int = CUBES) -> None:
             np.testing.assert_array_equal((np.asarray(flags[number]) >> layer) & 1, wanted)
 
 
-# Room for all, for about two, and for less than one.
+# Room for all cubes, for about two, and for less than one.
 @pytest.mark.parametrize("room", [1 << 30, 30_000, 1])
 def test_a_dataset_holds_what_was_given(tmp_path: Path, room: int) -> None:
     seen: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ def test_a_dataset_holds_what_was_given(tmp_path: Path, room: int) -> None:
     )
     size = ROWS * COLUMNS * BANDS * 4
     assert report.cubes == CUBES
-    # Masks have a byte a pixel.
+    # Masks have one byte per pixel.
     assert report.packed_bytes == CUBES * (size // 2 + 2 * ROWS * COLUMNS)
     assert report.notes == []
     assert report.worst is not None
@@ -112,7 +112,7 @@ def test_it_is_what_files_would_become(tmp_path: Path) -> None:
 )
 def test_every_type_of_number(tmp_path: Path, dtype: str) -> None:
     values = np.arange(2 * 3 * 4).reshape(2, 3, 4)
-    # Neither in order nor in one piece.
+    # Neither in C order nor contiguous.
     array = np.asfortranarray(values.astype(dtype))[:, ::2]
     hsipack.pack([("a", array)], tmp_path / "packed", dtype="float32")
     np.testing.assert_array_equal(stored(tmp_path / "packed")[0], values[:, ::2])
@@ -137,13 +137,15 @@ def test_it_goes_on_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="the camera's library failed"):
         hsipack.pack(failing(), path, scratch_size=30_000)
     assert below(tmp_path) == ["packed.packing"]
-    with pytest.raises(hsipack.ConflictError, match=r"unfinished packing.*resume=True"):
+    with pytest.raises(hsipack.ConflictError, match=r"unfinished conversion.*resume=True"):
         hsipack.pack(all_of(), path)
-    with pytest.raises(hsipack.ConflictError, match=r"begun with other options \(repeat the call"):
+    with pytest.raises(
+        hsipack.ConflictError, match=r"conversion with different options \(repeat the call"
+    ):
         hsipack.pack(all_of(), path, resume=True, normalize="snv")
     report = hsipack.pack(all_of(), path, scratch_size=50_000, resume=True, jobs=1)
     assert report.cubes == CUBES
-    # Some were packed before.
+    # Some cubes were packed before.
     assert report.packed_bytes < CUBES * ROWS * COLUMNS * BANDS * 2
     assert below(tmp_path) == ["packed"]
     check(path)
@@ -196,7 +198,9 @@ def test_cubes_are_added(tmp_path: Path) -> None:
     rest = (given(number) for number in range(5, CUBES))
     assert hsipack.pack(rest, path, append=True, scratch_size=30_000).cubes == CUBES - 5
     check(path)
-    with pytest.raises(hsipack.ConflictError, match="a second cube is named 'day 0/scan 2'"):
+    with pytest.raises(
+        hsipack.ConflictError, match="another cube already has the name 'day 0/scan 2'"
+    ):
         hsipack.pack([given(2)], path, append=True)
     assert below(tmp_path) == ["packed"]
     check(path)
@@ -234,14 +238,14 @@ def test_what_is_wrong_with_a_group_is_told_with_the_cubes_name(tmp_path: Path) 
 
 
 def test_no_source_is_left_to_compare_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Not even a file that happens to have the cube's name.
+    # Nor is a file read that happens to have the cube's name.
     monkeypatch.chdir(tmp_path)
     np.save("a", cube(0))
     (tmp_path / "a.npy").rename("a")
     hsipack.pack([("a", cube(0))], "packed")
     report = hsipack.validate("packed", source=True)
     assert (report.ok, report.sources) == (True, 0)
-    assert report.unchecked[0].startswith("a: it was packed from an array of a program")
+    assert report.unchecked[0].startswith("a: it was packed from an array in a program")
 
 
 @pytest.mark.parametrize(
@@ -263,9 +267,13 @@ def test_no_source_is_left_to_compare_with(tmp_path: Path, monkeypatch: pytest.M
         ([given(0), ("b", cube(1))], {}, r"cube 'b' has the masks \[\]"),
         ([("a", cube(0), {"age": [1]})], {}, r"cube 'a': age=\[1\]"),
         ([("a", cube(0), {"age": float("nan")})], {}, "cube 'a': age=nan"),
-        ([("a", cube(0)), ("a", cube(1))], {}, "a second cube is named 'a'"),
+        ([("a", cube(0)), ("a", cube(1))], {}, "another cube already has the name 'a'"),
         ([("a", cube(0))], {"scale": "auto"}, "needs to see all cubes"),
-        ([("a", cube(0))], {"resume": True, "append": True}, "both resume and append"),
+        (
+            [("a", cube(0))],
+            {"resume": True, "append": True},
+            "resume and append cannot be combined",
+        ),
         ([("a", cube(0))], {"append": True}, "there is no dataset"),
         ([("a", cube(0))], {"codec": "lzma"}, "lzma"),
         ([("a", cube(0))], {"output": "."}, "output='.'"),

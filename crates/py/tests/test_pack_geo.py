@@ -1,4 +1,4 @@
-"""Arrays of a program keep where their pixels lie, as rasterio, rioxarray and pyproj say it."""
+"""Arrays of a program keep their georeferencing, given by rasterio, rioxarray and pyproj."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 
 
 def pack(path: Path, *places: Any, **options: Any) -> list[Any]:
-    """Packs a cube for each place; gives what the table of samples says of all."""
+    """Packs a cube for each place. Returns the places in the table of samples."""
     begin = len(hsipack.open(path)) if options.get("append") else 0
     hsipack.pack(cubes(*places, begin=begin), path, **options)
     assert hsipack.validate(path).ok
@@ -48,7 +48,7 @@ def cubes(*places: Any, begin: int = 0) -> Iterator[tuple[str, Any, dict[str, An
 
 
 def arrays(path: Path) -> set[str]:
-    """Those of the stack that say where it lies."""
+    """The georeferencing arrays of the stack."""
     names = {entry.name for entry in (path / STACK).iterdir()}
     return names & {"x", "y", "spatial_ref"}
 
@@ -147,12 +147,12 @@ def test_it_is_kept_when_cubes_are_added_and_packing_goes_on(tmp_path: Path) -> 
 
     with pytest.raises(RuntimeError):
         hsipack.pack(failing(), path, scratch_size=1)
-    # In groups of one: those after the first are added to it.
+    # In groups of one cube: the later ones are added to the first.
     assert pack(path, *[here] * 5, resume=True, scratch_size=1) == [UTM] * 5
     assert arrays(path) == {"x", "y", "spatial_ref"}
     assert pack(path, here, append=True) == [UTM] * 6
     assert arrays(path) == {"x", "y", "spatial_ref"}
-    # One that lies elsewhere has its own, and the stack no coordinates that would be wrong for it.
+    # A cube elsewhere has its own place, and the stack has no coordinates, which would be wrong.
     there = {"crs": "EPSG:32632", "transform": TURNED}
     assert pack(path, there, append=True)[6]["transform"] == list(TURNED.to_gdal())
     assert arrays(path) == set()
@@ -168,9 +168,9 @@ def test_it_is_kept_when_cubes_are_added_and_packing_goes_on(tmp_path: Path) -> 
         ({"transform": GDAL, "epsg": 4326}, "cube '0': geo has 'epsg' in it .give crs and"),
         ({"transform": GDAL, "unit": "feet"}, "cube '0': geo: .* unit \"feet\" .give .*metre"),
         ({"transform": GDAL, "unit": 7}, "cube '0': geo: there is no unit \"7\""),
-        ({"transform": GDAL, "crs": "UTM 32N"}, "cube '0': geo: 'UTM 32N' is no .*give EPSG:"),
-        ({"transform": GDAL, "crs": "EPSG:0"}, "cube '0': geo: 'EPSG:0' is no"),
-        ({"transform": GDAL, "crs": CRS()}, "cube '0': geo: '' is no"),
+        ({"transform": GDAL, "crs": "UTM 32N"}, "cube '0': geo: 'UTM 32N' is not .*give EPSG:"),
+        ({"transform": GDAL, "crs": "EPSG:0"}, "cube '0': geo: 'EPSG:0' is not"),
+        ({"transform": GDAL, "crs": CRS()}, "cube '0': geo: '' is not"),
         ({"transform": GDAL, "crs": 32632}, "cube '0': geo: crs=32632 .give EPSG:"),
         ({"transform": GDAL[:5]}, "cube '0': geo: transform="),
         ({"transform": tuple(PLACE)}, "cube '0': geo: transform="),
@@ -178,7 +178,10 @@ def test_it_is_kept_when_cubes_are_added_and_packing_goes_on(tmp_path: Path) -> 
         ({"transform": [1, "a", 0, 0, 0, 1]}, "cube '0': geo: transform="),
         ({"transform": [10**400, *GDAL[1:]]}, "cube '0': geo: transform="),
         ({"transform": [np.nan, *GDAL[1:]]}, "cube '0': geo: the transform .* six finite numbers"),
-        ({"transform": [1, 2, 2, 3, 4, 4]}, "cube '0': geo: the transform .* no place and size"),
+        (
+            {"transform": [1, 2, 2, 3, 4, 4]},
+            "cube '0': geo: the transform .* does not give the position",
+        ),
         ({"transform": tuple(PLACE)[:6]}, r"rasterio's Affine .*transform.to_gdal\(\)"),
     ],
 )

@@ -37,8 +37,8 @@ def test_the_import_adds_little_to_numpys_and_imports_no_torch() -> None:
         "import time, numpy\nstart = time.process_time()\nimport hsipack\n"
         "print(time.process_time() - start)"
     )
-    # 0.15 s are promised for both together, most of it NumPy's; the best of a few, since machines
-    # are busy.
+    # The promise is 0.15 s for both together, mostly for NumPy. The best of several runs counts,
+    # because machines are busy.
     assert min(float(python(program).stdout) for _ in range(5)) < 0.1
     done = python("import sys, hsipack; print(*{'torch', 'pandas', 'zarr'} & set(sys.modules))")
     assert done.stdout.strip() == "", done.stderr
@@ -71,7 +71,7 @@ def test_a_processor_without_avx2_is_told_before_the_native_part_runs(tmp_path: 
 
 
 def test_a_whole_import_on_a_processor_without_avx2(tmp_path: Path) -> None:
-    """In an emulator, where there is one: the message comes, and no illegal instruction."""
+    """In an emulator, if there is one: the message appears, and no illegal instruction runs."""
     emulator = shutil.which("qemu-x86_64") or shutil.which("qemu-x86_64-static")
     if emulator is None:
         pytest.skip("no qemu-x86_64 here")
@@ -116,7 +116,7 @@ def test_versions_agree() -> None:
 
 
 def test_what_public_calls_give_is_exported() -> None:
-    """Every class of hsipack's that a public method, property or field is of has a public name."""
+    """All hsipack classes that public methods, properties and fields return have public names."""
     torch = pytest.importorskip("torch")
     importlib.import_module("torch.utils.data")
     public = {
@@ -136,7 +136,7 @@ def test_what_public_calls_give_is_exported() -> None:
 
 
 def returned(thing: Any, torch: Any) -> Iterator[tuple[str, type]]:
-    """Names of methods, properties and fields, and classes of hsipack's that they are of."""
+    """Names of functions, methods, properties and fields, with the hsipack classes they return."""
     members: dict[str, Any] = {"": thing} if inspect.isfunction(thing) else {}
     if isinstance(thing, type):
         members |= {f".{name}": value for name, value in vars(thing).items() if name[0] != "_"}
@@ -146,7 +146,7 @@ def returned(thing: Any, torch: Any) -> Iterator[tuple[str, type]]:
     for name, value in members.items():
         function = value.fget if isinstance(value, property) else getattr(value, "func", value)
         if inspect.isfunction(function):
-            # What is imported for the sake of types alone.
+            # Names that are imported only for types.
             typed = {"Unpack": typing.Any, "Labels": typing.Any, "torch": torch, "npt": np.typing}
             typed |= {name: importlib.import_module(name) for name in ("pandas", "pyarrow")}
             names = {**vars(torch.utils.data), **typed, **vars(hsipack)}
@@ -155,7 +155,7 @@ def returned(thing: Any, torch: Any) -> Iterator[tuple[str, type]]:
 
 
 def classes(hint: Any) -> Iterator[type]:
-    """Classes of hsipack's in a type."""
+    """The hsipack classes in a type."""
     if isinstance(hint, type) and hint.__module__.split(".")[0] == "hsipack":
         yield hint
     for part in typing.get_args(hint):
@@ -163,7 +163,7 @@ def classes(hint: Any) -> Iterator[type]:
 
 
 def test_the_stub_tells_of_everything_native() -> None:
-    """Names, parameters, methods and attributes of the stub are those of the module."""
+    """The stub has the names, parameters, methods and attributes of the module."""
     stub = Path(inspect.getfile(hsipack)).with_name("_hsipack.pyi")
     tree = ast.parse(stub.read_text(encoding="utf-8"))
     told = {
@@ -213,11 +213,11 @@ def test_a_build_says_all_that_is_missing(tmp_path: Path) -> None:
 @pytest.mark.skipif(not (ROOT / "Cargo.lock").exists(), reason="not in a clone")
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="no cargo here")
 def test_command_tests_and_package_are_built_of_the_same_libraries() -> None:
-    """With other features of any of them, minutes of compiling are done again."""
+    """If a library has other features, it is compiled again, which takes minutes."""
     tests = features("--workspace", "--exclude", "hsipack-models", "-e", "normal,dev,no-proc-macro")
     for crate in ("cli", "py"):
         found = features("-p", f"hsipack-{crate}", "-e", "normal,no-proc-macro")
-        # What tools of the build and the programs themselves use is compiled for each of them.
+        # Libraries may differ if only build tools or the programs themselves use them.
         different = {name for name in found if name in tests and not found[name] <= tests[name]}
         assert not {name for name in different if not name.startswith("hsipack-")}, crate
 

@@ -22,7 +22,7 @@ def cube(number: int) -> np.ndarray:
 
 
 def mask(number: int) -> np.ndarray:
-    """Class ids from 1 on."""
+    """Class ids, starting at 1."""
     return np.random.default_rng(number).integers(1, 4, SHAPES[number]).astype(np.uint8)
 
 
@@ -84,8 +84,8 @@ def test_the_largest_is_that_of_what_is_read(uneven: Path) -> None:
 
 def test_what_does_not_go_with_padding_is_refused(uneven: Path) -> None:
     for options, what in [
-        ({"crop": 3}, "both pad and crop"),
-        ({"augment": [hsipack.augment.RandomHorizontalFlip()]}, "both pad and augment"),
+        ({"crop": 3}, "pad and crop"),
+        ({"augment": [hsipack.augment.RandomHorizontalFlip()]}, "pad and augment"),
         ({"pad": "wrap"}, "pad='wrap'"),
         ({"columns": ["inside"]}, "named 'inside'"),
     ]:

@@ -1,4 +1,4 @@
-"""How processes end, what they answer to, what they keep. Each case is a program of its own."""
+"""How processes end, which signals they answer, what they keep. Each case is its own program."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def large_dataset(large: Path) -> Path:
     return path
 
 
-# What takes long, after preparations that must not be measured.
+# Long operations, each with a preparation that must not be measured.
 LONG = {
     "convert": ("", "hsipack.convert(sys.argv[1], sys.argv[3])"),
     "estimate": ("", "while True: hsipack.estimate(sys.argv[1], sys.argv[3])"),
@@ -92,14 +92,14 @@ LONG = {
 }
 
 
-# Importing torch takes a test seconds.
+# Only these import torch, which takes seconds.
 TENSORS = {"iterate", "augment", "apply"}
 
 
 @pytest.mark.parametrize("what", list(LONG))
 def test_ctrl_c_is_answered(large: Path, large_dataset: Path, tmp_path: Path, what: str) -> None:
     before, work = LONG[what]
-    # Where tests run in the background, the signal is ignored and so would be by Python.
+    # If tests run in the background, the signal is ignored, and Python would ignore it, too.
     heed = "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     prepare = PREPARE if what in TENSORS else WITHOUT_TORCH
     program = (
@@ -130,7 +130,7 @@ def test_ctrl_c_is_answered(large: Path, large_dataset: Path, tmp_path: Path, wh
             process.kill()
         answer = process.stdout.readline()
         assert code == 7, process.stderr.read()
-    # 0.2 s are promised; a busy machine may take longer to run it at all.
+    # The promise is 0.2 s, but a busy machine may need longer to run the process at all.
     assert float(answer) - sent < 2.0
     if what == "convert":
         report = hsipack.convert(large, tmp_path / "new.hsipack", resume=True, codec="lz4hc")

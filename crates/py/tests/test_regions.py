@@ -22,7 +22,7 @@ BEYOND = 30
 
 
 def instances(number: int) -> npt.NDArray[np.uint16]:
-    """Connected pixels of one class of a cube, numbered from 1; 0 where there is none."""
+    """Connected pixels of one class of a cube, numbered from 1; 0 if there is none."""
     classes = labels(number)
     found = np.zeros(classes.shape, np.uint16)
     for label in (1, 2):
@@ -42,7 +42,7 @@ def regions(dataset: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def check(batch: Batch, size: tuple[int, int], seen: list[tuple[int, int]]) -> None:
-    """Windows, regions and labels of a batch, against NumPy's padding and SciPy's boxes."""
+    """Compares windows, regions and labels of a batch with NumPy's padding and SciPy's boxes."""
     rows, columns = size
     width = ((BEYOND, BEYOND), (BEYOND, BEYOND))
     for place, (sample, region) in enumerate(zip(batch["id"], batch["region_id"], strict=True)):
@@ -128,7 +128,7 @@ def test_labels_take_turns_and_have_other_ids(regions: str) -> None:
 def test_labels_are_what_most_labelled_pixels_have(own_dataset: str) -> None:
     random = np.random.default_rng(5)
     shape = labels(0).shape
-    # Large ids with gaps between them, and few classes, so that many regions have ties or no label.
+    # Large ids with gaps, and few classes, so that many regions have ties or no label.
     parts = {number: random.choice([0, 3, 9, 300, 5000], shape) for number in range(CUBES)}
     for number, mask in parts.items():
         mask[:2, :3] = np.arange(10_000, 10_006).reshape(2, 3) + number
@@ -215,7 +215,8 @@ def test_tensors_and_augmentations(regions: str) -> None:
 @pytest.mark.parametrize("read", [None, ["labels", "parts"]])
 def test_what_surrounds_a_window_is_no_region(regions: str, read: list[str] | None) -> None:
     pytest.importorskip("torch")
-    # Half as high and wide a region has fewer pixels; that of id 1 would gain what is filled in.
+    # A region of half the height and width has fewer pixels. The region with id 1 would gain the
+    # filled pixels.
     ops = augment.RandomAffine(0.0, scale=(0.5, 0.5), p=1.0)
     options: dict[str, Any] = {"crop": Regions(12, mask="parts"), "device": "cpu", "masks": read}
 
@@ -249,7 +250,7 @@ def test_what_surrounds_a_window_is_no_region(regions: str, read: list[str] | No
         (Regions(5, mask="nothing"), {}, "nothing"),
         (Regions(5, mask="layers"), {}, "boolean layers"),
         (Regions(5, mask="parts", labels="nothing"), {}, "nothing"),
-        (Regions(5, mask="parts", min_pixels=10**6), {}, "no region"),
+        (Regions(5, mask="parts", min_pixels=10**6), {}, "none of the requested regions"),
         (Regions(5, mask="parts", min_pixels=0), {}, "min_pixels"),
         (Regions(0, mask="parts"), {}, "size"),
         (Regions(5, mask="parts", pad="wrap"), {}, "pad"),

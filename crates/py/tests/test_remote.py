@@ -1,4 +1,4 @@
-"""Datasets on servers: an S3 server of another make gives what the folder gives."""
+"""Datasets on servers: an independent S3 server gives the same as the folder."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_validate_proves_what_lies_on_a_server(s3: S3, dataset: str, cubes: Path
     code, told = validated(url)
     assert code == 1
     assert key in told
-    # What a server does not give is not damaged.
+    # Data that a server does not deliver are not damaged.
     code, told = validated(url, AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert code == 2
     assert "check the URL, the endpoint" in told
@@ -212,7 +212,7 @@ def test_a_url_as_a_path_and_options_of_no_url_are_refused(dataset: str, cubes: 
         hsipack.open(dataset, storage_options={"anon": True})
     with pytest.raises(hsipack.Error, match="not a URL"):
         hsipack.convert(dataset, dataset + "-new", storage_options={"anon": True})
-    with pytest.raises(hsipack.UnsupportedError, match="plain web servers take no files"):
+    with pytest.raises(hsipack.UnsupportedError, match="plain web servers do not accept files"):
         hsipack.convert(cubes, "http://127.0.0.1:9/x")
 
 

@@ -1,5 +1,5 @@
-"""Datasets written to an S3 server of another make: what another library finds there, and what is
-left after a kill."""
+"""Datasets written to an independent S3 server: what another library finds there, and what remains
+after a kill."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from s3_server import S3, SECRET
 
-# The random instants of kills. CI has time for some; more with HSIPACK_KILLS=100.
+# The number of kills at random instants. HSIPACK_KILLS=100 makes more than CI has time for.
 KILLS = int(os.environ.get("HSIPACK_KILLS", "4"))
 
 
@@ -50,7 +50,7 @@ def no_uploads(s3: S3) -> bool:
 
 @pytest.fixture
 def options(cubes: Path) -> dict[str, Any]:
-    """What packs the cubes, a few a shard."""
+    """Options that pack the cubes, a few to a shard."""
     masks = {"organs": str(cubes.parent / "masks" / "{stem}.png")}
     return {"mask": masks, "table": cubes.parent / "table.csv", "shard_size": 40_000}
 
@@ -186,7 +186,7 @@ def test_cubes_of_a_server_give_what_files_give(
     assert all(json.loads(line)["source"]["path"].startswith(url) for line in lines)
     assert SECRET not in (there / "zarr.json").read_text()
     assert not list(tmp_path.glob("hsipack-inputs-*"))
-    # What a killed process left is removed by the next.
+    # The next process removes the files that a killed process left.
     left = tmp_path / "hsipack-inputs-1-0"
     left.mkdir()
     (left / ".lock").touch()
@@ -209,7 +209,7 @@ def test_large_shards_go_in_parts(s3: S3, tmp_path: Path) -> None:
     )
     (key,) = keys(s3, "large.hsipack/64x256x700/image/c/")
     head = s3.client.head_object(Bucket="bucket", Key=key)
-    # Of an upload in parts the tag tells how many.
+    # The tag of a multipart upload contains the number of parts.
     assert head["ETag"].strip('"').endswith("-3"), head["ETag"]
     image = hsipack.open(url, output="numpy")[0]["image"]
     assert np.array_equal(np.moveaxis(image, 0, -1), cube)
@@ -252,7 +252,7 @@ def test_killed_workers_are_replaced_by_whoever_works_next(s3: S3, cubes: Path) 
             time.sleep(draw.uniform(0, 0.3))
             commit.kill()
             commit.wait(120)
-            # Whole or not there.
+            # The dataset is complete or missing.
             there = command(s3, "info", f"s3://bucket/{name}").returncode == 0
             assert not there or shards(name) == whole
         done = command(s3, "commit", plan)

@@ -1,4 +1,4 @@
-"""Processes that train together on one machine keep decoded chunks in memory that they share."""
+"""Processes that train together on one machine keep decoded chunks in shared memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import hsipack
 import pytest
 from conftest import CUBES
 
-# Reads epochs, tells what it did, and goes on with more for every line that it is given.
+# Reads epochs, prints what it did, and reads more for every line on its standard input.
 PROCESS = """
 import json
 import sys
@@ -51,7 +51,7 @@ class Rank:
         self.process = subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment)
 
     def told(self) -> dict[str, Any]:
-        """What it says next."""
+        """The next report that it prints."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "it ended"
@@ -59,7 +59,7 @@ class Rank:
         return told
 
     def go_on(self) -> None:
-        """Has it read once more."""
+        """Lets it read again."""
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
@@ -72,7 +72,7 @@ class Rank:
 
 @contextmanager
 def running(*ranks: Rank) -> Iterator[None]:
-    """Ends them, whatever happens."""
+    """Ends the processes, whatever happens."""
     try:
         yield
     finally:
@@ -84,7 +84,7 @@ def running(*ranks: Rank) -> Iterator[None]:
 
 
 def left_behind() -> list[str]:
-    """What the system knows of memory and sockets with our name."""
+    """Shared memory and sockets with our name that exist on the system."""
     sockets = Path("/proc/net/unix").read_text().split()
     files = [path.name for path in Path("/dev/shm").iterdir() if "hsipack" in path.name]
     return files + [word for word in sockets if word.startswith(f"@hsipack-{os.getuid()}-")]
@@ -97,7 +97,7 @@ def test_chunks_are_decoded_by_one_of_the_processes_and_outlive_it(dataset: str)
     with running(first):
         alone = first.told()
         assert alone["cache"]["shared"], alone["cache"]
-        assert "2 processes of this machine" in alone["cache"]["why"]
+        assert "2 processes on this machine" in alone["cache"]["why"]
         assert len(alone["sums"]) == CUBES
         assert 0 < alone["decoded"] <= 2 * chunks
         assert len(left_behind()) == 1
@@ -113,7 +113,7 @@ def test_chunks_are_decoded_by_one_of_the_processes_and_outlive_it(dataset: str)
             assert after["decoded"] == 0
             for told in (later, after):
                 assert told["sums"].items() <= alone["sums"].items()
-            # Who comes now begins anew.
+            # A process that starts now begins a new cache.
             third = Rank(dataset, 0, 1)
             with running(third):
                 new = third.told()

@@ -63,7 +63,7 @@ def test_refusals(dataset: str, tmp_path: Path) -> None:
     assert len(pd.read_csv(there)) == 2 * CUBES
     with pytest.raises(ConflictError, match="no mask bones"):
         hsipack.spectra(dataset, "bones")
-    with pytest.raises(ConflictError, match="there is no statistic 'mode'"):
+    with pytest.raises(ConflictError, match="unknown statistic 'mode'"):
         hsipack.spectra(dataset, "labels", "mode")  # type: ignore[arg-type]
     with pytest.raises(hsipack.UnsupportedError, match=r"use \.parquet or \.csv"):
         hsipack.spectra(dataset, "labels", output=tmp_path / "a.xlsx")

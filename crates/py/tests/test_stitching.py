@@ -1,5 +1,5 @@
-"""Maps that windows' predictions are put together to: against dense arrays, and a network that sees
-the whole cube.
+"""Maps that are stitched from predictions of windows, compared with dense arrays and with a network
+that sees the whole cube.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def loader(dataset: Any, batch_size: int = 5, **options: Any) -> Loader:
 
 
 def weight(size: int) -> Values:
-    """Of the places along an axis of a window."""
+    """The weights of the places along an axis of a window."""
     return 0.5 - 0.5 * np.cos(2 * np.pi * (np.arange(size) + 0.5) / size)
 
 
 def dense(
     shape: tuple[int, int], windows: list[tuple[int, int, int, int]], values: Values, merge: str
 ) -> Values:
-    """The map, pixel by pixel, from windows and predictions (N, channels, rows, columns)."""
+    """Computes the map by pixels, from windows and predictions (N, channels, rows, columns)."""
     made = np.full((values.shape[1], *shape), np.nan)
     for y in range(shape[0]):
         for x in range(shape[1]):
@@ -105,7 +105,7 @@ def test_the_order_of_windows_does_not_matter(dataset: str, tmp_path: Path, merg
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always")
                 for batch in batches:
-                    # What a window sees depends on where it lies.
+                    # The values of a window depend on its place.
                     values = batch["image"][:, :2] * (1 + batch["window"][:, :1, None, None] % 5)
                     stitcher.add(batch, values.astype(np.float32))
             texts = [str(one.message) for one in said]
@@ -128,7 +128,7 @@ def test_the_order_of_windows_does_not_matter(dataset: str, tmp_path: Path, merg
 
 
 def test_only_rows_that_windows_may_still_come_for_are_kept(dataset: str, tmp_path: Path) -> None:
-    # Batches that end in the midst of a row of windows, and of a cube.
+    # Batches that end in the middle of a row of windows, and of a cube.
     with loader(dataset, 7, crop=GridCrop((6, 9), step=(2, 4))) as batches:
         stitcher = Stitcher(batches, output=tmp_path)
         for batch in batches:
@@ -163,7 +163,7 @@ def test_a_network_sees_with_windows_what_it_sees_with_the_whole_cube(dataset: s
             whole = network(ds[sample]["image"][None].float())[0].numpy()
             inside = (slice(None), slice(reach, -reach), slice(reach, -reach))
             np.testing.assert_allclose(array[inside], whole[inside], atol=1e-6, rtol=0)
-            # The edge of a cube is also an edge of its windows, so that even it is the same.
+            # The edge of a cube is also an edge of its windows, so even the edge is the same.
             np.testing.assert_allclose(array, whole, atol=1e-6, rtol=0)
 
 
@@ -274,7 +274,7 @@ def test_maps_are_given_once_and_as_they_are_finished(dataset: str) -> None:
 
 
 def test_cubes_of_several_shapes(tmp_path: Path) -> None:
-    """Also those that are smaller than a window, and batches of several shapes that take turns."""
+    """Also cubes smaller than a window, and alternating batches of several shapes."""
     paths = []
     for number, shape in enumerate(
         [(9, 20, 3), (30, 8, 3), (9, 20, 3), (5, 40, 2), (9, 20, 3), (30, 8, 3)]
@@ -337,7 +337,7 @@ def test_what_does_not_end_well_leaves_nothing(dataset: str, tmp_path: Path) -> 
 def test_meaningless_stitching_is_refused(dataset: str, tmp_path: Path) -> None:
     ds = hsipack.open(dataset)
     for options, match in [
-        ({"merge": "median"}, "no merge 'median'.*mean, weighted, center"),
+        ({"merge": "median"}, "unknown merge 'median'.*mean, weighted, center"),
         ({"classes": "all"}, "classes='all'"),
         ({"classes": []}, r"classes=\[\]"),
         ({"channels": 0}, "channels=0"),
@@ -388,7 +388,7 @@ def test_windows_that_cannot_be_placed_are_refused(dataset: str) -> None:
     batch = {"id": [0], "window": [[4, 0, 8, 8]]}
     values = np.ones((1, 3, 8, 8))
     stitcher = Stitcher(hsipack.open(dataset).split("val"))
-    with pytest.raises(hsipack.ConflictError, match="sample 0, which is not among those"):
+    with pytest.raises(hsipack.ConflictError, match="sample 0, which is not to be mapped"):
         stitcher.add(batch, values)
     with pytest.raises(hsipack.ConflictError, match="batch="):
         stitcher.add({"window": [[4, 0, 8, 8]]}, values)

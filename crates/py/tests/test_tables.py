@@ -1,4 +1,4 @@
-"""What is known of samples as tables, and the index that it is looked up in."""
+"""Metadata of samples as tables, and the index for looking them up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 
 def lines(dataset: str) -> list[dict[str, Any]]:
-    """The samples as they stand in the file."""
+    """The samples as written in the file."""
     return [json.loads(line) for line in (Path(dataset) / "samples.jsonl").read_text().splitlines()]
 
 
@@ -89,7 +89,7 @@ def test_a_line_that_was_changed_is_an_error_where_it_is_read(dataset: str, tmp_
     (copy / "samples.jsonl").write_text(text.replace("cube_03", "cube_30"))
     with pytest.raises(hsipack.DamagedError, match="does not match SHA256SUMS"):
         hsipack.open(copy)
-    # An index that is newer than the change passes, until the line is read.
+    # If the index is newer than the change, this is only noticed when the line is read.
     (copy / "samples.index").touch()
     ds = hsipack.open(copy)
     assert ds.samples.column("name")[3] == "cube_03"

@@ -1,4 +1,4 @@
-"""Trainings from files and from packed cubes: what scripts/bench_training measures, in small."""
+"""A small run of scripts/bench_training: training from files and from packed cubes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(*words: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """The script's quick form."""
+    """Runs the script in its quick form."""
     command = [sys.executable, SCRIPT, "--quick", "--threads=1", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def bench(*words: str | Path, cwd: Path | None = None) -> str:
-    """What it prints. It fails if the first batch of a way differs from the cubes by more than
-    rounding.
+    """Runs the script, and returns its output. It fails if the first batch of a way differs from
+    the cubes by more than rounding.
     """
     done = run(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
@@ -42,11 +42,11 @@ def test_packed_cubes_train_what_files_train(tmp_path: Path) -> None:
     for task in results["tasks"].values():
         ways = task["ways"]
         assert len(ways) == 8
-        # Nothing is rounded: every weight is the same.
+        # These forms are not rounded, so every weight is the same.
         for way in ("files-kornia", "files-hsipack"):
             assert ways[way]["difference"]["equal_weights"] == 2
             assert ways[way]["difference"]["each"] == [0, 0]
-        # Something is.
+        # The other forms are rounded.
         assert task["keep_bits"]["float16"] == 10
         assert 1 <= task["keep_bits"]["auto"] < 10
         for form in ("float16", "auto"):
@@ -80,13 +80,14 @@ def test_files_may_come_from_the_disk(tmp_path: Path) -> None:
     assert list(task["ways"]) == ways
     for way in ways:
         (run,) = task["runs"][way]
-        # Of the packed form all is read again in each epoch but the test split; of files, windows.
+        # In each epoch, all of the packed form except the test split is read again, and the windows
+        # of files.
         least = 0.1 if way == "files-hsipack" else 0.5
         for before, after in run["cached"]:
             assert before <= 0.01
             assert after > least
     assert "The system forgets the files before each epoch" in printed
-    # One seed has no spread, and no interval.
+    # With one seed, there is no spread and no interval.
     assert "± -" in printed
     assert task["ways"]["float16-hsipack"]["final"]["miou"]["std"] is None
 
@@ -98,7 +99,7 @@ def test_one_task_and_no_output_only_print(tmp_path: Path) -> None:
     assert "95 % interval" in printed
     assert "![" not in printed
     assert [path.name for path in tmp_path.iterdir()] == ["cubes"]
-    # What is drawn and packed is used again, and drawn anew in other sizes.
+    # Existing cubes are used again, unless the sizes change.
     drawn = tmp_path / "cubes/patches/files/scene.npy"
     before = drawn.stat()
     bench(*words, "--folder", tmp_path / "cubes", cwd=tmp_path)
@@ -142,7 +143,7 @@ def test_what_cannot_be_is_refused_at_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # In this process: each of its own would import torch first.
+    # In this process, because each new process would import torch first.
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--quick", *words])
     script = runpy.run_path(str(SCRIPT))

@@ -1,9 +1,9 @@
-"""Every block of the tutorials is run, in order, in an empty folder, and prints what is shown.
+"""Runs every block of the tutorials, in order, in an empty folder, and compares the output.
 
-A block of ``sh`` or ``python`` is run; ``text`` behind it is what it prints. There ``...`` stands
-for anything in a line, and for any lines if it is alone in one. Behind the comment ``numbers vary``
-all numbers may be others: it is for losses and rates. Results have ``...`` for the digits that
-differ between machines, so that the others are compared.
+Blocks of ``sh`` and ``python`` are run; the ``text`` after one is its output. In the output,
+``...`` stands for anything in a line, or for any lines if it is alone in a line. After the comment
+``numbers vary`` all numbers may differ, for losses and rates. Results have ``...`` for digits that
+differ between machines, so that the other digits are compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TUTORIALS = Path(__file__).resolve().parents[3] / "docs/tutorials"
 PAGES = sorted(page.name for page in TUTORIALS.glob("*.md") if page.name != "index.md")
 BLOCK = re.compile(r"^(<!-- numbers vary -->\n)?```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
-# Of the server that a page starts.
+# The port of the server that a page starts.
 PORT = "9000"
 
 
@@ -38,7 +38,7 @@ class Step:
     line: int
     language: str
     code: str
-    # What it prints, where the page shows it.
+    # Its output, if the page shows it.
     shown: str | None = None
     numbers_vary: bool = False
 
@@ -60,9 +60,9 @@ def steps(text: str) -> list[Step]:
 
 
 def matches(shown: str, printed: str, numbers_vary: bool = False) -> bool:
-    """Whether it was printed as it is shown."""
+    """Whether the output is as the page shows it."""
     if numbers_vary:
-        # Columns are as wide as their figures. Units stay: rates are always in the same.
+        # Columns are as wide as their numbers. Units stay, because rates always have the same unit.
         shown, printed = (re.sub(" +", " ", NUMBER.sub("0", text)) for text in (shown, printed))
     lines = [
         r"(?:.*\n)*?"
@@ -75,33 +75,33 @@ def matches(shown: str, printed: str, numbers_vary: bool = False) -> bool:
 
 
 class Reader:
-    """Somebody with a terminal and a Python session, both in the same folder."""
+    """A reader with a terminal and a Python session, both in the same folder."""
 
     def __init__(self, page: Path, folder: Path) -> None:
         self.page = page
         self.folder = folder
         self.environment = folder.parent / "environment"
-        # Pages with processes have the guard that scripts need.
+        # Pages that start processes have the guard that scripts need.
         self.names: dict[str, object] = {"__name__": "__main__"}
         self.groups: list[int] = []
 
     def run(self, step: Step) -> str:
-        """Runs a block; what it prints."""
+        """Runs a block, and returns its output."""
         return self.python(step) if step.language == "python" else self.shell(step)
 
     def python(self, step: Step) -> str:
         output = io.StringIO()
-        # Padded, so that errors name the page's lines.
+        # Padded with empty lines, so that errors name the lines of the page.
         code = compile("\n" * step.line + step.code, str(self.page), "exec")
         with contextlib.redirect_stdout(output), warnings.catch_warnings():
             warnings.simplefilter("error")
-            # Python's own, of processes that are forked where there are threads.
+            # Python's own warnings about forking a process with threads.
             warnings.simplefilter("ignore", DeprecationWarning)
             exec(code, self.names)
         return output.getvalue()
 
     def shell(self, step: Step) -> str:
-        """Variables that are exported are there in later blocks, and in Python."""
+        """Runs a shell block. Exported variables stay for later blocks, and for Python."""
         script = f"{step.code}\nenv -0 >{self.environment}\n"
         output = self.folder.parent / "output"
         with output.open("wb") as file:
@@ -124,7 +124,7 @@ class Reader:
         return printed
 
     def end(self) -> None:
-        """Ends what blocks left running, such as servers."""
+        """Ends processes that blocks left running, such as servers."""
         for group in self.groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Values: normalising, standardising, calibrating, against NumPy."""
+"""Values: normalising, standardising and calibrating, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ NORMS = {
 
 
 def normalised(values: np.ndarray, how: str) -> np.ndarray:
-    """The rule, spectrum by spectrum: what is not finite takes no part and is NaN; what there is
-    nothing to divide by becomes 0; SNV divides by n - 1."""
+    """The definition for each spectrum: values that are not finite are left out and become NaN. If
+    there is nothing to divide by, the result is 0. SNV divides by n - 1."""
     out = np.full(values.shape, np.nan)
     for place in np.ndindex(values.shape[:-1]):
         spectrum = values[place].astype(np.float64)
@@ -83,7 +83,7 @@ def test_convert_loader_and_augmentations_normalise_by_one_rule(how: str, tmp_pa
         check(NORMS[how]()(image[None])[0])
         loader = hsipack.Loader(plain, augment=NORMS[how](), dtype=dtype, device="cpu")
         check(next(iter(loader))["image"][0])
-    # What takes the place of NaN is in no sum: in convert as in the loader.
+    # The value that replaces NaN is in no sum, in convert and in the loader.
     filled = np.nan_to_num(want, nan=7)
     hsipack.convert(tmp_path / "cube.npy", tmp_path / "filled", normalize=how, nodata=7)
     check(hsipack.open(tmp_path / "filled")[0]["image"], filled)
@@ -110,7 +110,7 @@ def test_nan_is_filled_after_standardising(tmp_path: Path) -> None:
 
 
 def of_split(split: str) -> np.ndarray:
-    """All pixels of a split's cubes, as float16 holds them."""
+    """All pixels of a split's cubes, in float16."""
     chosen = [number for number in range(CUBES) if (number % 4 == 3) == (split == "val")]
     cubes = np.stack([cube(number) for number in chosen])
     return cubes.astype(np.float16).astype(np.float64).reshape(-1, BANDS)
@@ -215,7 +215,7 @@ def test_bands_without_statistics_stay_in_augmentations(tmp_path: Path) -> None:
     want = (values - stats.mean) / stats.std
     want[..., [2, 7]] = 5
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
-    # It is what it was after a way through JSON, and in the words of a configuration.
+    # It is the same after a conversion to JSON and back, and as a configuration.
     assert hsipack.augment.sequential(normalize.to_json()).to_json().count("null") == 4
     config = {"op": "standardize", "p": 1.0, "mean": stats.mean.tolist(), "std": stats.std.tolist()}
     assert hsipack.augment.sequential([config])[0] == normalize

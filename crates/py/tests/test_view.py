@@ -1,4 +1,4 @@
-"""``hsipack.view``: the server beside a program. What it answers is tested in crates/view."""
+"""``hsipack.view``: the server inside a program. Its responses are tested in crates/view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows around labelled pixels, and listed ones: against NumPy's slicing of the padded cube."""
+"""Windows around labelled pixels, and listed windows, compared with slices of the padded cube."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BEYOND = 30
 
 
 def padded(number: int, pad: str | float) -> npt.NDArray[Any]:
-    """A cube as it is stored, with more rows and columns around it than any window here has."""
+    """A cube as it is stored, with a margin larger than any window here."""
     stored = cube(number).astype(np.float16)
     width = ((BEYOND, BEYOND), (BEYOND, BEYOND), (0, 0))
     if isinstance(pad, str):
@@ -29,7 +29,7 @@ def padded(number: int, pad: str | float) -> npt.NDArray[Any]:
 
 
 def check(batch: Batch, pad: str | float) -> None:
-    """Whether every window is that of the padded cube."""
+    """Checks that every window equals that of the padded cube."""
     for image, sample, window in zip(batch["image"], batch["id"], batch["window"], strict=True):
         row, column, rows, columns = window + np.array([BEYOND, BEYOND, 0, 0])
         want = padded(int(sample), pad)[row : row + rows, column : column + columns]
@@ -67,7 +67,7 @@ def test_listed_windows_are_those_of_the_padded_cube(
     dataset: str, data: st.DataObject, pad: str | float
 ) -> None:
     rows, columns = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))
-    # With a pixel of the cube at least.
+    # With at least one pixel of the cube.
     window = st.tuples(
         st.integers(0, CUBES - 1),
         st.integers(1 - rows, ROWS - 1),
@@ -207,7 +207,7 @@ def test_shuffle_windows_hold_some_cubes_at_a_time(dataset: str) -> None:
             state = loader.state_dict()
             assert state["shuffle_window"] == size
 
-    # Interrupted, and gone on with where there is more memory.
+    # Interrupted, and resumed with more memory.
     with Loader(dataset, output="numpy", cache_size=size, **options) as loader:
         iterator = iter(loader)
         parts = [next(iterator) for _ in range(3)]
@@ -225,9 +225,9 @@ def test_shuffle_windows_hold_some_cubes_at_a_time(dataset: str) -> None:
         ({"shuffle_window": "some"}, "shuffle_window"),
         ({"shuffle_window": 0}, "shuffle_window"),
         ({"shuffle_window": 1000}, "larger than half of it"),
-        ({"shuffle_window": 1 << 20, "crop": None}, "cannot come block by block"),
-        ({"shuffle_window": 1 << 20, "shuffle": False}, "cannot come block by block"),
-        ({"shuffle_window": 1 << 20, "cache": None}, "beside a cache of kind none"),
+        ({"shuffle_window": 1 << 20, "crop": None}, "cannot be read block by block"),
+        ({"shuffle_window": 1 << 20, "shuffle": False}, "cannot be read block by block"),
+        ({"shuffle_window": 1 << 20, "cache": None}, "cannot be combined with cache kind none"),
     ],
 )
 def test_shuffle_windows_that_mean_nothing_are_refused(
@@ -244,7 +244,7 @@ def test_what_is_kept_in_memory_is_told(dataset: str) -> None:
         told = loader.report()["cache"]
     assert told["kind"] == "decoded"
     assert told["chosen"]
-    assert "half of what is free" in told["why"]
+    assert "half of the free memory" in told["why"]
     assert 0 < told["bytes"] <= told["needed_bytes"] == told["limit_bytes"]
     with Loader(dataset, 4, output="numpy", cache_size=1000) as loader:
         assert loader.report()["cache"]["kind"] == "none"
@@ -258,15 +258,18 @@ def test_what_is_kept_in_memory_is_told(dataset: str) -> None:
     [
         (LabelledPatches(3, mask="none"), 'has no mask "none"'),
         (LabelledPatches(3, mask="layers"), "holds boolean layers"),
-        (LabelledPatches(3, mask="labels", classes=[77]), "no pixel has a label"),
+        (
+            LabelledPatches(3, mask="labels", classes=[77]),
+            "no pixel has one of the requested labels",
+        ),
         (LabelledPatches(3, mask="labels", pad="mirror"), "pad='mirror'"),
         (LabelledPatches(0, mask="labels"), "size"),
         (LabelledPatches(3, mask="labels", per_class=0), "per_class=0"),
         (LabelledPatches(3, mask="labels", ignore=[-1]), "ignore=-1"),
         (Windows([[0, 0]], 3), r"shape \(1, 2\)"),
         (Windows([[0.5, 0, 0]], 3), "float64"),
-        (Windows(np.zeros((0, 3), int), 3), "a list of no windows"),
-        (Windows([[99, 0, 0]], 3), "listed of sample 99"),
+        (Windows(np.zeros((0, 3), int), 3), "the list of windows is empty"),
+        (Windows([[99, 0, 0]], 3), "listed for sample 99"),
         (Windows([[0, -3, 0]], 3), "row -3, column 0 lies outside sample 0 of 20x24"),
         (Windows([[0, 1 << 40, 0]], 3), "rows or columns that no cube has"),
     ],

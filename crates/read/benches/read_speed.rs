@@ -1,11 +1,11 @@
-//! How near is the loader to the bare decompressor?
+//! How close is the loader to the bare decompressor?
 //!
-//! In one run, alternating: C-Blosc decoding the same chunks from memory into memory that was touched before,
-//! with the same number of threads and nothing else; then the loader, warm, whole epochs. For whole cubes,
-//! and for random crops of tiled scenes, where the baseline decodes the tiles that the crops touch. The baseline is
-//! measured in ordinary memory and on huge pages, which the ring asks for.
+//! In one run, alternating: C-Blosc only decodes the same chunks from memory into memory that was touched before, with the
+//! same number of threads; then the warm loader reads whole epochs. For whole cubes, and for random crops of tiled scenes,
+//! where the baseline decodes the tiles that the crops touch. The baseline is measured in ordinary memory and on huge
+//! pages, which the ring requests.
 //!
-//! Then cold: the page cache of the shards dropped, an epoch beside a plain sequential read of the same files.
+//! Then cold: after the shards are removed from the page cache, an epoch, compared with a sequential read of the same files.
 //!
 //! `cargo bench -p hsipack-read --bench read_speed [-- DIR [CUBES [REPEATS [whole|crops|cold]]]]`
 
@@ -65,7 +65,7 @@ fn whole(cubes: usize) -> StackSpec {
     StackSpec { per_shard: 8, ..StackSpec::new(480, 640, 100, cubes) }.tile(16, 640)
 }
 
-/// Opens the dataset, which is written unless it is there from an earlier run.
+/// Opens the dataset, and writes it unless it is there from an earlier run.
 fn open(path: &Path, spec: StackSpec) -> Dataset {
     let spec =
         StackSpec { codec: Some(Codec { compressor: Compressor::Lz4Hc, level: 4, ..LZ4 }), ..spec };
@@ -80,13 +80,13 @@ fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads:
     let mut options = LoaderOptions::new(batch);
     options.threads = threads;
     options.plan = PlanOptions { crop: crop.clone(), ..options.plan };
-    // The loader decodes as the loops beside it do.
+    // Without a cache, the loader decodes every chunk, like the baseline.
     options.cache = CacheKind::None;
     // So that nothing is read ahead while the bare decoder is measured.
     options.end_epoch = Some(EPOCHS);
     let mut loader = Loader::new(dataset, options).expect("sound options");
     let frames = Frames::of(dataset);
-    // The chunks that an epoch decodes, in its order; and one epoch to warm up.
+    // The chunks that an epoch decodes, in its order. This epoch also warms up.
     let mut wanted = Vec::new();
     let mut samples = 0;
     for batch in loader.epoch() {
@@ -94,7 +94,7 @@ fn compare(dataset: &Dataset, crop: Crop, batch: usize, repeats: usize, threads:
         samples += batch.len();
         batch.items().iter().for_each(|item| frames.touched(item, &mut wanted));
     }
-    // The rest of the epochs, so that the loader is at rest.
+    // Read the other epochs, so that the loader stops working.
     while loader.epoch().count() > 0 {}
     let bytes = batch * bytes_of(&loader);
     let mut memory = [false, true].map(|huge| Memory::new(bytes, threads, huge));
@@ -188,7 +188,7 @@ impl Frames {
     }
 }
 
-/// As much memory as a batch takes, touched.
+/// The memory of a batch, touched.
 struct Memory {
     parts: Vec<Vec<u8>>,
 }
@@ -199,7 +199,7 @@ impl Memory {
             let mut part: Vec<u8> = Vec::with_capacity(bytes / threads);
             if huge_pages {
                 let pages = part.as_ptr() as usize & !4095;
-                // SAFETY: advice about memory of ours, before it is touched, changes no content.
+                // SAFETY: advice about our own memory, before it is touched, changes no content.
                 unsafe { libc::madvise(pages as *mut _, bytes / threads, libc::MADV_HUGEPAGE) };
             }
             part.resize(bytes / threads, 1);
@@ -232,7 +232,7 @@ impl Memory {
     }
 }
 
-/// An epoch with an empty page cache, beside reading the same files from one end to the other.
+/// Compares an epoch with an empty page cache with reading the same files from beginning to end.
 fn compare_cold(path: &Path, repeats: usize, threads: usize) {
     let shards: Vec<PathBuf> = (0..)
         .map(|shard| Dataset::open(path).expect("a dataset").stacks()[0].image.shard_path(shard))
@@ -277,8 +277,8 @@ fn compare_cold(path: &Path, repeats: usize, threads: usize) {
     epochs.iter().for_each(|(what, times)| report(what, times));
 }
 
-/// Does `work` while as many threads as the loader has decode from memory: what a disk gives when the
-/// processors have something to do.
+/// Does `work` while the loader's number of threads decode from memory. This measures a disk while the processors are
+/// busy.
 fn while_decoding(frames: &Frames, threads: usize, work: impl FnOnce() -> f64) -> f64 {
     let done = AtomicBool::new(false);
     let some: Vec<usize> = (0..frames.per_sample).collect();
@@ -304,11 +304,11 @@ fn cold_epoch(path: &Path, store: StoreKind, order: Order, threads: usize) -> f6
     (options.threads, options.plan.order, options.end_epoch) = (threads, order, Some(1));
     let mut loader = Loader::new(&dataset, options).expect("sound options");
     loader.epoch().for_each(|batch| assert!(!batch.expect("sound").is_empty()));
-    // From when the threads started: the ring had been allocated by then.
+    // The time since the threads started, when the ring was already allocated.
     loader.statistics().loader.elapsed_s
 }
 
-/// Has the kernel forget the file's pages; nobody maps it at the time.
+/// Removes the file's pages from the page cache. No process maps the file at this time.
 fn drop_cache(file: &Path) {
     let file = std::fs::File::open(file).expect("a file");
     file.sync_all().expect("a disk");
@@ -322,7 +322,7 @@ fn read_through(file: &Path) {
     while file.read(&mut buffer).expect("a disk") > 0 {}
 }
 
-/// The same past the page cache, as `dd iflag=direct bs=1M` does.
+/// The same without the page cache, like `dd iflag=direct bs=1M`.
 fn read_through_direct(file: &Path) {
     const BLOCK: usize = 1 << 20;
     let mut options = std::fs::File::options();

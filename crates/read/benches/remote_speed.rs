@@ -1,8 +1,9 @@
-//! How near is reading from a server to its link, and to what the processor decodes?
+//! How close is reading from a server to the speed of the link, and to the speed of decoding?
 //!
-//! In one run, alternating, for links of 200 MB/s and without a limit, 30 ms away: bare ranged GETs of the same shards, as
-//! many at a time as the loader may have, whose bytes are thrown away; the loader on the files; the loader on the server,
-//! an epoch from the first request on; the same while it fills a cache on the local disk; an epoch of that. Server, link and loader share the processor.
+//! In one run, alternating, for links of 200 MB/s and without a limit, with a latency of 30 ms: bare ranged GETs of the same
+//! shards, as many at a time as the loader may send, whose bytes are discarded; the loader on the files; the loader on the
+//! server, for an epoch from the first request on; the same while it fills a local cache; an epoch from that cache. Server,
+//! link and loader share the processor.
 //!
 //! `cargo bench -p hsipack-read --bench remote_speed [-- DIR [CUBES [REPEATS]]]`
 
@@ -24,7 +25,7 @@ use serde_json::json;
 use support::{LZ4, StackSpec, median, reflectance, write_dataset_of};
 
 const BATCH: usize = 6;
-/// Requests of the bare GETs at a time, and their bytes.
+/// How many bare GETs are sent at a time, and their bytes.
 const AT_ONCE: usize = 16;
 const RANGE: u64 = 8 << 20;
 
@@ -101,7 +102,7 @@ fn main() {
     }
 }
 
-/// Paths of the shards below the dataset, and their lengths.
+/// Paths of the shards in the dataset, and their lengths.
 fn shards(path: &Path) -> Vec<(String, u64)> {
     let dataset = Dataset::open(path).expect("a dataset");
     let image = &dataset.stacks()[0].image;
@@ -113,7 +114,7 @@ fn shards(path: &Path) -> Vec<(String, u64)> {
     (0..image.shards()).map(shard).collect()
 }
 
-/// Seconds of epochs.
+/// Epochs in seconds.
 struct Times {
     /// Of the first one, from opening the dataset on.
     first: f64,
@@ -128,7 +129,7 @@ fn epochs(path: &Path, cache: Option<&LocalCache>) -> Times {
     let dataset = Dataset::open_with(path, open).expect("a dataset");
     let mut options = LoaderOptions::new(BATCH);
     options.cache = CacheKind::None;
-    // The last one is not timed: near their end, loaders go on with the next one.
+    // The last epoch is not timed: near the end of an epoch, loaders begin the next one.
     options.end_epoch = if is_url(path) && cache.is_none() { Some(1) } else { Some(4) };
     let mut loader = Loader::new(&dataset, options).expect("sound options");
     let mut first_batch = None;
@@ -148,7 +149,7 @@ fn epochs(path: &Path, cache: Option<&LocalCache>) -> Times {
     Times { first, first_batch: first_batch.expect("a batch"), later }
 }
 
-/// Seconds that it takes to get all shards and throw them away.
+/// Seconds to fetch all shards and discard them.
 fn get_all(server: &Server, name: &str, shards: &[(String, u64)]) -> f64 {
     let ranges: Vec<_> = shards
         .iter()

@@ -1,5 +1,5 @@
-//! What the reader takes of the heap and of memory. These tests have a process of their own and run one after
-//! the other, since they count what all threads do.
+//! How much of the heap and of memory the reader uses. These tests have a process of their own and run one after
+//! the other, because they count the allocations of all threads.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -40,7 +40,7 @@ static ALLOCATOR: Counting = Counting;
 
 const PIECE: u64 = 300_000;
 const PIECES: u64 = 30;
-/// Spans asked for before they are read.
+/// How many spans are requested before they are read.
 const AHEAD: u64 = 5;
 const MOST_AHEAD: u64 = 3 * AHEAD;
 
@@ -49,8 +49,8 @@ fn span(piece: u64) -> Range<u64> {
     piece * PIECE..piece * PIECE + PIECE - piece
 }
 
-/// Has a store that holds bytes read ahead grow as many buffers as are ever wanted at once: as many spans as that are
-/// held together, all of them from buffers of the store.
+/// Makes a store that keeps bytes read ahead allocate all buffers that are ever needed at the same time: that number of
+/// spans is held together, all in buffers of the store.
 fn grow_buffers(file: &dyn StoredFile) {
     fn held(file: &dyn StoredFile, left: u64) -> bool {
         let Some(next) = left.checked_sub(1) else { return true };
@@ -73,14 +73,14 @@ fn grow_buffers(file: &dyn StoredFile) {
     }
 }
 
-/// Allocations while a file is read piece by piece, after a while.
+/// Counts allocations while a file is read piece by piece, after some time.
 fn counted(store: &dyn Store, folder: &Path, holds_bytes: bool) -> usize {
     let file = store.open(&folder.join("shard")).unwrap();
     if holds_bytes {
         grow_buffers(&*file);
     }
     let mut buffer = ReadBuffer::new();
-    // Nobody asked for it, so that the reader's own buffer grows.
+    // This span was not requested ahead, so the reader's own buffer grows.
     file.with_bytes(span(0), &mut buffer, &mut |_| Ok(())).unwrap();
     let mut read = |rounds: usize, ahead: u64| {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
@@ -97,7 +97,7 @@ fn counted(store: &dyn Store, folder: &Path, holds_bytes: bool) -> usize {
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
     read(3, AHEAD);
-    // Also where more is asked for at once than ever before.
+    // Also if more spans are requested at once than ever before.
     read(8, AHEAD) + read(2, MOST_AHEAD)
 }
 
@@ -125,7 +125,7 @@ fn loader(spec: StackSpec, crop: Crop, batch_size: usize) -> (tempfile::TempDir,
     let mut options = LoaderOptions::new(batch_size);
     options.plan.crop = crop;
     options.slots = 3;
-    // A cache takes a chunk in whenever one is decoded for the first time.
+    // Without a cache, which stores a chunk when it is decoded for the first time.
     options.cache = CacheKind::None;
     let loader = Loader::new(&Dataset::open(&written.path).unwrap(), options).unwrap();
     (folder, loader)
@@ -142,7 +142,7 @@ fn batches_allocate_nothing_in_any_thread() {
     let windows = Crop::Windows(Windows::listed((9, 9), Pad::Reflect, &list).unwrap().into());
     for (spec, crop) in [(whole, Crop::Whole), (tiled.clone(), crop), (tiled, windows)] {
         let (_folder, mut loader) = loader(spec, crop.clone(), 2);
-        // Every slot and every working buffer has grown, every shard and mask was opened.
+        // After this, every slot and working buffer has its full size, and every shard and mask is open.
         for _ in 0..3 {
             loader.epoch().for_each(|batch| drop(batch.unwrap()));
         }

@@ -94,7 +94,7 @@ impl Identity {
                 Err(Error::malformed("not a packed dataset: there is no zarr.json in it")
                     .at(url)
                     .with_remedy(remedy![
-                        "check the URL; give that of the folder that ",
+                        "check the URL; give the URL of the folder that ",
                         Command::Convert,
                         " wrote"
                     ]))
@@ -169,27 +169,29 @@ fn holding<T>(path: &Path, mut read: impl FnMut(&Arc<Held>) -> Result<T>) -> Res
             return result;
         }
     }
-    Err(Error::conflict("the dataset is replaced again and again while it is being read")
+    Err(Error::conflict("the dataset was replaced several times while it was being read")
         .at(path)
-        .with_remedy("wait until whoever writes it is done"))
+        .with_remedy("wait until the other program has finished writing"))
 }
 
 fn cannot_open(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound if aside(path).exists() => {
-            Error::conflict("an append was cut short just before its end")
+            Error::conflict("an append was interrupted just before its end")
                 .at(path)
                 .with_remedy(remedy![
                     "resume the append with ",
                     Command::Convert.with(Opt::Resume),
-                    ", or add the masks again; that puts the dataset back"
+                    ", or add the masks again; this restores the dataset"
                 ])
                 .caused_by(error)
         }
-        io::ErrorKind::NotADirectory => Error::malformed("not a packed dataset: it is no folder")
-            .at(path)
-            .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"])
-            .caused_by(error),
+        io::ErrorKind::NotADirectory => {
+            Error::malformed("not a packed dataset: it is not a folder")
+                .at(path)
+                .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"])
+                .caused_by(error)
+        }
         _ => Error::io(path, "cannot open", error),
     }
 }

@@ -131,7 +131,7 @@ impl Mapping {
 
     fn outside(&self, range: &Range<u64>) -> Error {
         Error::damaged(format!(
-            "bytes {} to {} were wanted of a file of {}",
+            "bytes {} to {} were requested, but the file has {} bytes",
             range.start,
             range.end,
             self.len()
@@ -150,7 +150,7 @@ impl Mapping {
         } else {
             (
                 format!("the disk failed at bytes {} to {}", range.start, range.end),
-                "look into the system's log, check the disk, restore the file from a copy",
+                "check the system log and the disk, and restore the file from a copy",
             )
         };
         Error::io(&self.path, "cannot read", io::Error::other(what)).with_remedy(remedy)

@@ -67,7 +67,7 @@ fn too_little(bytes: u64, what: &str, available: &Available) -> Error {
     Error::new(
         ErrorKind::Io,
         format!(
-            "{what} takes {} of memory, but only {} can be had {}",
+            "{what} takes {} of memory, but only {} are available {}",
             size(bytes),
             size(available.bytes),
             available.by

@@ -145,7 +145,7 @@ fn not_a_file(path: &Path, what: &str) -> Error {
 fn too_large(path: &Path, len: u64, most: u64) -> Error {
     Error::malformed(format!("the file has {len} bytes; such a file has at most {most}"))
         .at(path)
-        .with_remedy("look what wrote it; restore the file from a copy")
+        .with_remedy("find out what wrote it, and restore the file from a copy")
 }
 
 #[cfg(test)]

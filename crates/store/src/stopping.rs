@@ -40,7 +40,7 @@ pub(crate) fn stopped() -> bool {
 
 /// The error of a wait that ended early.
 pub(crate) fn interrupted() -> Error {
-    Error::new(ErrorKind::Interrupted, "stopped while a server was waited for")
+    Error::new(ErrorKind::Interrupted, "stopped while waiting for a server")
 }
 
 #[cfg(test)]

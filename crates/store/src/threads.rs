@@ -192,9 +192,9 @@ fn refused(error: io::Error) -> Error {
         io::ErrorKind::OutOfMemory => "memory (`ulimit -v`)",
         _ => "processes (`ulimit -u`)",
     };
-    Error::new(ErrorKind::Io, format!("the system refuses another thread: {error}"))
+    Error::new(ErrorKind::Io, format!("the system refuses to start another thread: {error}"))
         .with_remedy(remedy![
-            "ask for fewer ",
+            "use fewer ",
             Opt::Threads,
             format!(", or raise the limit of {limit}")
         ])

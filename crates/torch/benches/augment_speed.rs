@@ -1,11 +1,10 @@
-//! Augments batches on request, for `scripts/bench_augment`, which compares with Kornia in one run: on the CPU by loops
-//! of our own, with `tensors` by libtorch's operations there, too; on a GPU by kernels and libtorch's operations, with
-//! `tensors` by the latter alone.
+//! Augments batches on request, for `scripts/bench_augment`, which compares with Kornia in one run. On the CPU it uses our
+//! own loops or, with `tensors`, libtorch's operations. On a GPU it uses kernels together with libtorch's operations or,
+//! with `tensors`, only the operations.
 //!
-//! Reads requests from standard input, one JSON object a line: `ops`, `size` (samples, bands, rows, columns), `kind`
-//! (`float16`, `float32`), `masks`, `threads`, `fuse`, `cuda`,
-//! `tensors`; augments one batch with the parameters of the next epoch
-//! and answers with the seconds it took.
+//! Reads requests from standard input, one JSON object in each line: `ops`, `size` (samples, bands, rows, columns), `kind`
+//! (`float16`, `float32`), `masks`, `threads`, `fuse`, `cuda`, `tensors`. For each request, augments one batch with the
+//! parameters of the next epoch, and answers with the seconds it took.
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -35,7 +34,7 @@ fn yes() -> bool {
     true
 }
 
-/// What stays from request to request.
+/// A batch that is kept from request to request.
 struct Batch {
     image: Tensor,
     masks: Vec<Tensor>,
@@ -60,7 +59,7 @@ fn main() {
             request.size, request.kind, request.masks, request.threads
         );
         if !batches.contains_key(&key) {
-            // One at a time: they are large.
+            // Only one at a time, because they are large.
             batches.clear();
         }
         let batch = batches.entry(key).or_insert_with(|| batch(&request, device));
@@ -80,7 +79,7 @@ fn batch(request: &Request, device: Device) -> Batch {
     Batch { image: image.permute([0, 3, 1, 2]), masks, libtorch }
 }
 
-/// Augments the batch once; seconds.
+/// Augments the batch once, and returns the seconds.
 fn once(request: &Request, batch: &Batch, epoch: u64, device: Device) -> f64 {
     let pipeline = Pipeline { fuse: request.fuse, ..Pipeline::new(request.ops.clone()) };
     let samples: Vec<SampleKey> =

@@ -1,11 +1,11 @@
 //! How fast do batches get to a GPU, and does anything wait for them?
 //!
 //! In one run: plain asynchronous copies of page-locked memory; a device loader that copies one batch again and again,
-//! which nothing but the copy limits; one whose chunks lie decoded in memory, from where they are gathered into the ring
-//! while the batch before is copied, so that both share the memory's bandwidth; augmentations alone; and both at once,
-//! which take no longer than the slower of them if copying and computing overlap. Then 1,000 batches compared with their
-//! samples, on the device.
-//! Without a GPU it says so, and does the same with fewer batches on the CPU, where nothing is copied.
+//! which only the copy limits; a loader whose chunks are decoded in memory, and are gathered into the ring while the batch
+//! before is copied, so that both share the memory's bandwidth; augmentations alone; and augmentations together with
+//! copies. If copying and computing overlap, both together take no longer than the slower one. Then 1,000 batches are
+//! compared with their samples on the device.
+//! Without a GPU, it prints a note and does the same with fewer batches on the CPU, where nothing is copied.
 //!
 //! `cargo bench -p hsipack-torch --bench transfer_speed [-- DIR [CUBES [BATCHES]]]`
 
@@ -64,7 +64,7 @@ fn main() {
     let library = loader.library().clone();
     println!("{:?}", loader.report());
     println!("{:?}", loader.memory());
-    // Everything is decoded once, and stays.
+    // Everything is decoded once, and stays in memory.
     run(&mut loader, 2 * cubes.div_ceil(BATCH), device, |_| ());
     let copied = median(&of(|| run(&mut loader, 20, device, |_| ()) / 20.0));
     told(&format!("batches of {BATCH}, gathered"), copied, bytes, plain);
@@ -102,7 +102,7 @@ fn main() {
     );
 }
 
-/// Says how long a batch took, beside plain copies where there are some.
+/// Prints the time of a batch, compared with plain copies if there are any.
 fn told(what: &str, seconds: f64, bytes: usize, plain: Option<f64>) {
     println!("{what}: {:.2} ms, {:.2} GB/s", 1e3 * seconds, bytes as f64 / seconds / 1e9);
     if let Some(plain) = plain {
@@ -140,7 +140,7 @@ fn augment(library: &Libtorch, pipeline: &Pipeline, batch: &DeviceBatch) {
     library.augment(pipeline, images, batch.epoch(), &samples).expect("sound augmentations");
 }
 
-/// Seconds for some batches, epoch after epoch.
+/// Seconds for some batches, over as many epochs as needed.
 fn run(
     loader: &mut DeviceLoader,
     batches: usize,
@@ -169,7 +169,7 @@ fn wait(device: Device) {
     }
 }
 
-/// Seconds for one of many asynchronous copies of page-locked memory.
+/// Seconds of one of many asynchronous copies of page-locked memory.
 fn plain_copies(bytes: usize, device: Device) -> f64 {
     let host =
         Tensor::zeros([bytes as i64], (Kind::Uint8, Device::Cpu)).internal_pin_memory(device);
@@ -184,7 +184,7 @@ fn plain_copies(bytes: usize, device: Device) -> f64 {
     }))
 }
 
-/// Compares batches with their samples, where they are.
+/// Compares batches with their samples, on the device.
 fn check(loader: &mut DeviceLoader, dataset: &Dataset, batches: usize, device: Device) {
     let wanted: Vec<Tensor> = (0..dataset.samples().len())
         .map(|sample| {

@@ -129,7 +129,8 @@ impl Facts {
                 let file = |file: &PathBuf| ["file".to_owned(), told(&file.display().to_string())];
                 facts.fields = info.files.iter().take(FILES).map(file).collect();
                 if info.is_scaled() {
-                    let what = "stored numbers are scaled to physical values as the file says";
+                    let what =
+                        "stored numbers are scaled to physical values with the scale of the file";
                     facts.notes.push(what.to_owned());
                 }
             }

@@ -112,7 +112,7 @@ impl Seen {
         if let Some(Clipped { band, share }) = found.clipped.get(&id) {
             let percent = 100.0 * share;
             let text = format!(
-                "{percent:.0} % of the pixels of band {band} have the cube's greatest value"
+                "{percent:.0} % of the pixels of band {band} have the greatest value of the cube"
             );
             marks.push(Mark { kind: "saturated", text });
         }

@@ -227,7 +227,7 @@ async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
         }
     };
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return Answer::refusal(405, "nothing can be changed here", None);
+        return Answer::refusal(405, "the viewer cannot change anything", None);
     }
     answering.shared.hear();
     if let Some(answer) = routes::at_once(path) {

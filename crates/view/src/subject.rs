@@ -104,10 +104,10 @@ impl Subject {
             |group: &&MaskGroup| stacks.iter().any(|stack| stack.mask(&group.name).is_some());
         if let Some(group) = self.masks.iter().find(known) {
             return Err(Error::conflict(format!(
-                "the dataset has a mask named {} already",
+                "the dataset already has a mask named {}",
                 group.name
             ))
-            .with_remedy("give the other one another name, as NAME=PATTERN"));
+            .with_remedy("give the new mask another name, as NAME=PATTERN"));
         }
         Ok(self)
     }
@@ -124,9 +124,11 @@ impl Subject {
     pub fn with_training(self, training: Training) -> Result<Self> {
         training.pipeline()?;
         if self.dataset().is_none() {
-            return Err(Error::conflict("the cubes are not packed: loaders read packed datasets")
-                .at(&self.path)
-                .with_remedy(remedy!["pack them with ", Command::Convert]));
+            return Err(Error::conflict(
+                "the cubes are not packed: loaders read only packed datasets",
+            )
+            .at(&self.path)
+            .with_remedy(remedy!["pack them with ", Command::Convert]));
         }
         Ok(Self { training, for_training: true, ..self })
     }

@@ -1,7 +1,7 @@
 """Loaders that read from a server, compared by scripts/bench_server_peers.
 
-`protocol` says what such a peer is, `roster` lists them. `servers` runs the S3 server and the link
-before it. `compare` packs the cubes for each, puts them on the server, tries settings and measures
-the best of each in rounds; `measure` is one such measurement. What packs and decodes is that of the
-peers on files, in the folder above.
+`protocol` defines such a peer, `roster` lists all of them. `servers` runs the S3 server and the
+link in front of it. `compare` packs the cubes for each peer, uploads them to the server, tries
+settings, and measures the best setting of each in rounds. `measure` does one measurement. Packing
+and decoding use the code of the peers on files, in the folder above.
 """

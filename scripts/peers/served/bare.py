@@ -1,4 +1,4 @@
-"""What server and link give: ranged GETs of the packed dataset, whose bytes are thrown away."""
+"""The limit of server and link: ranged GETs of the packed dataset, whose bytes are discarded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peers.served.protocol import Place, ServedPeer
 
 
 class Bare(ServedPeer):
-    """No order, nothing decoded, so many requests at a time; a batch is its share of the bytes."""
+    """Fetches without shuffling or decoding. A batch counts as its share of the bytes."""
 
     delivers = False
 
@@ -66,7 +66,7 @@ class Bare(ServedPeer):
 
 
 def ranges(lengths: dict[str, int], most: int) -> list[tuple[str, int, int]]:
-    """Object, start and end of parts that make up all objects."""
+    """Splits all objects into parts: object, start and end."""
     return [
         (path, start, min(start + most, length))
         for path, length in lengths.items()

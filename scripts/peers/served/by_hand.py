@@ -1,4 +1,4 @@
-"""What a good programmer writes in an afternoon: obstore's ranged GETs, Blosc in threads."""
+"""What a good programmer writes in an afternoon: ranged GETs with obstore, Blosc in threads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from peers.served import shards
 from peers.served.protocol import Place, ServedPeer
 
 FRAMES = "frames_lz4hc4"
-# Fills a cube of a batch; what it starts is to be waited for.
+# Starts to fill a cube of a batch, and returns the futures to wait for.
 Fill = Callable[[int, Half], list[Future[Any]]]
 
 
 class ByHand(ServedPeer):
-    """Batches are started some ahead: threads that fetch, others that decode into the batch."""
+    """Starts some batches ahead. Some threads fetch, others decode into the batch."""
 
     def settings(self, workers: int) -> list[Setting]:
         def setting(data: str, at_once: int, ahead: int, why: str) -> Setting:
@@ -54,7 +54,7 @@ class ByHand(ServedPeer):
     def epochs(
         self, place: Place, setting: Setting, task: Task, epochs: int
     ) -> Iterator[torch.Tensor]:
-        # Threads of Python's decode, one chunk each.
+        # Python threads decode one chunk each, so Blosc needs only one thread.
         blosc.set_nthreads(1)
         blosc.set_releasegil(True)
         bucket = shards.bucket(place)
@@ -79,7 +79,7 @@ class ByHand(ServedPeer):
 
 
 def finished(batch: Half, parts: list[Future[Any]]) -> torch.Tensor:
-    """A batch of which all was fetched and decoded."""
+    """Waits until a batch is fetched and decoded."""
     for fetched in parts:
         decoded = fetched.result()
         if decoded is not None:
@@ -94,7 +94,7 @@ def chunks(
     fetching: ThreadPoolExecutor,
     decoding: ThreadPoolExecutor,
 ) -> Fill:
-    """Of the packed dataset's shards: each part's chunks are decoded as soon as it is there."""
+    """Fills from the shards of the packed dataset. Decodes the chunks of a part when it arrives."""
     cubes = shards.cubes(bucket, place)
 
     def decode(data: memoryview, group: list[shards.Chunk], cube: Half) -> None:
@@ -113,7 +113,7 @@ def chunks(
 
 
 def grouped(chunks: list[shards.Chunk], most: int) -> list[list[shards.Chunk]]:
-    """Neighbours together, as many as fit."""
+    """Groups neighbouring chunks, up to `most` bytes."""
     groups: list[list[shards.Chunk]] = []
     for chunk in chunks:
         if groups and chunk.end - groups[-1][0].start <= most:
@@ -130,7 +130,7 @@ def frames(
     fetching: ThreadPoolExecutor,
     decoding: ThreadPoolExecutor,
 ) -> Fill:
-    """Of an object for each cube: decoded when its last part is there."""
+    """Fills from one object for each cube. Decodes it when its last part has arrived."""
     listed = obstore.list(bucket, prefix=place.prefix).collect()
     objects = sorted((one["path"], one["size"]) for one in listed if one["path"].endswith("blosc"))
 

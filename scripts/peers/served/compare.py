@@ -1,4 +1,4 @@
-"""Packs, serves, tries settings, measures in rounds: what scripts/bench_server_peers runs."""
+"""Packs, serves, tries settings, and measures in rounds, for scripts/bench_server_peers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MILLISECONDS = 30
 # Bytes a second of each link.
 LINKS = {"200 MB/s": 200_000_000, "no limit": None}
 EPOCHS = 3
-# All epochs of who is measured only once.
+# If all epochs of a peer take longer than this, it is measured only once.
 SLOW_S = 45
 LIBRARIES = [
     "torch",
@@ -46,7 +46,7 @@ LIBRARIES = [
 
 
 class Comparison:
-    """One run of everything."""
+    """One complete comparison."""
 
     def __init__(self, options: argparse.Namespace, server: Server) -> None:
         self.options = options
@@ -59,7 +59,7 @@ class Comparison:
         self.links: list[Json] = []
 
     def load(self) -> None:
-        """Those that can be had."""
+        """Loads all peers whose libraries are available."""
         wanted = self.options.only.split(",") if self.options.only else None
         for entry in ROSTER:
             if wanted and entry.key not in wanted:
@@ -67,12 +67,12 @@ class Comparison:
             try:
                 self.peers[entry.key] = entry.load()
             except Exception as error:
-                # Whatever a library raises while it is imported, it cannot be had.
+                # A library that raises any exception at its import is not available.
                 self.missing[entry.key] = f"cannot be imported: {error}"
                 tell(f"{entry.title}: {self.missing[entry.key]}")
 
     def prepare(self) -> None:
-        """Packs what is not on the server yet, and puts it there."""
+        """Packs and uploads the formats that are not on the server yet."""
         self.cubes.write_half()
         for key, peer in self.peers.items():
             for data in dict.fromkeys(setting.data for setting in self.settings(key)):
@@ -89,17 +89,17 @@ class Comparison:
                 tell(f"{data}: {self.server.size(data) / 1e6:.0f} MB served after {seconds:.0f} s")
 
     def settings(self, key: str) -> list[Setting]:
-        """Those to try."""
+        """The settings to try."""
         return self.peers[key].settings(self.task.workers)
 
     def check(self) -> None:
-        """Compares every value that each setting delivers; what fails takes no further part."""
+        """Compares every value that each setting delivers. Removes peers that fail."""
         with self.link(None) as link:
             for key in list(self.peers):
                 if not self.peers[key].delivers:
                     continue
                 for setting in self.settings(key):
-                    # What is kept is to be right as well.
+                    # Values from a cache must be right as well.
                     epochs = 2 if roster.entry(key).keeps else 1
                     result = self.measure(key, setting, link, epochs, True)
                     if "error" in result:
@@ -111,11 +111,11 @@ class Comparison:
                     tell(f"{key}: all values are right")
 
     def link(self, rate: int | None) -> Link:
-        """A link to the server."""
+        """Starts a link to the server."""
         return Link(self.options.link, self.server.address, MILLISECONDS, rate)
 
     def over(self, name: str) -> None:
-        """Tries all settings over a link, then rounds of the best of each: A B C, A B C."""
+        """Tries all settings over a link, then measures the best of each in rounds (A B, A B)."""
         with self.link(LINKS[name]) as link:
             tell(f"link: {name}")
             found = {key: self.choose(key, link) for key in self.peers}
@@ -124,7 +124,7 @@ class Comparison:
                 for key, (setting, tried) in found.items():
                     best = min((one.get("seconds", SLOW_S) for one in tried), default=0)
                     if best >= SLOW_S:
-                        # Who takes minutes is measured once: as it was tried.
+                        # A slow peer is measured only once, so its trial counts.
                         rounds[key].append(next(one for one in tried if one.get("seconds") == best))
                         continue
                     result = self.measure(key, setting, link, EPOCHS, False)
@@ -141,7 +141,7 @@ class Comparison:
         self.links.append({"link": name, "rate": LINKS[name], "rows": rows, "verdicts": verdicts})
 
     def choose(self, key: str, link: Link) -> tuple[Setting, list[Json]]:
-        """The setting whose epochs take least in all, and what all of them came to."""
+        """The setting with the least time for all epochs, and the results of all settings."""
         settings = self.settings(key)
         if len(settings) == 1:
             return settings[0], []
@@ -154,11 +154,13 @@ class Comparison:
         return settings[best], tried
 
     def measure(self, key: str, setting: Setting, link: Link, epochs: int, check: bool) -> Json:
-        """One measurement in a process of its own, served files in memory, nothing kept yet."""
+        """Does one measurement in a process of its own, with served files in memory and empty
+        caches.
+        """
         scratch = self.folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
-        # What was written before is not to be written out meanwhile.
+        # Write earlier data to the disk now, not during the measurement.
         os.sync()
         self.server.warm(setting.data)
         place = Place(link.endpoint, BUCKET, setting.data, str(scratch), self.cubes.shape)
@@ -172,7 +174,7 @@ class Comparison:
             epochs=epochs,
             check=check,
         )
-        # Some make folders in that of the user.
+        # Some libraries create folders in the user's home.
         more = environment(link.endpoint) | {"HOME": str(scratch), "TMPDIR": str(scratch)}
         before = [cpu_seconds(one.process.pid) for one in (self.server, link)]
         result = run("peers.served.measure", request.to_json(), setting.environment | more)
@@ -197,7 +199,7 @@ class Comparison:
         }
 
     def results(self) -> Json:
-        """Everything, for JSON and table."""
+        """All results, for JSON and table."""
         return {
             "machine": machine(),
             "libraries": versions(LIBRARIES),
@@ -223,18 +225,18 @@ def options() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--server", required=True, help="the program s3s-fs")
     parser.add_argument("--nginx", required=True, help="the program nginx")
-    parser.add_argument("--server-name", required=True, help="what both are, for the page")
+    parser.add_argument("--server-name", required=True, help="a description of both, for the page")
     parser.add_argument("--link", required=True, help="the program link")
-    parser.add_argument("--links", default=",".join(LINKS), help="which, with commas between them")
+    parser.add_argument("--links", default=",".join(LINKS), help="which links, separated by commas")
     parser.add_argument("--workers", type=int, required=True)
     parser.add_argument("--batch", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="keys of peers, with commas between them")
+    parser.add_argument("--only", help="keys of peers, separated by commas")
     parser.add_argument("--json", type=Path, required=True)
     found = parser.parse_args()
     if found.rounds < 1 or found.workers < 1:
-        parser.error("at least one round and one worker")
+        parser.error("give at least one round and one worker")
     found.links = found.links.split(",")
     if not {*found.links} <= {*LINKS}:
         parser.error(f"links are {', '.join(LINKS)}")
@@ -242,14 +244,14 @@ def options() -> argparse.Namespace:
 
 
 def main() -> None:
-    # So that what is being measured, the server and the link end with this.
+    # So that the measured process, the server and the link end together with this process.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     found = options()
     with Server(found.server, found.nginx, found.folder / "served") as server:
         comparison = Comparison(found, server)
         wanted = found.batch * found.workers
         if len(comparison.cubes) % wanted or not len(comparison.cubes):
-            # Peers that deal shards to workers would deliver short batches.
+            # Otherwise peers that distribute shards to workers would deliver short batches.
             sys.exit(f"error: {len(comparison.cubes)} cubes are not a multiple of {wanted}")
         comparison.load()
         comparison.prepare()

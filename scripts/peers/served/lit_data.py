@@ -18,7 +18,7 @@ from peers.served.protocol import Place, ServedPeer
 
 
 class LitData(ServedPeer):
-    """StreamingDataset in its StreamingDataLoader, chunks kept in its folder."""
+    """StreamingDataset in its StreamingDataLoader, which keeps chunks in its folder."""
 
     def settings(self, workers: int) -> list[Setting]:
         frames = "Blosc frames as bytes, decoded by a transform"
@@ -45,7 +45,8 @@ class LitData(ServedPeer):
         self, place: Place, setting: Setting, task: Task, epochs: int
     ) -> Iterator[torch.Tensor]:
         blosc.set_nthreads(1)
-        # It asks servers without TLS only through boto3, but chunks it fetches through obstore.
+        # LitData supports servers without TLS only through boto3, but it fetches chunks through
+        # obstore.
         downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True
         shape = None if "plain" in setting.data else place.shape
         dataset = litdata.StreamingDataset(

@@ -1,7 +1,7 @@
 """One measurement in a process of its own: python -m peers.served.measure JSON.
 
-Prints one line of JSON. The clock starts when libraries are imported and nothing is open yet, and
-is read with the first batch and at the end of every epoch.
+Prints one line of JSON. The clock starts after libraries are imported and before anything is
+opened. It is read at the first batch and at the end of every epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from peers.served.protocol import Place
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure."""
+    """Describes a measurement."""
 
     peer: str
     setting: Setting
@@ -39,7 +39,7 @@ class Request:
     half: str
     epochs: int
     check: bool
-    """Compare every value; such epochs say nothing of time."""
+    """Whether to compare every value. Then the times of epochs have no meaning."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -54,7 +54,7 @@ class Request:
 
 
 class Epochs:
-    """What a peer delivers, looked after."""
+    """The epochs of a peer, with checks of the cubes that it delivers."""
 
     def __init__(self, batches: Iterator[torch.Tensor], cubes: Cubes | None, request: Request):
         self.batches = batches
@@ -62,7 +62,9 @@ class Epochs:
         self.request = request
 
     def run(self) -> float:
-        """An epoch, in which every cube has to come once; when its first batch was there."""
+        """Reads an epoch, and checks that every cube comes once. Returns when its first batch was
+        there.
+        """
         first = 0.0
         seen: Counter[int] = Counter()
         for number in range(self.request.task.count // self.request.task.batch):
@@ -80,7 +82,7 @@ class Epochs:
 
 
 def measure(request: Request) -> dict[str, Any]:
-    """What came out."""
+    """Does the measurement, and returns its results."""
     torch.set_num_threads(request.task.workers)
     peer = roster.entry(request.peer).load()
     cubes = None

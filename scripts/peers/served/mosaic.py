@@ -18,7 +18,7 @@ from peers.served.protocol import Place, ServedPeer
 
 
 class Mosaic(ServedPeer):
-    """StreamingDataset in torch's DataLoader, shards kept in its local folder."""
+    """StreamingDataset in torch's DataLoader, which keeps shards in its local folder."""
 
     def settings(self, workers: int) -> list[Setting]:
         frames = "Blosc frames as bytes, decoded in __getitem__"
@@ -54,8 +54,8 @@ class Mosaic(ServedPeer):
             num_canonical_nodes=1,
         )
         for one in dataset.streams:
-            # It fetched the index by a connection that forked workers would share: their answers
-            # get mixed up.
+            # The index was fetched through a connection that forked workers would share, and their
+            # responses would get mixed up.
             one._downloader.clean_up()
         if "plain" not in setting.data:
             dataset.shape = place.shape

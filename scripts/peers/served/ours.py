@@ -16,7 +16,7 @@ from peers.served.protocol import Place, ServedPeer
 
 
 class Uncached(ServedPeer):
-    """Everything is fetched in every epoch, as of a dataset that fits nowhere."""
+    """Fetches everything in every epoch, as for a dataset too large for memory and disk."""
 
     def settings(self, workers: int) -> list[Setting]:
         return [Setting("cache=None", "as documented", store.DATA, {"cache": None})]
@@ -25,7 +25,7 @@ class Uncached(ServedPeer):
         store.write(cubes, folder)
 
     def opened(self, place: Place) -> Any:
-        """The dataset."""
+        """Opens the dataset."""
         return hsipack.open(place.url("cubes.hsipack"))
 
     def epochs(
@@ -43,25 +43,25 @@ class Uncached(ServedPeer):
         with loader:
             for _ in range(epochs):
                 for batch in loader:
-                    # (B, C, H, W) over memory in the order B, H, W, C.
+                    # The image is (B, C, H, W), but its memory is in the order B, H, W, C.
                     yield batch["image"].permute(0, 2, 3, 1)
 
 
 class OnDisk(Uncached):
-    """What was fetched stays on the local disk, compressed; nothing stays in memory."""
+    """Keeps fetched data on the local disk, compressed, and nothing in memory."""
 
     def settings(self, workers: int) -> list[Setting]:
         why = "as documented, for datasets that do not fit into memory"
         return [Setting("local_cache, cache=None", why, store.DATA, {"cache": None})]
 
     def opened(self, place: Place) -> Any:
-        """The dataset, with a cache of its own."""
+        """Opens the dataset with a new local cache."""
         kept = Path(place.scratch) / "cache"
         return hsipack.open(place.url("cubes.hsipack"), local_cache=kept, local_cache_size=1 << 40)
 
 
 class InMemory(Uncached):
-    """Decoded chunks stay in memory where they fit, as the loader does by itself."""
+    """Keeps decoded chunks in memory if they fit, which is the loader's default."""
 
     def settings(self, workers: int) -> list[Setting]:
         return [Setting("defaults", "as documented", store.DATA)]

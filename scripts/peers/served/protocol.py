@@ -1,4 +1,4 @@
-"""What a peer is that reads from a server."""
+"""Defines a peer that reads from a server."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from peers.protocol import Setting, Task
 
 @dataclass(frozen=True)
 class Place:
-    """Where the packed cubes are. Keys, region and endpoint are in the environment, too."""
+    """Where the packed cubes are. Keys, region and endpoint are also in the environment."""
 
     endpoint: str
     bucket: str
     prefix: str
     """Folder in the bucket; the name of the packed data."""
     scratch: str
-    """An empty folder on the local disk, for what a loader keeps."""
+    """An empty folder on the local disk, for the cache of a loader."""
     shape: tuple[int, int, int]
-    """Rows, columns and bands, which loaders of bare frames have to know."""
+    """Rows, columns and bands, which loaders of bare frames need."""
 
     def url(self, path: str = "") -> str:
-        """Of a file or folder below, or of all."""
+        """The URL of a file or folder of the packed cubes, or of all of them."""
         return f"s3://{self.bucket}/{self.key(path)}"
 
     def key(self, path: str = "") -> str:
-        """The same in the bucket."""
+        """The same as a key in the bucket."""
         return f"{self.prefix}/{path}".rstrip("/")
 
 
 class ServedPeer(ABC):
-    """A loader. `prepare` runs once; everything else in a process for each measurement."""
+    """A loader. `prepare` runs once; everything else runs in one process per measurement."""
 
     delivers = True
-    """Whether there are cubes in its batches, or only so many bytes behind them."""
+    """Whether its batches contain cubes, or only count bytes."""
 
     @abstractmethod
     def settings(self, workers: int) -> list[Setting]:
-        """Those worth trying with so many workers, or threads."""
+        """The settings worth trying with this number of workers or threads."""
 
     @abstractmethod
     def prepare(self, cubes: Cubes, data: str, folder: Path) -> None:
-        """Packs the cubes into a new folder, in the way named `data`."""
+        """Packs the cubes into a new folder, in the format named `data`."""
 
     @abstractmethod
     def epochs(
         self, place: Place, setting: Setting, task: Task, epochs: int
     ) -> Iterator[torch.Tensor]:
-        """Batches (sample, row, column, band) on the host of so many epochs, shuffled.
+        """Shuffled batches (sample, row, column, band) of `epochs`, on the host.
 
-        Everything is opened after the first batch was asked for. A batch may be overwritten when
-        the next one is asked for.
+        Nothing is opened before the first batch is requested. A batch may be overwritten when the
+        next one is requested.
         """

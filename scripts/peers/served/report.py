@@ -1,4 +1,4 @@
-"""The tables, and whether hsipack is as fast as it should be."""
+"""The tables, and whether hsipack reaches its target speeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peers.served.roster import (
 
 Json = dict[str, Any]
 ALL_OURS = (OURS, OURS_ON_DISK, OURS_IN_MEMORY)
-# What hsipack is asked for: times as fast as others, in later epochs and in all epochs.
+# The targets: how many times as fast as the others hsipack must be, in later epochs and in total.
 LATER, IN_ALL = 5.0, 2.0
 
 HEAD = [
@@ -38,7 +38,7 @@ HEAD = [
 
 
 def judge(rows: list[Json], count: int) -> tuple[list[Json], list[Json]]:
-    """Rows with what their rounds come to, and a verdict on everything that was asked for."""
+    """Adds the results of the rounds to the rows, and judges each target."""
     rows = [row | figures(row, count) for row in rows]
     there = {row["key"]: row for row in rows if "reason" not in row}
     others = [row for key, row in there.items() if key not in (*ALL_OURS, BARE)]
@@ -75,13 +75,15 @@ def judge(rows: list[Json], count: int) -> tuple[list[Json], list[Json]]:
 
 
 def ratio(ours: Json, other: Json, seconds: Callable[[Json], float]) -> float:
-    """As how fast: the median over rounds, since what else a machine does changes slowly."""
+    """How many times as fast: the median of the ratios of each round, because the load of a machine
+    changes slowly.
+    """
     pairs = zip(ours["rounds"], other["rounds"], strict=True)
     return statistics.median(seconds(theirs) / seconds(own) for own, theirs in pairs)
 
 
 def figures(row: Json, count: int) -> Json:
-    """Medians of the rounds, and the spread of the first epoch's rate."""
+    """The medians of the rounds, and the spread of the first epoch's rate."""
     if "reason" in row:
         return {}
     rounds = row["rounds"]
@@ -106,7 +108,7 @@ def figures(row: Json, count: int) -> Json:
 
 
 def table(results: Json) -> str:
-    """For a page of docs/benchmarks: Markdown, and as legible on a terminal."""
+    """The report in Markdown, for a page of docs/benchmarks and for a terminal."""
     task, machine = results["task"], results["machine"]
     rows, columns, bands = results["shape"]
     lines = [
@@ -146,7 +148,7 @@ def cells(row: Json) -> list[str]:
 
 
 def trials(row: Json) -> list[str]:
-    """What each setting came to that was tried."""
+    """The results of each setting that was tried."""
     lines = []
     for one in row.get("tried", []):
         came = f"failed: {one['error']}" if "error" in one else f"{one['seconds']:.1f} s"
@@ -155,7 +157,7 @@ def trials(row: Json) -> list[str]:
 
 
 def verdict(one: Json) -> str:
-    """One line on what was asked for."""
+    """One line on a target."""
     return (
         f"{'yes' if one['met'] else 'NO '}  {one['what']}: {one['ours']} is {one['times']:.2f}x "
         f"{one['peer']} (wanted: at least {one['wanted']:g}x)"

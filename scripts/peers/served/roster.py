@@ -10,17 +10,17 @@ from peers.served.protocol import ServedPeer
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a peer is. Its module imports the libraries that it needs."""
+    """The module and class of a peer. The module imports the libraries that it needs."""
 
     key: str
     title: str
     keeps: str
-    """What later epochs are read from: `memory`, `disk`, or nothing of the loader's."""
+    """The cache that later epochs read from: `memory`, `disk`, or empty if there is none."""
     module: str
     name: str
 
     def load(self) -> ServedPeer:
-        """The peer; an ImportError where a library is missing."""
+        """Loads the peer. Raises ImportError if a library is missing."""
         found = getattr(importlib.import_module(f"peers.served.{self.module}"), self.name)()
         assert isinstance(found, ServedPeer)
         return found

@@ -1,4 +1,4 @@
-"""The S3 server, the link before it, and what is put there."""
+"""The S3 server, the link in front of it, and uploads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KEY, SECRET, REGION = "server-peers", "server-peers-secret", "us-east-1"
 
 
 class Running:
-    """A process that is ended with the block."""
+    """A process that ends together with its `with` block."""
 
     process: subprocess.Popen[str]
 
@@ -38,7 +38,7 @@ class Running:
         self.process.wait()
 
 
-# Objects are files of s3s-fs, whose bodies nginx sends; all else it hands on.
+# Objects are files of s3s-fs. nginx sends these files itself, and passes on all other requests.
 NGINX = """
 daemon off;
 worker_processes {workers};
@@ -73,10 +73,10 @@ http {{
 
 
 class Server(Running):
-    """s3s-fs: every object a file below a folder; nginx before it, which sends such files.
+    """s3s-fs, which stores every object as a file, behind nginx, which sends these files.
 
-    By itself, s3s-fs takes some seconds of a core for each GB, in pieces of 4 KiB: no link of
-    200 MB/s could be filled on a machine of two cores.
+    s3s-fs itself sends pieces of 4 KiB and takes some seconds of a core for each GB. It could not
+    fill a link of 200 MB/s on a machine with two cores.
     """
 
     def __init__(self, program: str, nginx: str, folder: Path) -> None:
@@ -110,19 +110,19 @@ class Server(Running):
         wait_for(port)
 
     def end(self) -> None:
-        """Ends both."""
-        # It ends its workers.
+        """Ends both processes."""
+        # nginx then ends its workers.
         self.process.terminate()
         self.process.wait()
         self.s3.kill()
         self.s3.wait()
 
     def has(self, data: str) -> bool:
-        """Whether all of it was put there."""
+        """Whether all files of a format were uploaded."""
         return (self.folder / data / "complete").exists()
 
     def put(self, data: str, folder: Path) -> None:
-        """Puts every file of a folder there, by the S3 protocol."""
+        """Uploads every file of a folder with the S3 protocol."""
         client = s3(f"http://{self.address}")
         for path in sorted(folder.rglob("*")):
             if path.is_file():
@@ -132,7 +132,7 @@ class Server(Running):
         client.put_object(Bucket=BUCKET, Key=f"{data}/complete", Body=b"")
 
     def warm(self, data: str) -> None:
-        """Reads all of it once, so that it is in memory."""
+        """Reads all files once, so that they are in memory."""
         for path in (self.folder / data).rglob("*"):
             if path.is_file():
                 with path.open("rb", buffering=0) as file:
@@ -140,13 +140,13 @@ class Server(Running):
                         pass
 
     def size(self, data: str) -> int:
-        """Bytes."""
+        """The bytes of a format."""
         files = (path for path in (self.folder / data).rglob("*") if path.is_file())
         return sum(path.stat().st_size for path in files)
 
 
 class Link(Running):
-    """crates/testing/examples/link.rs before a server."""
+    """crates/testing/examples/link.rs in front of a server."""
 
     def __init__(self, program: str, server: str, milliseconds: int, rate: int | None) -> None:
         limit = [] if rate is None else [str(rate)]
@@ -161,7 +161,7 @@ class Link(Running):
 
 
 def environment(endpoint: str) -> dict[str, str]:
-    """What clients of S3 look for."""
+    """Environment variables that S3 clients read."""
     return {
         "AWS_ACCESS_KEY_ID": KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -170,7 +170,7 @@ def environment(endpoint: str) -> dict[str, str]:
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true",
         "AWS_EC2_METADATA_DISABLED": "true",
-        # MosaicML Streaming's own name for it.
+        # The name that MosaicML Streaming reads.
         "S3_ENDPOINT_URL": endpoint,
     }
 
@@ -187,13 +187,13 @@ def s3(endpoint: str) -> Any:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 
 
 def wait_for(port: int) -> None:
-    """Until somebody listens there."""
+    """Waits until a server listens on the port."""
     for _ in range(100):
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

@@ -1,4 +1,4 @@
-"""Shards of the packed dataset, as a program finds them that knows the format's page only."""
+"""Finds the chunks in the shards of the packed dataset, using only what docs/format.md says."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S3Store = Any
 
 @dataclass(frozen=True)
 class Chunk:
-    """A compressed chunk: where it is, and where its values belong."""
+    """A compressed chunk: its place in the shard, and the place of its values."""
 
     path: str
     start: int
@@ -27,7 +27,7 @@ class Chunk:
 
 
 def bucket(place: Place) -> S3Store:
-    """The bucket, by obstore."""
+    """The bucket, as a store of obstore."""
     return obstore.store.S3Store(
         place.bucket,
         endpoint=place.endpoint,
@@ -37,19 +37,19 @@ def bucket(place: Place) -> S3Store:
 
 
 def image(place: Place) -> str:
-    """Key of the one image array (sample, row, column, band)."""
+    """The key of the only image array (sample, row, column, band)."""
     rows, columns, bands = place.shape
     return place.key(f"cubes.hsipack/{rows}x{columns}x{bands}/image")
 
 
 def lengths(bucket: S3Store, place: Place) -> dict[str, int]:
-    """Bytes of every shard."""
+    """The bytes of every shard."""
     found = obstore.list(bucket, prefix=f"{image(place)}/c").collect()
     return {entry["path"]: entry["size"] for entry in sorted(found, key=lambda one: one["path"])}
 
 
 def cubes(bucket: S3Store, place: Place) -> list[list[Chunk]]:
-    """Chunks of every cube, in the order of their rows."""
+    """The chunks of every cube, in the order of their rows."""
     text = bytes(obstore.get(bucket, f"{image(place)}/zarr.json").bytes())
     array = json.loads(text)
     a_shard: list[int] = array["chunk_grid"]["configuration"]["chunk_shape"]
@@ -66,7 +66,7 @@ def cubes(bucket: S3Store, place: Place) -> list[list[Chunk]]:
         for parts in table:
             if parts[0, 0] == np.iinfo(np.uint64).max:
                 break
-            # Behind the Blosc frame are four bytes of a checksum.
+            # Four bytes of a checksum follow the Blosc frame.
             found.append(
                 [
                     Chunk(path, int(start), int(start + length) - 4, number * a_chunk[1])

@@ -21,7 +21,7 @@ ALL = 16_000_000_000
 
 
 class TensorStore(ServedPeer):
-    """Its s3 driver; cubes are fetched anew in every epoch."""
+    """TensorStore's s3 driver. Cubes are fetched again in every epoch."""
 
     pool = INDEXES
 
@@ -58,6 +58,6 @@ class TensorStore(ServedPeer):
 
 
 class TensorStoreInMemory(TensorStore):
-    """Decoded chunks stay in its cache."""
+    """Keeps decoded chunks in TensorStore's cache."""
 
     pool = ALL

@@ -1,4 +1,4 @@
-"""WebDataset over tar shards on a server, whose URLs are signed beforehand."""
+"""WebDataset over tar shards on a server, with URLs that are signed beforehand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peers.served.protocol import Place, ServedPeer
 
 
 class WebDataset(ServedPeer):
-    """It reads URLs by curl; shards in a new order, then cubes in a small buffer."""
+    """Reads URLs with curl. Shuffles shards, then cubes in a small buffer."""
 
     keeps = False
 
@@ -47,13 +47,13 @@ class WebDataset(ServedPeer):
 
 
 class WebDatasetKept(WebDataset):
-    """Shards are kept on the local disk."""
+    """Keeps shards on the local disk."""
 
     keeps = True
 
 
 def signed(place: Place) -> list[str]:
-    """A URL for every shard that anybody may read for an hour."""
+    """A URL for every shard, valid for an hour without credentials."""
     client = servers.s3(place.endpoint)
     found = client.list_objects_v2(Bucket=place.bucket, Prefix=f"{place.prefix}/cubes-")
     keys = sorted(one["Key"] for one in found["Contents"])

@@ -19,7 +19,7 @@ from peers.served.protocol import Place, ServedPeer
 
 
 class Array(CubeDataset):
-    """A cube for each sample; opened in the worker, where obstore makes its threads."""
+    """One cube for each sample. Opened in the worker, because obstore creates its threads there."""
 
     def __init__(self, place: Place, config: dict[str, Any]) -> None:
         self.place = place
@@ -39,7 +39,7 @@ def open_array(place: Place, config: dict[str, Any]) -> Any:
 
 
 class ZarrPython(ServedPeer):
-    """In one process with its threads, and in DataLoader's."""
+    """In one process with its own threads, and in the workers of DataLoader."""
 
     def settings(self, workers: int) -> list[Setting]:
         docs = "zarr's guide: async.concurrency bounds the reads at a time"

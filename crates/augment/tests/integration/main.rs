@@ -1,4 +1,4 @@
-//! Augmentations from outside.
+//! Augmentations, tested through the public interface.
 
 mod contract;
 mod options;

@@ -1,4 +1,4 @@
-//! Options: what is refused, and how they are written.
+//! Options: which values are refused, and how options are written.
 
 use hsipack_augment::{Frame, Parameters, Pipeline};
 use proptest::prelude::*;

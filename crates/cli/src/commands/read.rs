@@ -389,7 +389,7 @@ impl Args {
             _ => machine::dataset_bytes(dataset),
         };
         let kind = self.cache;
-        Err(Error::conflict(format!("--cache {kind} without a size")).with_remedy(format!(
+        Err(Error::conflict(format!("--cache {kind} needs a size")).with_remedy(format!(
             "pass --cache-size; all of {} takes {}",
             dataset.path().display(),
             output::bytes(all)
@@ -462,7 +462,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 
 /// Adds to an error about a state file that training starts anew without the file.
 fn about_state(error: Error, path: &Path) -> Error {
-    error.at(path).or_remedy(format!("delete {} to start anew", path.display()))
+    error.at(path).or_remedy(format!("delete {} to start again", path.display()))
 }
 
 fn stopped(args: &Args) -> Error {

@@ -97,7 +97,7 @@ impl Args {
             ("blocks", block) => By::Blocks(block.map_or(BLOCK, |side| side as usize)),
             (by, Some(_)) => {
                 return Err(Error::conflict(format!(
-                    "a size of blocks is given, but {by} are split"
+                    "a block size is given, but the split is by {by}"
                 ))
                 .with_remedy(remedy![
                     "leave out ",
@@ -178,7 +178,7 @@ fn print(report: &Report) {
     }
     if report.seen.iter().any(|seen| seen.inside > 0) {
         say!(
-            "  note: accuracies on pixels that training patches see come out too high; {}",
+            "  note: accuracies on pixels that training patches contain are too high; {}",
             match report.by {
                 "blocks" => "--buffer auto keeps them apart",
                 _ => "--by blocks --buffer auto keeps them apart",

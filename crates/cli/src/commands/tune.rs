@@ -231,7 +231,7 @@ fn print_cases(report: &Report) {
     };
     report.cases.iter().for_each(line);
     if report.cores > report.machine_cores {
-        say!("  decoding on {} cores is reckoned from {}", report.cores, report.machine_cores);
+        say!("  decoding on {} cores is estimated from {}", report.cores, report.machine_cores);
     }
 }
 

@@ -1,4 +1,4 @@
-"""What the tests share: the command under test, and the real cubes where there are any."""
+"""Shared by the tests: the command under test, and the real cubes if they are available."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ SHARED = Path(os.environ.get("HSIPACK_SHARED", REPOSITORY.parent / "shared")) / 
 
 @pytest.fixture(scope="session")
 def hsipack() -> Hsipack:
-    """The command: $HSIPACK, else the debug build."""
+    """The command: $HSIPACK, otherwise the debug build."""
     default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug/hsipack"
     binary = Path(os.environ.get("HSIPACK", default))
     if not binary.is_file():
@@ -22,7 +22,7 @@ def hsipack() -> Hsipack:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of real cubes; tests that want it are skipped where it is missing."""
+    """The folder of real cubes. Tests that need it are skipped if it is missing."""
     if not (SHARED / "TRUTH.json").is_file():
         pytest.skip(f"SKIPPED: no real cubes in {SHARED} (set HSIPACK_SHARED to the folder above)")
     return SHARED
@@ -35,11 +35,11 @@ def fixtures() -> Path:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Marks."""
+    """Registers markers."""
     config.addinivalue_line("markers", "alone: judges times, so that no other test may run beside")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files with the longest tests first: at the end, all but one worker would wait for one."""
+    """Runs the longest test files first. At the end, one of them would keep all workers waiting."""
     longest = ("test_refusals.py", "test_split.py", "test_crash.py")
     items.sort(key=lambda item: item.path.name not in longest)

@@ -1,4 +1,4 @@
-"""Runs the command, writes inputs and reads packed datasets, with nothing of hsipack in it."""
+"""Runs the command, writes inputs and reads packed datasets, without any code of hsipack."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ class Hsipack:
         cwd: Path | None = None,
         timeout: float = 120,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs the command to its end, at most with `memory` bytes of address space."""
+        """Runs the command to its end, with at most `memory` bytes of address space."""
 
         def limit() -> None:
             if memory is not None:
@@ -61,7 +61,7 @@ class Hsipack:
         )
 
     def start(self, *words: object, cwd: Path | None = None) -> "subprocess.Popen[str]":
-        """Starts the command and does not wait for it."""
+        """Starts the command without waiting for it."""
         return subprocess.Popen(
             [self.binary, *map(str, words)],
             stdin=subprocess.DEVNULL,
@@ -72,7 +72,7 @@ class Hsipack:
         )
 
     def convert(self, *words: object, out: Path, cwd: Path | None = None) -> dict[str, Any]:
-        """Converts into `out`, which has to work, and gives the report."""
+        """Converts into `out`, which must succeed. Returns the report."""
         done = self.run("convert", *words, "-o", out, "--json", cwd=cwd)
         assert done.returncode == 0, done.stderr
         assert not partial(out).exists()
@@ -80,8 +80,8 @@ class Hsipack:
         return report
 
     def refuse(self, *words: object, out: Path, names: object, memory: int | None = None) -> str:
-        """Converts into `out`, which has to fail: with exit status 1, a message that begins with
-        the file `names` and ends with a remedy, and no output left. Gives the message."""
+        """Converts into `out`, which must fail: with exit status 1, a message that begins with the
+        file `names` and ends with a remedy, and without output. Returns the message."""
         before = tree(out) if out.is_dir() else None
         done = self.run("convert", *words, "-o", out, memory=memory)
         message = check_refusal(done, names)
@@ -94,7 +94,7 @@ class Hsipack:
 
 
 def check_refusal(done: "subprocess.CompletedProcess[str]", names: object) -> str:
-    """The message of a failed run: `hsipack: FILE: WHAT (REMEDY)`, and no backtrace."""
+    """Returns the message of a failed run: `hsipack: FILE: WHAT (REMEDY)`, without a backtrace."""
     assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
     assert done.stdout == "", done.stdout
     assert "panicked" not in done.stderr, done.stderr
@@ -102,7 +102,7 @@ def check_refusal(done: "subprocess.CompletedProcess[str]", names: object) -> st
     lines = done.stderr.splitlines()
     first = next((at for at, line in enumerate(lines) if line.startswith("hsipack: ")), None)
     assert first is not None, done.stderr
-    # What there is to choose from stands on lines of its own.
+    # The possible choices are on separate lines.
     message = "\n".join(lines[first:])
     for line in lines[:first]:
         assert line.startswith(("note: ", "left out: ")), done.stderr
@@ -114,7 +114,7 @@ def check_refusal(done: "subprocess.CompletedProcess[str]", names: object) -> st
 
 
 def partial(out: Path) -> Path:
-    """Where a dataset grows before it is whole."""
+    """The folder in which a dataset is written before it is complete."""
     return out.with_name(out.name + ".partial")
 
 
@@ -145,7 +145,7 @@ def only_stack(path: Path) -> str:
 
 
 def attributes(path: Path, stack: str | None = None, array: str = "image") -> dict[str, Any]:
-    """Attributes of an array as written."""
+    """The attributes of an array, as written."""
     meta = json.loads((path / (stack or only_stack(path)) / array / "zarr.json").read_text())
     own: dict[str, Any] = meta["attributes"]
     return own
@@ -159,7 +159,7 @@ def metadata(path: Path, stack: str | None = None, array: str = "image") -> dict
 
 
 def read_zarr(path: Path, stack: str | None = None, array: str = "image") -> np.ndarray:
-    """An array, whole, by zarr-python."""
+    """Reads a whole array with zarr-python."""
     group = zarr.open_group(path, mode="r")
     values = group[f"{stack or only_stack(path)}/{array}"]
     assert isinstance(values, zarr.Array)
@@ -167,7 +167,7 @@ def read_zarr(path: Path, stack: str | None = None, array: str = "image") -> np.
 
 
 def read_tensorstore(path: Path, stack: str | None = None, array: str = "image") -> np.ndarray:
-    """An array, whole, by TensorStore."""
+    """Reads a whole array with TensorStore."""
     place = path / (stack or only_stack(path)) / array
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{place}/"}}
     values = np.asarray(ts.open(spec, open=True, read=True).result().read().result())
@@ -175,13 +175,13 @@ def read_tensorstore(path: Path, stack: str | None = None, array: str = "image")
 
 
 def open_xarray(path: Path, stack: str | None = None) -> xr.Dataset:
-    """A stack by xarray."""
+    """Opens a stack with xarray."""
     dataset: xr.Dataset = xr.open_zarr(path, group=stack or only_stack(path), consolidated=False)
     return dataset
 
 
 def read_everywhere(path: Path, stack: str | None = None, array: str = "image") -> np.ndarray:
-    """An array as zarr-python and TensorStore both give it."""
+    """Reads an array with zarr-python and TensorStore, which must agree."""
     values = read_zarr(path, stack, array)
     assert_same_bits(read_tensorstore(path, stack, array), values)
     return values
@@ -196,8 +196,8 @@ def tree(path: Path) -> dict[str, str]:
 
 
 def timeless_tree(path: Path, command: bool = True) -> dict[str, str]:
-    """As `tree`, but for the times in the root's zarr.json and that file's line in SHA256SUMS;
-    with `command` unset, also but for the commands."""
+    """Like `tree`, but without the times in the root's zarr.json and that file's line in
+    SHA256SUMS. Without `command`, the commands are left out, too."""
     files = tree(path)
     meta = json.loads((path / "zarr.json").read_text())
     own = meta["attributes"]["hsipack"]
@@ -231,7 +231,7 @@ def check_sums(path: Path) -> None:
 
 
 def assert_same_bits(got: np.ndarray, want: np.ndarray) -> None:
-    """Equal type, shape and bits; any NaN equals any other."""
+    """Asserts equal type, shape and bits. All NaNs are equal."""
     assert got.dtype == want.dtype
     assert got.shape == want.shape
     if got.dtype.kind != "f":
@@ -259,8 +259,8 @@ def expected(
     scale: float = 1.0,
     dtype: str = "float16",
 ) -> np.ndarray:
-    """What has to be packed: computed in double precision, rounded once. Factors are of all bands,
-    or one a band; `empty` bands have no data."""
+    """The expected packed values: computed in double precision, rounded once. A factor applies to
+    all bands, or there is one for each band. `empty` bands have no data."""
     values = stored.astype(np.float64)
     if ignore is not None:
         values[stored == np.asarray(ignore).astype(stored.dtype)] = np.nan
@@ -274,8 +274,8 @@ def expected(
 
 
 def check_statistics(path: Path, packed: np.ndarray, values: np.ndarray, stack: str) -> None:
-    """Statistics and quantisation errors in the attributes of `stack` are those of the packed
-    values, which were `values` before the cast."""
+    """Checks that the attributes of `stack` have the statistics and quantisation errors of the
+    packed values, which were `values` before the cast."""
     own = attributes(path, stack)["hsipack"]
     flat = packed.reshape(-1, packed.shape[-1]).astype(np.float64)
     exact = values.reshape(-1, values.shape[-1]).astype(np.float64)
@@ -299,7 +299,7 @@ def check_statistics(path: Path, packed: np.ndarray, values: np.ndarray, stack: 
         absolute = np.abs(y - x)
         with np.errstate(divide="ignore", invalid="ignore"):
             relative = np.where(absolute == 0, 0.0, absolute / np.abs(x))
-        # The command takes the differences in single precision.
+        # The command computes the differences in single precision.
         for key, want, unit in (
             ("max_abs", absolute.max(), np.abs(x).max()),
             ("max_rel", relative.max(), 1.0),
@@ -319,8 +319,8 @@ def write_envi(
     ending: str = ".img",
     **keys: object,
 ) -> Path:
-    """Writes (row, column, band) `cube` as ENVI; gives the data file. `keys` have _ for blanks;
-    None leaves a key away."""
+    """Writes `cube` (row, column, band) as ENVI, and returns the data file. `keys` have _ for
+    spaces; None removes a key."""
     rows, columns, bands = cube.shape
     fields: dict[str, object] = {
         "samples": columns,
@@ -354,7 +354,8 @@ def write_envi(
 def smooth_cube(
     shape: tuple[int, int, int] = (12, 9, 11), seed: int = 0, dtype: str = "float32"
 ) -> np.ndarray:
-    """A cube of smooth spectra with noise, no two axes or seeds alike; floats are 0.1 to 1."""
+    """A cube of smooth spectra with noise. It differs along all axes and between seeds. Floats are
+    from 0.1 to 1."""
     y, x, b = np.indices(shape, dtype=np.float64)
     noise = np.random.default_rng(seed).uniform(size=shape)
     values = 0.4 + 0.2 * np.sin(0.3 * b + 0.2 * x + seed) + 0.01 * y + 0.05 * noise
@@ -368,7 +369,7 @@ def smooth_cube(
 def write_cubes(
     folder: Path, count: int, shape: tuple[int, int, int] = (12, 9, 11), first: int = 0
 ) -> list[np.ndarray]:
-    """Writes cube_000.npy, cube_001.npy, … and gives them."""
+    """Writes cube_000.npy, cube_001.npy, … and returns their values."""
     folder.mkdir(parents=True, exist_ok=True)
     cubes = [smooth_cube(shape, seed) for seed in range(first, first + count)]
     for number, cube in enumerate(cubes, first):
@@ -377,7 +378,7 @@ def write_cubes(
 
 
 def class_map(shape: tuple[int, int] = (12, 9), seed: int = 0, top: int = 5) -> np.ndarray:
-    """Class ids 0 to `top`, both among them."""
+    """Class ids from 0 to `top`, including both."""
     ids = np.random.default_rng(seed).integers(0, top + 1, shape)
     ids.flat[0], ids.flat[-1] = 0, top
     return np.asarray(ids)

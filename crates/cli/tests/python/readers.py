@@ -1,5 +1,5 @@
-"""Reads every cube of TRUTH.json from its original file, as stored, with libraries that have
-nothing to do with hsipack, or by hand where no library reads it."""
+"""Reads every cube of TRUTH.json from its original file, as stored, with independent libraries, or
+by hand if no library can read it."""
 
 import gzip
 import pickle
@@ -25,7 +25,7 @@ SWIR = "/HDFEOS/SWATHS/PRS_L2D_HCO/Data Fields/SWIR_Cube"
 
 @dataclass
 class Cube:
-    """A cube and what its file says of it."""
+    """A cube and the metadata of its file."""
 
     stored: np.ndarray
     wavelength: np.ndarray | None = None
@@ -38,7 +38,7 @@ class Cube:
     empty: list[int] = field(default_factory=list)
 
     def packed(self, scale: float = 1.0, dtype: str = "float16") -> np.ndarray:
-        """What has to be packed."""
+        """The expected packed values."""
         return expected(
             self.stored,
             ignore=self.ignore,
@@ -53,7 +53,7 @@ class Cube:
 
 @dataclass(frozen=True)
 class Case:
-    """How to name a cube of TRUTH.json to the command, and how to read it without."""
+    """How the command names a cube of TRUTH.json, and how to read it without the command."""
 
     truth: str
     read: Callable[[Path], Cube]
@@ -70,7 +70,7 @@ class Case:
 
 
 def header_list(text: str, key: str) -> np.ndarray | None:
-    """A list of numbers in an ENVI header."""
+    """Reads a list of numbers in an ENVI header."""
     found = re.search(rf"^\s*{key}\s*=\s*\{{([^}}]*)\}}", text, re.MULTILINE | re.IGNORECASE)
     return (
         np.array([float(part) for part in re.findall(r"[-+.\deE]+", found[1])]) if found else None
@@ -83,7 +83,7 @@ def header_number(text: str, key: str) -> float | None:
 
 
 def envi(path: Path) -> Cube:
-    """By Spectral Python, and its lists by hand: they come as text, and not all of them."""
+    """Reads with Spectral Python. It returns some lists, as text, so lists are read by hand."""
     header = next(
         candidate
         for candidate in (path.with_suffix(".hdr"), path.with_name(path.name + ".hdr"))
@@ -92,7 +92,7 @@ def envi(path: Path) -> Cube:
     text = header.read_text()
     if "file compression" in text:
         stored = _by_hand(gzip.decompress(path.read_bytes()), text)
-    elif header_number(text, "byte order") is None:  # Spectral Python insists on it
+    elif header_number(text, "byte order") is None:  # Spectral Python requires it
         stored = _by_hand(path.read_bytes(), text)
     else:
         image = spectral.io.envi.open(str(header), str(path))
@@ -109,7 +109,7 @@ def envi(path: Path) -> Cube:
 
 
 def _by_hand(content: bytes, text: str) -> np.ndarray:
-    """ENVI BIL, unsigned 16 bits."""
+    """Reads ENVI BIL, unsigned 16 bits."""
     assert re.search(r"interleave\s*=\s*bil", text)
     assert header_number(text, "data type") == 12
     shape = [int(header_number(text, key) or 0) for key in ("lines", "bands", "samples")]
@@ -141,7 +141,7 @@ def tiff_bands_last(path: Path) -> Cube:
 
 
 def m3_tiff(path: Path) -> Cube:
-    """The wavelengths are only in the band names, which are not in order."""
+    """The wavelengths are only in the band names, which are not sorted."""
     with tifffile.TiffFile(path) as file:
         page = file.pages[0]
         assert isinstance(page, tifffile.TiffPage)
@@ -227,7 +227,7 @@ def prisma(detector: str, place: str) -> Callable[[Path], Cube]:
                 multiply=high - low,
                 divide=65535.0,
                 add=low,
-                # The sensor does not use them.
+                # Bands that the sensor does not use.
                 empty=np.flatnonzero(centres == 0).tolist(),
             )
 
@@ -235,7 +235,7 @@ def prisma(detector: str, place: str) -> Callable[[Path], Cube]:
 
 
 def htc(path: Path) -> Cube:
-    """A pickled (shape, dtype), then one frame. The files are ours, so that unpickling is safe."""
+    """A pickled (shape, dtype), then one frame. The files are ours, so unpickling is safe."""
     with path.open("rb") as file:
         shape, dtype = pickle.load(file)
         values = np.frombuffer(blosc.decompress(file.read()), dtype).reshape(shape)
@@ -243,7 +243,7 @@ def htc(path: Path) -> Cube:
 
 
 def htc_masks(path: Path) -> dict[str, np.ndarray]:
-    """A pickled dict of (shape, dtype, bytes), then the frames in its order."""
+    """A pickled dict of (shape, dtype, bytes), then the frames in the same order."""
     with path.open("rb") as file:
         entries = pickle.load(file)
         return {
@@ -301,7 +301,7 @@ CASES = [
     Case("derived/htc_raw32.blosc", htc),
 ]
 
-# In TRUTH.json, but not cubes to pack; they have tests of their own.
+# Entries of TRUTH.json that are not cubes to pack. They have their own tests.
 NOT_CUBES = {
     "envi_malformed/darkReference2",
     "envi_malformed/darkReference_arcgis",

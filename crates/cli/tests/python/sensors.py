@@ -1,4 +1,4 @@
-"""Reads every product of sensors/TRUTH.json as its maker defines it, without hsipack."""
+"""Reads every product of sensors/TRUTH.json by its maker's definition, without hsipack."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -24,7 +24,7 @@ def _metadata(image: Path) -> ElementTree.Element:
 
 
 def enmap(path: Path) -> Cube:
-    """L1B, L1C or L2A, of a detector or of both."""
+    """L1B, L1C or L2A, of one detector or both."""
     root = _metadata(path)
     band = "specific/bandCharacterisation/bandID"
     vnir = int(root.findtext("specific/numberOfVNIRBands") or 0)
@@ -91,7 +91,7 @@ def aviris_classic(path: Path) -> Cube:
 
 
 def aviris_ng(path: Path) -> Cube:
-    """The band names are the centres."""
+    """The names of the bands are their centres."""
     cube = envi(path)
     text = path.with_name(path.name + ".hdr").read_text()
     cube.wavelength = np.array(re.findall(r"([\d.]+) Nanometers", text), float)

@@ -1,4 +1,4 @@
-"""Cubes in archives are packed as those in folders are; an archive that is no good is refused."""
+"""Cubes in archives are packed like those in folders. Bad archives are refused."""
 
 import contextlib
 import gzip
@@ -36,7 +36,7 @@ from helpers import (
 
 
 def files_below(folder: Path) -> list[tuple[str, bytes]]:
-    """Every file below a folder: its path in the folder, and its bytes."""
+    """Every file in a folder and its subfolders: relative path and bytes."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return [(str(file.relative_to(folder)), file.read_bytes()) for file in files]
 
@@ -61,7 +61,7 @@ def write_tar(path: Path, files: Iterable[tuple[str, bytes]], kind: int) -> None
 
 Writer = Callable[[Path, Iterable[tuple[str, bytes]]], None]
 
-# What each is called, and how it is written.
+# For each kind of archive, its file name and its writer.
 KINDS: dict[str, tuple[str, Writer]] = {
     "stored": ("a.zip", lambda path, files: write_zip(path, files, zipfile.ZIP_STORED, False)),
     "deflated": ("a.ZIP", lambda path, files: write_zip(path, files, zipfile.ZIP_DEFLATED, False)),
@@ -75,7 +75,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def pack_up(kind: str, folder: Path, into: Path) -> Path:
-    """An archive of all below `folder`."""
+    """Writes an archive of everything in `folder`."""
     name, write = KINDS[kind]
     into.mkdir(parents=True, exist_ok=True)
     path = into / name
@@ -85,7 +85,7 @@ def pack_up(kind: str, folder: Path, into: Path) -> Path:
 
 @pytest.fixture
 def scenes(tmp_path: Path) -> Path:
-    """A folder with a cube of each of some formats, in folders, masks and what is no cube."""
+    """A folder with subfolders: cubes in several formats, masks, and files that are not cubes."""
     folder = tmp_path / "scenes"
     write_envi(folder / "one/a.hdr", smooth_cube(seed=1), wavelength=list(range(400, 411)))
     np.save(folder / "one/b.npy", smooth_cube(seed=2))
@@ -98,7 +98,7 @@ def scenes(tmp_path: Path) -> Path:
 
 
 def bytes_of(out: Path) -> dict[str, str]:
-    """All files of a dataset but for what names its sources and its command."""
+    """All files of a dataset, except those that name its sources or its command."""
     kept = ("samples.jsonl", "samples.index", "SHA256SUMS", "zarr.json")
     return {
         name: sum for name, sum in timeless_tree(out, command=False).items() if name not in kept
@@ -106,7 +106,7 @@ def bytes_of(out: Path) -> dict[str, str]:
 
 
 def facts_of(out: Path) -> list[dict[str, Any]]:
-    """What is said of each sample, without where it comes from and how it is called."""
+    """The record of each sample, without its source and its name."""
     facts = samples(out)
     for fact in facts:
         fact.pop("name")
@@ -131,7 +131,7 @@ def test_a_delivery_is_packed_as_its_folder(
     folder = shared / "sensors" / product
     if not folder.is_dir():
         pytest.skip(f"SKIPPED: no products in {folder}")
-    # As a delivery comes: all in a folder of its own.
+    # Like a delivery: everything is in one folder.
     shutil.copytree(folder, tmp_path / "in/DELIVERY")
     archive = pack_up(kind, tmp_path / "in", tmp_path / "archive")
     masks = [] if product == "enmap_l1b" else ["--mask", "quality=product"]
@@ -160,7 +160,7 @@ def test_cubes_of_any_format_are_packed_and_found_again(
     assert samples(got)[0]["source"]["path"] == f"{archive}/one/a.hdr"
     done = hsipack.run("validate", got, "--source")
     assert done.returncode == 0, done.stdout + done.stderr
-    # The archive is changed: then it is told.
+    # A changed archive is reported.
     np.save(scenes / "one/b.npy", smooth_cube(seed=9))
     pack_up(kind, scenes, tmp_path / "archive")
     done = hsipack.run("validate", got, "--source")
@@ -210,7 +210,7 @@ def test_an_archive_in_a_folder_or_a_glob_is_looked_through(
     assert [sample["name"] for sample in samples(tmp_path / "some")] == ["plain", "one/a", "one/b"]
     hsipack.convert("data", "--exclude", "*.tgz", out=tmp_path / "without", cwd=tmp_path)
     assert [sample["name"] for sample in samples(tmp_path / "without")] == names[1:]
-    # From the folder of the conversion, or with its folder named.
+    # Validate from the folder of the conversion, or with that folder named.
     done = hsipack.run("validate", out, "--source", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     done = hsipack.run(
@@ -233,7 +233,7 @@ def test_what_lies_unpacked_beside_its_archive_is_packed_once(
     hsipack.convert(data, out=tmp_path / "out")
     names = ["a/one/a", "a/one/b", "a/two/c", "b/two/c"]
     assert [sample["name"] for sample in samples(tmp_path / "out")] == names
-    # An archive that is named is meant.
+    # An archive that the user names is read.
     hsipack.convert(data / "a.zip", out=tmp_path / "named")
     assert len(samples(tmp_path / "named")) == 3
 
@@ -274,7 +274,7 @@ def test_containers_are_read_in_archives(kind: str, hsipack: Hsipack, tmp_path: 
     with h5py.File(folder / "x.h5", "w") as file:
         file["deep/cube"] = cube
     archive = pack_up(kind, folder, tmp_path / "h5")
-    # With one cube, the archive can stand for it.
+    # If the archive has only one cube, its name stands for the cube.
     for number, text in enumerate(
         [f"{archive}/x.h5::/deep/cube", f"{archive}::/deep/cube", archive]
     ):
@@ -341,7 +341,7 @@ def test_a_conversion_goes_on_and_in_parts(scenes: Path, hsipack: Hsipack, tmp_p
     plan = tmp_path / "plan.json"
     done = hsipack.run("convert", archive, "-o", out, "--plan", plan, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    # Workers find what was named relative to the folder of the conversion.
+    # Workers find paths that are relative to the folder of the conversion.
     for words in (
         ["work", plan, "--part", "1/2"],
         ["work", plan, "--part", "2/2"],
@@ -355,7 +355,7 @@ def test_a_conversion_goes_on_and_in_parts(scenes: Path, hsipack: Hsipack, tmp_p
     hsipack.convert(more, "--append", out=out)
     assert samples(out)[:2] == before
     assert samples(out)[2]["source"]["path"] == f"{more}/c.npz"
-    # A second time, the cubes are there already.
+    # The second time, the cubes are packed already.
     report = hsipack.convert(archive, "--resume", out=tmp_path / "want", cwd=tmp_path)
     assert report["already_complete"]
 
@@ -372,7 +372,7 @@ def test_a_damaged_shard_is_made_again_from_the_archive(
     done = hsipack.run("repair", out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert shard.read_bytes() == sound
-    # Where the archive is gone, it is named.
+    # If the archive is gone, the error names it.
     archive.unlink()
     shard.write_bytes(sound[:40] + b"damaged" + sound[47:])
     done = hsipack.run("repair", out)
@@ -400,7 +400,7 @@ def test_columns_and_tables_see_the_path_into_the_archive(
 
 
 def test_what_lies_uncompressed_is_read_in_its_place(hsipack: Hsipack, tmp_path: Path) -> None:
-    """A stored cube needs no temporary space, a deflated one does; nothing is left of it."""
+    """A stored cube needs no temporary space. A deflated cube does, and it is freed again."""
     rng = np.random.default_rng(0)
     write_envi(tmp_path / "in/big.hdr", rng.uniform(size=(300, 200, 100)).astype("float32"))
     space = tmp_path / "space"
@@ -423,7 +423,7 @@ def test_what_lies_uncompressed_is_read_in_its_place(hsipack: Hsipack, tmp_path:
 
 
 def space_taken(folder: Path) -> int:
-    """Bytes that the files of a folder take on the disk, as far as they stay meanwhile."""
+    """The bytes of a folder's files on the disk. Files that disappear meanwhile do not count."""
     taken = 0
     for place, _, files in os.walk(folder):
         for name in files:
@@ -460,7 +460,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(
 
 
 def test_what_does_not_fit_is_told_before_it_is_unpacked(hsipack: Hsipack, tmp_path: Path) -> None:
-    """A file of HDF5 is always unpacked; this one is mostly a hole."""
+    """HDF5 files are always unpacked. This one is mostly a hole."""
     path = tmp_path / "a.tar"
     info = tarfile.TarInfo("x.h5")
     info.size = (shutil.disk_usage(tmp_path).free + (64 << 30)) // 512 * 512
@@ -577,7 +577,7 @@ def test_damaged_archives_are_refused(kind: str, hsipack: Hsipack, tmp_path: Pat
         path.write_bytes(sound[:length])
         message = hsipack.refuse(path, out=out, names=path)
         assert "copy the file again" in message
-    if kind == "tar":  # which has checksums over headers only
+    if kind == "tar":  # tar has checksums only over headers
         return
     damaged = bytearray(sound)
     damaged[1500] ^= 0x10
@@ -602,7 +602,7 @@ def test_what_cannot_be_unpacked_is_named(hsipack: Hsipack, tmp_path: Path) -> N
     content[content.rindex(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(content)
     assert "encrypted" in hsipack.refuse(path, out=out, names=f"{path}/b.npy")
-    # The other cube can be had.
+    # The other cube can be packed.
     hsipack.convert(path / "a.npy", out=out)
 
 
@@ -613,8 +613,8 @@ def test_sizes_that_are_no_truth_are_refused(hsipack: Hsipack, tmp_path: Path) -
     entry = sound.rindex(b"PK\x01\x02")
     out = tmp_path / "out"
     for size, what in [
-        (5000, "more than"),
-        (31_000_000, "before the last byte"),
+        (5000, "longer than"),
+        (31_000_000, "shorter than the archive says"),
         (2**32 - 2, "sizes"),
     ]:
         content = bytearray(sound)
@@ -644,8 +644,8 @@ def test_archives_in_archives_are_not_opened(
     assert "not opened" in message
     for place in ["in/inner.zip", "in/inner.zip/one/a.hdr"]:
         message = hsipack.refuse(outer / place, out=out, names=outer / "in/inner.zip")
-        assert "an archive in an archive" in message
-    # Beside a cube, it is passed over.
+        assert "an archive inside another archive" in message
+    # If there is also a cube, it is skipped.
     write_zip(
         outer, [("inner.zip", inner.read_bytes()), ("a.npy", npy())], zipfile.ZIP_STORED, False
     )

@@ -1,4 +1,4 @@
-"""What `hsipack preview --augment` draws."""
+"""The pictures of `hsipack preview --augment`."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def pixels(picture: Path) -> np.ndarray:
 def test_preview_shows_what_augmentations_make(
     hsipack: Hsipack, dataset: Path, tmp_path: Path
 ) -> None:
-    """The samples stand beside their augmented selves, the same on every run, and darker."""
+    """Samples are shown next to their augmented versions: darker, and equal in every run."""
     pipeline = tmp_path / "pipeline.json"
     pipeline.write_text(json.dumps(OPS))
     pictures = []
@@ -53,8 +53,8 @@ def test_preview_shows_what_augmentations_make(
         assert report["cubes"][:4] == ["cube0", "epoch 0", "epoch 1", "epoch 2"]
         pictures.append(pixels(tmp_path / name))
     assert np.array_equal(pictures[0], pictures[1])
-    # The first row: the sample, then what is made of it, at 0.4 of its brightness. The tints of the
-    # classes are as bright as they were.
+    # The first row: the sample, then its augmented version with 0.4 of the brightness. The tints of
+    # the classes keep their brightness.
     top = pictures[0][86:250]
     stored, augmented = top[:, 28:280], top[:, 296:548]
     assert augmented.mean() < 0.7 * stored.mean()

@@ -1,5 +1,5 @@
-"""Whatever is wrong with inputs or the output: the file, the trouble and the remedy are named,
-nothing crashes, nothing is left behind."""
+"""Bad inputs and outputs: the error names the file, the problem and the remedy. Nothing crashes,
+and no files are left behind."""
 
 import io
 import pickle
@@ -286,12 +286,12 @@ def test_input_that_is_not_what_it_should_be(
 
 
 def test_bytes_behind_the_cube_are_said(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Some writers append to the data, so that this is no error."""
+    """This is not an error, because some writers append to the data."""
     cube = smooth_cube()
     data = write_envi(tmp_path / "cube.hdr", cube)
     data.write_bytes(data.read_bytes() + bytes(100))
     report = hsipack.convert(data, out=tmp_path / "out")
-    assert any("100 bytes behind the cube" in note for note in report["notes"])
+    assert any("100 bytes after the cube" in note for note in report["notes"])
     assert_same_bits(read_zarr(tmp_path / "out")[0], expected(cube))
 
 
@@ -350,7 +350,7 @@ def test_an_output_that_cannot_be_made(hsipack: Hsipack, tmp_path: Path) -> None
     hsipack.refuse(tmp_path / "in", out=file / "out", names=file)
     hsipack.refuse(tmp_path / "in", out=tmp_path / "no/folder/out", names=tmp_path / "no/folder")
     assert not (tmp_path / "no").exists()
-    # Not even root may write here.
+    # Not even root can write here.
     done = hsipack.run("convert", tmp_path / "in", "-o", "/proc/out.hsipack")
     check_refusal(done, "/proc/out.hsipack")
 
@@ -369,7 +369,7 @@ def test_an_unfinished_conversion_is_not_overwritten(hsipack: Hsipack, tmp_path:
 
 
 def test_an_error_midway_leaves_nothing(hsipack: Hsipack, tmp_path: Path) -> None:
-    """The last of many cubes overflows, when the shards before it are finished."""
+    """The last of many cubes overflows, after the earlier shards are finished."""
     write_cubes(tmp_path / "in", 20)
     cube = smooth_cube()
     cube[11, 8, 10] = 1e6
@@ -430,7 +430,7 @@ def test_options_misspelled(options: tuple[str, ...], hsipack: Hsipack, tmp_path
 
 
 class Bomb:
-    """Runs a command where it is unpickled."""
+    """Runs a command when it is unpickled."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -475,7 +475,7 @@ def mat_element(kind: int, content: bytes, size: int | None = None) -> bytes:
 
 
 def mat_matrix(dims: tuple[int, ...], claimed: int, content: bytes = bytes(64)) -> bytes:
-    """A MATLAB v5 file of one single-precision array that claims more than it holds."""
+    """A MATLAB v5 file with one single-precision array that claims more values than it has."""
     inner = (
         mat_element(6, struct.pack("<II", 7, 0))
         + mat_element(5, struct.pack(f"<{len(dims)}i", *dims))
@@ -535,14 +535,14 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_files_that_claim_to_be_huge(name: str, hsipack: Hsipack, tmp_path: Path) -> None:
-    """With 2 GiB of address space: whoever believes such a file cannot have the memory."""
+    """With 2 GiB of address space, a reader that trusts such a file cannot allocate the memory."""
     file = tmp_path / name
     file.write_bytes(BOMBS[name]())
     hsipack.refuse(file, "--jobs", "2", out=tmp_path / "out", names=file, memory=MEMORY)
 
 
 def test_a_large_cube_needs_little_memory(hsipack: Hsipack, tmp_path: Path) -> None:
-    """A BSQ scene of 600 MB, most of it a hole in the file, with 512 MiB of address space."""
+    """A BSQ scene of 600 MB, mostly a hole in the file, with 512 MiB of address space."""
     rows, columns, bands = 1500, 1000, 100
     cube = np.zeros((1, 1, 1), np.float32)
     data = write_envi(tmp_path / "cube.hdr", cube, "bsq", lines=rows, samples=columns, bands=bands)

@@ -26,7 +26,7 @@ QUICK = [*SMALL, "--epochs", 2, "--repeats", 2, "--device", "cpu"]
 
 
 def report(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
-    """What a run that has to work printed."""
+    """The report that a run printed. The run must succeed."""
     assert done.returncode == 0, done.stderr
     assert "panicked" not in done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
@@ -74,12 +74,12 @@ def test_all_strategies_stand_side_by_side(hsipack: Hsipack, tmp_path: Path) -> 
         assert statistics["loaders"] == (1 if one["name"] == "+ring-buffer" else 2)
         assert set(statistics["times"]) == {"load_s", "wait_s", "step_s"}
         assert statistics["times"]["step_s"]["count"] == 6
-    # float32 as it is; float16 is less, and compressed less still.
+    # float32 files are the largest, float16 files smaller, compressed files smaller still.
     read = [one["bytes_read"]["mean"] for one in found["strategies"][:5]]
     assert read[0] == pytest.approx(7 * 24 * 32 * 8 * 4, rel=0.5)
     assert read[1] < read[0]
     assert read[2] < 0.7 * read[1]
-    # How the files are compressed: +blosc with whatever was fastest here.
+    # The codecs of the files: +blosc uses the fastest codec on this machine.
     none, fastest, half = found["data"]["codecs"]
     assert none is None
     assert fastest.split()[0] in ("lz4", "lz4hc", "blosclz")
@@ -88,7 +88,7 @@ def test_all_strategies_stand_side_by_side(hsipack: Hsipack, tmp_path: Path) -> 
     assert f"({fastest})" in html
     assert html.startswith("<!doctype html>")
     assert "src=" not in html
-    # Nothing but the page is left.
+    # Only the page is left.
     assert list(tmp_path.iterdir()) == [page]
 
 
@@ -110,7 +110,7 @@ def test_users_cubes_and_augmentations(hsipack: Hsipack, tmp_path: Path) -> None
         assert found["data"]["cubes"] == 4
         assert found["data"]["codecs"][:2] == [None, None]
         assert list(work.iterdir()) == []
-    # A table for people, and a network that is trained.
+    # The table, and training of a network.
     people = [word for word in words if word not in ("--json", "--step-time", "1ms")]
     done = hsipack.run("bench", out, *people, "--network", "small")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""References that belong to cubes, and calibrations that files hold themselves, against NumPy."""
+"""References that belong to cubes, and calibrations inside files, compared with NumPy."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_folder_of_headwalls_is_calibrated(ending: str, hsipack: Hsipack, tmp_
     for name, array in (("raw_0", cubes[0]), ("whiteReference", white), ("darkReference", dark)):
         header = scan / f"{name}.hdr"
         write_envi(header, array, ending=ending, interleave="bil")
-        # MV.X cameras put comments there.
+        # MV.X cameras write comments there.
         header.write_text(header.read_text().replace("ENVI\n", "ENVI\n; recorded by a camera\n"))
     out = tmp_path / "out.hsipack"
     options = ("--white", "auto", "--dark", "auto")
@@ -91,7 +91,7 @@ def test_saturated_references_are_refused(full: int, hsipack: Hsipack, tmp_path:
     kind = np.uint8 if full == 255 else np.uint16
     cube = write_envi(tmp_path / "cube.hdr", smooth_cube(dtype="uint16"))
     values = np.random.default_rng(0).uniform(0.5 * full, 0.9 * full, (7, 9, 11)).astype(kind)
-    values[3, 4, 5] = full  # a broken pixel is none
+    values[3, 4, 5] = full  # a broken pixel does not count
     white = write_envi(tmp_path / "white.hdr", values)
     hsipack.convert(cube, "--white", white, out=tmp_path / "out.hsipack")
     values[:, :, 5] = full
@@ -111,7 +111,7 @@ def test_pairs_that_cannot_be_are_refused(hsipack: Hsipack, tmp_path: Path) -> N
     assert "no brighter than its dark reference" in message
     assert str(white) in message
     message = hsipack.refuse(cube, "--white", white, "--dark", white, out=no, names=white)
-    assert "are one file" in message
+    assert "are the same file" in message
     assert str(cube) in message
 
 
@@ -119,7 +119,7 @@ def test_pairs_that_cannot_be_are_refused(hsipack: Hsipack, tmp_path: Path) -> N
 
 
 def hyspex(path: Path, cube: np.ndarray, serial: int = 807) -> np.ndarray:
-    """Writes a scan as HySpex cameras do; gives its radiance."""
+    """Writes a scan like HySpex cameras do. Returns its radiance."""
     rows, columns, bands = cube.shape
     rng = np.random.default_rng(5)
     centres = 410 + 5.4 * np.arange(bands) + rng.uniform(0, 0.1, bands)

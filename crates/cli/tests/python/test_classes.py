@@ -58,7 +58,7 @@ def test_info_counts_the_pixels_of_classes(hsipack: Hsipack, packed: Path) -> No
 
 
 def read(hsipack: Hsipack, packed: Path, *words: object) -> list[int]:
-    """Ids of the samples that are read, sorted."""
+    """The sorted ids of the samples that are read."""
     done = hsipack.run("read", packed, "--json", "--checksum", "--no-masks", *words)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

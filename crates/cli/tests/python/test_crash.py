@@ -1,5 +1,6 @@
-"""Killed at any instant, or out of space: no reader ever sees a torn dataset, and --resume ends
-where an undisturbed conversion would have. HSIPACK_KILLS is how often each is killed."""
+"""Conversions that are killed at any instant, or run out of space: no reader ever sees a part of a
+dataset, and --resume gives the same result as an undisturbed conversion. HSIPACK_KILLS is how often
+each is killed."""
 
 import os
 import random
@@ -30,7 +31,7 @@ from helpers import (
 KILLS = int(os.environ.get("HSIPACK_KILLS", "6"))
 SHAPE = (60, 64, 50)
 STACK = "60x64x50"
-# A slow codec, so that there is time to be killed in.
+# A slow codec, so that there is time to kill the process.
 OPTIONS: list[object] = ["--shard-size", 2 * 60 * 64 * 50 * 2, "--chunk", "16x40", "--jobs", 2]
 OPTIONS += ["--codec", "zstd", "--level", 6]
 MASK = "--mask={dir}/../mask.npy"
@@ -47,12 +48,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def convert(folder: Path, which: str) -> list[object]:
-    """The command, the same wherever it runs."""
+    """The command. It is the same in every folder."""
     return ["convert", folder / which, "-o", "out", MASK, *OPTIONS]
 
 
 def undisturbed(hsipack: Hsipack, folder: Path, words: list[object]) -> float:
-    """Runs the command in `folder` to its end; gives the seconds it took."""
+    """Runs the command in `folder` to its end. Returns its seconds."""
     start = time.monotonic()
     process = hsipack.start(*words, cwd=folder)
     _, error = process.communicate(timeout=120)
@@ -61,10 +62,10 @@ def undisturbed(hsipack: Hsipack, folder: Path, words: list[object]) -> float:
 
 
 class Instants:
-    """Instants to kill at: all over the time it takes, and a little beyond, none like another.
+    """Instants at which to kill: all different, over the time of a run and a little beyond.
 
-    How long it takes is the shortest time seen: on a busy machine, kills spread over one slow run
-    would come too late.
+    The time of a run is the shortest one seen. On a busy machine, kills that are spread over a slow
+    run would come too late.
     """
 
     def __init__(self, seconds: float, seed: int) -> None:
@@ -76,12 +77,12 @@ class Instants:
             yield (number + self.chance.random()) / KILLS * self.seconds * 1.1
 
     def too_late(self, instant: float) -> None:
-        """It had ended before this instant."""
+        """Notes that the run had ended before this instant."""
         self.seconds = min(self.seconds, instant)
 
 
 def kill_at(hsipack: Hsipack, words: list[object], folder: Path, instant: float) -> bool:
-    """Starts the command and kills it; whether it was still running."""
+    """Starts the command and kills it. Returns whether it was still running."""
     process = hsipack.start(*words, cwd=folder)
     time.sleep(instant)
     process.send_signal(signal.SIGKILL)
@@ -91,7 +92,7 @@ def kill_at(hsipack: Hsipack, words: list[object], folder: Path, instant: float)
 
 
 class Watcher:
-    """Opens the dataset over and over while others write, as a training run would."""
+    """Opens the dataset repeatedly while others write, as a training run would."""
 
     def __init__(self, out: Path, lengths: set[int], wanted: np.ndarray) -> None:
         self.out, self.lengths, self.wanted = out, lengths, wanted
@@ -119,7 +120,7 @@ class Watcher:
             self.failure = failure
 
     def look(self) -> None:
-        """All or nothing: a name that is there leads to a whole dataset."""
+        """All or nothing: if the name exists, it leads to a complete dataset."""
         if not self.out.exists():
             assert 0 in self.lengths, "the dataset went away"
             return
@@ -163,7 +164,7 @@ def test_killed_conversions_go_on_where_they_were(
             else:
                 kills.too_late(instant)
             resumed += (partial(out) / "state").is_dir()
-            # Every other one is killed again while it goes on.
+            # Every second one is killed again while it resumes.
             if number % 2:
                 kill_at(hsipack, [*words, "--resume"], folder, instant / 2)
             if out.exists():
@@ -171,7 +172,7 @@ def test_killed_conversions_go_on_where_they_were(
             undisturbed(hsipack, folder, [*words, "--resume"])
         assert timeless_tree(out) == whole
         assert not partial(out).exists()
-        # Nothing is left to do.
+        # There is nothing left to do.
         undisturbed(hsipack, folder, [*words, "--resume"])
         assert timeless_tree(out) == whole
         shutil.rmtree(folder)
@@ -182,7 +183,7 @@ def test_killed_conversions_go_on_where_they_were(
 def test_killed_appends_leave_the_dataset_readable(
     hsipack: Hsipack, inputs: Path, tmp_path: Path
 ) -> None:
-    """The old one throughout, then the new one; the last shard of the old one is not full."""
+    """Readers see the old dataset until they see the new one. The last old shard is not full."""
     base = tmp_path / "base"
     base.mkdir()
     one_less = inputs / "first/cube_015.npy"
@@ -214,7 +215,7 @@ def test_killed_appends_leave_the_dataset_readable(
             assert valid.returncode == 0, valid.stdout + valid.stderr
             done = hsipack.run(*words, "--resume", cwd=folder)
             if done.returncode != 0:
-                # Killed before it had begun: the message says what to do.
+                # If it was killed before it began, the message says what to do.
                 assert "--append" in done.stderr
                 assert tree(out) == before
                 undisturbed(hsipack, folder, [*words, "--append"])
@@ -228,7 +229,7 @@ def test_killed_appends_leave_the_dataset_readable(
 
 
 def begin_and_kill(hsipack: Hsipack, words: list[object], folder: Path) -> None:
-    """Kills a conversion when a shard is finished, and it is not."""
+    """Kills a conversion when a shard is finished, but not the whole conversion."""
     process = hsipack.start(*words, cwd=folder)
     record = partial(folder / "out") / "state" / STACK / "0.json"
     while not record.exists():
@@ -265,7 +266,7 @@ def test_other_options_do_not_resume(hsipack: Hsipack, inputs: Path, tmp_path: P
     ):
         done = hsipack.run(*words, cwd=tmp_path)
         assert done.returncode == 1
-        assert "other inputs or options" in done.stderr
+        assert "different inputs or options" in done.stderr
     done = hsipack.run(*convert(inputs, "first"), cwd=tmp_path)
     assert done.returncode == 1
     assert "--resume" in done.stderr
@@ -281,7 +282,7 @@ def test_changed_inputs_do_not_resume(hsipack: Hsipack, tmp_path: Path) -> None:
     np.save(tmp_path / "in/first/cube_003.npy", np.zeros(SHAPE, np.float32))
     done = hsipack.run(*words, "--resume", cwd=tmp_path)
     assert done.returncode == 1
-    assert "other inputs or options" in done.stderr
+    assert "different inputs or options" in done.stderr
 
 
 def test_ctrl_c_stops_cleanly(hsipack: Hsipack, inputs: Path, tmp_path: Path) -> None:
@@ -300,7 +301,7 @@ def test_ctrl_c_stops_cleanly(hsipack: Hsipack, inputs: Path, tmp_path: Path) ->
 
 
 def test_two_at_once(hsipack: Hsipack, inputs: Path, tmp_path: Path) -> None:
-    """The second one goes away and does the first one no harm."""
+    """The second process ends, and does not disturb the first one."""
     process = hsipack.start(*convert(inputs, "first"), cwd=tmp_path)
     while not (partial(tmp_path / "out") / "state").exists():
         time.sleep(0.0005)
@@ -340,7 +341,7 @@ def enlarge(folder: Path) -> None:
 
 
 def test_a_full_disk(hsipack: Hsipack, inputs: Path, small_disk: Path, tmp_path: Path) -> None:
-    """Is said; with space made, --resume ends the work."""
+    """A full disk is reported. When there is space again, --resume completes the conversion."""
     done = hsipack.run(*convert(inputs, "first"), cwd=small_disk)
     assert done.returncode == 1
     assert "No space left" in done.stderr

@@ -1,4 +1,4 @@
-"""`hsipack diagnose` of patches; that it judges times rightly is tested where they are planted."""
+"""`hsipack diagnose` of patches. Tests with planted bottlenecks check that it judges times well."""
 
 import json
 from pathlib import Path
@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from helpers import Hsipack, check_refusal
 
-# A step that takes no time, and as little measuring as there may be.
+# A step that takes no time, and as little measuring as possible.
 QUICK = ("--step-time", "1us", "--rounds", "1", "--time", "1ms", "--threads", "2")
 
 
 @pytest.fixture(scope="module")
 def packed(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight cubes, of which two have labels: 1 in the upper half, 2 in the lower one."""
+    """Eight cubes. Two of them have labels: 1 in the upper half, 2 in the lower half."""
     folder = tmp_path_factory.mktemp("patches")
     random = np.random.default_rng(1)
     for number in range(8):
@@ -43,11 +43,11 @@ def test_a_window_and_what_loaders_keep_are_told(hsipack: Hsipack, packed: Path)
     facts = found["facts"]
     window = facts["window"]
     assert (window["rows"], window["columns"], window["bytes"]) == (3, 3, 9 * 16 * 2)
-    # Slabs of 8 rows, over whose edges 2 of 8 places reach; 4 of each of two cubes.
+    # Slabs of 8 rows. 2 of 8 places reach over their edges. Each of two cubes has 4 slabs.
     assert window["chunk_bytes"] == 8 * 24 * 16 * 2
     assert 1 < window["chunks"] < 1.25 + 1e-9
     assert window["decoded"] == pytest.approx(window["chunks"] * 2 * 16 * 24 / 8)
-    # Only cubes that have labels count.
+    # Only cubes with labels count.
     assert facts["auto"]["kind"] == "decoded"
     assert facts["auto"]["needed_bytes"] == 2 * 32 * 24 * 16 * 2
     assert facts["cache"] == "none"
@@ -60,7 +60,7 @@ def test_all_options_of_patches_are_taken(hsipack: Hsipack, packed: Path) -> Non
     words = ("--mask", "gt", "--per-class", "5", "--ignore", "0,7", "--pad", "-1.5")
     found = diagnose(hsipack, packed, "--patch", "1x1", *words, "-b", "4")
     assert found["facts"]["window"]["chunks"] == 1
-    # 10 pixels of two cubes of 4 chunks.
+    # 10 pixels in two cubes with 4 chunks each.
     assert found["facts"]["window"]["decoded"] == pytest.approx(10 / 8)
     assert diagnose(hsipack, packed, "--crop", "5x5", "-b", "2")["facts"]["window"]["rows"] == 5
     assert diagnose(hsipack, packed, "-b", "2")["facts"]["window"] is None
@@ -71,9 +71,9 @@ def test_read_and_diagnose_refuse_alike(hsipack: Hsipack, packed: Path, command:
     step = QUICK[:2] if command == "diagnose" else ()
     patch = (command, packed, *step, "--patch", "3x3")
     done = hsipack.run(*patch, "--mask", "gt", "--mask", "other")
-    assert "--patch with several masks" in check_refusal(done, "--patch")
+    assert "--patch cannot be used with several masks" in check_refusal(done, "--patch")
     done = hsipack.run(*patch, "--mask", "gt", "--classes", "9")
-    assert "no pixel has a label" in check_refusal(done, packed)
+    assert "no pixel has one of the requested labels" in check_refusal(done, packed)
     for words in (patch, (*patch, "--mask", "gt", "--crop", "4x4")):
         assert hsipack.run(*words).returncode == 2
     assert hsipack.run(command, packed, *step, "--per-class", "3").returncode == 2

@@ -1,4 +1,4 @@
-"""The documentation says what the code does, where that can be looked up."""
+"""Checks statements of the documentation against the code."""
 
 import importlib.util
 import re
@@ -11,7 +11,7 @@ from helpers import Hsipack
 
 ROOT = Path(__file__).parents[4]
 DOCS = ROOT / "docs"
-# Made by scripts/docs, and not part of the repository.
+# Created by scripts/docs, not part of the repository.
 MADE = ("reference/api/", "reference/command/")
 PAGES = sorted(
     name
@@ -21,7 +21,7 @@ PAGES = sorted(
 
 
 def unsafe_files() -> list[str]:
-    """Files under crates/*/src that have `unsafe` code in front of their tests, below crates/."""
+    """Files in crates/*/src with `unsafe` code before their tests, as paths relative to crates/."""
     code = re.compile(r"\bunsafe (\{|fn |impl |extern )")
     files = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
     tests = re.compile(r"^#\[cfg\(.*\btest\b.*\)\]\nmod ", re.MULTILINE)
@@ -53,7 +53,7 @@ def prose(page: str) -> str:
 
 
 def headings(page: Path) -> set[str]:
-    """The names by which links lead to headings of a page."""
+    """The anchors of a page's headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     titles = re.findall(r"^#+ (.*)$", text, flags=re.M)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -75,7 +75,7 @@ def test_links_of_pages_lead_somewhere(page: str) -> None:
 
 
 def test_every_page_is_in_a_table_of_contents() -> None:
-    """Else the site has no way to it."""
+    """Otherwise the site has no link to it."""
     listed = {"index.md"}
     for page in PAGES:
         folder = (DOCS / page).parent
@@ -89,13 +89,13 @@ def test_every_page_is_in_a_table_of_contents() -> None:
 
 
 def command_pages() -> ModuleType:
-    """What makes the site's pages of the command."""
+    """The module that writes the pages of the command."""
     place = DOCS / "_extensions/command_pages.py"
     spec = importlib.util.spec_from_file_location("command_pages", place)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Data classes look themselves up there.
+    # Data classes look up their module there.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
@@ -112,7 +112,7 @@ def test_pages_of_the_command_have_every_option(hsipack: Hsipack) -> None:
         options = set(re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)", listed, flags=re.M))
         shown = set(re.findall(r"^:::\{option\} (?:-\w, )?(--[a-z-]+)", page, flags=re.M))
         assert shown == options - {"--help", "--version"}, name
-        # Where the help breaks a line, the page has the rest behind it.
+        # If the help breaks a line, the page appends the rest to it.
         for example in re.findall(r"^  (hsipack [^\n]+)", text, flags=re.M):
             assert f"\n{example}" in page, (name, example)
         examples = text.partition("\nExamples:\n")[2].partition("\n\n")[0]

@@ -1,4 +1,4 @@
-"""Errors say in the shell's words what to do."""
+"""Errors of the command say what to do in terms of the shell."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_ambiguous_axes_name_axes(hsipack: Hsipack, tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["cube"] = np.zeros((7, 9, 12), np.float32)
     error = refused(hsipack, "convert", path, "-o", tmp_path / "out")
-    assert "(say so with --axes: yxb if" in error
+    assert "(give the order of axes with --axes: yxb if" in error
     assert hsipack.run("info", path, "--axes", "yxb").returncode == 0
 
 
@@ -76,8 +76,8 @@ def test_a_state_that_does_not_fit_names_the_seed_and_the_file(
     error = refused(hsipack, *words, "--seed", 3, "--epochs", 2)
     state = tmp_path / "s.json"
     assert error.startswith(f"{state}: the training state has seed 17")
-    assert error.endswith(f"(pass --seed 17, or delete {state} to start anew)")
+    assert error.endswith(f"(pass --seed 17, or delete {state} to start again)")
     state.write_text("{}")
     error = refused(hsipack, *words)
     assert error.startswith(f"{state}: not a training state")
-    assert error.endswith(f"or delete {state} to start anew)")
+    assert error.endswith(f"or delete {state} to start again)")

@@ -1,4 +1,4 @@
-"""What `hsipack export`, `info` and `preview` give, read by NumPy, tifffile and Spectral Python."""
+"""Output of `hsipack export`, `info` and `preview`, read by NumPy, tifffile and Spectral Python."""
 
 import json
 import warnings
@@ -28,7 +28,7 @@ FWHM = [5.0, 5.5, 6.0, 6.5, 7.25]
 
 @dataclass(frozen=True)
 class Packed:
-    """A dataset of two cubes, and what zarr-python finds in the second one."""
+    """A dataset of two cubes, and the second one as zarr-python reads it."""
 
     hsipack: Hsipack
     path: Path
@@ -48,7 +48,7 @@ def cube(seed: int) -> np.ndarray:
     values[3, 4, 2] = np.nan
     values[5, 6] = np.nan
     values[0, 0, 0] = -0.0
-    values[0, 0, 1] = 6e-8  # the least fp16 number
+    values[0, 0, 1] = 6e-8  # the smallest fp16 number
     values[1, 1, 1] = 60000.0
     return values
 
@@ -151,7 +151,7 @@ def test_exports_pack_to_the_same_values(packed: Packed, tmp_path: Path) -> None
     packed.export(tmp_path / "b.hdr")
     again = tmp_path / "again"
     packed.hsipack.convert(tmp_path / "b.hdr", "--scale", packed.factor, out=again)
-    # Equal, not the same bits: the source's scaling adds an offset of 0, and -0 + 0 is 0.
+    # Equal, but not the same bits: the source's scaling adds an offset of 0, and -0 + 0 is 0.
     assert np.array_equal(read_zarr(again)[0], packed.image, equal_nan=True)
     assert open_xarray(again)["wavelength"].values.tolist() == WAVELENGTHS
 

@@ -1,5 +1,5 @@
-"""Where pixels lie: read as GDAL reads it (through rasterio), kept in the dataset, and exported so
-that GDAL finds it again.
+"""Georeferencing: read like GDAL (through rasterio), stored in the dataset, and exported so that
+GDAL finds it again.
 """
 
 import json
@@ -36,7 +36,7 @@ def values() -> np.ndarray:
 
 
 def write(path: Path, driver: str, crs: Any, place: Affine | None, **options: Any) -> Path:
-    """A cube as GDAL writes it."""
+    """Writes a cube with GDAL."""
     tags = options.pop("tags", {})
     gcps = options.pop("gcps", None)
     with rasterio.open(
@@ -58,13 +58,13 @@ def info(hsipack: Hsipack, path: Path | str) -> dict[str, Any]:
 
 
 def gdal(path: Path) -> tuple[CRS | None, list[float]]:
-    """What GDAL finds: the reference system, and the transform in its order."""
+    """Reads the reference system, and the transform in GDAL's order, with GDAL."""
     with rasterio.open(path) as file:
         return file.crs, list(file.transform.to_gdal())
 
 
 def assert_same_place(geo: dict[str, Any], path: Path) -> None:
-    """Whether a reference system means the same as that which GDAL reads, however it is spelled."""
+    """Asserts that a reference system means the same as the one GDAL reads, in any spelling."""
     crs, want = gdal(path)
     assert geo["transform"] == pytest.approx(want, rel=1e-12, abs=1e-9)
     if crs is None:
@@ -123,7 +123,7 @@ def test_geotiff(
 
 
 def check_exports(hsipack: Hsipack, dataset: Path, source: Path) -> None:
-    """GDAL finds exports where it found the source; what ENVI cannot say is told."""
+    """GDAL finds exports at the place of the source. What ENVI cannot express is reported."""
     crs, want = gdal(source)
     for name in ("export.tif", "export.hdr"):
         output = dataset.with_name(name)
@@ -183,7 +183,7 @@ def test_systems_without_a_code(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "crs" not in report["geo"]
     assert report["geo"]["transform"] == list(NORTH_UP.to_gdal())
     assert "has no EPSG code" in " ".join(report["notes"])
-    # What ENVI and ESRI write has it as text.
+    # Files of ENVI and ESRI have it as text.
     hsipack.convert(
         write(tmp_path / "b.img", "ENVI", LAMBERT, NORTH_UP), out=tmp_path / "b.hsipack"
     )
@@ -252,7 +252,7 @@ def test_a_column_named_geo_is_refused(hsipack: Hsipack, tmp_path: Path) -> None
 
 
 def test_garbage_is_no_failure(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Every byte of keys and transform is turned; the cube is read all the same."""
+    """Changes every byte of keys and transform. The cube can still be read."""
     path = write(tmp_path / "a.tif", "GTiff", "EPSG:32632", NORTH_UP)
     whole = path.read_bytes()
     broken = tmp_path / "b.tif"

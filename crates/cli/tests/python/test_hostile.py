@@ -1,7 +1,7 @@
-"""Datasets made to do harm: their checksums are right, what they say is not.
+"""Malicious datasets: their checksums are right, but their content is wrong.
 
-A dataset from elsewhere holds whatever its author put there. Every command has to end with an
-error that names the file, in little memory, and may write only to its own output.
+A dataset from elsewhere can contain anything. Every command must end with an error that names the
+file, use little memory, and write only to its own output.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ IMAGE = f"{STACK}/image/zarr.json"
 SHARD = f"{STACK}/image/c/0/0/0/0"
 # Bytes of the index: it has room for 64 cubes of two chunks each; then its checksum.
 INDEX = 64 * 2 * 16 + 4
-# Address space: whoever believes a bomb cannot have the memory.
+# Limit of the address space: a reader that trusts a bomb cannot allocate the memory.
 MEMORY = 2 << 30
 
 Attack = Callable[[Path], None]
@@ -32,7 +32,7 @@ Attack = Callable[[Path], None]
 
 @pytest.fixture(scope="module")
 def sound(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of two cubes of two chunks each, and their masks."""
+    """A dataset of two cubes with two chunks each, and their masks."""
     folder = tmp_path_factory.mktemp("sound")
     values = np.random.default_rng(5).integers(0, 50, (2, ROWS, COLUMNS, BANDS))
     (folder / "in").mkdir()
@@ -44,11 +44,11 @@ def sound(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "out"
 
 
-# ------------------------------------------------------------------------ checksums that are right
+# ------------------------------------------------------------------------------- correct checksums
 
 
 def seal(out: Path) -> None:
-    """Writes the checksums of metadata again; without samples.index, the text is read."""
+    """Rewrites the checksums of metadata. Deletes samples.index, so that the text is read."""
     (out / "samples.index").unlink(missing_ok=True)
     files = [line.split("  ", 1)[1] for line in (out / "SHA256SUMS").read_text().splitlines()]
     sums = [f"{hashlib.sha256((out / file).read_bytes()).hexdigest()}  {file}\n" for file in files]
@@ -60,7 +60,7 @@ def crc(content: bytes) -> bytes:
 
 
 def spans(shard: bytes | bytearray) -> list[tuple[int, int]]:
-    """Where the chunks of two cubes lie."""
+    """The places of the chunks of two cubes."""
     numbers = struct.unpack("<8Q", shard[-INDEX:][:64])
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
@@ -125,7 +125,7 @@ def with_sums(line: str) -> Attack:
 
 
 def with_span(offset: int, length: int) -> Attack:
-    """Has the index say that the first chunk lies elsewhere."""
+    """Changes the place of the first chunk in the index."""
 
     def attack(out: Path) -> None:
         shard = bytearray((out / SHARD).read_bytes())
@@ -138,7 +138,7 @@ def with_span(offset: int, length: int) -> Attack:
 
 
 def with_frame(change: Callable[[bytearray], None]) -> Attack:
-    """Changes the Blosc frame of the first chunk; its length stays."""
+    """Changes the Blosc frame of the first chunk, but not its length."""
 
     def attack(out: Path) -> None:
         shard = bytearray((out / SHARD).read_bytes())
@@ -161,7 +161,7 @@ CHUNK = ROWS // 2 * COLUMNS * BANDS * 2
 HALF = [1, ROWS // 2, COLUMNS, BANDS]
 HUGE = 2**62
 
-# What is wrong, and where an error has to point.
+# For each attack, the file that the error must name.
 METADATA: dict[str, tuple[Attack, str]] = {
     "samples that overflow": (with_shape(HUGE, ROWS, COLUMNS, BANDS), f"{STACK}/mask"),
     "a shape whose product is 0 when it overflows": (with_shape(2**32, 2**32, 4, 4), IMAGE),
@@ -226,7 +226,7 @@ CHUNKS: dict[str, Attack] = {
 
 
 def made(sound: Path, tmp_path: Path, attack: Attack) -> Path:
-    """A copy of the dataset, attacked, deep enough for names that lead out to be noticed."""
+    """An attacked copy of the dataset, in a deep folder, so that paths out of it are noticed."""
     out = tmp_path / "some/where/out"
     shutil.copytree(sound, out)
     attack(out)
@@ -234,7 +234,7 @@ def made(sound: Path, tmp_path: Path, attack: Attack) -> Path:
 
 
 def refusal(done: "subprocess.CompletedProcess[str]") -> str:
-    """The message of a run that fails as it should. A file that lies needs no remedy."""
+    """The message of a run that must fail. Malicious files need no remedy."""
     assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
     assert done.stdout == "", done.stdout
     assert "panicked" not in done.stderr, done.stderr
@@ -273,7 +273,7 @@ def test_metadata_that_lies(what: str, hsipack: Hsipack, sound: Path, tmp_path: 
     "name", ["../../evil", "/tmp/evil", "a\0b", "\x1b]0;evil\x07", "a\nb", "\u202egnp.a", ""]
 )
 def test_names_are_text(name: str, hsipack: Hsipack, sound: Path, tmp_path: Path) -> None:
-    """A name is shown without characters that terminals obey, and gives no file its place."""
+    """Names are shown without control characters, and do not determine the place of a file."""
     out = made(sound, tmp_path, with_sample(name=name))
     hsipack.run("export", out, "--sample", 0, "-o", out.parent / "cube.npy")
     (out.parent / "cube.npy").unlink()
@@ -300,13 +300,13 @@ def test_names_are_text(name: str, hsipack: Hsipack, sound: Path, tmp_path: Path
 def test_chunks_that_lie(what: str, hsipack: Hsipack, sound: Path, tmp_path: Path) -> None:
     out = made(sound, tmp_path, CHUNKS[what])
     refuse_all(hsipack, out, SHARD, tmp_path)
-    # What a chunk holds is not looked at for this.
+    # This does not read chunks.
     assert hsipack.run("info", out, memory=MEMORY).returncode == 0
 
 
 @pytest.mark.parametrize("seed", range(24))
 def test_frames_of_any_bytes(seed: int, hsipack: Hsipack, sound: Path, tmp_path: Path) -> None:
-    """Some bytes of a frame are others: values, or an error, and nothing else."""
+    """Changed bytes in a frame give values or an error, and nothing else."""
     draws = np.random.default_rng(seed)
 
     def change(frame: bytearray) -> None:

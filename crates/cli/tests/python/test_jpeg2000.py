@@ -1,4 +1,4 @@
-"""JPEG 2000 is refused by its name, in whichever way it comes, and what that advises works."""
+"""JPEG 2000 is refused by name in every form, and the advice in the error works."""
 
 import shutil
 import tarfile
@@ -11,7 +11,7 @@ import rasterio
 import rasterio.shutil
 from helpers import Hsipack, attributes, read_zarr, samples
 
-REFUSAL = "JPEG 2000 is not read (make a TIFF of it under the same name: gdal_translate"
+REFUSAL = "JPEG 2000 is not supported (convert it to a TIFF with the same name: gdal_translate"
 LOSSLESS = {"QUALITY": "100", "REVERSIBLE": "YES", "YCC": "NO"}
 
 pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreference
 
 @pytest.fixture
 def delivery(fixtures: Path, tmp_path: Path) -> Path:
-    """EnMAP L1C as it can be ordered: its image and its quality layer in JPEG 2000."""
+    """EnMAP L1C ordered with its image and quality layer in JPEG 2000."""
     with rasterio.Env() as env:
         if "JP2OpenJPEG" not in env.drivers():
             pytest.skip("SKIPPED: this GDAL writes no JPEG 2000")
@@ -36,7 +36,7 @@ def to_jpeg2000(tiff: Path, path: Path) -> None:
 
 
 def to_tiff(path: Path) -> None:
-    """What the refusal advises, by the library that is behind the command."""
+    """Does what the refusal advises, with the library behind the advised command."""
     tiff = path.with_suffix(".TIF")
     rasterio.shutil.copy(path, tiff, driver="GTiff", INTERLEAVE="BAND")
 
@@ -47,7 +47,7 @@ def image(folder: Path) -> Path:
 
 
 def packed(folder: Path, way: str) -> tuple[Path, Path]:
-    """What is named, and the image in it as an error names it."""
+    """The input, and the image inside it as an error names it."""
     file = image(folder)
     if way == "image":
         return file, file
@@ -80,7 +80,7 @@ def test_it_is_refused_by_name_in_whichever_way_it_comes(
         done = hsipack.run(*words)
         assert done.returncode == 1, words
         assert f"{named}: {REFUSAL}" in done.stderr, words
-    # In a search, it is one input that cannot be opened, and not passed over.
+    # In a search, it is an input that cannot be opened. It is not silently skipped.
     np.save(delivery.parent / "other.npy", np.ones((2, 3, 4), np.float32))
     words = ["convert", given, delivery.parent / "other.npy", "-o", out]
     done = hsipack.run(*words, "--skip-errors")
@@ -94,7 +94,7 @@ def test_a_file_of_no_product_is_refused_and_pictures_are_left_out(
     folder = tmp_path / "others"
     folder.mkdir()
     shutil.copy(image(delivery), folder / "cube.jp2")
-    # A bare codestream begins after the boxes of the file.
+    # The bare codestream begins after the boxes of the file.
     file = (folder / "cube.jp2").read_bytes()
     (folder / "cube.j2k").write_bytes(file[file.index(b"\xff\x4f\xff\x51") :])
     for name in ("cube.jp2", "cube.j2k"):

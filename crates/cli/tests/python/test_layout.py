@@ -1,4 +1,4 @@
-"""Codecs, chunks, shards, appending: whatever the layout, every reader gives the same values."""
+"""Codecs, chunks, shards, appending: every reader gives the same values for every layout."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_every_codec_and_shuffle(
 def test_every_chunk_and_shard_shape(
     chunk: str | None, per_shard: int, hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    """Five cubes: shards that overhang in all directions, and a short last one."""
+    """Five cubes in shards that extend beyond them in all directions, and a short last shard."""
     cubes = write_cubes(tmp_path / "in", 5)
     ids = np.arange(12 * 9, dtype=np.uint16).reshape(12, 9) * 7
     np.save(tmp_path / "ids.npy", ids)
@@ -105,7 +105,8 @@ def test_odd_shapes(shape: tuple[int, int, int], hsipack: Hsipack, tmp_path: Pat
 
 
 def test_small_cubes_do_not_make_large_indices(hsipack: Hsipack, tmp_path: Path) -> None:
-    """A shard of 512 MiB would have room for a million of these, and an index of 16 bytes each."""
+    """A shard of 512 MiB would have room for a million of these, with an index entry of 16 bytes
+    for each."""
     report = hsipack.convert(
         write_envi(tmp_path / "cube.hdr", smooth_cube((8, 8, 8))), out=tmp_path / "out"
     )
@@ -113,7 +114,7 @@ def test_small_cubes_do_not_make_large_indices(hsipack: Hsipack, tmp_path: Path)
 
 
 def test_default_chunks_are_whole_rows(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Near 2 MiB, and a divisor of the height."""
+    """They are about 2 MiB, and divide the height."""
     out = tmp_path / "out.hsipack"
     cube = np.zeros((240, 320, 50), np.float32)
     np.save(tmp_path / "cube.npy", cube)
@@ -122,7 +123,7 @@ def test_default_chunks_are_whole_rows(hsipack: Hsipack, tmp_path: Path) -> None
     assert (one, columns, bands) == (1, 320, 50)
     assert 240 % rows == 0
     assert 1 << 20 <= rows * 320 * 50 * 2 <= 4 << 20
-    # Chunks of nothing but zeros are there all the same.
+    # Chunks that contain only zeros are also written.
     assert len(list((out / "240x320x50/image/c").rglob("0"))) > 0
     np.testing.assert_array_equal(read_everywhere(out), 0)
 
@@ -155,7 +156,7 @@ def test_metadata_says_what_it_is(hsipack: Hsipack, tmp_path: Path) -> None:
 def test_bands_in_no_order_of_wavelength_are_sorted_to_be_found(
     hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    """Two detectors overlap, as EnMAP's do: docs/interchange.md says to sort the bands first."""
+    """Two detectors overlap, as in EnMAP. docs/interchange.md says to sort the bands first."""
     nm = [900.0, 920.0, 940.0, 960.0, 980.0, 1000.0, 905.0, 925.0, 945.0, 965.0, 985.0]
     cube = smooth_cube()
     data = write_envi(tmp_path / "cube.hdr", cube, wavelength=nm, wavelength_units="nm")
@@ -173,7 +174,8 @@ def test_bands_in_no_order_of_wavelength_are_sorted_to_be_found(
 
 
 def test_conversions_are_reproducible(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Byte for byte, but for the time: again, elsewhere, and with other numbers of threads."""
+    """Equal bytes except for the time: repeated, in another folder, and with other numbers of
+    threads."""
     write_cubes(tmp_path / "in", 7, (40, 17, 23))
     write_cubes(tmp_path / "in/more", 3, (12, 9, 11), first=7)
     np.save(tmp_path / "mask.npy", np.zeros((40, 17), np.uint8))
@@ -223,7 +225,7 @@ def test_a_dry_run_writes_nothing(hsipack: Hsipack, tmp_path: Path) -> None:
 def test_appending_is_as_if_packed_at_once(
     first: int, per_shard: int, hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    """Whether or not the last shard was full; statistics and samples included."""
+    """Including statistics and samples, whether or not the last shard was full."""
     cubes = write_cubes(tmp_path / "in", 6)
     files = sorted((tmp_path / "in").iterdir())
     layout = ["--shard-size", per_shard * CUBE_BYTES, "--chunk", "5x4"]
@@ -271,7 +273,7 @@ def test_appending_other_shapes_and_masks(hsipack: Hsipack, tmp_path: Path) -> N
 
 
 def test_appending_keeps_the_scale(hsipack: Hsipack, tmp_path: Path) -> None:
-    """What is there was divided by it, so that what is added has to be as well."""
+    """The existing cubes were divided by it, so the added cubes must be, too."""
     old, new = write_cubes(tmp_path / "a", 1)[0], write_cubes(tmp_path / "b", 1, first=1)[0]
     out = tmp_path / "out.hsipack"
     hsipack.convert(tmp_path / "a", "--scale", "4", out=out)

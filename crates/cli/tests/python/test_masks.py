@@ -25,7 +25,7 @@ CLASSES = ["background", "soft tissue", "bone", "a", "b", "c"]
 
 
 def write_mask(folder: Path, kind: str, ids: np.ndarray) -> str:
-    """Writes a mask beside cube_000.npy; gives its pattern."""
+    """Writes a mask next to cube_000.npy. Returns its pattern."""
     small = ids.astype(np.uint8)
     if kind == "png":
         Image.fromarray(small).save(folder / "cube_000_gt.png")
@@ -92,7 +92,7 @@ def test_every_mask_format(kind: str, chunk: str | None, hsipack: Hsipack, tmp_p
 
 
 def test_ids_above_255_make_the_mask_wider(hsipack: Hsipack, tmp_path: Path) -> None:
-    """The whole array, if only one of the cubes has them."""
+    """The whole array is wider, even if only one of the cubes has such ids."""
     write_cubes(tmp_path / "in", 3)
     maps = [class_map(seed=seed, top=top) for seed, top in enumerate([5, 65535, 255])]
     for number, ids in enumerate(maps):
@@ -135,7 +135,7 @@ def test_boolean_layers_are_packed_into_bits(count: int, hsipack: Hsipack, tmp_p
     layers = np.random.default_rng(count).integers(0, 2, (count, 12, 9)).astype(bool)
     options = []
     for number, layer in enumerate(layers):
-        # What is not zero is true, as 255 often is in images.
+        # Values other than zero are true, such as 255 in images.
         Image.fromarray(layer.astype(np.uint8) * 255).save(tmp_path / f"{number}.png")
         options += [f"--mask=tissue:layer {number}={tmp_path}/{number}.png"]
     out = tmp_path / "out.hsipack"
@@ -182,7 +182,7 @@ def test_masks_that_do_not_fit(hsipack: Hsipack, tmp_path: Path) -> None:
     large[5, 6] = 65536
     half[7, 8] = 1.5
     cases: list[tuple[np.ndarray, str]] = [
-        (np.zeros((9, 12), np.uint8), "9x12 pixels, its cube"),
+        (np.zeros((9, 12), np.uint8), "9x12 pixels, but its cube"),
         (bad, "row 3, column 4 of the mask is -1"),
         (large, "row 5, column 6 of the mask is 65536"),
         (half, "row 7, column 8 of the mask is 1.5"),
@@ -235,7 +235,7 @@ def test_the_same_name_twice(hsipack: Hsipack, tmp_path: Path) -> None:
 
 
 def test_skipped_cubes_leave_no_gap(hsipack: Hsipack, tmp_path: Path) -> None:
-    """A cube whose mask has other layers is left out, and the others keep their own values."""
+    """A cube whose mask has other layers is skipped, and the other cubes keep their values."""
     cubes = write_cubes(tmp_path / "in", 4)
     for number, layers in enumerate([2, 3, 2, 2]):
         values = np.random.default_rng(number).integers(0, 2, (12, 9, layers)).astype(np.uint8)
@@ -271,7 +271,7 @@ def test_relative_patterns_are_tried_beside_the_cube_too(hsipack: Hsipack, tmp_p
     words = ["convert", tmp_path / "in", "-o", tmp_path / "out", "--mask", "masks/{stem}.png"]
     assert hsipack.run(*words, cwd=elsewhere).returncode == 0
     assert (read_everywhere(tmp_path / "out", array="mask")[0] == ids).all()
-    # Another one in the working directory: hsipack does not choose.
+    # There is another one in the working directory: hsipack does not choose between them.
     (elsewhere / "masks").mkdir()
     Image.fromarray(np.zeros_like(ids, np.uint8)).save(elsewhere / "masks/cube_000.png")
     words[3] = tmp_path / "other"
@@ -319,7 +319,7 @@ def test_one_column_of_matlab_is_folded_to_the_image(
     hsipack.convert(*words, out=tmp_path / "out")
     assert (read_everywhere(tmp_path / "out", array="mask")[0] == ids).all()
     assert hsipack.run("validate", tmp_path / "out", "--source").returncode == 0
-    # A column of another length is no mask of this cube.
+    # A column of another length is not a mask of this cube.
     scipy.io.savemat(tmp_path / "in/cube_000_gt.mat", {"gt": column.ravel()[:-1, None]} | extra)
     hsipack.refuse(*words, out=tmp_path / "no", names=tmp_path / "in/cube_000_gt.mat")
 
@@ -338,7 +338,7 @@ def test_masks_of_cubes_with_one_column_are_read_from_matlab(
 
 @pytest.mark.parametrize("kind", ["png", "envi"])
 def test_classes_get_other_ids(kind: str, hsipack: Hsipack, tmp_path: Path) -> None:
-    """Packed, recorded, compared with the sources, and appended alike."""
+    """In packing, in the record, in the comparison with sources, and in appending."""
     write_cubes(tmp_path / "in", 1)
     cube = tmp_path / "in/cube_000.npy"
     ids = class_map()
@@ -371,7 +371,7 @@ def test_class_ids_that_mean_nothing_are_refused(hsipack: Hsipack, tmp_path: Pat
     mask = ["--mask", pattern]
     for options, names, what in [
         (["--classes", "bone=1"], None, "does not name its classes"),
-        (["--classes", "1=2,1=3"], None, "given two new ids"),
+        (["--classes", "1=2,1=3"], None, "has two new ids"),
         ([f"--mask=b={pattern}", "--classes", "1=2"], None, "the masks are mask, b"),
         ([f"--mask=b:x={pattern}", "--classes", "b.1=2"], None, "boolean layers"),
     ]:

@@ -1,5 +1,5 @@
-"""Where pixels lie, as NetCDF and Zarr files say it with CF's words: read as GDAL reads it (through
-rasterio), whoever wrote the file.
+"""Georeferencing of NetCDF and Zarr files by the CF conventions: read like GDAL (through rasterio),
+for files of several writers.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,14 +29,14 @@ from test_georeferencing import (
     values,
 )
 
-# rioxarray multiplies matrices in the old way.
+# rioxarray uses a deprecated operator for matrices.
 pytestmark = pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 
 Write = Callable[[xr.Dataset, Path], Any]
 
 
 def centres(place: Affine, kind: str = "float64") -> tuple[np.ndarray, np.ndarray]:
-    """The middles of columns and rows of a grid that is not turned."""
+    """The centres of the columns and rows of a grid without rotation."""
     x = place.c + place.a * (np.arange(COLUMNS) + 0.5)
     y = place.f + place.e * (np.arange(ROWS) + 0.5)
     return x.astype(kind), y.astype(kind)
@@ -94,7 +94,7 @@ def test_what_rioxarray_writes(
     path = tmp_path / ("a.nc" if write is netcdf else "a.zarr")
     write(cube(crs, place), path)
     geo = info(hsipack, path)["geo"]
-    # To the last bit: the transform is written beside the coordinates.
+    # Equal to the last bit: the transform is written in addition to the coordinates.
     assert geo["transform"] == list(place.to_gdal())
     if crs is None:
         assert "crs" not in geo
@@ -114,7 +114,7 @@ def test_axes_in_any_order(dims: tuple[str, str, str], hsipack: Hsipack, tmp_pat
     report = info(hsipack, tmp_path / "a.nc")
     assert report["shape"] == [ROWS, COLUMNS, BANDS]
     assert report["geo"]["transform"] == list(NORTH_UP.to_gdal())
-    # Whoever says what the axes are knows better than their names.
+    # Axes that the user gives override the names of dimensions.
     done = hsipack.convert(tmp_path / "a.nc", "--axes", "byx", out=tmp_path / "out")
     assert done["cubes"] == 1
     assert "geo" not in samples(tmp_path / "out")[0]
@@ -123,13 +123,13 @@ def test_axes_in_any_order(dims: tuple[str, str, str], hsipack: Hsipack, tmp_pat
 def test_parts_that_were_cut_out_lie_where_their_coordinates_say(
     hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    """xarray keeps the transform of the whole when it takes a part."""
+    """xarray keeps the transform of the whole image when it selects a part."""
     part = cube("EPSG:32632", NORTH_UP).isel(y=slice(2, None), x=slice(3, 6))
     part.to_netcdf(tmp_path / "a.nc", engine="netcdf4")
     report = info(hsipack, tmp_path / "a.nc")
     wanted = NORTH_UP @ Affine.translation(3, 2)
     assert report["geo"]["transform"] == pytest.approx(list(wanted.to_gdal()), rel=1e-12)
-    assert "GeoTransform does not fit" in " ".join(report["notes"])
+    assert "GeoTransform does not match" in " ".join(report["notes"])
     every_other = cube("EPSG:32632", NORTH_UP).isel(x=[0, 1, 2, 4])
     every_other.to_netcdf(tmp_path / "b.nc", engine="netcdf4")
     report = info(hsipack, tmp_path / "b.nc")
@@ -142,7 +142,7 @@ def write_netcdf(
     group: str = "", names: tuple[str, str] = ("x", "y"), form: str = "f8",
     place: Affine = NORTH_UP,
 ) -> Path:  # fmt: skip
-    """A cube in a file of netCDF4's, described with these attributes."""
+    """Writes a cube with netCDF4 and these attributes."""
     with netCDF4.Dataset(path, "w") as file:
         inside = file.createGroup(group) if group else file
         for name, size in zip((*names, "wavelength"), (COLUMNS, ROWS, BANDS), strict=True):
@@ -180,7 +180,7 @@ def test_parameters_and_coordinates_alone(
     path = write_netcdf(tmp_path / "a.nc", UTM, PLANE, group=group, form=form)
     geo = info(hsipack, path)["geo"]
     assert (geo["crs"], geo["unit"]) == ("EPSG:32632", "metre")
-    # Single precision has half metres there.
+    # The resolution of single precision is half a metre there.
     tolerance = {"f8": 1e-6, "f4": 0.5}[form]
     assert geo["transform"] == pytest.approx(list(NORTH_UP.to_gdal()), abs=tolerance, rel=0)
     if not group and form == "f8":

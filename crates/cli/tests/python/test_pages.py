@@ -1,4 +1,4 @@
-"""Pages as a phone shows them: Chromium lays them out in a frame of 390 pixels."""
+"""Pages on a phone: Chromium shows them in a frame of 390 pixels."""
 
 import html
 import json
@@ -17,7 +17,7 @@ from PIL import Image
 PHONE = 390
 LONG = "EnMAP_L2A_TS-2026-11-23_" + "radiometrically_and_geometrically_corrected_" * 3
 
-# Runs inside the page and tells the frame's parent what it finds, in pixels.
+# Runs inside the page, and sends its measurements in pixels to the parent of the frame.
 MEASURE = """
 addEventListener('load', () => {
   const seen = (node) => node.getClientRects().length > 0;
@@ -67,7 +67,7 @@ addEventListener('message', (event) => {
 
 @pytest.fixture(scope="module")
 def chromium() -> str:
-    """Chromium, which scripts/test installs where it may."""
+    """Chromium, which scripts/test installs if it can."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
@@ -75,7 +75,7 @@ def chromium() -> str:
 
 
 def run_chromium(chromium: str, folder: Path, *words: str) -> str:
-    # As root it has no sandbox. The profile goes with the folder.
+    # Chromium has no sandbox as root. The profile is deleted together with the folder.
     root = ["--no-sandbox"] if os.geteuid() == 0 else []
     command = [chromium, "--headless", *root, "--disable-gpu", "--disable-dev-shm-usage"]
     command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=3000", *words]
@@ -91,7 +91,7 @@ def run_chromium(chromium: str, folder: Path, *words: str) -> str:
 
 
 def look(chromium: str, page: Path, height: int) -> tuple[dict[str, Any], np.ndarray]:
-    """What the page measures on a phone, and how it looks there, its first `height` pixels."""
+    """Measurements of the page on a phone, and a picture of its first `height` pixels."""
     folder = page.parent / f"{page.stem}-looked-at"
     folder.mkdir()
     text = page.read_text()
@@ -113,7 +113,7 @@ def look(chromium: str, page: Path, height: int) -> tuple[dict[str, Any], np.nda
 
 
 def check_phone(chromium: str, page: Path, wide: int, height: int = 6000) -> None:
-    """Nothing is wider than the phone but what scrolls, at least `wide` boxes, which show it."""
+    """Only boxes that scroll are wider than the phone. At least `wide` are, and they show it."""
     found, pixels = look(chromium, page, height)
     assert found["width"] == PHONE
     assert found["page"] <= PHONE, "the page scrolls sideways"
@@ -126,14 +126,14 @@ def check_phone(chromium: str, page: Path, wide: int, height: int = 6000) -> Non
         rows = slice(int(box["top"]) + 1, int(box["bottom"]) - 1)
         edge = pixels[rows, int(box["right"]) - 2]
         inside = pixels[rows, int(box["right"]) - 30]
-        # The ground is the brightest: letters and bars are darker than it.
+        # The background is the brightest part: letters and bars are darker.
         assert edge.max() < inside.max() - 25, "no shadow says that there is more"
 
 
 def test_simulations_fit_a_phone(hsipack: Hsipack, chromium: str, tmp_path: Path) -> None:
     page = tmp_path / "run.html"
     words = ["--loaders", "7", "--load-time", "200ms", "--step-time", "10ms", "--html", page]
-    # A name as long as its changes; a run longer than its trace, which has a chart of the whole.
+    # A name as long as its changes; a run longer than its trace, with a chart of the whole run.
     changes = ["--what-if", "load=0.5x,queue=4,order=in-order,workers=16", "--what-if", "workers=8"]
     done = hsipack.run("simulate", *words, *changes, "--batches", "3000")
     assert done.returncode == 0, done.stderr
@@ -146,13 +146,13 @@ def test_tuning_fits_a_phone(hsipack: Hsipack, chromium: str, tmp_path: Path) ->
     nm = [400.0 + 10 * band for band in range(20)]
     for seed, name in enumerate([LONG, "水稲圃場_二〇二六年十一月_第三区画_反射率"]):
         cube = smooth_cube((24, 20, 20), seed=seed)
-        # Bands without a value, as of water in the air.
+        # Bands without values, like those that water vapour absorbs.
         cube[..., 8:11] = np.nan
         write_envi(cubes / f"{name}.hdr", cube, wavelength=nm, wavelength_units="nm")
     done = hsipack.run("tune", cubes, "--quick", "--html", page)
     assert done.returncode == 0, done.stderr
     text = page.read_text()
-    # Whole, not cut as a title of a chart would be.
+    # The complete name, not shortened like the title of a chart.
     assert re.search(f"<p>[^<]*{re.escape(LONG)}", text)
     check_phone(chromium, page, wide=4)
 

@@ -1,4 +1,4 @@
-"""Conversions in parts: planned, worked on by several processes of which some are killed, and
+"""Conversions in parts: planned, processed by several workers, some of which are killed, and
 committed. HSIPACK_KILLS is how many workers are killed."""
 
 import json
@@ -19,7 +19,7 @@ MASK = "--mask={dir}/../mask.npy"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, hsipack: Hsipack) -> Path:
-    """Cubes in ``cubes``, and ``whole``, what one process makes of them in ``out``."""
+    """A folder with ``cubes`` and ``whole``, the result of one process in ``out``."""
     folder = tmp_path_factory.mktemp("parts")
     write_cubes(folder / "cubes", 24, (40, 32, 50))
     np.save(folder / "mask.npy", np.arange(40 * 32, dtype=np.uint16).reshape(40, 32))
@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, hsipack: Hsipack) -> Path:
 
 
 def convert(folder: Path) -> list[object]:
-    """The command, the same wherever it runs."""
+    """The command. It is the same in every folder."""
     return ["convert", folder / "cubes", "-o", "out", MASK, *OPTIONS]
 
 
@@ -65,7 +65,7 @@ def test_killed_workers_are_replaced_by_whoever_works_next(
             assert worker.returncode in (0, -signal.SIGKILL), error
             killed += worker.returncode != 0
         assert not (here / "out").exists()
-        # All that is left, by two at once.
+        # Two workers do the rest at the same time.
         for worker in [hsipack.start("work", "plan.json", cwd=here) for _ in range(2)]:
             _, error = worker.communicate(timeout=120)
             assert worker.returncode == 0, error
@@ -90,7 +90,7 @@ def test_steps_say_what_is_next_and_what_is_missing(
     assert "hsipack work plan.json --part" in planned
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    # Relative paths are seen from where it was planned, wherever a worker is.
+    # Relative paths start at the folder of the plan, in whatever folder a worker runs.
     worked = succeed(hsipack, "work", "../plan.json", "--part", "1/3", cwd=elsewhere)
     assert "part 1/3, 4 shards written" in worked
     assert "8 shards of other parts left" in worked
@@ -131,5 +131,5 @@ def test_what_is_no_plan_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
     for words in (["work"], ["work", "--watch"], ["commit"]):
         done = hsipack.run(*words, "plan.json", cwd=tmp_path)
         assert done.returncode == 1
-        assert "not a plan, or one that was changed or cut short" in done.stderr
+        assert "not a plan, or the plan was changed or cut short" in done.stderr
         assert "`hsipack convert --plan`" in done.stderr

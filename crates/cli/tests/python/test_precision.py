@@ -1,4 +1,4 @@
-"""`convert --keep-bits`: rounding and the information of bits, against NumPy alone."""
+"""`convert --keep-bits`: rounding and the information of bits, compared with NumPy alone."""
 
 import json
 from pathlib import Path
@@ -27,8 +27,8 @@ from readers import CASES, Case
 
 
 def rounded(values: np.ndarray, bits: int) -> np.ndarray:
-    """The float16 with `bits` mantissa bits nearest to each value, ties to even: looked up in the
-    list of all such numbers."""
+    """The nearest float16 with `bits` mantissa bits, ties to even, found in the list of all such
+    numbers."""
     grid = np.arange(0, 0x7C00, 1 << (10 - bits), dtype=np.uint16).view(np.float16)
     known = grid.astype(np.float64)
     exact = values.astype(np.float64)
@@ -38,7 +38,7 @@ def rounded(values: np.ndarray, bits: int) -> np.ndarray:
     high = np.minimum(above, len(grid) - 1)
     low = np.maximum(high - 1, 0)
     down, up = size - known[low], known[high] - size
-    # Patterns of the grid are numbered: the even one is that whose last kept bit is zero.
+    # The numbers of the grid are counted. Even ones have zero as their last kept bit.
     take_low = (down < up) | ((down == up) & (low % 2 == 0))
     place = np.where(above >= len(grid), len(grid) - 1, np.where(take_low, low, high))
     packed = np.copysign(grid[place].astype(np.float64), exact)
@@ -47,15 +47,15 @@ def rounded(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def chance(pairs: int) -> float:
-    """The information of random bits, 99 % confidence: 1 - H(p), p the upper end of the interval
-    of a fair coin's share of heads."""
+    """The information of random bits with 99 % confidence: 1 - H(p), where p is the upper end of
+    the interval for the share of heads of a fair coin."""
     p = min(1.0, 0.5 + 2.5758293035489004 / (2 * np.sqrt(pairs)))
     return float(1 + sum(q * np.log2(q) for q in (p, 1 - p) if q > 0))
 
 
 def information(packed: np.ndarray) -> np.ndarray:
-    """Mutual information of each bit of neighbours along columns (rows where there is one column),
-    of (sample, row, column, band) float16; below chance is zero."""
+    """The mutual information of each bit between neighbours along columns (along rows if there is
+    one column), for (sample, row, column, band) float16. Values below chance are zero."""
     axis = 2 if packed.shape[2] > 1 else 1
     count = packed.shape[axis]
     first = np.take(packed, range(count - 1), axis).ravel()
@@ -73,7 +73,7 @@ def information(packed: np.ndarray) -> np.ndarray:
 
 
 def bits_for(info: np.ndarray, share: float = 0.99) -> int:
-    """The least number of mantissa bits that hold `share` of the information."""
+    """The smallest number of mantissa bits with `share` of the information."""
     if info.sum() == 0:
         return 10
     held = np.cumsum(info) / info.sum()
@@ -81,7 +81,7 @@ def bits_for(info: np.ndarray, share: float = 0.99) -> int:
 
 
 def noisy_cube(shape: tuple[int, int, int] = (40, 60, 20), seed: int = 0) -> np.ndarray:
-    """Reflectances with 1 % noise: the last bits of float16 hold nothing."""
+    """Reflectances with 1 % noise: the last bits of float16 have no information."""
     y, x, b = np.indices(shape, dtype=np.float64)
     smooth = 0.4 + 0.3 * np.sin(0.05 * x + 0.1 * seed) * np.cos(0.07 * y) + 0.01 * b
     noise = np.random.default_rng(seed).normal(scale=0.01, size=shape)
@@ -132,7 +132,7 @@ def test_values_are_numpys_rounding_of_the_source(
 
 @pytest.mark.parametrize("bits", [3, 7])
 def test_there_is_one_rounding(bits: int, hsipack: Hsipack, tmp_path: Path) -> None:
-    """Just beside ties of the kept bits: the cast to float16 alone would land on them."""
+    """Values just next to ties of the kept bits. A cast to float16 alone would round to the tie."""
     tie = 1 + (2 * np.arange(2**bits) + 1) * 2.0 ** -(bits + 1)
     beside = [tie + sign * 2.0**-step for sign in (-1, 1) for step in (12, 13, 20)]
     values = np.concatenate([tie, *beside])
@@ -143,7 +143,7 @@ def test_there_is_one_rounding(bits: int, hsipack: Hsipack, tmp_path: Path) -> N
     packed = read_zarr(out)[0]
     assert_same_bits(packed, rounded(cube, bits))
     assert (packed != rounded(cube.astype(np.float16), bits)).any()
-    # Computed in double precision, too.
+    # The same with a scale, which is computed in double precision.
     scaled = tmp_path / "scaled.hsipack"
     hsipack.convert(data, "--keep-bits", bits, "--scale", "0.3", out=scaled)
     assert_same_bits(read_zarr(scaled)[0], rounded(cube.astype(np.float64) / 0.3, bits))
@@ -159,7 +159,7 @@ def test_float32_keeps_bits_too(bits: int, dtype: str, hsipack: Hsipack, tmp_pat
     hsipack.convert(data, "--dtype", "float32", "--keep-bits", bits, out=out)
     packed = read_zarr(out)
     assert not (packed.view(np.uint32) & ((1 << (23 - bits)) - 1)).any()
-    # Steps of the kept bits: what is above half of one would have gone elsewhere.
+    # Steps of the kept bits: a difference above half a step would have been rounded elsewhere.
     _, exponent = np.frexp(cube.astype(np.float64))
     step = 2.0 ** (exponent - 1 - bits)
     assert (np.abs(packed[0] - cube.astype(np.float64)) <= step / 2).all()
@@ -169,10 +169,10 @@ def test_float32_keeps_bits_too(bits: int, dtype: str, hsipack: Hsipack, tmp_pat
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--keep-bits", "11"], "not a number of mantissa bits to keep of float16"),
+        (["--keep-bits", "11"], "float16 cannot keep 11 mantissa bits"),
         (
             ["--keep-bits", "22", "--dtype", "float32"],
-            "not a number of mantissa bits to keep of float32",
+            "float32 cannot keep 22 mantissa bits",
         ),
     ],
 )
@@ -212,7 +212,7 @@ def test_auto_is_the_papers_choice(hsipack: Hsipack, tmp_path: Path) -> None:
     for packed, cube in zip(read_zarr(out), cubes, strict=True):
         assert_same_bits(packed, rounded(cube, report["keep_bits"]))
     validate(hsipack, out)
-    # Not of threads and memory.
+    # The result does not depend on threads and memory.
     again = tmp_path / "again.hsipack"
     hsipack.convert(data, "--keep-bits", "auto", "--jobs", 1, "--memory", "1MB", out=again)
     assert timeless_tree(again, command=False) == timeless_tree(out, command=False)
@@ -254,7 +254,7 @@ def test_one_column_is_compared_along_rows(hsipack: Hsipack, tmp_path: Path) -> 
     data = write_envi(tmp_path / "cube.hdr", cube)
     out = tmp_path / "out.hsipack"
     report = hsipack.convert(data, "--keep-bits", "auto", out=out)
-    # All rows are looked at, in eight runs: a pair in between is not.
+    # All rows are used, in eight runs. Pairs between two runs are not used.
     packed = cube.astype(np.float16).reshape(8, 50, 1, 20)
     assert report["information"]["pairs"] == 8 * 49 * 20
     np.testing.assert_allclose(report["information"]["bits"], information(packed), atol=1e-9)
@@ -275,7 +275,7 @@ def test_appending_keeps_the_bits(hsipack: Hsipack, tmp_path: Path) -> None:
     done = hsipack.run("convert", second, "-o", out, "--append", "--dry-run")
     assert done.returncode == 1
     assert "keeps 5 of 10" in done.stderr
-    # auto takes what the dataset has.
+    # auto keeps the bits of the dataset.
     report = hsipack.convert(second, "--append", "--keep-bits", "auto", out=out)
     assert report["keep_bits"] == 5
     assert_same_bits(read_zarr(out)[1], rounded(noisy_cube(seed=2), 5))
@@ -297,7 +297,7 @@ def test_resume_wants_the_same_bits(hsipack: Hsipack, tmp_path: Path) -> None:
     assert report["already_complete"]
     done = hsipack.run("convert", data, "--keep-bits", "3", "--resume", "-o", out)
     assert done.returncode == 1
-    assert "made by another command" in done.stderr
+    assert "written by another command" in done.stderr
 
 
 def test_damage_is_repaired_bit_for_bit(hsipack: Hsipack, tmp_path: Path) -> None:
@@ -319,8 +319,8 @@ def test_damage_is_repaired_bit_for_bit(hsipack: Hsipack, tmp_path: Path) -> Non
 def test_a_source_that_differs_in_dropped_bits_only_is_found_out(
     hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    """Not by its values, which round to the same, but by its fingerprint; and one that rounds
-    elsewhere by its values."""
+    """Its values round to the same, so it is found by its fingerprint. A source that rounds
+    differently is found by its values."""
     cube = noisy_cube()
     data = write_envi(tmp_path / "cube.hdr", cube)
     out = tmp_path / "out.hsipack"
@@ -328,7 +328,7 @@ def test_a_source_that_differs_in_dropped_bits_only_is_found_out(
     step = rounded(cube, 4).astype(np.float32)
     write_envi(tmp_path / "cube.hdr", step)
     done = hsipack.run("validate", out, "--source")
-    assert "not in its values" in done.stdout + done.stderr
+    assert "its values did not" in done.stdout + done.stderr
     step[3, 4, 5] *= 1.1
     write_envi(tmp_path / "cube.hdr", step)
     done = hsipack.run("validate", out, "--source")

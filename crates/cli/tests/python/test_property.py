@@ -1,5 +1,5 @@
-"""Any array of any type, written by NumPy as ENVI, is packed bit for bit as NumPy casts it, or
-refused where NumPy's cast makes infinity of a number."""
+"""Random arrays of every type, written by NumPy as ENVI, are packed with the same bits as NumPy's
+cast, or refused if the cast turns a number into infinity."""
 
 import tempfile
 from pathlib import Path
@@ -23,7 +23,7 @@ FLOATS = ["float32", "float64"]
 
 
 def ties(dtype: str) -> list[float]:
-    """Half way between fp16 values, and the neighbours of that: normal, subnormal, at the end."""
+    """Values halfway between fp16 values, and their neighbours: normal, subnormal, at the end."""
     halves = np.array([0, 1, 2, 0x3FF, 0x400, 0x3BFF, 0x3C00, 0x7BFE, 0x7BFF], np.uint16)
     low = halves.view(np.float16).astype(np.float64)
     high = np.append((halves[:-1] + 1).view(np.float16).astype(np.float64), 65536.0)

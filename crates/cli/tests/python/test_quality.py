@@ -1,4 +1,4 @@
-"""Quality layers of products become masks, as other readers have them."""
+"""Quality layers of products become masks, equal to those of other readers."""
 
 import shutil
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Layers = dict[str, npt.NDArray[np.bool_]]
 
 
 def layers_of(path: Path) -> Layers:
-    """The layers of a dataset's only cube, from its bits."""
+    """The layers of a dataset's only cube, from the bits of its mask."""
     names = attributes(path, array="quality")["hsipack"]["layers"]
     bits = read_zarr(path, array="quality")[0]
     return {name: (bits >> bit & 1).astype(bool) for bit, name in enumerate(names)}
@@ -84,7 +84,7 @@ def prisma(folder: Path) -> Layers:
 
 
 def prisma_l1(path: Path, *detectors: str) -> Layers:
-    """Layers of a detector's errors, then of the pixels."""
+    """The layers of the errors of detectors, then those of pixels."""
     found: Layers = {}
     with h5py.File(path) as file:
         fields = file["HDFEOS/SWATHS/PRS_L1_HCO/Data Fields"]
@@ -144,7 +144,7 @@ def test_quality_layers_of_products_become_masks(
     hsipack.convert(cube, "--mask", "quality=product", out=out)
     found, expected = layers_of(out), wanted(folder)
     assert list(found) == list(expected)
-    # Nothing is flagged in this one.
+    # The product whose only layer is `flagged` has no flagged pixels.
     assert any(layer.any() for layer in expected.values()) or list(found) == ["flagged"]
     for name, layer in expected.items():
         np.testing.assert_array_equal(found[name], layer, name)
@@ -174,20 +174,20 @@ def test_masks_that_prisma_l1_lacks_are_no_layers(
     fields = "HDFEOS/SWATHS/PRS_L1_HCO/Data Fields"
     with h5py.File(path, "a") as file:
         del file[f"{fields}/Cloud_Mask"]
-        # As a listing of a delivered file has it.
+        # The name in a listing of a delivered file.
         file.move(f"{fields}/SunGlint_Mask", f"{fields}/SunGlint_MASK")
     for cube, first in (("VNIR_Cube", "defective"), ("PRS_L1_HRC/Data Fields/VNIR_Cube", None)):
         out = tmp_path / f"{first}.hsipack"
         hsipack.convert(f"{path}::{cube}", "--mask", "quality=product", out=out)
         names = list(layers_of(out))
         assert "cloud" not in names
-        # Before detectors are brought together, only their errors are known.
+        # Before the detectors are aligned, only their errors are known.
         assert ("sun_glint" in names, "water" in names) == (first is not None,) * 2
         assert names[:3] == ["defective", "saturated", "low_accuracy"]
 
 
 def emit(folder: Path, mask: npt.NDArray[np.float32] | None) -> Path:
-    """A layout copy of EMIT L2A, with its mask."""
+    """Writes a file with the layout of EMIT L2A, and its mask."""
     rows, columns, bands = 6, 5, 9
     path = folder / "EMIT_L2A_RFL_001_20250324T221005_2508314_013.nc"
     with h5py.File(path, "w") as file:
@@ -203,7 +203,7 @@ def emit(folder: Path, mask: npt.NDArray[np.float32] | None) -> Path:
 def test_emit_has_its_mask_in_another_file(hsipack: Hsipack, tmp_path: Path) -> None:
     random = np.random.default_rng(1)
     mask = random.integers(0, 2, (6, 5, 8)).astype(np.float32)
-    # Aerosol and water vapour.
+    # Bands of aerosol and water vapour.
     mask[..., 5:7] = random.random((6, 5, 2))
     out = tmp_path / "out.hsipack"
     hsipack.convert(emit(tmp_path, mask), "--mask", "quality=product", out=out)
@@ -215,7 +215,7 @@ def test_emit_has_its_mask_in_another_file(hsipack: Hsipack, tmp_path: Path) -> 
 
 
 def test_headers_of_layers_are_no_cubes(hsipack: Hsipack, tmp_path: Path) -> None:
-    """EnMAP's layers come as ENVI files, too, if the product is ordered so."""
+    """EnMAP products can be ordered with their layers as ENVI files."""
     folder = tmp_path / "enmap"
     folder.mkdir()
     cloud = np.random.default_rng(1).integers(0, 2, (6, 5)).astype("u1")
@@ -236,16 +236,16 @@ def test_headers_of_layers_are_no_cubes(hsipack: Hsipack, tmp_path: Path) -> Non
 
 def test_what_cannot_be_a_layer_is_told(hsipack: Hsipack, tmp_path: Path) -> None:
     out = tmp_path / "out.hsipack"
-    # It belongs to another cube.
+    # The mask of another cube.
     cube = emit(tmp_path, np.zeros((6, 4, 8), np.float32))
     done = hsipack.run("convert", cube, "--mask", "quality=product", "-o", out)
     assert done.returncode == 1
-    assert "the quality layer cloud is 6x4x8, its cube has 6x5 pixels" in done.stderr
+    assert "the quality layer cloud is 6x4x8, but its cube has 6x5 pixels" in done.stderr
     assert "EMIT_L2A_MASK_001" in done.stderr
     (tmp_path / cube.name.replace("_RFL_", "_MASK_")).unlink()
     np.save(tmp_path / "plain.npy", np.zeros((3, 4, 5), np.float32))
     for other in (cube, tmp_path / "plain.npy"):
         done = hsipack.run("convert", other, "--mask", "quality=product", "-o", out)
         assert done.returncode == 1
-        assert f"{other}: no quality layers are known of this cube" in done.stderr
+        assert f"{other}: no quality layers are known for this cube" in done.stderr
     assert not out.exists()

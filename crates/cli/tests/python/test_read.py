@@ -1,5 +1,5 @@
-"""`hsipack read` against independent readers: every value that it delivers, in which order, at
-which rate, and how it ends."""
+"""`hsipack read` compared with independent readers: every value that it delivers, the order, the
+rate, and how it ends."""
 
 import itertools
 import json
@@ -45,7 +45,7 @@ RUN = [
 
 
 def read(hsipack: Hsipack, dataset: Path, *words: object) -> dict[str, Any]:
-    """Reads, which has to work; gives the report."""
+    """Reads, which must succeed. Returns the report."""
     done = hsipack.run("read", dataset, "--json", *words)
     assert done.returncode == 0, done.stderr
     assert "panicked" not in done.stderr
@@ -54,22 +54,22 @@ def read(hsipack: Hsipack, dataset: Path, *words: object) -> dict[str, Any]:
 
 
 def items(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was delivered in all epochs, in order."""
+    """The items of all epochs, in the order of delivery."""
     return [item for epoch in report["per_epoch"] for item in epoch["items"]]
 
 
 def order(report: dict[str, Any]) -> list[int]:
-    """Samples as they came."""
+    """The samples, in the order of delivery."""
     return [item["sample"] for item in items(report)]
 
 
 def refuse(hsipack: Hsipack, dataset: Path, *words: object) -> str:
-    """Reads, which has to fail with a remedy; gives the message."""
+    """Reads, which must fail with a remedy. Returns the message."""
     return check_refusal(hsipack.run("read", dataset, *words), None)
 
 
 def usage(hsipack: Hsipack, *words: object) -> str:
-    """Wrong usage; gives the message."""
+    """Runs with wrong usage. Returns the message."""
     done = hsipack.run("read", "nowhere", *words)
     assert done.returncode == 2, (done.returncode, done.stderr)
     return done.stderr
@@ -82,7 +82,7 @@ def crc(values: np.ndarray) -> int:
 
 
 class Oracle:
-    """A dataset as zarr-python gives it."""
+    """A dataset as zarr-python reads it."""
 
     def __init__(self, path: Path, masks: tuple[str, ...] = ()) -> None:
         self.lines = samples(path)
@@ -94,7 +94,7 @@ class Oracle:
         }
 
     def check(self, item: dict[str, Any], bands: list[int] | None = None) -> None:
-        """An item's bytes are those of its window."""
+        """Checks that the bytes of an item are those of its window."""
         line = self.lines[item["sample"]]
         rows = slice(item["row"], item["row"] + item["rows"])
         columns = slice(item["column"], item["column"] + item["columns"])
@@ -245,11 +245,11 @@ def test_what_is_kept_in_memory_is_chosen_by_what_fits(hsipack: Hsipack, packed:
     for size, kind in [(needed, "decoded"), (needed - 1, "compressed"), (1000, "none")]:
         report = read(hsipack, packed, "--epochs", 3, "--cache-size", size)
         assert report["cache"]["kind"] == kind
-        # The second epoch begins while the last chunks of the first are still read.
+        # The second epoch may begin while the last chunks of the first one are still read.
         assert (report["per_epoch"][2]["stored_bytes"] == 0) == (kind != "none")
     told = hsipack.run("read", packed).stdout
-    assert "which fit into" in told
-    assert "half of what is free" in told
+    assert "they fit into" in told
+    assert "half of the free memory" in told
 
 
 @pytest.mark.parametrize("pad", ["reflect", "edge", "-2.5"])
@@ -291,7 +291,7 @@ def test_patches_beyond_memory_come_in_shuffle_windows(hsipack: Hsipack, packed:
     window = report["cache"]["shuffle_window"]
     assert (report["cache"]["kind"], window["bytes"]) == ("decoded", size)
     assert window["blocks"] < window["of_blocks"]
-    assert f"those of {window['blocks']} of {window['of_blocks']} blocks" in report["cache"]["why"]
+    assert f"within {window['blocks']} of {window['of_blocks']} blocks" in report["cache"]["why"]
 
     def delivered(report: dict[str, Any]) -> list[str]:
         return [json.dumps(item, sort_keys=True) for item in items(report)]
@@ -404,7 +404,7 @@ def test_fixtures_of_every_format(hsipack: Hsipack, fixtures: Path, tmp_path: Pa
         out = tmp_path / f"{folder.name}.hsipack"
         words = ["convert", folder, "-o", out, "--skip-errors", "--scale", "auto", "--json"]
         if hsipack.run(*words).returncode != 0:
-            # A folder with cubes that are damaged only inside: one by one.
+            # The folder has cubes with damaged values, so pack them one by one.
             pack_one_by_one(hsipack, folder, out)
         if not out.exists():
             continue
@@ -420,7 +420,7 @@ def test_fixtures_of_every_format(hsipack: Hsipack, fixtures: Path, tmp_path: Pa
 
 
 def pack_one_by_one(hsipack: Hsipack, folder: Path, out: Path) -> None:
-    """Adds whatever can be packed of a folder to a dataset."""
+    """Adds every cube of a folder that can be packed to a dataset."""
     for file in sorted(folder.iterdir()):
         append = ["--append"] if out.exists() else []
         hsipack.run("convert", file, "-o", out, "--scale", "none", *append)
@@ -434,7 +434,7 @@ def test_real_cubes(hsipack: Hsipack, shared: Path, tmp_path: Path) -> None:
     assert report["samples"] == 2 * len(oracle.lines)
     for item in items(report):
         oracle.check(item)
-    # The radiance cubes hold one shape each, so that crops mix them only where bands agree.
+    # Each radiance cube has its own shape, so crops mix only cubes with the same number of bands.
     crops = read(hsipack, out, "--checksum", "--crop", "1x1", "--crops-per-cube", 20)
     for item in items(crops):
         oracle.check(item)
@@ -450,8 +450,8 @@ def write_with_zarr(
     masks: dict[str, np.ndarray],
     written: list[int] | None = None,
 ) -> None:
-    """The layout of docs/format.md, by zarr-python. Samples that are not `written` are left to the
-    fill value."""
+    """Writes the layout of docs/format.md with zarr-python. Samples that are not in `written` have
+    the fill value."""
     root = zarr.open_group(path, mode="w", zarr_format=3)
     root.attrs["hsipack"] = {"layout": 1, "created_by": "zarr-python"}
     count, rows, columns, bands = images.shape
@@ -472,7 +472,7 @@ def write_with_zarr(
             )
         if layout.get("crc", True):
             inner.append(Crc32cCodec())
-        # Shards are whole chunks, up to and beyond the image.
+        # Shards consist of whole chunks, so they may extend beyond the image.
         whole = tuple(-(-n // c) * c for n, c in zip(values.shape[1:], chunks[1:], strict=True))
         shards = (layout["per_shard"], *whole) if layout.get("per_shard") else None
         one: Any = ShardingCodec(chunk_shape=chunks, codecs=inner) if shards else None
@@ -637,10 +637,10 @@ def test_interrupted_runs_give_the_order_of_one(
     b = read(hsipack, packed, *words, "--state", state, "--threads", 1, "--slots", 3)
     assert b["resumed"] == {"epoch": first // 6, "batches": first % 6}
     assert items(a) + items(b) == items(whole)
-    # All of it was read: there is nothing left to do.
+    # Everything was read, so there is nothing left to do.
     c = read(hsipack, packed, *words, "--state", state)
     assert (c["batches"], c["per_epoch"]) == (0, [])
-    assert "larger --epochs" in hsipack.run("read", packed, *words[1:], "--state", state).stdout
+    assert "raise --epochs" in hsipack.run("read", packed, *words[1:], "--state", state).stdout
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
@@ -683,7 +683,7 @@ def test_ctrl_c_stops_at_once_and_leaves_a_state(
 ) -> None:
     state = tmp_path / "state.json"
     words = ["read", plain, "--json", "--epochs", 1000, "--batch-size", 2, "--state", state]
-    # While it pretends to train, and while it waits for a disk that is very slow.
+    # While it simulates training, and while it waits for a very slow disk.
     for wait in (["--step-time", "3s"], ["--rate-limit", "100kB/s"]):
         process = subprocess.Popen(
             [hsipack.binary, *map(str, words), *wait],
@@ -708,11 +708,11 @@ def test_ctrl_c_stops_at_once_and_leaves_a_state(
 
 @pytest.mark.parametrize("store", ["mmap", "pread"])
 def test_a_rate_limit_is_kept(store: str, hsipack: Hsipack, plain: Path) -> None:
-    """Not faster, that is: how much slower a busy machine is, cannot be known."""
+    """Reading is not faster than the limit. On a busy machine it may be slower."""
     rate = 14_000_000
     report = read(hsipack, plain, "--rate-limit", f"{rate}B/s", "--store", store, "--threads", 4)
     assert report["rate_limit"] == rate
-    # Tasks may be counted just after their batch is given.
+    # Tasks may be counted just after their batch is delivered.
     assert 20 * 1_200_020 <= report["stored_bytes"] <= 24 * 1_200_020
     assert report["seconds"] >= 0.9 * report["stored_bytes"] / rate
     assert report["limit"] == "disk"
@@ -739,7 +739,7 @@ def test_a_cold_read(hsipack: Hsipack, plain: Path) -> None:
 
 
 def damaged(packed: Path, folder: Path) -> tuple[Path, Path]:
-    """A copy with a flipped bit in the first chunk of the second shard; the shard, too."""
+    """A copy with a flipped bit in the first chunk of the second shard, and that shard."""
     copy = folder / "damaged.hsipack"
     shutil.copytree(packed, copy)
     shard = copy / "32x27x11/image/c/1/0/0/0"
@@ -854,7 +854,7 @@ def test_a_dataset_replaced_meanwhile_is_told(
     other = shutil.copytree(plain, tmp_path / "other")
     process = hsipack.start("read", copy, "--epochs", 1000, "--step-time", "10ms")
     time.sleep(0.7)
-    # It must not look while there is no dataset: that would be another message.
+    # Stopped, so that it does not look while there is no dataset, which is another error.
     process.send_signal(signal.SIGSTOP)
     copy.rename(tmp_path / "before")
     other.rename(copy)

@@ -1,5 +1,5 @@
-"""Every real cube is packed bit for bit as NumPy would, and opens in zarr-python, TensorStore and
-xarray."""
+"""Every real cube is packed with the same bits as NumPy's cast, and can be opened in zarr-python,
+TensorStore and xarray."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def test_every_cube_of_the_truth_is_tested(shared: Path) -> None:
 
 
 def read(case: Case, shared: Path) -> Cube:
-    """Reads a cube independently; TRUTH.json has to agree."""
+    """Reads a cube independently, and checks that TRUTH.json agrees."""
     cube = case.read(shared / case.file)
     truth = json.loads((shared / "TRUTH.json").read_text())[case.truth]
     assert list(cube.stored.shape) == truth["shape"]
@@ -109,7 +109,7 @@ def test_raw_values_are_the_stored_numbers(
 
 
 def test_both_axis_orders_of_one_container(shared: Path, hsipack: Hsipack, tmp_path: Path) -> None:
-    """The band axis of an HDF5 cube is the one as long as the wavelengths."""
+    """The band axis of an HDF5 cube is the axis with the length of the wavelengths."""
     file = shared / "derived/generic.h5"
     packed = []
     for variable in ("/scan/cube", "/scan/cube_bsq"):
@@ -149,7 +149,7 @@ def test_htc_masks_are_masks_and_no_cubes(shared: Path, hsipack: Hsipack, tmp_pa
 
 
 def test_all_real_cubes_in_one_dataset(shared: Path, hsipack: Hsipack, tmp_path: Path) -> None:
-    """A folder of many formats and shapes."""
+    """Packs a folder with many formats and shapes."""
     out = tmp_path / "out.hsipack"
     folders = [shared / "envi", shared / "tiff"]
     report = hsipack.convert(*folders, out=out)

@@ -1,5 +1,5 @@
-"""What the system refuses: full and closed outputs, threads, memory. Names that would steer the
-terminal, and appends beside readers."""
+"""Refusals of the system: full and closed outputs, threads, memory. Names with control characters
+for the terminal, and appends beside readers."""
 
 import json
 import os
@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 from helpers import Hsipack, class_map, partial, samples, write_cubes
 
-# Every command that has something to say, and how; `{data}` is a dataset, `{cube}` a cube, `{plan}`
-# a plan that was carried out, `{kept}` a local cache, `{new}` is not there yet.
+# Every command that prints something, with arguments. `{data}` is a dataset, `{cube}` a cube,
+# `{plan}` a plan that was carried out, `{kept}` a local cache, `{new}` a path that does not exist.
 SPEAKING = [
     "--help",
     "--version",
@@ -65,13 +65,13 @@ SPEAKING = [
     "cache {kept} --check --clear --json",
     "completions bash",
 ]
-# It has nothing to say on standard output.
+# This command prints nothing on standard output.
 OTHERS = {"man"}
 
 
 @pytest.fixture(scope="module")
 def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of four cubes with a mask, and a cube beside it."""
+    """A folder with a dataset of four cubes with a mask, and a cube."""
     folder = tmp_path_factory.mktemp("refusals")
     write_cubes(folder / "cubes", 4)
     write_cubes(folder, 1)
@@ -86,7 +86,7 @@ def folder(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["commit", plan],
     ):
         assert hsipack.run(*steps).returncode == 0
-    # An empty local cache: a dataset on no server makes none.
+    # An empty local cache, because a dataset in a folder creates none.
     (folder / "kept").mkdir()
     (folder / "kept" / "CACHEDIR.TAG").write_text(
         "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -140,7 +140,7 @@ def test_an_output_that_cannot_be_written_is_said(
 def test_a_reader_that_goes_away_ends_it_without_a_word(
     hsipack: Hsipack, folder: Path, tmp_path: Path, command: str
 ) -> None:
-    """As in ``hsipack info … | head -0``: the signal for that ends it, as it ends others."""
+    """As in ``hsipack info … | head -0``: SIGPIPE ends the command, like other programs."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -160,7 +160,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(
     assert "cannot write" not in done.stderr
 
 
-# A server that could say where it is goes on.
+# All commands except the server, which continues after it has printed its address.
 ENDING = [command for command in SPEAKING if not command.startswith("view ")]
 
 
@@ -169,7 +169,7 @@ ENDING = [command for command in SPEAKING if not command.startswith("view ")]
 def test_messages_that_cannot_be_written_do_no_harm(
     hsipack: Hsipack, folder: Path, tmp_path: Path, command: str, how: str
 ) -> None:
-    """What was to be done is done; the status tells whether it was."""
+    """The command still does its work, and its status is correct."""
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(
             [hsipack.binary, *words(command, folder, tmp_path / "new")],
@@ -187,13 +187,13 @@ def test_messages_that_cannot_be_written_do_no_harm(
 
 @dataclass(frozen=True)
 class Stranger:
-    """A user without any other process, whose processes are limited, as root's are not."""
+    """A user without other processes. The limit of processes applies to it, unlike to root."""
 
     root: Path
     user: int
 
     def run(self, limit: int, *words: object) -> "subprocess.CompletedProcess[str]":
-        """Runs a command in a folder of the user's own."""
+        """Runs a command in the user's own folder."""
 
         def become() -> None:
             os.setgroups([])
@@ -215,7 +215,7 @@ class Stranger:
 
 @pytest.fixture
 def stranger() -> Iterator[Stranger]:
-    """A user, and a folder where that user may read and write."""
+    """A user, and a folder in which this user may read and write."""
     if os.geteuid() != 0:
         pytest.skip("SKIPPED: becoming a user with a limit of processes takes root")
     root = Path(tempfile.mkdtemp())
@@ -255,9 +255,9 @@ def test_threads_that_are_refused_are_an_error_and_everything_ends(
     ):
         done = stranger.run(limit, binary, *command.split())
         no_panic(done.stderr)
-        # `validate` says with 2 that it could not check.
+        # Status 2 of `validate` means that it could not check.
         assert done.returncode in (0, 1, 2), (command, done.returncode, done.stderr)
-        if "refuses another thread" in done.stderr:
+        if "refuses to start another thread" in done.stderr:
             assert done.returncode == (2 if command.startswith("validate") else 1)
             assert " (" in done.stderr.splitlines()[-1], done.stderr
             refused += 1
@@ -291,16 +291,17 @@ def test_little_address_space_is_an_error_that_names_the_limit(
 def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
     hsipack: Hsipack, tmp_path: Path, command: str
 ) -> None:
-    """From what a program just starts with, up to enough: memory is refused at later places."""
+    """From the smallest limit with which the program starts up to a sufficient one, so that memory
+    is refused at later and later places."""
     cube = tmp_path / "cube.npy"
     np.save(cube, np.random.default_rng(0).random((192, 256, 64), np.float32))
     data = tmp_path / "data"
     hsipack.convert(cube, out=data)
     enough = []
-    # Below, the system itself ends it, before it is a program of ours.
+    # Below this limit, the system ends the process before any of our code runs.
     starts = (some for some in range(16, 500) if hsipack.run("-V", memory=some << 20).stdout)
     least = next(starts)
-    # Every other one, or all where more kills are asked for, too.
+    # Every second limit, or all if HSIPACK_KILLS requests more.
     for mebibytes in range(least, least + 66, 1 if "HSIPACK_KILLS" in os.environ else 2):
         new = tmp_path / str(mebibytes)
         words = {
@@ -312,7 +313,7 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
         done = hsipack.run(command, *words.split(), memory=mebibytes << 20)
         which = (words, mebibytes, done.returncode, done.stdout, done.stderr)
         no_panic(done.stderr)
-        # 1 of `validate` would mean damage.
+        # Status 1 of `validate` would mean damage.
         assert done.returncode in ((0, 2) if command == "validate" else (0, 1, 2)), which
         assert (done.returncode == 0) == (not done.stderr.startswith("hsipack: ")), which
         enough.append(done.returncode == 0)
@@ -334,7 +335,7 @@ NASTY = "a\x1b[2J\x9b1m\x7fb\u202ec"
 
 
 def test_names_do_not_steer_the_terminal(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Escaped in reports, errors, tables, notes and JSON; JSON means the same."""
+    """They are escaped in reports, errors, tables, notes and JSON. JSON keeps the meaning."""
     nasty = tmp_path / NASTY
     write_cubes(nasty, 2)
     for file in nasty.iterdir():
@@ -376,7 +377,7 @@ def test_names_do_not_steer_the_terminal(hsipack: Hsipack, tmp_path: Path) -> No
 
 
 def test_reading_goes_on_while_cubes_are_appended(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Commands that open, and one that reads epoch after epoch, beside append after append."""
+    """Some commands open the dataset, and one reads many epochs, during many appends."""
     write_cubes(tmp_path / "cubes", 14)
     files = sorted((tmp_path / "cubes").iterdir())
     out = tmp_path / "out"

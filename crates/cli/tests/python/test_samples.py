@@ -1,4 +1,4 @@
-"""Names, tables, lists: what becomes of them in samples.jsonl."""
+"""Names, tables and lists, and the result in samples.jsonl."""
 
 import hashlib
 import json
@@ -49,7 +49,7 @@ def test_lines_say_where_cubes_come_from(hsipack: Hsipack, tmp_path: Path) -> No
 
 
 def test_order_is_the_order_of_inputs(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Folders and globs are sorted; what was named first comes first."""
+    """Folders and globs are sorted. The first argument comes first."""
     write_cubes(tmp_path / "z", 2)
     write_cubes(tmp_path / "a", 2, first=2)
     out = tmp_path / "out.hsipack"
@@ -171,7 +171,7 @@ def test_names_that_repeat_are_refused(hsipack: Hsipack, tmp_path: Path) -> None
         write_cubes(tmp_path / folder, 1)
     file = tmp_path / "b/cube_000.npy"
     message = hsipack.refuse(tmp_path / "a", tmp_path / "b", out=tmp_path / "out", names=file)
-    assert "a second cube is named cube_000" in message
+    assert "another cube already has the name cube_000" in message
     hsipack.convert(tmp_path, "--exclude", "*.csv", out=tmp_path / "whole")
     assert [line["name"] for line in samples(tmp_path / "whole")] == ["a/cube_000", "b/cube_000"]
 
@@ -204,7 +204,7 @@ def test_strange_file_names(hsipack: Hsipack, tmp_path: Path) -> None:
 
 
 def refreshed(path: Path) -> None:
-    """SHA256SUMS again, of files that were edited."""
+    """Rewrites SHA256SUMS after files were edited."""
     lines = (path / "SHA256SUMS").read_text().splitlines()
     names = [line.split("  ", 1)[1] for line in lines]
     sums = [f"{hashlib.sha256((path / name).read_bytes()).hexdigest()}  {name}" for name in names]
@@ -212,7 +212,7 @@ def refreshed(path: Path) -> None:
 
 
 def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Changes the image's own attributes."""
+    """Changes hsipack's attributes of the image."""
     file = path / "12x9x11/image/zarr.json"
     meta = json.loads(file.read_text())
     change(meta["attributes"]["hsipack"])
@@ -228,7 +228,7 @@ def split_table(folder: Path, splits: list[str]) -> Path:
 
 
 def check_split_stats(path: Path) -> set[str]:
-    """Recorded statistics of splits are those of their samples; gives the splits."""
+    """Checks that recorded statistics of splits are those of their samples. Returns the splits."""
     packed = read_zarr(path).astype(np.float64)
     lines = samples(path)
     recorded = attributes(path)["hsipack"].get("split_stats", {})
@@ -262,7 +262,7 @@ def test_statistics_of_every_split_are_recorded(hsipack: Hsipack, tmp_path: Path
     whole = tmp_path / "whole"
     hsipack.convert(*first, *second, "--table", table, "--shard-size", "1KiB", out=whole)
     assert check_split_stats(whole) == {"train", "val", "test"}
-    # Without splits there is nothing to record.
+    # Without splits, nothing is recorded.
     hsipack.convert(tmp_path / "all", out=tmp_path / "plain")
     assert "split_stats" not in attributes(tmp_path / "plain")["hsipack"]
 
@@ -280,14 +280,14 @@ def test_statistics_of_splits_are_validated(hsipack: Hsipack, tmp_path: Path) ->
     assert problem() == ""
     edited(out, lambda own: own["split_stats"]["train"]["count"].__setitem__(5, 1))
     assert problem() == (
-        'the recorded statistics of split "train", band 5, are not those of its values'
+        'the recorded statistics of split "train", band 5, do not match its values'
     )
     edited(out, lambda own: own["split_stats"]["train"].pop("mean"))
     assert "mean does not list 11 bands" in problem()
     edited(out, lambda own: own["split_stats"].update(train=own["split_stats"].pop("test")))
-    assert "are not those of its values" in problem()
+    assert "do not match its values" in problem()
     edited(out, lambda own: own["split_stats"].update(other=own["split_stats"].pop("train")))
-    assert problem() == 'statistics are recorded of split "other", which no sample is of'
+    assert problem() == 'statistics are recorded for split "other", which has no samples'
     edited(out, lambda own: own.pop("split_stats"))
     assert problem() == ""
 
@@ -317,7 +317,7 @@ def test_a_split_for_every_cube_gets_no_statistics(hsipack: Hsipack, tmp_path: P
 def test_a_long_list_of_samples_takes_little_more_than_its_lines(
     hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    """The dataset says that it has 200,000 samples; their shards are missing, but nobody asks."""
+    """The dataset lists 200,000 samples. Their shards are missing, but nothing reads them."""
     count = 200_000
     write_cubes(tmp_path / "in", 1, (4, 4, 3))
     out = tmp_path / "out.hsipack"
@@ -334,7 +334,7 @@ def test_a_long_list_of_samples_takes_little_more_than_its_lines(
     sums = [f"{hashlib.sha256((out / file).read_bytes()).hexdigest()}  {file}" for file in files]
     (out / "SHA256SUMS").write_text("\n".join(sums) + "\n")
     size = (out / "samples.jsonl").stat().st_size
-    # The command itself takes less than 100 MiB of address space.
+    # The command itself needs less than 100 MiB of address space.
     words = ["preview", out, "-o", tmp_path / "no.png", "--sample", "nobody"]
     done = hsipack.run(*words, memory=(100 << 20) + 2 * size)
     assert "no sample nobody" in done.stderr, done.stderr

@@ -1,4 +1,4 @@
-"""Products of sensors are packed as their makers define them, bit for bit as NumPy would."""
+"""Products of sensors are packed as their makers define them, with the bits of NumPy's cast."""
 
 import hashlib
 import json
@@ -11,13 +11,13 @@ from helpers import Hsipack, assert_same_bits, attributes, expected, only_stack,
 from readers import Case
 from sensors import CASES
 
-# Cameras, which are tested below; Resonon's pair, GDAL's samples: no products.
+# Not products: cameras, which are tested below, Resonon's pair, and GDAL's samples.
 OTHERS = ("headwall", "hyspex", "resonon", "specim", "gdal", "aviris/ang20160910t185702_obs")
 
 
 @pytest.fixture(scope="session")
 def sensors(shared: Path) -> Path:
-    """The folder of products; tests that want it are skipped where it is missing."""
+    """The folder of products. Tests that need it are skipped if it is missing."""
     folder = shared / "sensors"
     if not folder.is_dir():
         pytest.skip(f"SKIPPED: no products in {folder}")
@@ -35,7 +35,7 @@ def test_every_product_of_the_truth_is_tested(sensors: Path) -> None:
 
 
 def plain(unit: str) -> list[str]:
-    """Without what is in brackets of a number, in order of its factors."""
+    """The sorted factors of a unit, without the text in brackets."""
     return sorted(unit.split(" (")[0].replace("(", "").replace(")", "").split())
 
 

@@ -1,4 +1,4 @@
-"""`hsipack simulate`: the published runs, models from statistics, bad input, files it writes."""
+"""`hsipack simulate`: the published runs, models from statistics, bad input, written files."""
 
 import json
 import re
@@ -18,7 +18,7 @@ PUBLISHED = {"2s": 98, "700ms": 275, "350ms": 295}
 
 
 def simulate(hsipack: Hsipack, *words: object) -> dict[str, Any]:
-    """Simulates, which has to work; gives the report."""
+    """Simulates, which must succeed. Returns the report."""
     done = hsipack.run("simulate", "--json", *words)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -27,12 +27,12 @@ def simulate(hsipack: Hsipack, *words: object) -> dict[str, Any]:
 
 
 def refuse(hsipack: Hsipack, *words: object, names: object = None) -> str:
-    """Simulates, which has to fail with a remedy; gives the message."""
+    """Simulates, which must fail with a remedy. Returns the message."""
     return check_refusal(hsipack.run("simulate", *words, memory=1 << 30), names)
 
 
 def usage(hsipack: Hsipack, *words: object) -> str:
-    """Wrong usage; gives the message."""
+    """Runs with wrong usage. Returns the message."""
     done = hsipack.run("simulate", *words)
     assert done.returncode == 2, (done.returncode, done.stderr)
     return done.stderr
@@ -44,13 +44,13 @@ def model(load: str = "2s", step: str = "100ms", loaders: int = 7) -> list[objec
 
 
 def times(mean: float, spread: float = 0.0) -> dict[str, Any]:
-    """A distribution as statistics have it, even around its mean."""
+    """A distribution in the form of statistics, symmetric around its mean."""
     percentiles = [mean + spread * (percent / 50 - 1) for percent in range(101)]
     return {"count": 101, "mean": mean, "sd": spread / 3**0.5, "percentiles": percentiles}
 
 
 def measured(loaders: int = 1, slots: int = 4, load: float = 0.5) -> dict[str, Any]:
-    """Statistics in the schema that every command has."""
+    """Statistics in the schema of all commands."""
     return {
         "schema": 1, "batches": 101, "waiting_s": 1.0, "loaders": loaders, "slots": slots,
         "times": {"load_s": times(load, 0.1), "wait_s": times(0.0), "step_s": times(0.2)},
@@ -59,7 +59,7 @@ def measured(loaders: int = 1, slots: int = 4, load: float = 0.5) -> dict[str, A
 
 
 def put(path: Path, value: object) -> Path:
-    """Writes JSON."""
+    """Writes a value as JSON, and returns the path."""
     path.write_text(json.dumps(value))
     return path
 
@@ -140,7 +140,7 @@ def test_statistics_of_threads_that_share_batches(hsipack: Hsipack, tmp_path: Pa
     assert options["load"]["mean_s"] == pytest.approx(0.5)
     assert options["step"]["mean_s"] == pytest.approx(0.2)
     assert report["batches"] == pytest.approx(120, abs=4)
-    # Twice the threads load each batch in half the time; one is loaded at a time all the same.
+    # Twice the threads load each batch in half the time. Still, one batch is loaded at a time.
     changed = report["what_if"][0]
     assert changed["options"]["loaders"] == 1
     assert changed["options"]["load"]["mean_s"] == pytest.approx(0.25)
@@ -257,7 +257,7 @@ def test_pages_and_pictures_need_nothing_else(hsipack: Hsipack, tmp_path: Path) 
     data = json.loads(embedded)
     assert data["report"] == report
     assert data["names"] == ["base", "queue=3"]
-    # The events are those of the report: as many steps ended.
+    # The events agree with the report: the same number of steps ended.
     steps = [times[4] for _, times in data["traces"][0]["batches_us"]]
     assert sum(done is not None for done in steps) == report["batches"]
     svg = picture.read_text()

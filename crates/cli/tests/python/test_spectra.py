@@ -1,4 +1,4 @@
-"""What `hsipack spectra` writes, read by pandas, against NumPy over zarr-python's arrays."""
+"""Tables of `hsipack spectra`, read by pandas, compared with NumPy over zarr-python's arrays."""
 
 import json
 import warnings
@@ -15,7 +15,7 @@ WAVELENGTHS = [460.25, 550.5, 640.125, 850.0, 1200.1]
 
 
 def cube(seed: int) -> NDArray[np.float32]:
-    """37 x 29 x 5, with missing values."""
+    """A cube of 37 x 29 x 5, with missing values."""
     values = np.random.default_rng(seed).normal(0.4, 0.3, (37, 29, 5)).astype("<f4")
     values[np.random.default_rng(seed + 9).random(values.shape) < 0.02] = np.nan
     values[:20, :, 2] = np.nan
@@ -42,7 +42,7 @@ def packed(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def oracle(path: Path, mask: str, statistic: str, stack: str | None = None) -> dict[Any, Any]:
-    """Spectrum, deviation, missing values and pixels by sample and region, as NumPy has them."""
+    """Spectrum, deviation, missing values and pixels by sample and region, computed by NumPy."""
     images, masks = read_zarr(path, stack), read_zarr(path, stack, mask)
     own = attributes(path, stack)
     mean: Any = {"mean": np.nanmean, "median": np.nanmedian}[statistic]
@@ -52,7 +52,7 @@ def oracle(path: Path, mask: str, statistic: str, stack: str | None = None) -> d
         for region in np.unique(ids[ids > 0]):
             pixels = physical[ids == region]
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of bands that have no value
+                warnings.simplefilter("ignore")  # for bands without a value
                 found[sample, int(region)] = (
                     mean(pixels, axis=0),
                     np.nanstd(pixels, axis=0),
@@ -63,7 +63,7 @@ def oracle(path: Path, mask: str, statistic: str, stack: str | None = None) -> d
 
 
 def check(found: dict[Any, Any], rows: pd.DataFrame, statistic: str) -> None:
-    """Rows with lists of bands are what NumPy found."""
+    """Checks that rows with lists of bands agree with NumPy."""
     assert list(zip(rows["sample"], rows["region"], strict=True)) == list(found)
     for (_, row), (value, std, missing, pixels) in zip(
         rows.iterrows(), found.values(), strict=True
@@ -145,7 +145,7 @@ def test_refusals(packed: Path, hsipack: Hsipack, tmp_path: Path) -> None:
 
 
 def test_bands_of_several_shapes(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Stacks with other bands: columns of all of them in CSV, lists of their own in Parquet."""
+    """Stacks with different bands: CSV has columns for all of them, Parquet has a list for each."""
     for name, bands in [("a", 3), ("b", 2)]:
         np.save(tmp_path / f"{name}.npy", np.random.default_rng(1).random((4, 5, bands), "f4"))
         np.save(tmp_path / f"{name}_mask.npy", np.ones((4, 5), "u1"))

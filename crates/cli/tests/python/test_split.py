@@ -1,5 +1,5 @@
-"""Labelled pixels divided among splits, checked by zarr-python, NumPy and SciPy; and what else is
-done with a dataset whose masks were added after packing."""
+"""Labelled pixels divided among splits, checked by zarr-python, NumPy and SciPy; and other commands
+on a dataset whose masks were added after packing."""
 
 import json
 import os
@@ -82,13 +82,13 @@ def refuse(hsipack: Hsipack, path: Path, *words: object) -> str:
 
 
 def parts(path: Path, *names: str, first: str = "gt", stack: str | None = None) -> np.ndarray:
-    """The masks of splits, as zarr-python and TensorStore read them."""
+    """Reads the masks of splits with zarr-python and TensorStore."""
     return np.stack([read_everywhere(path, stack, f"{first}_{name}") for name in names])
 
 
 def check_parts(path: Path, report: dict[str, Any], names: tuple[str, ...] = SPLITS) -> np.ndarray:
-    """Masks are disjoint, hold the class ids, and are what the report says. Gives the split of
-    every pixel, -1 of none."""
+    """Checks that masks are disjoint, contain the class ids, and agree with the report. Returns the
+    split of every pixel; -1 is none."""
     ids = read_zarr(path, array="gt")
     masks = parts(path, *names)
     assert masks.dtype == ids.dtype
@@ -107,8 +107,8 @@ def check_parts(path: Path, report: dict[str, Any], names: tuple[str, ...] = SPL
 
 
 def seen_by_patches(split_of: np.ndarray, other: int, patch: tuple[int, int]) -> tuple[int, int]:
-    """Pixels of a split inside patches around pixels of the first one, and those whose patches
-    overlap one."""
+    """The number of pixels of a split that are inside patches around pixels of the first split, and
+    the number of pixels whose patches overlap such a patch."""
     inside = overlapping = 0
     for sample in split_of:
         train, theirs = sample == 0, sample == other
@@ -137,7 +137,7 @@ def test_pixels_are_drawn_by_class(hsipack: Hsipack, packed: Path) -> None:
         assert np.abs(np.array(one["splits"]) - wanted).max() < 1
     check_seen(report, split_of)
     assert report["seen"][1]["inside_share"] > 0.9
-    # No part of the scenes is favoured: each half has its share.
+    # The split is even over the scenes: each half has its share.
     half = (split_of[:, : ROWS // 2] == 0).sum() / (split_of[:, : ROWS // 2] >= 0).sum()
     assert abs(half - 0.2) < 0.03
     check_sums(packed)
@@ -206,10 +206,10 @@ def test_the_buffer_keeps_patches_apart(hsipack: Hsipack, packed: Path) -> None:
     assert report["buffered"] > 0
     assert all(seen["inside"] == seen["overlapping"] == 0 for seen in report["seen"])
     assert report["buffered"] + report["splits"][0]["pixels"] == plain["splits"][0]["pixels"]
-    # Other splits lose nothing.
+    # Other splits lose no pixels.
     for before, after in zip(plain["splits"][1:], report["splits"][1:], strict=True):
         assert before["pixels"] == after["pixels"]
-    # A number of pixels: the distance in rows and columns to the nearest pixel of another split.
+    # A number is the distance in rows and columns to the nearest pixel of another split.
     report = split(hsipack, packed, *words, "--buffer", 3, "--name", "near")
     assert report["buffer"] == [3, 3]
     masks = parts(packed, *SPLITS, first="near")
@@ -244,7 +244,7 @@ def test_the_seed_decides_and_threads_do_not(hsipack: Hsipack, tmp_path: Path) -
 
 
 def test_cubes_of_several_shapes_are_one_whole(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Shares are of the pixels of all stacks together; ids above 255 make a stack's masks wider."""
+    """Shares refer to the pixels of all stacks together. Ids above 255 widen a stack's masks."""
     for number, (rows, columns, top) in enumerate([(30, 20, 3), (40, 25, 400), (30, 20, 3)]):
         chance = np.random.default_rng(number)
         np.save(tmp_path / f"c{number}.npy", chance.random((rows, columns, 3), np.float32))
@@ -332,7 +332,7 @@ def test_masks_are_replaced_only_with_force(hsipack: Hsipack, packed: Path) -> N
     split(hsipack, packed, *words[2:])
     first = parts(packed, *SPLITS)
     message = refuse(hsipack, packed, *words, "--seed", 1)
-    assert "has a mask gt_train already (pass --force" in message
+    assert "already has a mask gt_train (pass --force" in message
     message = refuse(hsipack, packed, *words, "--dry-run")
     assert "--force" in message
     report = split(hsipack, packed, *words[2:], "--seed", 1, "--force")
@@ -431,7 +431,7 @@ def test_damaged_masks_are_found_and_made_again(hsipack: Hsipack, packed: Path) 
         shard = shard_of(packed, "gt_val")
         content = bytearray(shard.read_bytes())
         content[20] ^= 1
-        # A file of its own: the other names of a shard lead to the same bytes.
+        # Replace the file, because other names of a shard lead to the same bytes.
         shard.unlink()
         if damage != "remove":
             shard.write_bytes(content if damage == "flip" else content[:-5])
@@ -475,7 +475,7 @@ def test_cubes_that_are_appended_have_zeros(hsipack: Hsipack, packed: Path, tmp_
         np.save(tmp_path / f"gt_{name}.npy", np.full(shape, 3, np.uint8))
     mask = f"gt={tmp_path}/gt_{{stem}}.npy"
     words = ["convert", tmp_path / "more", "-o", packed, "--append"]
-    # Masks of files are asked for as ever; those of splits are not taken from files.
+    # Masks from files are required as usual. Masks of splits are not read from files.
     assert "has the masks" in check_refusal(hsipack.run(*words), None)
     done = hsipack.run(*words, "--mask", mask, "--mask", f"gt_val={tmp_path}/gt_{{stem}}.npy")
     assert "mask gt_val was added to the dataset after packing" in check_refusal(done, None)
@@ -490,7 +490,7 @@ def test_cubes_that_are_appended_have_zeros(hsipack: Hsipack, packed: Path, tmp_
     assert hsipack.run("validate", packed, "--source").returncode == 0
     assert attributes(packed, stack, "gt_val")["hsipack"]["made"]
     assert attributes(packed, "5x6x4", "gt_val")["hsipack"]["made"]
-    # A complete conversion is still one, and so is the append.
+    # The conversion, with its append, still counts as complete.
     assert hsipack.run(*words[:-1], "--resume", "--mask", mask).returncode == 0
     report = split(hsipack, packed, "--by", "pixels", "--shares", SHARES, "--force")
     assert report["samples"] == 6
@@ -527,7 +527,7 @@ def test_added_masks_are_exported_and_read(hsipack: Hsipack, packed: Path, tmp_p
 
 @pytest.fixture(scope="module")
 def large(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Enough that there is time to be killed in."""
+    """A dataset that is large enough that there is time to kill a process."""
     folder = tmp_path_factory.mktemp("large")
     (folder / "in").mkdir()
     for number in range(40):
@@ -545,7 +545,7 @@ def instants(seconds: float, seed: int) -> Iterator[float]:
 
 
 def timeless(path: Path) -> dict[str, str]:
-    """Every file but for times, commands and fingerprints in the root."""
+    """All files except those with times, commands and fingerprints in the root."""
     files = tree(path)
     return {name: sum for name, sum in files.items() if name not in ("zarr.json", "SHA256SUMS")}
 
@@ -575,7 +575,7 @@ def test_killed_splits_leave_the_dataset_as_it_was_or_whole(
         process.send_signal(signal.SIGKILL)
         process.communicate()
         killed += process.returncode != 0
-        # The command that is recorded names another folder, so arrays' metadata differ.
+        # The recorded command names another folder, so the metadata of arrays differ.
         values = {name for name in whole if not name.endswith("zarr.json")}
         now = tree(path)
         if now != before:
@@ -612,7 +612,7 @@ def test_what_a_killed_split_left_is_in_nobodys_way(
 
 
 def test_a_dataset_that_stepped_aside_is_put_back(hsipack: Hsipack, packed: Path) -> None:
-    """File systems that cannot exchange two names at once take two steps for a commit."""
+    """On file systems that cannot exchange two names at once, a commit takes two steps."""
     words = ["--by", "pixels", "--shares", SHARES]
     partial(packed).mkdir()
     packed.rename(partial(packed) / "replaced")
@@ -628,6 +628,6 @@ def test_an_unfinished_append_comes_first(hsipack: Hsipack, packed: Path) -> Non
     partial(packed).mkdir()
     (partial(packed) / "plan.json").write_text('{"plan": "x", "append": true}')
     done = hsipack.run("split", packed, "--mask", "gt", "--by", "pixels", "--shares", SHARES)
-    assert "an unfinished conversion is here" in check_refusal(done, partial(packed))
+    assert "there is an unfinished conversion here" in check_refusal(done, partial(packed))
     assert (partial(packed) / "plan.json").exists()
     assert tree(packed) == before

@@ -1,5 +1,5 @@
-"""Stacks whose samples all lie at the same place: coordinates and a grid mapping as xarray,
-rioxarray and rasterio read them, kept and dropped by whatever is done to the dataset later.
+"""Stacks whose samples all have the same place: coordinates and a grid mapping, which xarray,
+rioxarray and rasterio read, and which later changes of the dataset keep or remove.
 """
 
 import json
@@ -47,14 +47,14 @@ Cubes = Callable[..., list[Path]]
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rasterio.errors.NotGeoreferencedWarning"),
-    # rioxarray multiplies matrices in the old way.
+    # rioxarray uses a deprecated operator for matrices.
     pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
 ]
 
 
 @pytest.fixture
 def cubes(tmp_path: Path) -> Cubes:
-    """Writes GeoTIFFs a.tif, b.tif, … of one place each: `cubes(NORTH_UP, None)`."""
+    """Writes GeoTIFFs a.tif, b.tif, …, one for each given place: `cubes(NORTH_UP, None)`."""
 
     def make(*places: Affine | None, crs: Any = "EPSG:32632", first: str = "a") -> list[Path]:
         made = []
@@ -68,7 +68,7 @@ def cubes(tmp_path: Path) -> Cubes:
 
 
 def arrays(path: Path, stack: str = STACK) -> set[str]:
-    """The arrays of a stack that say where it lies, each of which has all its files."""
+    """The georeferencing arrays of a stack. Checks that each has all its files."""
     found = {entry.name for entry in (path / stack).iterdir() if entry.name in GRID}
     for name in found:
         chunk = "c" if name == "spatial_ref" else "c/0"
@@ -82,7 +82,7 @@ def arrays(path: Path, stack: str = STACK) -> set[str]:
 
 
 def check_whole(hsipack: Hsipack, path: Path, wanted: set[str]) -> None:
-    """The dataset is intact, and every array of it refers to the grid if there is one."""
+    """Checks that the dataset is intact, and that all arrays refer to the grid if there is one."""
     check_sums(path)
     done = hsipack.run("validate", path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -96,7 +96,7 @@ def check_whole(hsipack: Hsipack, path: Path, wanted: set[str]) -> None:
 
 
 def check_place(dataset: xr.Dataset, source: Path) -> None:
-    """Everything of the dataset lies where GDAL finds the source."""
+    """Checks that all arrays of the dataset have the place that GDAL reads from the source."""
     crs, numbers = gdal(source)
     place = Affine.from_gdal(*numbers)
     if place.b == place.d == 0:
@@ -120,7 +120,7 @@ def check_place(dataset: xr.Dataset, source: Path) -> None:
 
 
 def assert_same_system(found: CRS, wanted: CRS, numbers: list[float]) -> None:
-    """Two systems put a place of the image to the same longitude and latitude."""
+    """Asserts that two systems give a place in the image the same longitude and latitude."""
     x, y = numbers[0] + 3 * numbers[1], numbers[3] + 4 * numbers[5]
     one, other = (reproject(crs, "EPSG:4326", [x], [y]) for crs in (found, wanted))
     np.testing.assert_allclose(np.ravel(one), np.ravel(other), atol=1e-7)
@@ -159,7 +159,7 @@ def test_xarray_and_rioxarray_find_the_place(
         assert dataset["x"].attrs.get("units") == (unit if known or place is DEGREES else None)
         name = "longitude" if place is DEGREES else "projection_x_coordinate"
         assert dataset["x"].attrs["standard_name"] == name
-    # Arrays go on having it by themselves.
+    # Computed arrays keep it.
     assert "spatial_ref" in (dataset["image"] * 2).coords
 
 
@@ -172,13 +172,13 @@ def test_definitions_and_parameters_mean_what_the_code_means(
     about = attributes(tmp_path / "out", array="spatial_ref")
     wanted = CRS.from_epsg(code)
     assert about["crs_wkt"] == about["spatial_ref"]
-    # Without the code that it names, which PROJ would look up.
+    # Without the EPSG code, which PROJ would look up.
     text = about["crs_wkt"].removesuffix(f',ID["EPSG",{code}]]') + "]"
     assert text != about["crs_wkt"]
     _, numbers = gdal(path)
     assert_same_system(CRS.from_wkt(text), wanted, numbers)
     assert CRS.from_wkt(about["crs_wkt"]).to_epsg() == code
-    # CF's own words alone, as pyproj reads them.
+    # Only the attributes of CF, which pyproj reads.
     words = {key: value for key, value in about.items() if key not in ("crs_wkt", "spatial_ref")}
     by_words, by_code = pyproj.CRS.from_cf(words), pyproj.CRS.from_epsg(code)
     assert numbers_of(by_words) == pytest.approx(numbers_of(by_code), rel=1e-12)
@@ -211,7 +211,7 @@ def test_stacks_that_share_no_grid_have_none(
     for number, files in enumerate([(here, there), (here, nowhere), (nowhere, here), (nowhere,)]):
         hsipack.convert(*files, out=tmp_path / str(number))
         check_whole(hsipack, tmp_path / str(number), NONE)
-    # One stack has a grid, another none.
+    # One stack has a grid, the other has none.
     np.save(tmp_path / "cube.npy", np.zeros((4, 5, 6), np.float32))
     hsipack.convert(here, tmp_path / "cube.npy", out=tmp_path / "two")
     check_whole(hsipack, tmp_path / "two", GRID)
@@ -229,7 +229,7 @@ def test_appending_is_as_if_packed_at_once(
     hsipack: Hsipack, cubes: Cubes, tmp_path: Path,
 ) -> None:  # fmt: skip
     first, later = cubes(NORTH_UP, NORTH_UP), cubes(*more, first="c")
-    # An image whose last shard is full: its files stay.
+    # The last shard of the image is full, so its files are not changed.
     options = [f"--mask={tmp_path}/ids.npy", "--shard-size", 2 * ROWS * COLUMNS * BANDS * 2]
     out, whole = tmp_path / "out", tmp_path / "whole"
     hsipack.convert(*first, *options, out=out)
@@ -249,10 +249,10 @@ def test_appending_is_as_if_packed_at_once(
     check_whole(hsipack, whole, wanted)
     ours, theirs = (timeless_tree(path, command=False) for path in (out, whole))
     for files in (ours, theirs):
-        # The history of an append is another.
+        # An append has a different history.
         del files["zarr.json"]
         for name in [name for name in files if name.endswith("image/zarr.json")]:
-            del files[name]  # means are sums in another order
+            del files[name]  # means are summed in another order
         files["SHA256SUMS"] = "\n".join(
             line for line in files["SHA256SUMS"].splitlines() if "image/" not in line
         )
@@ -261,7 +261,7 @@ def test_appending_is_as_if_packed_at_once(
         about = attributes(path)
         about.pop("hsipack")
         assert about.get("grid_mapping") == ("spatial_ref" if wanted else None)
-    # Back and forth: what was dropped does not come again.
+    # A grid that was removed is not added again.
     if not wanted:
         again = cubes(NORTH_UP, first="x")
         hsipack.convert(*again, *options, "--append", out=out)
@@ -306,7 +306,7 @@ def test_masks_that_are_added_lie_there_too(
     if place is not None:
         dataset = open_xarray(out)
         assert dataset["mask_val"].rio.crs.to_epsg() == 32632
-    # The masks are appended to, and lose the place with the image.
+    # After an append without a place, the masks lose it together with the image.
     (later,) = cubes(None, first="c")
     hsipack.convert(later, f"--mask={tmp_path}/ids.npy", "--append", out=out)
     check_whole(hsipack, out, NONE)
@@ -325,7 +325,7 @@ def test_damage_is_found_and_mended(hsipack: Hsipack, cubes: Cubes, tmp_path: Pa
             (problem,) = json.loads(done.stdout)["problems"]
             assert (problem["kind"], problem["stack"]) == ("coordinate", STACK)
             assert problem["path"] == str(chunk)
-            # Values are read all the same.
+            # Values can still be read.
             assert hsipack.run("read", out, "--epochs", 1).returncode == 0
             assert hsipack.run("repair", out).returncode == 0
             assert tree(out) == sound

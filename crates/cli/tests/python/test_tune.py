@@ -1,4 +1,4 @@
-"""`hsipack tune`, and `convert --config` with what it writes."""
+"""`hsipack tune`, and `convert --config` with the file that it writes."""
 
 import json
 import tomllib
@@ -44,7 +44,7 @@ def cubes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(hsipack: Hsipack, cubes: Path) -> dict[str, Any]:
-    """One run with everything it writes."""
+    """One run that writes all its outputs."""
     folder = cubes.parent
     words = ["--quick", "--html", folder / "tune.html", "--apply", folder / "tuned.toml"]
     return tune(hsipack, cubes, *words)
@@ -143,13 +143,13 @@ def test_windows_are_reckoned_by_how_cubes_are_cut(
     assert "chunk" not in config.read_text()
     told = hsipack.run("tune", cubes, "--quick", "--patch", "5x7").stdout
     assert "windows of 5x7" in told
-    assert "keeps all decoded" in told
+    assert "keeps all chunks decoded" in told
 
 
 def test_ratios_are_those_of_convert(
     run: dict[str, Any], hsipack: Hsipack, cubes: Path, tmp_path: Path
 ) -> None:
-    """The cubes are one chunk each, as they are in a dataset."""
+    """Each cube is one chunk, as in a dataset."""
     for one in run["candidates"][:4]:
         out = tmp_path / one["name"].replace(" ", "-")
         words = ["--codec", one["codec"], "--level", one["level"], "--shuffle", one["shuffle"]]
@@ -220,7 +220,7 @@ def test_a_dataset_can_be_tuned(hsipack: Hsipack, cubes: Path, tmp_path: Path) -
     run = tune(hsipack, out, "--quick", "--sample", "100kB")
     assert run["sample"]["from_dataset"]
     assert run["sample"]["bytes"] <= 100_000
-    assert any("keeps 6 mantissa bits" in note for note in run["notes"])
+    assert any("keeps only 6 mantissa bits" in note for note in run["notes"])
     assert run["precision"]["keep_99"] <= 6
     assert tree(out) == before
 
@@ -256,7 +256,7 @@ def test_the_command_line_wins_over_the_file(hsipack: Hsipack, tmp_path: Path) -
     words = ["--codec", "zstd", "--level", "1", "--keep-bits", "5", "--bands", "0-3"]
     hsipack.convert(data, *words, out=typed)
     assert_same_bits(read_zarr(out), read_zarr(typed))
-    # What it recorded is enough to prove and to resume it, without the file.
+    # The recorded options are enough to validate and resume, without the file.
     assert hsipack.run("validate", out, "--source").returncode == 0
     assert hsipack.convert(data, *words, "--resume", out=out)["already_complete"]
 

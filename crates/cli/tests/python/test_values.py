@@ -1,4 +1,4 @@
-"""What the options make of values, against the same in NumPy."""
+"""The effect of options on values, compared with NumPy."""
 
 import json
 import warnings
@@ -101,8 +101,8 @@ def test_micrometres_become_nanometres(hsipack: Hsipack, tmp_path: Path) -> None
 
 
 def normalised(values: np.ndarray, how: str) -> np.ndarray:
-    """The definitions: what is not finite takes no part and is NaN; without anything to divide by,
-    0."""
+    """The definitions: values that are not finite are left out and become NaN. If there is nothing
+    to divide by, the result is 0."""
     values = np.where(np.isfinite(values), values, np.nan)
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -123,13 +123,13 @@ def normalised(values: np.ndarray, how: str) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float32", "uint16", "float64"])
 def test_spectra_are_normalised(how: str, dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
     cube = smooth_cube(dtype=dtype)
-    cube[3, 4, 5] = 7  # to be ignored
+    cube[3, 4, 5] = 7  # an ignore value
     packed = convert(hsipack, tmp_path, cube, "--normalize", how, data_ignore_value=7)
     values = cube.astype(np.float64)
     values[cube == 7] = np.nan
     want = normalised(values, how)
     np.testing.assert_array_equal(np.isnan(packed), np.isnan(want))
-    # Sums may be taken in another order: at most the nearest fp16 value but one.
+    # Sums may be in another order, so a value may be off by at most one fp16 value.
     np.testing.assert_allclose(packed, want, rtol=2**-10.99, atol=2**-24)
     assert np.mean(packed == want.astype(np.float16)) > 0.999
 
@@ -191,7 +191,7 @@ def test_missing_values(dtype: str, hsipack: Hsipack, tmp_path: Path) -> None:
     assert_same_bits(packed("nan", "--nodata", "nan"), expected(cube, ignore=-9999))
     filled = np.where(missing, -1.5, cube.astype(np.float64))
     assert_same_bits(packed("value", "--nodata", "-1.5"), expected(filled))
-    # The value is a physical one: it is divided like the others.
+    # The value is a physical value: it is divided like the others.
     scaled = packed("scaled", "--nodata", "-1.5", "--scale", "0.5")
     assert_same_bits(scaled, expected(filled, scale=0.5))
     message = hsipack.refuse(data, "--nodata", "error", out=tmp_path / "error", names=data)
@@ -257,7 +257,7 @@ def test_overflow_is_an_error_and_scale_mends_it(hsipack: Hsipack, tmp_path: Pat
 
 
 def test_limits_are_those_of_rounding_to_nearest(hsipack: Hsipack, tmp_path: Path) -> None:
-    """65520 lies half way to what would follow 65504, and would become infinite."""
+    """65520 is halfway between 65504 and the next number, and would become infinite."""
     cube = smooth_cube(dtype="float64")
     cube[0, 0, :3] = [65504, 65519.999, -65510]
     packed = convert(hsipack, tmp_path, cube)
@@ -270,11 +270,12 @@ def test_limits_are_those_of_rounding_to_nearest(hsipack: Hsipack, tmp_path: Pat
 
 
 def test_the_greatest_errors_are_told_with_their_bands(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Of a band of large numbers the absolute one, of a band of small ones the relative one."""
+    """The greatest absolute error is in a band of large numbers, the greatest relative error in a
+    band of small numbers."""
     first, second = smooth_cube(dtype="float32"), smooth_cube(dtype="float32", seed=1)
     first[..., 2] += 2000
     second[..., 7] *= 1e-6
-    first[0, 0, 0] = 1e-39  # a subnormal number, which float16 makes 0: off by all of it
+    first[0, 0, 0] = 1e-39  # a subnormal number that becomes 0: a relative error of 1
     for name, cube in (("first", first), ("second", second)):
         write_envi(tmp_path / f"in/{name}.hdr", cube, wavelength=NM, wavelength_units="nm")
     out = tmp_path / "out"
@@ -339,7 +340,7 @@ def test_bad_bands_are_told_with_a_remedy(hsipack: Hsipack, tmp_path: Path) -> N
 def test_automatic_scales_are_powers_of_two(
     factor: float, scale: float, hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    """Values up to 1 times `factor`: the greatest ends between 0.5 and 65504."""
+    """For values up to `factor`, the greatest packed value is between 0.5 and 65504."""
     cube = (smooth_cube(dtype="float64") * factor).astype(np.float32)
     packed = convert(hsipack, tmp_path, cube, "--scale", "auto")
     assert attributes(tmp_path / "out.hsipack").get("scale_factor", 1.0) == scale
@@ -347,7 +348,7 @@ def test_automatic_scales_are_powers_of_two(
 
 
 def test_reflectance_scale_factor_divides_once(hsipack: Hsipack, tmp_path: Path) -> None:
-    """In double precision, together with --scale, and rounded once."""
+    """It divides in double precision, together with --scale, and values are rounded once."""
     cube = np.arange(-3000, 3000, dtype=np.int16).reshape(20, 30, 10)
     packed = convert(hsipack, tmp_path, cube, "--scale", "0.003", reflectance_scale_factor=10000)
     assert_same_bits(packed, expected(cube, divide=10000, scale=0.003))
@@ -486,7 +487,7 @@ def test_a_reference_that_lost_its_scale_is_refused(
     )
     out = tmp_path / "out"
     message = hsipack.refuse(cube, "--dark", dark, out=out, names=dark)
-    for words in ("cube.img", "dark.img", "says nothing of a scale", "--raw-values"):
+    for words in ("cube.img", "dark.img", "gives no scale", "--raw-values"):
         assert words in message
     hsipack.convert(cube, "--dark", dark, "--raw-values", out=out)
 
@@ -498,11 +499,16 @@ def test_a_reference_that_lost_its_scale_is_refused(
             "tint",
             ("8", "2.5", "8"),
             2.5 / 8,
-            "8, but tint = 2.5 of the reference; corrected",
+            "8, but tint = 2.5 for the reference; corrected",
         ),
-        ("integration_time", ("8 ms", "16 ms", "8 ms"), 2.0, "16 ms of the reference; corrected"),
-        ("exposure", ("8", "8", "4"), 1.0, "exposure = 4 of the reference; subtracted as it is"),
-        ("tint", ("8", None, "8"), 1.0, "only one of the two gives an integration time"),
+        ("integration_time", ("8 ms", "16 ms", "8 ms"), 2.0, "16 ms for the reference; corrected"),
+        (
+            "exposure",
+            ("8", "8", "4"),
+            1.0,
+            "exposure = 4 for the reference; subtracted without correction",
+        ),
+        ("tint", ("8", None, "8"), 1.0, "only one of the two files gives an integration time"),
         ("exposure", ("8 ms", "0.008 s", "8 ms"), 1.0, "cannot be compared"),
         ("tint", ("8", "8.0", "8"), 1.0, None),
         ("tint", ("none", "0", "-3"), 1.0, None),
@@ -537,7 +543,7 @@ def test_integration_times_are_corrected_by_their_ratio(
 
 
 def test_cubes_of_other_times_get_their_own_correction(hsipack: Hsipack, tmp_path: Path) -> None:
-    """Though the reference is one file for all of them."""
+    """Even though all of them have the same reference file."""
     white = write_envi(tmp_path / "white.hdr", reference(7, 9, 1, 3000), tint=4)
     cube = smooth_cube(dtype="uint16")
     for number, time in enumerate((4, 8, 8, 2)):
@@ -555,7 +561,7 @@ def test_references_of_other_wavelengths_are_refused(hsipack: Hsipack, tmp_path:
         tmp_path / "white.hdr", smooth_cube((3, 9, 11)), wavelength=moved, wavelength_units="nm"
     )
     message = hsipack.refuse(data, "--white", white, out=tmp_path / "out", names=white)
-    assert f"band 5 of the reference is at 453 nm, that of {data} at 450 nm" in message
+    assert f"band 5 is at 453 nm in the reference; in {data} it is at 450 nm" in message
 
 
 @pytest.mark.parametrize(
@@ -573,7 +579,7 @@ def test_panels_reflect_between_nothing_and_all(
     white = write_envi(tmp_path / "white.hdr", smooth_cube((3, 9, 11)))
     given = [white if word == "white" else word for word in words]
     assert reason in hsipack.refuse(data, *given, out=tmp_path / "out", names=None)
-    # A panel's reflectance by itself is for nothing.
+    # The reflectance of a panel has no meaning without a white reference.
     done = hsipack.run("convert", data, "--white-reflectance", "0.9", "-o", tmp_path / "out")
     assert done.returncode != 0
     assert "--white" in done.stderr
@@ -595,7 +601,7 @@ def test_lumo_references_are_found_beside_the_cube(hsipack: Hsipack, tmp_path: P
     low, high = dark.astype(np.float64).mean(0), white.astype(np.float64).mean(0)
     want = ((cube - low) / (high - low)).astype(np.float16)
     assert np.mean(read_everywhere(out)[0] == want) > 0.999
-    # Without the options they are not cubes either, and the user is told.
+    # Without the options they are not cubes either, and a note says so.
     report = hsipack.convert(tmp_path / "scan", out=tmp_path / "plain")
     assert report["cubes"] == 1
     assert any("--white auto" in note for note in report["notes"])

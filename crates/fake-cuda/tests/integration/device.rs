@@ -16,7 +16,7 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
-/// Calls that must succeed.
+/// Calls a driver function, which must succeed.
 macro_rules! ok {
     ($function:ident($($argument:expr),* $(,)?)) => {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Each kind of misuse, in its own process, is found.
+//! Each kind of misuse is found, in its own process.
 
 use std::ptr;
 
@@ -162,7 +162,7 @@ fn unregistered_twice() {
     assert_eq!(result, CUresult::CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
 }
 
-/// A fault even if the copy is done, because nobody has waited for it.
+/// A fault even if the copy is done, because the program has not waited for it.
 fn in_use() {
     let _context = Context::open(0);
     let host = [0; 8];

@@ -47,7 +47,7 @@ struct Access {
     before: u64,
 }
 
-/// For each stream, event and the host, the accesses that are done before whatever comes next, as bits.
+/// For each stream, event and the host, the accesses that are done before its next operation, as bits.
 #[derive(Default)]
 struct Program {
     accesses: Vec<Access>,

@@ -26,7 +26,7 @@ fn calls_that_fail() {
     register(&one);
     let result = cu!(cuMemHostRegister_v2(start(&other), 8, 0));
     assert_eq!(result, CUresult::CUDA_ERROR_OPERATING_SYSTEM);
-    // A call that gives something back does so even if it fails.
+    // A call that frees something does so even if it fails.
     fake().fail("cuMemHostUnregister", 1, CUresult::CUDA_ERROR_LAUNCH_FAILED as u32);
     let result = cu!(cuMemHostUnregister(start(&one)));
     assert_eq!(result, CUresult::CUDA_ERROR_LAUNCH_FAILED);
@@ -96,7 +96,7 @@ fn an_old_driver_without_a_device() {
     assert_eq!(cu!(cuInit(0)), CUresult::CUDA_ERROR_NO_DEVICE);
 }
 
-/// Nothing that happens with a lost device is a fault, because a program cannot give anything back.
+/// Nothing that happens with a lost device is a fault, because a program cannot free anything.
 #[test]
 fn a_device_can_be_lost() {
     for fail in ["cuEventQuery:1:lost", ""] {

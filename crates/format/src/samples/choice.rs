@@ -33,7 +33,7 @@ impl Samples {
             [] => remedy!["it has no splits; give them with ", Command::Convert.with(Opt::Table)],
             there => format!("it has {}", there.join(", ")).into(),
         };
-        Err(Error::conflict(format!("no sample is of split {}", names.join(", ")))
+        Err(Error::conflict(format!("no sample is in split {}", names.join(", ")))
             .with_remedy(remedy))
     }
 }

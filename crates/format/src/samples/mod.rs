@@ -105,7 +105,7 @@ impl Samples {
         }
         let mut names = HashSet::with_capacity(all.len());
         if let Some(twice) = all.names().find(|name| !names.insert(*name)) {
-            return Err(Error::damaged(format!("the name {twice} comes twice")));
+            return Err(Error::damaged(format!("the name {twice} occurs twice")));
         }
         drop(names);
         // The sum is never compared with another text.
@@ -348,7 +348,7 @@ struct Known<'a> {
 }
 
 fn other_line(id: usize) -> Error {
-    Error::damaged(format!("sample {id} is not what samples.index says: the file was changed"))
+    Error::damaged(format!("sample {id} differs from samples.index: the file was changed"))
 }
 
 /// How many numbers of `range` fulfil a condition that is true up to some number and false from there on.
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(fault(&[sample(1)]), "line 1: sample 1 stands where 0 should be");
         let mut twice = sample(1);
         twice.name = "cube 0".into();
-        assert_eq!(fault(&[sample(0), twice]), "the name cube 0 comes twice");
+        assert_eq!(fault(&[sample(0), twice]), "the name cube 0 occurs twice");
         let mut elsewhere = sample(1);
         elsewhere.stack = "1x1x1".into();
         let what = "line 2: sample 1 is in stack 1x1x1, which does not exist";

@@ -120,10 +120,10 @@ pub fn prepare(
     }
     if folder.exists() {
         return Err(Error::conflict(
-            "this folder is of another run: it does not hold these cubes as these strategies need them",
+            "this folder belongs to another run: it does not hold these cubes in the form that these strategies need",
         )
         .at(folder)
-        .with_remedy(remedy!["remove it, or choose another ", Opt::WorkDir]));
+        .with_remedy(remedy!["delete it, or choose another ", Opt::WorkDir]));
     }
     let threads = options.settings.workers;
     let make = Make { folder: folder.clone(), needed, threads, progress, tell };
@@ -179,13 +179,13 @@ impl Make<'_> {
             && free < wanted
         {
             return Err(Error::conflict(format!(
-                "the files of all strategies take up to {:.1} GB, but {:.1} GB are free",
+                "the files of all strategies take up to {:.1} GB, but only {:.1} GB are free",
                 wanted as f64 / 1e9,
                 free as f64 / 1e9
             ))
             .at(&self.folder)
             .with_remedy(remedy![
-                "take fewer ",
+                "use fewer ",
                 Opt::Cubes,
                 ", or choose another disk with ",
                 Opt::WorkDir
@@ -318,7 +318,7 @@ impl Make<'_> {
             let mut options = ConvertOptions::new(inputs, &output);
             options.values.dtype = dtype;
             if dtype == DType::F32 {
-                (self.tell)("trying which codec decompresses these cubes fastest");
+                (self.tell)("finding the codec that decompresses these cubes fastest");
                 let stop = &self.progress.stop;
                 options.layout = codec::fastest(&original, cubes, shape, self.threads, stop)?;
             }
@@ -365,7 +365,8 @@ fn widened(bytes: &[u8]) -> Vec<u8> {
 
 /// The error if the user stopped the run.
 pub fn stopped() -> Error {
-    Error::new(ErrorKind::Interrupted, "stopped").with_remedy("the same command begins anew")
+    Error::new(ErrorKind::Interrupted, "stopped")
+        .with_remedy("the same command starts again from the beginning")
 }
 
 fn panicked() -> Error {

@@ -110,7 +110,7 @@ impl Report {
         let end = (longest as f64 * WINDOW_S).clamp(WINDOW_S, SHOWN_S);
         if longest == 0 {
             return format!(
-                "<p>Every run took less than {WINDOW_S} s, too short for charts. More epochs take longer.</p>"
+                "<p>Every run took less than {WINDOW_S} s, too short for charts. Use more epochs for charts.</p>"
             );
         }
         let mut out = String::new();
@@ -123,7 +123,7 @@ impl Report {
                 let _ = writeln!(
                     out,
                     "<div><h3>{}</h3><p class=\"muted\">The run took less than {WINDOW_S} s, too short for a chart. \
-                     More epochs take longer.</p></div>",
+                     Use more epochs for charts.</p></div>",
                     escape(&mean)
                 );
                 continue;
@@ -139,7 +139,7 @@ impl Report {
             let _ = writeln!(out, "<div>{}</div>", chart.for_page(130.0));
         }
         let source = match self.at(rate).next().map(|entry| entry.timeline.source.as_str()) {
-            Some("nvml") => "the GPU's load as NVML tells it",
+            Some("nvml") => "the load of the GPU as reported by NVML",
             _ => "the share of the time in which the device augmented or trained",
         };
         format!(

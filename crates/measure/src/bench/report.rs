@@ -107,8 +107,7 @@ impl Entry {
             self.rate_limit.map_or(String::new(), |rate| format!(" at {} MB/s", rate as f64 / 1e6));
         self.epoch_s.is_unsteady().then(|| {
             format!(
-                "the repeats of {}{at} differ by much ({:.3} s an epoch, standard deviation {:.3} s): \
-                 end what else the machine does, and measure more epochs or more repeats",
+                "the repeats of {}{at} differ a lot ({:.3} s per epoch, standard deviation {:.3} s): end other programs on this machine, and measure more epochs or more repeats",
                 self.name, self.epoch_s.mean, self.epoch_s.sd
             )
         })
@@ -164,14 +163,13 @@ impl Report {
         let device = first.map_or(String::new(), |first| first.device.clone());
         if device == "cpu" {
             notes.push(
-                "the device is the CPU: what would run on a GPU takes its cores from loading, and nothing is copied"
+                "the device is the CPU: training and augmentation use cores that loading needs, and no data are copied"
                     .to_owned(),
             );
         }
         if options.settings.augment != Augment::None {
             notes.push(
-                "original, +blosc and +fp16 augment cube by cube on the CPU with hsipack's own loops, which are faster than those \
-                 that loaders usually have: over a usual loader the speed-ups are larger"
+                "original, +blosc and +fp16 augment cube by cube on the CPU with hsipack's own code, which is faster than that of usual loaders: compared with a usual loader, the speed-ups are larger"
                     .to_owned(),
             );
         }
@@ -311,7 +309,7 @@ mod tests {
         };
         assert_eq!((of(&[1.0, 1.1, 0.9]), of(&[3.0])), (None, None));
         let note = of(&[0.1, 2.0, 0.3]).unwrap();
-        assert!(note.contains("+ring-buffer at 5 MB/s differ by much (0.800 s an epoch"), "{note}");
+        assert!(note.contains("+ring-buffer at 5 MB/s differ a lot (0.800 s per epoch"), "{note}");
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
     let wanted = options.strategies.iter().map(batches).max().unwrap_or(0) * values;
     match machine::available_memory() {
         Some(available) if wanted > available => Err(Error::conflict(format!(
-            "batches of {} cubes of {} with {} workers take about {:.1} GB, but {:.1} GB of memory are available",
+            "batches of {} cubes of {} with {} workers take about {:.1} GB, but only {:.1} GB of memory are available",
             settings.batch_size,
             data.shape,
             settings.workers,

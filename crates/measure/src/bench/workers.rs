@@ -95,7 +95,7 @@ impl Workers {
             let thread = thread.spawn(move || work.run(number, count, &stop, &sender));
             workers.threads.push(thread.map_err(|error| {
                 Error::new(ErrorKind::Io, format!("cannot start a thread: {error}"))
-                    .with_remedy(remedy!["ask for fewer ", Opt::Workers])
+                    .with_remedy(remedy!["use fewer ", Opt::Workers])
             })?);
             workers.receivers.push(receiver);
         }

@@ -180,7 +180,7 @@ pub fn diagnose(
             return Ok(diagnosis);
         }
         attempt += 1;
-        driver.say("the machine changed its speed: all of it again")?;
+        driver.say("the speed of the machine changed: measuring everything again")?;
     }
 }
 
@@ -229,11 +229,11 @@ impl Driver<'_> {
                 verified = Some(Verified::new(trial, remedy, &verdict, &facts, limits));
             } else if matches!(remedy.action, Action::ShuffleWindow { .. }) {
                 notes.push(
-                    "a shuffle window shows what it brings only where not all samples fit into memory, so nothing was verified with the few that are read here"
+                    "a shuffle window has an effect only if not all samples fit into memory, so it could not be verified with the few samples that are read here"
                         .to_owned(),
                 );
             } else {
-                notes.push("there is no option to try, so nothing was verified".to_owned());
+                notes.push("there is no option to try, so no gain was verified".to_owned());
             }
         }
         Ok(Diagnosis {
@@ -501,7 +501,8 @@ mod tests {
         let diagnosed = |slow| {
             let mut levels = Scripted { slow, ..Scripted::new(&LEVELS, disk) };
             let (diagnosis, told) = levels.diagnose(once);
-            let again = told.iter().filter(|what| what.ends_with("all of it again")).count();
+            let again =
+                told.iter().filter(|what| what.ends_with("measuring everything again")).count();
             assert_eq!(again + 1, diagnosis.attempts);
             (diagnosis.attempts, diagnosis.verified.unwrap().steady)
         };

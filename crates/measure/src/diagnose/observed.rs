@@ -93,7 +93,7 @@ impl Limit {
             (Limit::Disk, _) if remote => NETWORK,
             (_, Some(level)) => level.adds(),
             (Limit::Plan, None) => "planning: opening files, or finding crops with labels",
-            (_, None) => "the consumer: batches are ready before they are wanted",
+            (_, None) => "the consumer: batches are ready before they are needed",
         }
     }
 
@@ -102,7 +102,7 @@ impl Limit {
         match self {
             Limit::Consumer => (Vec::new(), Vec::new()),
             Limit::Plan if facts.labelled_crops => {
-                let advice = "a lower share of labelled pixels: up to 32 crops are drawn for it";
+                let advice = "a lower share of labelled pixels: to reach it, up to 32 crops are drawn for each item";
                 (Vec::new(), vec![advice.to_owned()])
             }
             Limit::Plan => {

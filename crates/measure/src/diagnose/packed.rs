@@ -412,7 +412,7 @@ fn next<L: Library + 'static>(loader: &mut DeviceLoader<L>) -> Result<DeviceBatc
             return batch;
         }
     }
-    Err(Error::conflict("no batch comes of this dataset")
+    Err(Error::conflict("this dataset gives no batches")
         .at(loader.dataset().path())
         .with_remedy("choose smaller batches, or other crops"))
 }

@@ -83,15 +83,15 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
             Action::Other,
             None,
             words(&[
-                "windows are copied one by one out of decoded chunks: more cores, or fewer bands",
+                "windows are copied one by one from decoded chunks: use more cores, or fewer bands",
             ]),
         ),
         (Kind::Hsipack, Level::Collate) => (
             Action::Other,
             None,
             words(&[
-                "batches are as large as memory allows to be written: train on crops, or on fewer bands",
-                "look at the notes about the ring's memory: it should be locked, on huge pages",
+                "writing batches is limited by the speed of memory: train on crops, or on fewer bands",
+                "check the notes about the memory of the ring: it should be locked, on huge pages",
             ]),
         ),
         (Kind::Hsipack, Level::Decode | Level::Load) => decode(verdict, facts),
@@ -136,13 +136,13 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
     let dearest = dearest.min_by(|(_, one), (_, other)| one.without_s.total_cmp(&other.without_s));
     let mut advice = Vec::new();
     if !facts.gpu {
-        advice.push("on a GPU augmentations take a small part of this".to_owned());
+        advice.push("on a GPU, augmentations take a small part of this time".to_owned());
     }
     let Some((place, cost)) = dearest else { return (Action::Other, None, advice) };
     if facts.augmentations.len() > 1 {
         let share = (all - cost.without_s) / (all - step).max(f64::MIN_POSITIVE);
         advice.push(format!(
-            "{} takes {:.0} % of the augmentations' time; a lower p, a cheaper kind, or crops before it do, too",
+            "{} takes {:.0} % of the time of augmentations; a lower p, a cheaper kind, or crops before it help, too",
             cost.name,
             100.0 * share.clamp(0.0, 1.0)
         ));
@@ -159,17 +159,18 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Found {
             Action::Pin,
             None,
             words(&[
-                "copies from page-locked memory go on while the step runs: pin_memory=True, and .to(device, non_blocking=True)",
+                "copies from page-locked memory continue while the step runs: pin_memory=True, and .to(device, non_blocking=True)",
             ]),
         );
     }
     let mut advice = Vec::new();
     if pageable {
         advice.push(
-            "page-locked memory is copied faster: see the notes about the ring's memory".to_owned(),
+            "page-locked memory is copied faster: see the notes about the memory of the ring"
+                .to_owned(),
         );
     }
-    advice.push("fewer bands, or a smaller element type, are less to copy, too".to_owned());
+    advice.push("fewer bands, or a smaller element type, also mean less data to copy".to_owned());
     let (Some([rows, columns]), Kind::Hsipack) = (facts.pixels, facts.kind) else {
         return (Action::Other, None, advice);
     };
@@ -179,8 +180,10 @@ fn copy(verdict: &Verdict, facts: &Facts) -> Found {
     let copies = Prediction::level(verdict, Level::Copy).times(part);
     let rest = Prediction::level(verdict, Level::Augment).slowest(copies);
     let predicted = slowed_by_loading(facts, rest, part);
-    advice
-        .push("predicted for a step that takes as long for a crop as for a whole cube".to_owned());
+    advice.push(
+        "the prediction assumes that the step takes as long for a crop as for a whole cube"
+            .to_owned(),
+    );
     (Action::Crop { pixels }, Some(predicted), advice)
 }
 
@@ -209,10 +212,10 @@ pub(super) fn decode_advice(facts: &Facts) -> Vec<String> {
     }
     if let Some([rows, columns]) = facts.tiles {
         let packing = Command::Convert.with(Opt::Chunk.to([rows, columns].map(u64::from)));
-        advice.push(format!("{packing}: for a crop, whole rows of the scene are decoded"));
+        advice.push(format!("{packing}: at present, a crop decodes whole rows of the scene"));
     }
     if facts.always_verified {
-        advice.push("comparing checksums once instead of always".to_owned());
+        advice.push("comparing checksums only once".to_owned());
     }
     advice.push(format!(
         "{} finds what decodes fastest for these {}; fewer mantissa bits help, too: {}",
@@ -316,7 +319,7 @@ fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
     if culprit == Level::Cold && cached.is_some() {
         advice.insert(
             0,
-            "only the first epoch pays: the samples fit into memory, where the system keeps them"
+            "only the first epoch is affected: the samples fit into memory, where the system keeps them"
                 .to_owned(),
         );
     }
@@ -336,16 +339,16 @@ fn collate(verdict: &Verdict, facts: &Facts) -> Found {
     let slow = facts.collate.as_ref().filter(|cost| own_s(cost) >= MOSTLY * cost_s);
     let mut advice = Vec::new();
     if let Some(CollateCost { name, batch_s }) = slow {
-        advice.push(format!("collate_fn ({name}) takes {} for a batch by itself", time(*batch_s)));
+        advice.push(format!("collate_fn ({name}) alone takes {} for a batch", time(*batch_s)));
         advice.push("do its work in __getitem__, in workers, or on the device".to_owned());
     } else {
         advice.push(
-            "samples are copied into batches, and from the workers' processes into this one"
+            "samples are copied into batches, and from the worker processes into this one"
                 .to_owned(),
         );
     }
     advice.push(format!(
-        "hsipack.Loader decodes into batches that lie in one memory; {} shows what that brings",
+        "hsipack.Loader decodes directly into batches in one block of memory; {} shows the gain",
         Command::Bench
     ));
     (Action::Other, None, advice)
@@ -366,7 +369,7 @@ fn load(verdict: &Verdict, facts: &Facts) -> Found {
     }
     if let Some(share) = facts.augmenting.filter(|share| *share >= HEAVY) {
         advice.push(format!(
-            "augmentation is {:.0} % of loading a sample: hsipack.augment augments whole batches, on the GPU where there is one",
+            "augmentation is {:.0} % of loading a sample: hsipack.augment augments whole batches, on the GPU if there is one",
             100.0 * share
         ));
     }
@@ -379,7 +382,7 @@ fn load(verdict: &Verdict, facts: &Facts) -> Found {
         ));
     }
     advice.push(format!(
-        "pack with {} and use hsipack.Loader; {} shows what that brings on your cubes",
+        "pack with {} and use hsipack.Loader; {} shows the gain on your cubes",
         Command::Convert,
         Command::Bench
     ));
@@ -545,7 +548,7 @@ mod tests {
             let collate = Some(CollateCost { name: "pad_all".into(), batch_s });
             of(&times, Facts { collate, threads, ..loader.clone() }).unwrap().advice[0].clone()
         };
-        assert_eq!(of_cost(0.15, 0), "collate_fn (pad_all) takes 150 ms for a batch by itself");
+        assert_eq!(of_cost(0.15, 0), "collate_fn (pad_all) alone takes 150 ms for a batch");
         assert!(of_cost(0.01, 0).contains("copied into batches"));
         assert!(of_cost(0.15, 4).contains("copied into batches"), "workers share it");
     }

@@ -111,7 +111,7 @@ pub fn recorded(options: &PackedOptions) -> Result<String> {
         trace.write(&mut written).map_err(|error| Error::io("trace", "cannot write", error))?;
     }
     String::from_utf8(written)
-        .map_err(|error| Error::bug(format!("a trace that is no text: {error}")))
+        .map_err(|error| Error::bug(format!("the trace is not text: {error}")))
 }
 
 /// Diagnoses a packed dataset whose levels are timed by another process. Also returns the trace, if it was requested.

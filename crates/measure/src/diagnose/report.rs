@@ -116,7 +116,7 @@ impl Diagnosis {
         writeln!(
             out,
             "  {:<30}{:>18}  {:>9}  {:>12}",
-            "what is real", "batch", "batches/s", "drop"
+            "stages that run", "batch", "batches/s", "drop"
         )?;
         for row in &self.verdict.rows {
             let drop = match row.level {
@@ -136,12 +136,12 @@ impl Diagnosis {
         }
         self.write_culprit(out)?;
         if !self.verdict.settled {
-            let unsure = "the rounds differ by much, or the drop is barely large enough";
+            let unsure = "the rounds differ a lot, or the drop is barely large enough";
             line(out, "unsure", unsure)?;
             line(
                 out,
                 "",
-                &format!("end what else the machine does, or ask for more {}", Opt::Rounds),
+                &format!("end other programs on this machine, or use more {}", Opt::Rounds),
             )?;
         }
         if let Some(remedy) = &self.remedy {
@@ -156,15 +156,15 @@ impl Diagnosis {
                 let real_s = self.verdict.real_s();
                 let (what, [then, now]) = match verified.basis_s {
                     Some(times) if self.limits.agree(real_s, *before_s) => {
-                        ("what is predicted from", times)
+                        ("the basis of the prediction", times)
                     }
                     _ => ("a batch", [real_s, *before_s]),
                 };
                 let (then, now) = (time(then), time(now));
                 let changed =
-                    format!("the machine changed its speed: {what} took {then}, then {now}");
+                    format!("the speed of the machine changed: {what} took {then}, then {now}");
                 line(out, "unsure", &changed)?;
-                line(out, "", "end what else the machine does, and run it again")?;
+                line(out, "", "end other programs on this machine, and run it again")?;
             }
         }
         self.notes.iter().try_for_each(|note| line(out, "note", note))
@@ -197,7 +197,7 @@ impl Diagnosis {
                     time(batch)
                 ),
             ),
-            _ => line(out, "predicted", "not known before it is tried"),
+            _ => line(out, "predicted", "unknown until it is tried"),
         }
     }
 }
@@ -356,14 +356,14 @@ mod tests {
         let mut unsure = diagnosis(0.2);
         unsure.verdict.settled = false;
         let text = unsure.text();
-        assert!(text.contains("unsure") && text.contains("ask for more rounds"), "{text}");
+        assert!(text.contains("unsure") && text.contains("use more rounds"), "{text}");
     }
 
     #[test]
     fn a_machine_that_changed_its_speed_is_told() {
         let changed = tried(Trial { before_s: 0.15, ..TRIAL });
         let text = changed.text();
-        let told = "unsure     the machine changed its speed: a batch took 200 ms, then 150 ms";
+        let told = "unsure     the speed of the machine changed: a batch took 200 ms, then 150 ms";
         assert!(text.contains(told), "{text}");
         let steady = |before_s| {
             let trial = Trial { before_s, basis_s: None, ..TRIAL };
@@ -385,8 +385,7 @@ mod tests {
         assert!(verified(0.213, 0.0545).steady);
         assert!(!verified(0.19, 0.0525).steady);
         let text = tried(Trial { basis_s: Some(0.06), ..TRIAL }).text();
-        let told =
-            "the machine changed its speed: what is predicted from took 50.0 ms, then 60.0 ms";
+        let told = "the speed of the machine changed: the basis of the prediction took 50.0 ms, then 60.0 ms";
         let words: Vec<&str> = text.split_whitespace().collect();
         assert!(words.join(" ").contains(told), "{text}");
     }

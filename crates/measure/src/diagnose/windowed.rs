@@ -26,13 +26,13 @@ pub(super) fn by_default(verdict: &Verdict, facts: &Facts) -> Option<(Action, Pr
     let Some(Shuffled { bytes: held, decoded, .. }) = auto.shuffle_window else {
         let action = Action::Cache { cache: CacheKind::Auto, bytes: auto.needed_bytes };
         let what =
-            format!("loaders keep all {all} decoded by default: then windows are only copied");
+            format!("loaders keep all {all} decoded by default, so windows only have to be copied");
         return Some((action, copied, what));
     };
     let part = (decoded / window.decoded.max(f64::MIN_POSITIVE)).min(1.0);
     let load = facts.load_s.unwrap_or(verdict.real_s()) * part;
     let what = format!(
-        "of {all} decoded, which do not fit, loaders hold a shuffle window of {} by default: each chunk is decoded {decoded:.1} times an epoch, and not {:.1} times",
+        "decoded, all chunks take {all} and do not fit, so loaders hold a shuffle window of {} by default: each chunk is decoded {decoded:.1} times per epoch instead of {:.1} times",
         bytes(held),
         window.decoded
     );
@@ -45,7 +45,7 @@ pub(super) fn cost(facts: &Facts) -> Option<String> {
     let WindowCost { rows, columns, bytes: own, chunks, chunk_bytes, .. } = *window;
     let times = chunks * chunk_bytes as f64 / own.max(1) as f64;
     Some(format!(
-        "a window of {rows}x{columns} pixels lies in {chunks:.2} chunks of {}: {times:.1} times its own bytes are decoded",
+        "a window of {rows}x{columns} pixels lies in {chunks:.2} chunks of {}, so {times:.1} times its own bytes are decoded",
         bytes(chunk_bytes)
     ))
 }
@@ -55,7 +55,7 @@ pub(super) fn other_chunks(facts: &Facts) -> Option<String> {
     let auto = facts.auto.as_ref().filter(|auto| auto.kind != CacheKind::Decoded)?;
     facts.window.as_ref()?;
     Some(format!(
-        "{} finds chunks of which loaders can hold enough for a shuffle window, or which decode faster: neither these, {} in all, nor two cubes of them fit into memory",
+        "{} finds chunks that decode faster, or are small enough for a shuffle window: neither all present chunks ({}) nor two cubes fit into memory",
         tune(facts),
         bytes(auto.needed_bytes)
     ))
@@ -141,8 +141,8 @@ mod tests {
         assert_eq!(
             remedy.advice[..2],
             [
-                "loaders keep all 812 MB decoded by default: then windows are only copied",
-                "a window of 9x9 pixels lies in 1.25 chunks of 4.00 MB: 250.0 times its own bytes are decoded"
+                "loaders keep all 812 MB decoded by default, so windows only have to be copied",
+                "a window of 9x9 pixels lies in 1.25 chunks of 4.00 MB, so 250.0 times its own bytes are decoded"
             ]
         );
         let tiles = remedy.advice.iter().position(|line| line.contains("whole rows"));
@@ -158,9 +158,12 @@ mod tests {
         let remedy = of(&facts(auto(CacheKind::Decoded, shuffled(1.1))), &TIMES);
         assert_eq!(remedy.action, Action::ShuffleWindow { bytes: 200_000_000, decoded: 1.1 });
         assert_eq!(remedy.predicted_s, Some(0.11), "decoding is no longer what is waited for");
-        let line = "of 812 MB decoded, which do not fit, loaders hold a shuffle window of 200 MB";
+        let line = "decoded, all chunks take 812 MB and do not fit, so loaders hold a shuffle window of 200 MB";
         assert!(remedy.advice[0].starts_with(line), "{remedy:?}");
-        assert!(remedy.advice[0].ends_with("1.1 times an epoch, and not 50.0 times"), "{remedy:?}");
+        assert!(
+            remedy.advice[0].ends_with("1.1 times per epoch instead of 50.0 times"),
+            "{remedy:?}"
+        );
         // A third of today's decoding remains, and so a third of the loading time.
         let few = WindowCost { decoded: 3.0, ..window() };
         let facts = Facts { window: Some(few), ..facts(auto(CacheKind::Decoded, shuffled(1.0))) };
@@ -174,7 +177,7 @@ mod tests {
         for kind in [CacheKind::Compressed, CacheKind::None] {
             let remedy = of(&facts(auto(kind, None)), &TIMES);
             assert_eq!(remedy.action, Action::Other);
-            assert!(remedy.advice[1].contains("neither these, 812 MB in all"), "{remedy:?}");
+            assert!(remedy.advice[1].contains("neither all present chunks (812 MB)"), "{remedy:?}");
             assert!(remedy.advice[1].contains("tune"), "{remedy:?}");
         }
     }

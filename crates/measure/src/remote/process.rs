@@ -91,7 +91,9 @@ impl Process {
         match serde_json::from_str(&line) {
             Ok(Answer::Done(done)) => Ok(done),
             Ok(Answer::Failed(failure)) => Err(failure.into()),
-            Err(error) => Err(self.failed(format!("an answer that is none: {error}: {line}"))),
+            Err(error) => {
+                Err(self.failed(format!("the process sent an invalid answer: {error}: {line}")))
+            }
         }
     }
 
@@ -104,7 +106,8 @@ impl Process {
             (_, Ok(status)) if by_the_user(status) => stopped(),
             (Some(line), _) => self.failed(line.to_owned()),
             (None, Ok(status)) => {
-                let error = self.failed(format!("it ended early ({status}), maybe out of memory"));
+                let error = self
+                    .failed(format!("it ended early ({status}), possibly because memory ran out"));
                 error.with_remedy(remedy!["choose a smaller ", Opt::BatchSize])
             }
             (None, Err(error)) => self.failed(error.to_string()),
@@ -143,7 +146,8 @@ fn by_the_user(status: ExitStatus) -> bool {
 }
 
 fn stopped() -> Error {
-    Error::new(ErrorKind::Interrupted, "stopped").with_remedy("the same command begins anew")
+    Error::new(ErrorKind::Interrupted, "stopped")
+        .with_remedy("the same command starts again from the beginning")
 }
 
 #[cfg(all(test, unix))]
@@ -179,7 +183,7 @@ mod tests {
         let error = ask("read line; kill -9 $$").unwrap_err().to_string();
         assert!(error.contains("signal: 9") && error.contains("batch_size"), "{error}");
         let error = ask("read line; echo hello; read line").unwrap_err().to_string();
-        assert!(error.contains("an answer that is none"), "{error}");
+        assert!(error.contains("an invalid answer"), "{error}");
         let mut gone = shell("exit 1");
         gone.child.wait().unwrap();
         assert_eq!(gone.ask::<u32>(&1, &AtomicBool::new(false)).unwrap_err().kind(), ErrorKind::Io);

@@ -70,28 +70,28 @@ impl Measured {
 
 fn write_anew() -> Remedy {
     let (read, bench) = (Command::Read.with(Opt::Json), Command::Bench.with(Opt::Json));
-    remedy!["write it anew with ", read, ", ", bench, " or Loader.stats()"]
+    remedy!["write it again with ", read, ", ", bench, " or Loader.stats()"]
 }
 
 impl Statistics {
     fn measured(&self) -> Result<Measured> {
         if self.schema != 1 {
-            return Err(Error::unsupported(format!("statistics of schema {}", self.schema))
+            return Err(Error::unsupported(format!("the statistics have schema {}", self.schema))
                 .with_remedy(
-                    "this version of hsipack knows schema 1; use the one that wrote them",
+                    "this version of hsipack reads schema 1; use the version that wrote them",
                 ));
         }
         if self.loaders == 0 || self.slots < 2 {
             let (loaders, slots) = (self.loaders, self.slots);
             return Err(Error::malformed(format!(
-                "statistics of {loaders} loaders and {slots} slots"
+                "the statistics have {loaders} loaders and {slots} slots"
             ))
             .with_remedy(write_anew()));
         }
         let BatchTimes { load_s, step_s, .. } = &self.times;
         let load = Times::measured(load_s).map_err(|error| {
             Error::malformed(format!("load_s of its statistics {}", error.what()))
-                .with_remedy(remedy!["let the run give more batches, or give ", Opt::LoadTime])
+                .with_remedy(remedy!["read more batches in the run, or give ", Opt::LoadTime])
         })?;
         // Programs that take batches without using them have step times of 0. No model can be made from these.
         let step = Times::measured(step_s).ok();

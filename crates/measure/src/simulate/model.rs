@@ -99,7 +99,7 @@ impl Model {
             if (least..=most).contains(&number) {
                 return Ok(());
             }
-            Err(Error::conflict(format!("{number} {name}"))
+            Err(Error::conflict(format!("there are {number} {name}"))
                 .with_remedy(format!("choose {least} to {most}")))
         };
         within("loaders", self.loaders, 1, MOST_LOADERS)?;
@@ -126,7 +126,7 @@ impl Model {
             return Err(too_many());
         }
         if batches < 1.0 && matches!(self.end, End::Batches(_)) {
-            return Err(Error::conflict("0 batches").with_remedy("simulate at least one"));
+            return Err(Error::conflict("there are 0 batches").with_remedy("simulate at least one"));
         }
         let mean = self.load.mean_s().max(self.step.mean_s());
         if matches!(self.end, End::Batches(_)) && batches * mean > LONGEST_S {

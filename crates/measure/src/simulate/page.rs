@@ -87,7 +87,7 @@ fn stage(scenarios: &[Scenario]) -> String {
          <div class=\"stage\">\n<div><h3>Loaders</h3><div id=\"loaders\"></div></div>\n\
          <div><h3 id=\"queue-name\">Queue</h3><div id=\"queue\"></div></div>\n\
          <div><h3>Model</h3><div id=\"model\"></div></div>\n</div>\n\
-         <p class=\"muted\" id=\"note\"></p>\n<noscript><p>The animation needs JavaScript; all else is below.</p></noscript>",
+         <p class=\"muted\" id=\"note\"></p>\n<noscript><p>The animation needs JavaScript; everything else is below.</p></noscript>",
     );
     html
 }

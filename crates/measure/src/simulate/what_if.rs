@@ -50,7 +50,7 @@ impl Model {
         let mut model = self.clone();
         match (change.workers, model.threads) {
             (Some(0), _) => {
-                return Err(Error::conflict("0 workers").with_remedy("choose at least 1"));
+                return Err(Error::conflict("there are 0 workers").with_remedy("choose at least 1"));
             }
             (Some(workers), Some(threads)) => {
                 model.load = model.load.times(threads as f64 / workers as f64);

@@ -118,8 +118,7 @@ fn summary(report: &Report) -> String {
     }
     let case = &report.cases[report.choice.case];
     format!(
-        "<dl class=\"figures\">{}</dl><p>Chosen for a disk of {} and {} decoding cores; then the {} is what limits. \
-         Packing {} takes {} here.</p>{text}",
+        "<dl class=\"figures\">{}</dl><p>Chosen for a disk of {} and {} decoding cores; with these, the {} is the limit. Packing {} takes {} here.</p>{text}",
         figures.concat(),
         disk(case.disk_rate),
         report.cores,
@@ -168,8 +167,7 @@ fn limits(report: &Report) -> String {
         "step GB/s",
     ];
     format!(
-        "{}<p class=\"muted\">Uncompressed bytes. The last four columns say what each part could give by itself with that \
-         codec; the least of them is the rate.</p>",
+        "{}<p class=\"muted\">Uncompressed bytes. The last four columns show what each part alone could deliver with that codec; the smallest of them is the rate.</p>",
         table(&head, &rows)
     )
 }
@@ -187,7 +185,7 @@ fn codecs(report: &Report) -> String {
     let bare: Vec<([f64; 2], &str)> = others.iter().map(|(point, _)| (*point, "")).collect();
     let chart = Chart::new(
         "Decoding speed against ratio",
-        "Each point is a codec; those on the front are labelled.",
+        "Each point is a codec; codecs on the front are labelled.",
     )
     .x_label("ratio (uncompressed / stored)")
     .y_label(&format!("decoding, GB/s, {}", threads(report.threads.last().copied().unwrap_or(1))))
@@ -263,8 +261,7 @@ fn information(report: &Report) -> String {
         .collect();
     format!(
         "<div class=\"charts\"><div>{}</div><div>{}</div></div><p>99 % of the information is in the first {} mantissa bits (with sign and exponent), \
-         99.9 % in the first {}. A bit holds information as far as it tells the same bit of the neighbouring pixel in the same band \
-         (Klöwer et al. 2021); {} pairs were compared, and what chance alone gives, {:.1e} bits, counts as none.</p>",
+         99.9 % in the first {}. A bit holds information to the extent that it predicts the same bit of the neighbouring pixel in the same band (Klöwer et al. 2021); {} pairs were compared, and {:.1e} bits, which chance alone gives, count as none.</p>",
         drawn(chart, HALF),
         table(&["bits kept", "information of the last", "share kept"], &rows),
         precision.keep_99,
@@ -323,7 +320,7 @@ fn bits(report: &Report) -> String {
     .line(&format!("{} bits kept", bands.keep_bits), &line(&bands.mean_rel))
     .line("all of float16", &line(&bands.plain_mean_rel));
     format!(
-        "<p>“Smaller” and “faster” are against all bits with the same codec; everything in the same rounds. The greatest relative error is that of numbers of 6e-5 and more.</p>{}{}{}",
+        "<p>“Smaller” and “faster” are relative to all bits with the same codec, measured in the same rounds. The greatest relative error is over numbers of at least 6e-5.</p>{}{}{}",
         variants_chart(report),
         table(&head, &rows),
         drawn(chart, WIDE)
@@ -404,9 +401,7 @@ fn method(report: &Report) -> String {
     let notes: String =
         report.notes.iter().map(|note| format!("<p>{}</p>", escape(note))).collect();
     format!(
-        "<p>{:.1} MB of values in memory, cut into chunks as <code>convert</code> cuts them, encoded and decoded by the code that <code>convert</code> and \
-         the reader use, into memory that was touched before; checksums are not compared again. Every candidate once a round, {} rounds, \
-         {:.0} s in all. The disk is not measured: its rate is what you say.</p>{notes}",
+        "<p>{:.1} MB of values in memory, cut into chunks as <code>convert</code> cuts them, encoded and decoded by the code that <code>convert</code> and the reader use, into memory that was touched before; checksums are not compared. Every candidate runs once per round: {} rounds, {:.0} s in all. The disk is not measured: you give its rate.</p>{notes}",
         report.sample.bytes as f64 / 1e6,
         report.rounds,
         report.seconds

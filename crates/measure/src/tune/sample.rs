@@ -190,7 +190,7 @@ impl Sample {
         let kept =
             dataset.stacks().iter().find_map(|stack| stack.image.meta().band_notes().keep_bits);
         let notes = kept.map(|bits| {
-            format!("the dataset keeps {bits} mantissa bits; more cannot be found in it, convert from the sources")
+            format!("the dataset keeps only {bits} mantissa bits, so more cannot be tested; to keep more, convert from the sources")
         });
         Ok(Self {
             pieces,

@@ -69,7 +69,7 @@ impl Auto {
     /// Describes it in words.
     pub fn words(self) -> String {
         match self {
-            Self::KeepAll => "keeps all decoded".to_owned(),
+            Self::KeepAll => "keeps all chunks decoded".to_owned(),
             Self::ShuffleWindow { blocks, of_blocks, decoded } => {
                 format!(
                     "shuffles {blocks} of {of_blocks} blocks, each chunk decoded {decoded:.2} times"

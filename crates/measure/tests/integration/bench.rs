@@ -1,4 +1,4 @@
-//! The five strategies, on small cubes: the same batches, whatever the way they come.
+//! The five strategies, on small cubes: all deliver the same batches.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ fn all_strategies_give_the_same_cubes_in_the_same_order() {
             let own = batches(*strategy, &options, &data);
             for ((ids, image), (want_ids, want)) in own.iter().zip(&original) {
                 assert_eq!(ids, want_ids, "{strategy}");
-                // Exact up to the one cast to float16, or up to how warps round.
+                // Exact except for the cast to float16, or for the rounding of warps.
                 let want: Vec<f32> = match *strategy >= Strategy::Half {
                     true => want.iter().map(|value| f16::from_f32(*value).to_f32()).collect(),
                     false => want.clone(),
@@ -159,7 +159,7 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
     let mut made = options(folder.path(), Augment::None);
     made.keep = true;
     let (data, _work) = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap();
-    // The same command finds what was kept; other cubes are refused.
+    // The same command finds the kept files; other cubes are refused.
     let (again, _work) =
         prepare(&made, &progress::Progress::default(), &|_| panic!("nothing is to be made"))
             .unwrap();
@@ -167,14 +167,14 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
     made.cubes = Cubes::Generated { count: 8, shape: SHAPE };
     let error = prepare(&made, &progress::Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("choose another work_dir"), "{error}");
-    // So are strategies whose files were not made.
+    // Strategies whose files do not exist are also refused.
     let elsewhere = tempfile::tempdir().unwrap();
     let mut one = options(elsewhere.path(), Augment::None);
     (one.keep, one.strategies) = (true, vec![Strategy::Original]);
     prepare(&one, &progress::Progress::default(), &|_| {}).unwrap();
     one.strategies.push(Strategy::Ring);
     let error = prepare(&one, &progress::Progress::default(), &|_| {}).unwrap_err();
-    assert!(error.to_string().contains("as these strategies need them"), "{error}");
+    assert!(error.to_string().contains("that these strategies need"), "{error}");
 
     let packed = folder.path().join("cubes.hsipack");
     let inputs = vec![data.original.display().to_string()];
@@ -203,7 +203,7 @@ fn a_benchmark_of_packed_cubes_leaves_nothing_and_makes_a_page() {
         assert!(json["strategies"][4]["statistics"]["times"]["load_s"]["percentiles"].is_array());
         let page = report.page();
         assert!(page.contains("+gpu-aug") && page.contains("id=\"data\""));
-        // A run that is over before the first window is has no chart, and says why.
+        // A run that ends before the first window has no chart, and says why.
         let mut brief = report.clone();
         brief.strategies.iter_mut().for_each(|entry| entry.timeline.busy = vec![0.5; 3]);
         assert!(!brief.page().contains("too short for a chart"));
@@ -220,7 +220,7 @@ fn what_does_not_fit_is_refused_before_anything_is_made() {
     let huge = CubeSize { rows: 1 << 20, columns: 1 << 20, bands: 100 };
     options.cubes = Cubes::Generated { count: 1000, shape: huge };
     let error = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap_err();
-    assert!(error.to_string().contains("take fewer cubes"), "{error}");
+    assert!(error.to_string().contains("use fewer cubes"), "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

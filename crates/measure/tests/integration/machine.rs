@@ -1,23 +1,23 @@
-//! Who may run beside whom: tests that judge times share the machine with none that computes.
+//! Which tests may run at the same time: tests that judge times do not run beside tests that compute.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What a test does with the machine.
+/// How a test uses the machine.
 #[derive(Clone, Copy, PartialEq)]
 enum Use {
-    /// Computes, and does not mind others that do.
+    /// Computes, and may run beside others that compute.
     Computing,
-    /// Judges times that are waits, nearly all of them: others that wait do not lengthen them.
+    /// Judges times that are mostly waits, which other waiting tests do not lengthen.
     Waiting,
-    /// Judges times that it takes to compute.
+    /// Judges times of computation.
     Alone,
 }
 
-/// What the tests that run now do, and how many those are.
+/// What the running tests do, and how many they are.
 static NOW: Mutex<(Use, usize)> = Mutex::new((Use::Alone, 0));
 static LEFT: Condvar = Condvar::new();
 
-/// A test's part of the machine.
+/// A test's share of the machine.
 pub struct Part;
 
 impl Drop for Part {
@@ -27,17 +27,17 @@ impl Drop for Part {
     }
 }
 
-/// The machine for a test that judges times: no other test of this program runs meanwhile.
+/// Takes the machine for a test that judges times: no other test of this program runs meanwhile.
 pub fn alone() -> Part {
     entered(Use::Alone)
 }
 
-/// The machine for a test that judges times in which it waits, nearly all of the time: others do as well.
+/// Takes the machine for a test that judges times in which it mostly waits. Others that wait run meanwhile.
 pub fn waiting() -> Part {
     entered(Use::Waiting)
 }
 
-/// The machine for a test that does not mind others.
+/// Takes the machine for a test that may run beside others.
 pub fn beside_others() -> Part {
     entered(Use::Computing)
 }

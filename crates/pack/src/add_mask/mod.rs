@@ -313,8 +313,8 @@ pub fn check_names(dataset: &Dataset, names: &[String], force: bool) -> Result<V
     for (place, name) in names.iter().enumerate() {
         check_mask_name(name)?;
         if names[..place].contains(name) {
-            return Err(Error::conflict(format!("two masks are to be named {name}"))
-                .with_remedy("give each a name of its own"));
+            return Err(Error::conflict(format!("two masks have the name {name}"))
+                .with_remedy("give each mask its own name"));
         }
         let there: Vec<_> = dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();
         let Some(first) = there.first() else { continue };
@@ -326,7 +326,7 @@ pub fn check_names(dataset: &Dataset, names: &[String], force: bool) -> Result<V
                 ));
         }
         if !force {
-            return Err(Error::conflict(format!("the dataset has a mask {name} already"))
+            return Err(Error::conflict(format!("the dataset already has a mask {name}"))
                 .at(first.folder())
                 .with_remedy(remedy![
                     "pass ",

@@ -48,34 +48,36 @@ impl MaskOption {
         let wrong = |what: String| {
             let error = Error::conflict(what);
             Err(match names.as_slice() {
-                [] => error.with_remedy(remedy!["say where masks lie with ", Opt::Mask]),
+                [] => error.with_remedy(remedy!["give the masks with ", Opt::Mask]),
                 names => error.with_remedy(format!("the masks are {}", names.join(", "))),
             })
         };
         let mask = match (name, masks) {
             (None, [only]) => only,
             (None, masks) => {
-                return wrong(format!("new class ids for one of {} masks", masks.len()));
+                return wrong(format!(
+                    "new class ids are given, but there are {} masks",
+                    masks.len()
+                ));
             }
             (Some(name), masks) => match masks.iter_mut().find(|mask| mask.name == name) {
                 Some(mask) => mask,
                 None => {
-                    return wrong(format!("new class ids for mask {name}, which is not packed"));
+                    return wrong(format!(
+                        "new class ids are given for mask {name}, which is not packed"
+                    ));
                 }
             },
         };
         if mask.layer.is_some() {
             let what =
-                format!("mask {} is made of boolean layers, which have no class ids", mask.name);
+                format!("mask {} consists of boolean layers, which have no class ids", mask.name);
             return Err(Error::conflict(what).with_remedy("give new ids to masks of class ids"));
         }
         let before = mask.classes.iter().find(|before| before.class == new.class);
         if before.is_some_and(|before| before.id != new.id) {
-            return Err(Error::conflict(format!(
-                "a class of mask {} is given two new ids",
-                mask.name
-            ))
-            .with_remedy("give it one"));
+            return Err(Error::conflict(format!("a class of mask {} has two new ids", mask.name))
+                .with_remedy("give the class one new id"));
         }
         mask.classes.push(new);
         Ok(())
@@ -104,8 +106,8 @@ impl ClassTable {
                 OldClass::Name(name) => place(name, names)?,
             };
             if given[old].replace(new.id).is_some_and(|before| before != new.id) {
-                return Err(Error::conflict(format!("class {old} is given two new ids"))
-                    .with_remedy("give it one, by its id or by its name"));
+                return Err(Error::conflict(format!("class {old} has two new ids"))
+                    .with_remedy("give the class one new id, by its id or by its name"));
             }
         }
         let new_id = |(old, new): (u16, Option<u16>)| new.or(others).unwrap_or(old);

@@ -351,7 +351,7 @@ fn refuse_overflow(cube: &OpenCube, place: Place, values: &[f32], packed: &[f32]
     Err(Error::new(
         ErrorKind::Overflow,
         format!(
-            "band {band}{wavelength}, row {}, column {}: the value {value} does not fit fp16, which ends at 65504{}",
+            "band {band}{wavelength}, row {}, column {}: the value {value} does not fit fp16, whose largest value is 65504{}",
             place.row,
             place.column,
             if cube.transform.scale == 1.0 { String::new() } else { format!(" (× scale {})", cube.transform.scale) }

@@ -122,7 +122,7 @@ fn resolve(pattern: &str, input: &Input, name: &str) -> Result<Option<Input>> {
             Err(Error::ambiguous(format!("two files may be the mask of {}", input.text()))
                 .with_choices(vec![one.text(), other.text()])
                 .with_remedy(format!(
-                    "write {{dir}}/{pattern} for those beside the cubes, else an absolute path"
+                    "write {{dir}}/{pattern} for masks beside the cubes, otherwise an absolute path"
                 )))
         }
         _ => Ok(there.into_iter().next()),
@@ -202,7 +202,7 @@ impl MaskReader {
             let shape = source.info().shape;
             if (shape.rows, shape.columns) != (rows, columns) {
                 return Err(Error::conflict(format!(
-                    "the mask has {}x{} pixels, its cube {} has {rows}x{columns}",
+                    "the mask has {}x{} pixels, but its cube {} has {rows}x{columns}",
                     shape.rows,
                     shape.columns,
                     input.text()
@@ -226,7 +226,7 @@ impl MaskReader {
         }
         let wrong = match layer_names.len() {
             0 => {
-                "no quality layers are known of this cube: it is of no product that has some, or they are not there"
+                "no quality layers are known for this cube: its product has none, or their files are missing"
             }
             count if count > MAX_LAYERS => "the product has too many quality layers",
             _ if !group.classes.is_empty() => "quality layers have no class ids",
@@ -241,7 +241,7 @@ impl MaskReader {
             }
         };
         Err(Error::unsupported(wrong).at(&input.file).with_remedy(
-            "leave out this mask, or give the file of each layer; docs/products.md has the products",
+            "leave out this mask, or give the file of each layer; docs/products.md lists the products",
         ))
     }
 
@@ -260,7 +260,7 @@ impl MaskReader {
             layers.len() > 1 && layers.iter().any(|(source, _)| source.info().shape.bands != 1);
         if several || layer_names.len() > MAX_LAYERS {
             return Err(Error::unsupported(format!(
-                "mask {} has {} layers where one or up to {MAX_LAYERS} booleans are taken",
+                "mask {} has {} layers; a mask has one, or up to {MAX_LAYERS} boolean layers",
                 group.name, info.shape.bands
             ))
             .at(layers[0].1.file.clone())
@@ -350,7 +350,7 @@ impl MaskReader {
             greatest = out.iter().copied().fold(greatest, u16::max);
             if self.layers.len() == 1 && shape.bands > 1 && !is_boolean(&buffer) {
                 return Err(Error::unsupported(format!(
-                    "a mask of {} bands that are not boolean",
+                    "the mask has {} bands that are not boolean",
                     shape.bands
                 ))
                 .at(file.file.clone())
@@ -371,7 +371,7 @@ fn is_boolean(buffer: &RowBuffer) -> bool {
 fn refuse_id(value: f64, row: usize, column: usize, file: &Path) -> Error {
     Error::new(
         ErrorKind::Overflow,
-        format!("row {row}, column {column} of the mask is {value}, which is no class id"),
+        format!("row {row}, column {column} of the mask is {value}, which is not a class id"),
     )
     .at(file)
     .with_remedy("class ids are whole numbers from 0 to 65535")

@@ -45,7 +45,7 @@ impl FromStr for Scale {
             "none" => Ok(Self::None),
             "auto" => Ok(Self::Auto),
             number => number.parse().map(Self::Factor).map_err(|_| {
-                Error::conflict(format!("{text:?} is no scale"))
+                Error::conflict(format!("{text:?} is not a scale"))
                     .with_remedy("give none, auto or a number such as 2 or 0.001")
             }),
         }
@@ -84,7 +84,7 @@ impl FromStr for Nodata {
             // NaN in any spelling.
             Ok(value) if f64::is_nan(value) => Ok(Self::Nan),
             Ok(value) => Ok(Self::Value(value)),
-            Err(_) => Err(Error::conflict(format!("{text:?} is nothing for missing values"))
+            Err(_) => Err(Error::conflict(format!("{text:?} is not an option for missing values"))
                 .with_remedy("give nan, error or a number")),
         }
     }
@@ -157,7 +157,7 @@ impl FromStr for KeepBits {
             ("all", _) => Ok(Self::All),
             ("auto", _) => Ok(Self::Auto),
             (_, Ok(bits @ 1..=23)) => Ok(Self::Bits(bits)),
-            _ => Err(Error::conflict(format!("{text:?} is no number of mantissa bits"))
+            _ => Err(Error::conflict(format!("{text:?} is not a number of mantissa bits"))
                 .with_remedy("give 1 to 10 of float16, 1 to 21 or 23 of float32, auto or all")),
         }
     }
@@ -187,7 +187,7 @@ impl KeepBits {
         if fits {
             return Ok(());
         }
-        Err(Error::conflict(format!("{bits} is not a number of mantissa bits to keep of {dtype}"))
+        Err(Error::conflict(format!("{dtype} cannot keep {bits} mantissa bits"))
             .with_remedy(format!("give {range} or auto")))
     }
 }
@@ -500,13 +500,13 @@ impl ConvertOptions {
                 &format!(
                     "the reflectance of the white panel is {panel}, not above 0 and at most 1"
                 ),
-                "give it as a part of 1, such as 0.99",
+                "give it as a fraction of 1, such as 0.99",
             );
         }
         if panel != 1.0 && self.values.white.is_none() {
             return conflict(
                 "a reflectance of the white panel is given, but no white reference",
-                "name the white reference, or leave its reflectance away",
+                "give the white reference, or leave out its reflectance",
             );
         }
         for reference in [&self.values.white, &self.values.dark].into_iter().flatten() {

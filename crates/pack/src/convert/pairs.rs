@@ -105,13 +105,13 @@ pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
                 let stem = text(cube.file.file_stem());
                 let (prefix, name) = (kind.prefix(), kind.name());
                 Error::conflict(format!(
-                    "its {word} reference is missing: neither {prefix}{stem} nor {name} lies beside it"
+                    "its {word} reference is missing: neither {prefix}{stem} nor {name} is beside it"
                 ))
                 .at(&cube.file)
                 .with_remedy(remedy![
-                    "say where references lie, such as ",
+                    "give the references, for example with ",
                     kind.option().to("{dir}/white/{stem}.hdr"),
-                    ", or leave the option away"
+                    ", or leave out the option"
                 ])
             })
         }
@@ -143,7 +143,7 @@ pub fn check(reference: &Reference) -> Result<()> {
     let Reference::Pattern(pattern) = reference else { return Ok(()) };
     if pattern.contains("{name}") {
         return Err(Error::conflict(format!(
-            "the reference's path {pattern:?} has {{name}}, but files are looked for before cubes have names"
+            "the reference's path {pattern:?} contains {{name}}, but references are looked up before cubes have names"
         ))
         .with_remedy("use {dir} (the cube's folder), {stem} (its file name without the ending) or {path}"));
     }

@@ -66,7 +66,7 @@ impl References {
             && one == other
         {
             return Err(Error::conflict(format!(
-                "the white and the dark reference of {} are one file",
+                "the white and the dark reference of {} are the same file",
                 input.text()
             ))
             .at(one)
@@ -87,14 +87,14 @@ impl References {
             let scalings = |info: &CubeInfo| (info.scaling, info.band_scaling.clone());
             if scalings(reference) != scalings(info) && !options.raw_values {
                 note(format!(
-                    "its numbers are scaled by {}, the reference's by {}, as each file says",
+                    "its numbers are scaled by {}, those of the reference by {}, as stated in each file",
                     scale_text(info),
                     scale_text(reference)
                 ));
             }
             let (Some(ours), Some(theirs)) = (&info.exposure, &reference.exposure) else {
                 if info.exposure != reference.exposure {
-                    note("only one of the two gives an integration time; taken to be alike".into());
+                    note("only one of the two files gives an integration time; it is assumed to be the same for both".into());
                 }
                 continue;
             };
@@ -103,13 +103,15 @@ impl References {
                 Some(ratio) if kind == "white" => {
                     fit.white_time = ratio;
                     note(format!(
-                        "{ours}, but {theirs} of the reference; corrected by their ratio"
+                        "{ours}, but {theirs} for the reference; corrected by their ratio"
                     ));
                 }
-                Some(_) => {
-                    note(format!("{ours}, but {theirs} of the reference; subtracted as it is"))
-                }
-                None => note(format!("{ours} cannot be compared with {theirs}; taken to be alike")),
+                Some(_) => note(format!(
+                    "{ours}, but {theirs} for the reference; subtracted without correction"
+                )),
+                None => note(format!(
+                    "{ours} cannot be compared with {theirs}; they are assumed to be equal"
+                )),
             }
         }
         fit
@@ -135,7 +137,7 @@ fn check_scale(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<(
     };
     let scaled = if scaled[0] { cube } else { reference };
     Err(Error::conflict(format!(
-        "{with} scales its numbers by {}, but {without} says nothing of a scale",
+        "{with} scales its numbers by {}, but {without} gives no scale",
         scale_text(scaled)
     ))
     .at(&reference.files[0])
@@ -239,7 +241,7 @@ fn check_white(white: &Mean, dark: Option<&Mean>, fit: &Fit, input: &Input) -> R
             Opt::White,
             " and ",
             Opt::Dark,
-            "; maybe they were mistaken for one another"
+            "; they may have been exchanged"
         ]));
     }
     Ok(())
@@ -263,10 +265,10 @@ fn check_grid(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()
     let (theirs, ours) = (reference.shape, cube.shape);
     if theirs.bands != ours.bands || ![1, ours.columns].contains(&theirs.columns) {
         return Err(Error::conflict(format!(
-            "the reference has {} columns and {} bands, the cube {} and {}",
+            "the reference has {} columns and {} bands, but the cube has {} and {}",
             theirs.columns, theirs.bands, ours.columns, ours.bands
         ))
-        .with_remedy("give a reference of the same sensor settings, or of one column"));
+        .with_remedy("give a reference with the same sensor settings, or with one column"));
     }
     let (Some(theirs), Some(ours)) = (&reference.wavelength, &cube.wavelength) else {
         return Ok(());
@@ -275,12 +277,12 @@ fn check_grid(reference: &CubeInfo, input: &Input, cube: &CubeInfo) -> Result<()
     match theirs.iter().zip(ours).position(far) {
         None => Ok(()),
         Some(band) => Err(Error::conflict(format!(
-            "band {band} of the reference is at {} nm, that of {} at {} nm",
+            "band {band} is at {} nm in the reference; in {} it is at {} nm",
             theirs[band],
             input.text(),
             ours[band]
         ))
-        .with_remedy("give a reference of the same sensor settings, or correct the wavelengths of one of them")),
+        .with_remedy("give a reference with the same sensor settings, or correct the wavelengths of one of them")),
     }
 }
 

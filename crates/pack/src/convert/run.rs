@@ -207,7 +207,7 @@ fn check_output(options: &ConvertOptions) -> Result<()> {
     if !folder.is_dir() {
         return Err(Error::conflict("the folder for the output does not exist")
             .at(folder)
-            .with_remedy("make it first"));
+            .with_remedy("create it first"));
     }
     Ok(())
 }
@@ -219,7 +219,7 @@ fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Opt
     let exists = staging::is_there(output)?;
     let begun = claim.begun()?;
     if is_url(output) && !exists && begun == Begun::No && !output::is_empty(output)? {
-        return Err(Error::conflict("objects lie there that are no dataset")
+        return Err(Error::conflict("there are objects that do not belong to a dataset")
             .at(output)
             .with_remedy(remedy!["choose another ", Opt::Output, ", or delete them"]));
     }
@@ -239,7 +239,7 @@ fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Opt
                 Begun::No if exists && append => Ok(Some(true)),
                 Begun::No if !exists && !append => Ok(Some(false)),
                 Begun::No if append => Err(nothing_to_append_to(output)),
-                Begun::No => Err(Error::conflict("there is no unfinished conversion to resume, and the dataset there was made by another command")
+                Begun::No => Err(Error::conflict("there is no unfinished conversion to resume, and the dataset there was written by another command")
                     .at(output)
                     .with_remedy(remedy!["pass ", Opt::Append, " to add cubes, or choose another ", Opt::Output])),
             }

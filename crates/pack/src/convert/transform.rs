@@ -356,7 +356,7 @@ impl Transform {
         .with_remedy(remedy![
             "pass ",
             Opt::Nodata.to("nan"),
-            ", or a number as ",
+            ", or a number for ",
             Opt::Nodata
         ]))
     }

@@ -64,12 +64,11 @@ pub(super) fn write(raster: &Raster<'_>, header_path: &Path, data_path: &Path) -
             let Scaling { factor, offset } = scaling;
             notes.push(if offset == 0.0 {
                 format!(
-                    "values are multiplied by {factor}; divide by it and round to {stored} for the stored ones"
+                    "values are multiplied by {factor}; for the stored values, divide by it and round to {stored}"
                 )
             } else {
                 format!(
-                    "values are multiplied by {factor}, and {offset} is added; \
-                     subtract, divide and round to {stored} for the stored ones"
+                    "values are multiplied by {factor}, and {offset} is added; for the stored values, subtract, divide and round to {stored}"
                 )
             });
             (dtype, Scaling::NONE, notes)

@@ -91,7 +91,7 @@ pub fn write_map(
     let files = files(output, kind);
     let (_, _, mut notes) = write(kind, &raster, &files)?;
     if kind == Kind::Npy && options.geo.is_some() {
-        notes.push("where pixels lie is left out; .npy cannot say so".to_owned());
+        notes.push("the georeferencing is left out, because .npy cannot store it".to_owned());
     }
     Ok(WrittenMap { files, notes })
 }
@@ -99,33 +99,39 @@ pub fn write_map(
 fn check(options: &MapOptions) -> Result<()> {
     let MapOptions { output, shape, dtype, names, colours, .. } = options;
     if !matches!(dtype, DType::U8 | DType::U16 | DType::F32) {
-        return Err(Error::unsupported(format!("a map of {dtype}"))
+        return Err(Error::unsupported(format!("a map cannot have the type {dtype}"))
             .at(output)
             .with_remedy("give uint8, uint16 or float32"));
     }
     if shape.values() == 0 {
-        return Err(Error::conflict(format!("a map of {shape}"))
+        return Err(Error::conflict(format!("a map of {shape} has no pixels"))
             .at(output)
-            .with_remedy("give one of a pixel at least"));
+            .with_remedy("give a map with at least one pixel"));
     }
     let is_classes = !dtype.is_float() && shape.bands == 1;
     if let Some(names) = names
         && !is_classes
         && names.len() != shape.bands
     {
-        return Err(Error::conflict(format!("{} names for {} channels", names.len(), shape.bands))
-            .at(output)
-            .with_remedy("give a name for every channel"));
+        return Err(Error::conflict(format!(
+            "there are {} names for {} channels",
+            names.len(),
+            shape.bands
+        ))
+        .at(output)
+        .with_remedy("give a name for every channel"));
     }
     let most = if *dtype == DType::U8 { 1 << 8 } else { 1 << 16 };
     let longest = [names.as_ref().map(Vec::len), colours.as_ref().map(Vec::len)];
     if is_classes && longest.into_iter().flatten().max().is_some_and(|count| count > most) {
-        return Err(Error::conflict(format!("more classes than the {most} that {dtype} holds"))
-            .at(output)
-            .with_remedy("give fewer names and colours"));
+        return Err(Error::conflict(format!(
+            "there are more classes than the {most} that {dtype} can hold"
+        ))
+        .at(output)
+        .with_remedy("give fewer names and colours"));
     }
     if colours.is_some() && !is_classes {
-        return Err(Error::conflict("colours for a map that is not of class ids")
+        return Err(Error::conflict("colours are given, but the map does not contain class ids")
             .at(output)
             .with_remedy("leave them out, or give uint8 or uint16 class ids in one channel"));
     }

@@ -6,7 +6,7 @@ use hsipack_format::geo::{Datum, Unit, Utm};
 /// The lines of a header, each with a line end; or the reason why there are none.
 pub(super) fn lines(geo: &Geo) -> Result<String, String> {
     let grid = Grid::of(geo).ok_or(
-        "ENVI headers cannot say that pixels are mirrored or skewed; where they lie is left out",
+        "ENVI headers cannot describe mirrored or skewed pixels; the georeferencing is left out",
     )?;
     let [x, .., y, _, _] = geo.transform;
     let place = format!("1, 1, {x}, {y}, {}, {}", grid.width, grid.height);
@@ -36,7 +36,7 @@ pub(super) fn lines(geo: &Geo) -> Result<String, String> {
         None => Ok(line("Arbitrary", unit)),
         Some(crs) if code.is_none() => Ok(line("Arbitrary", unit) + &text(crs)),
         Some(crs) => Err(format!(
-            "ENVI headers cannot say {crs} without its definition; where pixels lie is left out, use .tif"
+            "ENVI headers cannot store {crs} without its definition; the georeferencing is left out (use .tif)"
         )),
     }
 }

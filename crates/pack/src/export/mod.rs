@@ -138,13 +138,13 @@ fn kind(output: &Path, mask: bool) -> Result<Kind> {
                 " draws a cube"
             ]))
         }
-        _ => Err(Error::unsupported("the ending names no format to export to")
-            .at(output)
-            .with_remedy(if mask {
+        _ => Err(Error::unsupported("no export format has this ending").at(output).with_remedy(
+            if mask {
                 "use .npy, .hdr (ENVI), .tif, .zarr or .png"
             } else {
                 "use .npy, .hdr (ENVI), .tif or .zarr"
-            })),
+            },
+        )),
     }
 }
 

@@ -19,9 +19,11 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
     let Scaling { factor, offset } = scaling;
     let notes = match (factor, offset) {
         (1.0, 0.0) => Vec::new(),
-        (_, 0.0) => vec![format!("multiply by {factor} for physical values; .npy cannot say so")],
+        (_, 0.0) => vec![format!(
+            "multiply by {factor} to get physical values; .npy cannot store the factor"
+        )],
         _ => vec![format!(
-            "multiply by {factor} and add {offset} for physical values; .npy cannot say so"
+            "multiply by {factor} and add {offset} to get physical values; .npy cannot store these numbers"
         )],
     };
     Ok((dtype, scaling, notes))

@@ -99,7 +99,7 @@ impl<'a> Raster<'a> {
     fn of_array(array: &'a ChunkArray, sample: &'a Sample, taken: &[DType]) -> Result<Raster<'a>> {
         let (shape, dtype) = (array.shape(), array.meta().dtype);
         if !taken.contains(&dtype) {
-            return Err(Error::unsupported(format!("an array of {dtype}"))
+            return Err(Error::unsupported(format!("the array has the type {dtype}"))
                 .at(array.folder())
                 .with_remedy(remedy!["pack the cubes with ", Command::Convert]));
         }

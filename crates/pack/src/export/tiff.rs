@@ -29,7 +29,7 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
         || u32::try_from(shape.rows).is_err()
         || u32::try_from(shape.columns).is_err()
     {
-        return Err(Error::unsupported(format!("{shape} is beyond what TIFF holds"))
+        return Err(Error::unsupported(format!("{shape} is too large for TIFF"))
             .at(path)
             .with_remedy("use .npy or .hdr"));
     }
@@ -46,12 +46,12 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
     let mut notes = Vec::new();
     if shape.bands == 1 && !raster.flat {
         notes.push(
-            "a TIFF of one band is an image to most tools; hsipack reads it as a mask only"
+            "most tools treat a TIFF of one band as an image; hsipack reads it only as a mask"
                 .to_owned(),
         );
     }
     if raster.class_colours.is_some() && raster.dtype != DType::U8 {
-        notes.push("colours are left out: TIFF has them for uint8 only".to_owned());
+        notes.push("colours are left out: TIFF stores them only for uint8".to_owned());
     }
     Ok((dtype, raster.scaling, notes))
 }

@@ -169,14 +169,16 @@ impl StagedFolder {
     fn create(path: &Path) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         if remote::is_url(path) {
-            return Err(Error::unsupported("a Zarr group at a URL").at(path).with_remedy(remedy![
-                "choose a folder of this machine as ",
-                Opt::Output,
-                ", or .tif"
-            ]));
+            return Err(Error::unsupported("a Zarr group cannot be written to a URL")
+                .at(path)
+                .with_remedy(remedy![
+                    "choose a folder on this machine as ",
+                    Opt::Output,
+                    ", or .tif"
+                ]));
         }
         if path.exists() && !is_group(path) {
-            return Err(Error::conflict("there is something else than a Zarr group")
+            return Err(Error::conflict("the path exists and is not a Zarr group")
                 .at(path)
                 .with_remedy(remedy!["choose another ", Opt::Output]));
         }

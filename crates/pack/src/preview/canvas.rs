@@ -29,7 +29,7 @@ impl Canvas {
     /// If the memory cannot be allocated.
     pub fn new(width: f32, height: f32) -> Result<Self> {
         let mut pixels = Pixmap::new(width.ceil() as u32, height.ceil() as u32)
-            .ok_or_else(|| Error::unsupported("the picture gets too large"))?;
+            .ok_or_else(|| Error::unsupported("the picture would be too large"))?;
         pixels.fill(Color::from_rgba8(PAGE[0], PAGE[1], PAGE[2], 255));
         Ok(Self { pixels })
     }

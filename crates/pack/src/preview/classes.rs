@@ -88,7 +88,7 @@ impl ClassMap {
         let info = source.info();
         if (info.shape.rows, info.shape.columns) != (rows, columns) {
             return Err(Error::conflict(format!(
-                "the mask has {}x{} pixels, the cube {rows}x{columns}",
+                "the mask has {}x{} pixels, but the cube has {rows}x{columns}",
                 info.shape.rows, info.shape.columns
             ))
             .at(&input.file)
@@ -102,7 +102,7 @@ impl ClassMap {
                 Meaning::Layers { names: info.band_names.clone().unwrap_or_else(numbered) }
             }
             _ => {
-                return Err(Error::unsupported(format!("a mask of {bands} layers"))
+                return Err(Error::unsupported(format!("the mask has {bands} layers"))
                     .at(&input.file)
                     .with_remedy("give one band of class ids, or up to 16 boolean layers"));
             }
@@ -275,7 +275,7 @@ fn class_id(value: f64) -> Option<u16> {
 
 fn refuse(value: f64, row: usize, column: usize) -> Error {
     Error::conflict(format!(
-        "row {row}, column {column} of the mask is {value}, which is no class id"
+        "row {row}, column {column} of the mask is {value}, which is not a class id"
     ))
     .with_remedy("class ids are whole numbers from 0 to 65535")
 }

@@ -112,7 +112,7 @@ fn preview_here(options: &PreviewOptions) -> Result<Previewed> {
 fn preview_cube(options: &PreviewOptions, input: &Input, source: &dyn Source) -> Result<Previewed> {
     if options.sample.is_some() {
         return Err(Error::conflict(
-            "a sample was chosen, but this is a cube and no packed dataset",
+            "a sample was chosen, but this is a cube, not a packed dataset",
         )
         .at(&input.file)
         .with_remedy(remedy!["leave out ", Opt::Sample]));
@@ -260,7 +260,7 @@ fn size_caption(cube: &Cube, sampling: &Sampling) -> Option<String> {
     let (width, height) = page::shown_size(columns, rows);
     let (across, down) = (width / columns, height / rows);
     if across != down {
-        parts.push(format!("Pixels are drawn {across} wide and {down} high to be seen."));
+        parts.push(format!("Pixels are drawn {across} wide and {down} high to make them visible."));
     }
     (!parts.is_empty()).then(|| parts.join(" "))
 }

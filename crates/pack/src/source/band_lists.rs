@@ -78,7 +78,7 @@ pub(super) fn describe(
                 // A single number, such as `bands = 32`, is not a list.
                 if *length != 1 {
                     info.notes.push(format!(
-                        "'{name}' has {length} values for {} bands and was left out",
+                        "'{name}' has {length} values for {} bands, so it was left out",
                         info.shape.bands
                     ));
                 }
@@ -114,23 +114,25 @@ fn take_wavelengths(
     unit: &mut Option<f64>,
 ) -> bool {
     if numbered(values) {
-        info.notes.push(format!("'{name}' numbers the bands; no wavelengths are known from it"));
+        info.notes.push(format!("'{name}' numbers the bands; it does not give wavelengths"));
         return false;
     }
     if !values.iter().all(|value| value.is_finite() && *value > 0.0) {
-        info.notes.push(format!("'{name}' holds values that are no wavelengths and was left out"));
+        info.notes
+            .push(format!("'{name}' holds values that are not wavelengths, so it was left out"));
         return false;
     }
     let factor = stated_unit(name).unwrap_or_else(|| {
         let (factor, unit) = guess(values);
         if factor != 1.0 {
-            info.notes.push(format!("'{name}' was taken to be in {unit}"));
+            info.notes.push(format!("'{name}' was assumed to be in {unit}"));
         }
         factor
     });
     let nm = scaled(values, factor);
     if nm.contains(&f64::INFINITY) {
-        info.notes.push(format!("'{name}' holds values that are no wavelengths and was left out"));
+        info.notes
+            .push(format!("'{name}' holds values that are not wavelengths, so it was left out"));
         return false;
     }
     *unit = Some(factor);
@@ -147,12 +149,14 @@ fn numbered(values: &[f64]) -> bool {
 
 fn take_fwhm(info: &mut CubeInfo, name: &str, values: &[f64], unit: Option<f64>) -> bool {
     let Some(factor) = stated_unit(name).or(unit) else {
-        info.notes.push(format!("'{name}' has no unit without wavelengths and was left out"));
+        info.notes.push(format!(
+            "the unit of '{name}' is unknown without wavelengths, so it was left out"
+        ));
         return false;
     };
     let nm = scaled(values, factor);
     if !nm.iter().all(|value| value.is_finite() && *value >= 0.0) {
-        info.notes.push(format!("'{name}' holds values that are no widths and was left out"));
+        info.notes.push(format!("'{name}' holds values that are not widths, so it was left out"));
         return false;
     }
     info.fwhm = Some(nm);
@@ -161,7 +165,7 @@ fn take_fwhm(info: &mut CubeInfo, name: &str, values: &[f64], unit: Option<f64>)
 
 fn take_good_bands(info: &mut CubeInfo, name: &str, values: &[f64]) -> bool {
     if !values.iter().all(|value| *value == 0.0 || *value == 1.0) {
-        info.notes.push(format!("'{name}' holds more than 0 and 1 and was left out"));
+        info.notes.push(format!("'{name}' holds values other than 0 and 1, so it was left out"));
         return false;
     }
     info.good_bands = Some(values.iter().map(|value| *value == 1.0).collect());
@@ -223,7 +227,7 @@ mod tests {
             assert_eq!(info.wavelength, None, "{values:?}");
         }
         let info = described(&[("wavelength", &[400.0, 500.0])]);
-        assert_eq!(info.notes, ["'wavelength' has 2 values for 3 bands and was left out"]);
+        assert_eq!(info.notes, ["'wavelength' has 2 values for 3 bands, so it was left out"]);
         // A number of bands beside the list is not a list.
         let info = described(&[("bands", &[3.0]), ("wl", &[400.0, 500.0, 600.0])]);
         assert!(info.wavelength.is_some() && info.notes.is_empty());

@@ -53,8 +53,9 @@ pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) ->
     let grid = Grid::of(said, shape);
     let lists = match grid.as_ref().map(|grid| Some((grid.x.spacing()?, grid.y.spacing()?))) {
         Some(None) => {
-            notes
-                .push("coordinates are not evenly spaced; where pixels lie is not kept".to_owned());
+            notes.push(
+                "coordinates are not evenly spaced; the georeferencing is not kept".to_owned(),
+            );
             return None;
         }
         other => other.flatten(),
@@ -64,7 +65,10 @@ pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) ->
         (Some(lists), Some(given)) if agree(given, lists, shape) => given,
         (Some((x, y)), given) => {
             if given.is_some() {
-                notes.push("GeoTransform does not fit the coordinates, which are taken".to_owned());
+                notes.push(
+                    "GeoTransform does not match the coordinates; the coordinates are used"
+                        .to_owned(),
+                );
             }
             [x.first - x.step / 2.0, x.step, 0.0, y.first - y.step / 2.0, 0.0, y.step]
         }
@@ -79,7 +83,8 @@ pub(super) fn geo(said: &Said<'_>, shape: CubeShape, notes: &mut Vec<String>) ->
         Some(mapping) => system(mapping, notes),
         None if unit == Some(Unit::Degree) => {
             notes.push(
-                "longitude and latitude are taken as of WGS 84: no datum is given".to_owned(),
+                "longitude and latitude are assumed to be in WGS 84, because no datum is given"
+                    .to_owned(),
             );
             (Some("EPSG:4326".to_owned()), None)
         }
@@ -202,7 +207,7 @@ fn system(mapping: &dyn Attributes, notes: &mut Vec<String>) -> (Option<String>,
         format!(" ({})", hsipack_format::text::printable(&name))
     });
     notes.push(format!(
-        "the reference system{} has no EPSG code; only where pixels lie in it is kept",
+        "the reference system{} has no EPSG code; only the coordinates of pixels are kept",
         name.unwrap_or_default()
     ));
     (None, None)

@@ -46,7 +46,7 @@ impl Axes {
         match self.0.len() {
             3 => Ok(self.order()),
             named => Err(Error::conflict(format!(
-                "the axes '{self}' are {named}, but these data have three"
+                "'{self}' names {named} axes, but the data have three"
             ))
             .with_remedy("name three axes: y, x and b, each once")),
         }
@@ -57,7 +57,7 @@ impl Axes {
         let text = lengths_text(lengths);
         if self.0.len() != lengths.len() {
             return Err(Error::conflict(format!(
-                "the axes '{self}' are {}, but the array has {}: {text}",
+                "'{self}' names {} axes, but the array has {}: {text}",
                 self.0.len(),
                 lengths.len()
             ))
@@ -66,7 +66,7 @@ impl Axes {
         let left_out = |(letter, length): (&Option<Axis>, &usize)| letter.is_none() && *length != 1;
         if let Some(axis) = self.0.iter().zip(lengths).position(left_out) {
             return Err(Error::conflict(format!(
-                "axis {} of the array of {text} is not 1, as the axes '{self}' say",
+                "axis {} of the array of {text} does not have length 1, as the axes '{self}' say",
                 axis + 1
             ))
             .with_remedy(ONE_CUBE_AN_ARRAY));
@@ -121,7 +121,7 @@ pub(super) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize
         ))
         .with_remedy(ONE_CUBE_AN_ARRAY)),
         _ => Err(Error::ambiguous(format!(
-            "the array is {rank}-D ({text}), and nothing tells which of its axes of length 1 are the cube's"
+            "the array is {rank}-D ({text}), and it is unclear which of its axes of length 1 belong to the cube"
         ))
         .with_remedy(remedy![
             "name every axis with ",

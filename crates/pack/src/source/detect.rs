@@ -111,7 +111,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     if mirror::is_archive(path) {
         // A search for cubes would have looked into the archive, so most likely it cannot be read.
         mirror::folder_of_archive(path)?;
-        return Err(Error::unsupported("an archive, not a cube")
+        return Err(Error::unsupported("this is an archive, not a cube")
             .at(path)
             .with_remedy("give the path of a cube in it: ARCHIVE/FOLDER/FILE"));
     }
@@ -133,7 +133,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         None if archives::is_unread(path) => {
             Err(Error::unsupported("archives of this kind are not opened")
                 .at(path)
-                .with_remedy("unpack it, or make a .zip, .tar, .tar.gz or .tgz of it"))
+                .with_remedy("unpack it, or pack it again as .zip, .tar, .tar.gz or .tgz"))
         }
         None => {
             Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(

@@ -54,7 +54,7 @@ fn check(names: &[&str], infos: &[&CubeInfo]) -> Result<()> {
         let what = if grid(first) != grid(other) {
             format!("{} is {} {}", name, other.shape, other.dtype)
         } else if first.ignore_value != other.ignore_value {
-            format!("{name} has another value for what is missing")
+            format!("{name} uses another value for missing data")
         } else {
             continue;
         };
@@ -62,7 +62,7 @@ fn check(names: &[&str], infos: &[&CubeInfo]) -> Result<()> {
             "{what}, but {} is {} {}; they cannot be joined",
             names[0], first.shape, first.dtype
         ))
-        .with_remedy("join cubes of one grid and type, or pack each by itself"));
+        .with_remedy("join cubes with the same grid and type, or pack each cube separately"));
     }
     Ok(())
 }
@@ -73,9 +73,9 @@ fn in_order(names: &[&str], infos: &[&CubeInfo]) -> Result<Vec<Band>> {
     for (part, (name, info)) in names.iter().zip(infos).enumerate() {
         let wavelengths = info.wavelength.as_ref().ok_or_else(|| {
             Error::conflict(format!(
-                "the wavelengths of {name} are not known, so there is no order"
+                "the wavelengths of {name} are not known, so its bands cannot be sorted"
             ))
-            .with_remedy("pack each cube by itself")
+            .with_remedy("pack each cube separately")
         })?;
         let with_data = (0..info.shape.bands).filter(|band| !info.empty_bands.contains(band));
         bands.extend(with_data.map(|band| Band { part, band, wavelength: wavelengths[band] }));

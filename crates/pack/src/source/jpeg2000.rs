@@ -1,4 +1,4 @@
-//! JPEG 2000 is not read. It is recognised so that the error can name it; `docs/architecture.md` says why.
+//! JPEG 2000 is not supported. It is recognised so that the error can name it; `docs/architecture.md` says why.
 
 use std::path::Path;
 
@@ -22,14 +22,14 @@ pub(super) fn is_named(path: &Path) -> bool {
 /// Refuses the file.
 ///
 /// # Errors
-/// Always: JPEG 2000 is not read.
+/// Always: JPEG 2000 is not supported.
 pub(super) fn open(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Source>> {
     Err(refusal(path))
 }
 
 /// The error for a JPEG 2000 file.
 pub(super) fn refusal(path: &Path) -> Error {
-    Error::unsupported("JPEG 2000 is not read").at(path).with_remedy(
-        "make a TIFF of it under the same name: gdal_translate -co INTERLEAVE=BAND NAME.JP2 NAME.TIF",
+    Error::unsupported("JPEG 2000 is not supported").at(path).with_remedy(
+        "convert it to a TIFF with the same name: gdal_translate -co INTERLEAVE=BAND NAME.JP2 NAME.TIF",
     )
 }

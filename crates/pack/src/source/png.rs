@@ -41,7 +41,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 
 fn open_mask(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     if !options.mask {
-        return Err(Error::unsupported("a PNG image, not a cube")
+        return Err(Error::unsupported("this is a PNG image, not a cube")
             .with_remedy(remedy!["use it as labels, with ", Opt::Mask]));
     }
     if let Some(variable) = &options.variable {
@@ -78,7 +78,7 @@ impl Image {
         let image = Image::of(decoder.read_header_info().map_err(malformed)?)?;
         if image.packed_len() > len.saturating_mul(BEST_DEFLATE_RATIO) {
             return Err(Error::malformed(format!(
-                "{len} bytes cannot hold the {} x {} pixels it promises",
+                "{len} bytes cannot hold the {} x {} pixels that the header states",
                 image.width, image.height
             ))
             .with_remedy("copy the file again; it is cut short or damaged"));
@@ -99,7 +99,7 @@ impl Image {
         };
         if let Some(colour) = colour {
             return Err(Error::unsupported(format!(
-                "a PNG of {colour} pixels, which are no class ids"
+                "the PNG has {colour} pixels, which are not class ids"
             ))
             .with_remedy("save the class ids as a grayscale or palette PNG, without alpha"));
         }
@@ -149,7 +149,7 @@ impl Image {
         let stretched = !self.palette && self.bits < 8;
         stretched.then(|| {
             format!(
-                "class ids are the stored 0 to {}, which other readers may show stretched to 255",
+                "class ids are the stored numbers 0 to {}; other programs may show them stretched to 255",
                 (1 << self.bits) - 1
             )
         })
@@ -251,7 +251,7 @@ fn malformed(error: DecodingError) -> Error {
         }
         other => format!("cannot decode the PNG file: {other}"),
     };
-    Error::malformed(what).with_remedy("copy the file again, or save it anew").caused_by(error)
+    Error::malformed(what).with_remedy("copy the file again, or save it again").caused_by(error)
 }
 
 #[cfg(test)]

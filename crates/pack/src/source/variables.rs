@@ -174,7 +174,7 @@ fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usi
             [] => {}
             [one] => return Ok(one),
             _ => {
-                let what = format!("'{wanted}' may mean several variables");
+                let what = format!("'{wanted}' matches several variables");
                 return Err(ambiguous(path, &what, candidates, &found));
             }
         }
@@ -184,7 +184,7 @@ fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usi
         listing(path, candidates)
     ))
     .at(path)
-    .with_remedy("name one of those after '::'"))
+    .with_remedy("give one of them after '::'"))
 }
 
 /// The index of the only array that fits if the user names none.
@@ -234,7 +234,8 @@ pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
     if let [only] = pictures[..] {
         let larger = of(&|one| one.bytes > candidates[only].bytes);
         if !larger.is_empty() {
-            let what = "the only array that could be a cube is a picture, and others are larger";
+            let what =
+                "the only array that could be a cube is a picture, and other arrays are larger";
             return (what, [vec![only], larger].concat());
         }
     }
@@ -247,7 +248,7 @@ pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
 fn none_fits(path: &Path, mask: bool, candidates: &[Candidate]) -> Error {
     let wanted = if mask { "2-D or 3-D" } else { "3-D" };
     let error = Error::unsupported(format!(
-        "no {wanted} array of real numbers; the file holds {}",
+        "there is no {wanted} array of real numbers; the file holds {}",
         listing(path, candidates)
     ))
     .at(path);
@@ -268,11 +269,11 @@ fn indices(candidates: &[Candidate], matches: impl Fn(&Candidate) -> bool) -> Ve
 pub(super) fn refuse_variable(path: &Path, options: &OpenOptions) -> Result<()> {
     match &options.variable {
         None => Ok(()),
-        Some(name) => {
-            Err(Error::conflict(format!("the file holds one array, none named '{name}'"))
-                .at(path)
-                .with_remedy(format!("leave '::{name}' out")))
-        }
+        Some(name) => Err(Error::conflict(format!(
+            "the file holds a single array, which is not named '{name}'"
+        ))
+        .at(path)
+        .with_remedy(format!("leave '::{name}' out"))),
     }
 }
 

@@ -4,19 +4,27 @@
 /// says nothing, it is [guessed](guess).
 pub(super) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, String> {
     if values.iter().any(|value| !value.is_finite() || *value < 0.0) {
-        return Err("the wavelengths hold numbers that are no wavelengths; left out".to_owned());
+        return Err(
+            "the wavelengths contain values that cannot be wavelengths, so they are left out"
+                .to_owned(),
+        );
     }
     let factor = match unit.and_then(known_unit) {
         Some(Unit::Length(nm)) => nm,
         Some(Unit::Other) => {
             let unit = unit.unwrap_or_default().trim();
-            return Err(format!("the wavelengths are in '{unit}', not a length; left out"));
+            return Err(format!(
+                "the wavelengths are in '{unit}', which is not a unit of length, so they are left out"
+            ));
         }
         None => guess(values).0,
     };
     let nm = scaled(values, factor);
     match nm.contains(&f64::INFINITY) {
-        true => Err("the wavelengths hold numbers that are no wavelengths; left out".to_owned()),
+        true => {
+            Err("the wavelengths contain values that cannot be wavelengths, so they are left out"
+                .to_owned())
+        }
         false => Ok(nm),
     }
 }
@@ -48,7 +56,10 @@ pub(super) fn fwhm_to_nm(
         let nm = scaled(fwhm, factor);
         return match nm.iter().all(|value| value.is_finite() && *value >= 0.0) {
             true => Ok(nm),
-            false => Err("the fwhm hold numbers that are no fwhm; left out".to_owned()),
+            false => {
+                Err("the fwhm list contains values that cannot be widths, so it is left out"
+                    .to_owned())
+            }
         };
     }
     to_nm(fwhm, unit).map_err(|why| why.replace("wavelengths", "fwhm"))

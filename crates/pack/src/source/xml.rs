@@ -15,14 +15,14 @@ const MOST_NAMESPACES: usize = 256;
 /// A message, if it would, or if the text is not well-formed.
 pub(super) fn parse(text: &str) -> Result<Document<'_>, String> {
     if text.len() > LONGEST_TEXT {
-        return Err("longer than 16 MiB".to_owned());
+        return Err("it is longer than 16 MiB".to_owned());
     }
     if text.matches("xmlns").count() > MOST_NAMESPACES {
-        return Err("of too many namespaces".to_owned());
+        return Err("it has too many namespaces".to_owned());
     }
     // A tag has at most as many attributes as there are equal signs before the next tag.
     if text.split('<').any(|tag| tag.matches('=').count() > MOST_ATTRIBUTES) {
-        return Err("of too many attributes".to_owned());
+        return Err("it has too many attributes".to_owned());
     }
     let options = ParsingOptions { nodes_limit: 4 << 20, ..ParsingOptions::default() };
     Document::parse_with_options(text, options).map_err(|error| error.to_string())

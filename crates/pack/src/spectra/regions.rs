@@ -101,7 +101,7 @@ impl Regions {
 fn read(array: &ChunkArray, index: usize) -> Result<Vec<u16>> {
     let dtype = array.meta().dtype;
     if !matches!(dtype, DType::U8 | DType::U16) {
-        return Err(Error::unsupported(format!("a mask of {dtype}"))
+        return Err(Error::unsupported(format!("the mask has the type {dtype}"))
             .at(array.folder())
             .with_remedy(remedy!["pack the masks with ", Command::Convert]));
     }

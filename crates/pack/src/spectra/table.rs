@@ -118,7 +118,7 @@ impl Output {
             "parquet" => Kind::Parquet,
             "csv" => Kind::Csv,
             _ => {
-                return Err(Error::unsupported("the ending names no format of tables")
+                return Err(Error::unsupported("no table format has this ending")
                     .at(&path)
                     .with_remedy("use .parquet or .csv"));
             }

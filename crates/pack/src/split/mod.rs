@@ -92,7 +92,7 @@ impl std::str::FromStr for Buffer {
             _ if text == "auto" => Ok(Self::Auto),
             Ok(0) => Ok(Self::None),
             Ok(pixels) => Ok(Self::Pixels(pixels)),
-            Err(_) => Err(Error::conflict(format!("{text:?} is no buffer"))
+            Err(_) => Err(Error::conflict(format!("{text:?} is not a buffer"))
                 .with_remedy("give a number of pixels, or auto")),
         }
     }
@@ -117,14 +117,14 @@ impl SplitOptions {
                 "mask {} would be replaced by one of its own splits",
                 self.mask
             ))
-            .with_remedy("choose another name for what the masks begin with"));
+            .with_remedy("choose another beginning for the names of the new masks"));
         }
         let refuse = |what: &str, option: Opt| {
             Err(Error::conflict(what).with_remedy(remedy!["give at least 1 for ", option]))
         };
         match self {
             Self { by: By::Blocks(0), .. } => refuse("blocks have no pixels", Opt::Block),
-            Self { per_class: Some(0), .. } => refuse("no pixels of each class", Opt::PerClass),
+            Self { per_class: Some(0), .. } => refuse("each class gets 0 pixels", Opt::PerClass),
             Self { patch: [0, _] | [_, 0], .. } => refuse("patches have no pixels", Opt::Patch),
             _ => Ok(()),
         }

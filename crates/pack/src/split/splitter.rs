@@ -256,7 +256,7 @@ fn check_ids(mask: &ChunkArray) -> Result<()> {
     let layers = mask.meta().mask_meaning().layers;
     if !layers.is_empty() {
         return Err(Error::conflict(format!(
-            "mask {} holds boolean layers ({}), where class ids are divided",
+            "mask {} holds boolean layers ({}), but only class ids can be split",
             mask.name(),
             layers.join(", ")
         ))
@@ -269,9 +269,9 @@ fn check_ids(mask: &ChunkArray) -> Result<()> {
         (DType::U8 | DType::U16, None) => {
             Err(Error::unsupported("samples have more than 4294967295 pixels").at(mask.folder()))
         }
-        (other, _) => Err(Error::unsupported(format!("mask {} is of {other}", mask.name()))
+        (other, _) => Err(Error::unsupported(format!("mask {} has the type {other}", mask.name()))
             .at(mask.folder())
-            .with_remedy("class ids are uint8 or uint16")),
+            .with_remedy("class ids must be uint8 or uint16")),
     }
 }
 

@@ -348,9 +348,7 @@ fn compare_bands(
     stack.image.meta().own()?;
     let what = match StackStats::of(stack.image.meta()) {
         Ok(stats) => differing_band(&stats.all, bands)
-            .map(|band| {
-                format!("the recorded statistics of band {band} are not those of its values")
-            })
+            .map(|band| format!("the recorded statistics of band {band} do not match its values"))
             .or_else(|| differing_split(&stats, splits)),
         Err(error) => Some(error.what().to_owned()),
     };
@@ -364,10 +362,10 @@ fn compare_bands(
 /// The problem of the statistics of splits, if there is one. A split need not have statistics.
 fn differing_split(stats: &StackStats, found: &BTreeMap<String, Vec<Counts>>) -> Option<String> {
     stats.splits.iter().find_map(|(split, stats)| match found.get(split) {
-        None => Some(format!("statistics are recorded of split {split:?}, which no sample is of")),
+        None => Some(format!("statistics are recorded for split {split:?}, which has no samples")),
         Some(counts) => differing_band(stats, counts).map(|band| {
             format!(
-                "the recorded statistics of split {split:?}, band {band}, are not those of its values"
+                "the recorded statistics of split {split:?}, band {band}, do not match its values"
             )
         }),
     })

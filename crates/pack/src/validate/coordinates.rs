@@ -58,13 +58,13 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
     if stack.geo_arrays.iter().any(|name| !arrays.iter().any(|array| array.name == *name))
         || arrays.len() != stack.geo_arrays.len()
     {
-        let what = "not the arrays that say where the samples lie";
+        let what = "the arrays of the georeferencing do not match the samples";
         return Ok(vec![wrong(stack.geo_arrays[0], what)]);
     }
     match strays(dataset, place) {
         Ok(None) => {}
         Ok(Some(name)) => {
-            let what = format!("sample {name} lies elsewhere, as samples.jsonl says");
+            let what = format!("sample {name} is at another position than samples.jsonl says");
             problems.push(wrong(cf::GRID_MAPPING, &what));
         }
         Err(error) if is_no_damage(&error) => return Err(error),
@@ -77,9 +77,8 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
             .and_then(|text| ArrayMeta::parse(&text));
         match meta {
             Ok(meta) if is_of_kind(&meta, &array.meta) => {}
-            Ok(_) => {
-                problems.push(wrong(array.name, "not where samples.jsonl says that samples lie"))
-            }
+            Ok(_) => problems
+                .push(wrong(array.name, "the positions of samples differ from samples.jsonl")),
             Err(error) if is_no_damage(&error) => return Err(error),
             Err(error) => problems.push(wrong(array.name, error.what())),
         }
@@ -87,7 +86,7 @@ fn check_grid(dataset: &Dataset, place: usize) -> Result<Vec<Problem>> {
         let damage = |what: &str| problem(ProblemKind::Coordinate, array.name, &file, what);
         match small::read(&folder.join(&file), small::METADATA) {
             Ok(chunk) if chunk == array.chunk => {}
-            Ok(_) => problems.push(damage("not where samples.jsonl says that samples lie")),
+            Ok(_) => problems.push(damage("the positions of samples differ from samples.jsonl")),
             Err(error) if is_no_damage(&error) => return Err(error),
             Err(error) => problems.push(damage(error.what())),
         }

@@ -231,7 +231,7 @@ fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
     report.problems = problems;
     match &opened {
         Some((dataset, _)) => report.samples = dataset.samples().len(),
-        None => report.unchecked.push("the chunks, since the metadata cannot be read".into()),
+        None => report.unchecked.push("the chunks, because the metadata cannot be read".into()),
     }
     Ok(opened)
 }

@@ -73,7 +73,7 @@ pub fn put_together(
         if parts.iter().any(|part| part.fingerprint != dataset.fingerprint()) {
             return Err(Error::conflict("the dataset was changed while it was checked")
                 .at(path)
-                .with_remedy(remedy!["check it again once nobody writes there"]));
+                .with_remedy(remedy!["check it again when no other program is writing to it"]));
         }
         let found = parts.into_iter().map(|part| part.found).reduce(Found::merged);
         conclude(&dataset, &broken, found.unwrap_or_default(), &mut report);

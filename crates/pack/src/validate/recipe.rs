@@ -74,15 +74,15 @@ pub fn codec(array: &hsipack_store::dataset::ChunkArray) -> Codec {
 /// If no file is there, or the source was never a file.
 pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Result<Input> {
     if sample.source.format == ARRAY {
-        let what = "it was packed from an array of a program, of which no file is left";
-        let remedy = "have the program that made it pack it again";
+        let what = "it was packed from an array in a program, so there is no source file";
+        let remedy = "pack it again with the program that made it";
         return Err(Error::unsupported(what).with_remedy(remedy));
     }
     find(sample, dataset, root).ok_or_else(|| {
-        Error::new(ErrorKind::Io, format!("the source of sample {} is not there", sample.name))
+        Error::new(ErrorKind::Io, format!("the source of sample {} is missing", sample.name))
             .at(&sample.source.path)
             .with_remedy(remedy![
-                "run from the folder of the conversion, or pass ",
+                "run this in the folder where the conversion was run, or pass ",
                 Opt::SourceRoot
             ])
     })

@@ -134,7 +134,7 @@ impl Comparer<'_> {
         let what = match (difference, changed) {
             (None, false) => return Ok(None),
             (None, true) => {
-                "the source file changed since the conversion, though not in its values".to_owned()
+                "the source file changed since the conversion, but its values did not".to_owned()
             }
             (Some(what), false) => what,
             (Some(what), true) => format!("{what}; the source file changed since the conversion"),
@@ -170,7 +170,7 @@ impl Comparer<'_> {
                 {
                     let (place, band) = transform.locate(place, at);
                     difference = Some(format!(
-                        "row {}, column {}, band {band}: {} is stored where the source gives {}",
+                        "row {}, column {}, band {band}: {} is stored, but the source has {}",
                         place.row, place.column, stored, values[at]
                     ));
                 }
@@ -216,7 +216,7 @@ impl Comparer<'_> {
                 {
                     let (row, column) = (rows.start + at / shape.columns, at % shape.columns);
                     return Ok(Some(format!(
-                        "mask {}, row {row}, column {column}: {} is stored where the source gives {}",
+                        "mask {}, row {row}, column {column}: {} is stored, but the source has {}",
                         group.name,
                         mask_id(&packed, at, array),
                         ids[at]

@@ -81,9 +81,9 @@ pub fn check_index(dataset: &Dataset) -> Result<Option<Problem>> {
         Ok(Some(there)) if there == made_index(dataset)? => Ok(None),
         Ok(Some(there)) => Ok(match Origin::of(&there) {
             Some(origin) if origin.sha256 != dataset.samples().sha256()? => {
-                problem("the index is of another samples.jsonl, and is not used")
+                problem("the index belongs to another samples.jsonl, and is not used")
             }
-            _ => problem("the index does not say what samples.jsonl says"),
+            _ => problem("the index differs from samples.jsonl"),
         }),
         Err(error) if is_no_damage(&error) => Err(error),
         Err(error) => Ok(problem(error.what())),
@@ -110,7 +110,9 @@ fn metadata_files(path: &Path) -> Result<Vec<String>> {
             Error::io(
                 path,
                 "cannot list",
-                error.into_io_error().unwrap_or_else(|| std::io::Error::other("links in a circle")),
+                error
+                    .into_io_error()
+                    .unwrap_or_else(|| std::io::Error::other("the links form a loop")),
             )
         })?;
         if ["zarr.json", "samples.jsonl"].iter().any(|name| entry.file_name() == *name) {

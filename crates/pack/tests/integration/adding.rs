@@ -1,4 +1,4 @@
-//! Masks that are added to a packed dataset: beside readers, and as datasets that are open see them.
+//! Masks that are added to a packed dataset, beside readers, and how open datasets see them.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn packed(folder: &Path) -> PathBuf {
     out
 }
 
-/// Ids that say where they are of; an error at one sample.
+/// Ids that encode their place, and an error at one sample.
 struct Places {
     columns: usize,
     add: u16,
@@ -117,7 +117,7 @@ fn several_masks_are_added_at_once_and_asked_for_once_in_order() {
                 ("a command", json!({ "test": true }))
             );
         }
-        // Rows of a chunk at a time.
+        // The rows of one chunk at a time.
         let of = |sample| [0, 1].map(|mask| [(mask, sample, 0..4), (mask, sample, 4..6)]);
         let want: Vec<_> = (0..CUBES).flat_map(of).flatten().collect();
         assert_eq!(ids.asked, want);
@@ -152,7 +152,7 @@ fn an_open_dataset_goes_on_when_masks_are_added_and_ends_when_they_are_replaced(
     check_mask(&with_a, "a", 0, &ids);
     let image = &before.stacks()[0].image;
     image.read_sample(0, &mut vec![0; image.sample_bytes()]).unwrap();
-    // As it was: without what was added since.
+    // The open dataset is unchanged: it lacks the masks that were added since.
     let names = |dataset: &Dataset| -> Vec<String> {
         dataset.stacks()[0].masks.iter().map(|mask| mask.name().to_owned()).collect()
     };
@@ -161,7 +161,7 @@ fn an_open_dataset_goes_on_when_masks_are_added_and_ends_when_they_are_replaced(
     assert_eq!(names(&as_of(with_a.fingerprint()).unwrap()), names(&with_a));
     let open = Dataset::open(&out).unwrap();
     add(&out, &["a"], true, &mut places(1)).unwrap();
-    // Its mask would be another one.
+    // The mask would be a different one.
     let mask = open.stacks()[0].mask("a").unwrap();
     let error = mask.read_sample(0, &mut vec![0; mask.sample_bytes()]).unwrap_err();
     assert!(error.what().contains("was replaced"), "{error}");
@@ -176,9 +176,9 @@ fn names_that_are_taken_or_none_are_refused() {
     let out = packed(folder.path());
     add(&out, &["a"], false, &mut places(0)).unwrap();
     for (names, force, what) in [
-        (vec!["a"], false, "has a mask a already"),
+        (vec!["a"], false, "already has a mask a"),
         (vec!["mask"], true, "was packed with the cubes"),
-        (vec!["b", "b"], true, "two masks are to be named b"),
+        (vec!["b", "b"], true, "two masks have the name b"),
         (vec!["image"], true, "cannot be the name"),
         (vec!["../b"], true, "cannot be the name"),
         (vec![""], true, "cannot be the name"),

@@ -1,4 +1,4 @@
-//! Appends beside readers: whoever opens sees the old dataset or the new one, whoever has it open goes on.
+//! Appends beside readers: a reader that opens sees the old or the new dataset; one that has it open continues.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use hsipack_store::dataset::ChunkArray;
 
 use crate::conversion::{cubes, options, pack};
 
-/// Cubes in all, and those of the dataset before the first append.
+/// All cubes, and those in the dataset before the first append.
 const ALL: usize = 16;
 const FIRST: usize = 2;
 
-/// A folder of cubes, and the dataset of the first of them beside it.
+/// A folder of cubes, and next to it the dataset of the first ones.
 fn begun(folder: &Path) -> std::path::PathBuf {
     cubes(folder, ALL, 0);
     let out = folder.join("out");
@@ -39,7 +39,7 @@ fn append(folder: &Path, out: &Path, which: std::ops::Range<usize>) -> Result<co
     convert::convert(&options, &Progress::default(), &|_| {})
 }
 
-/// Reads every sample of a stack of which nothing is kept open, and compares it with what was packed.
+/// Reads every sample of a stack, keeping nothing open, and compares it with the packed values.
 fn check_values(dataset: &Dataset) {
     let stack = &dataset.stacks()[0];
     assert_eq!(stack.image.len(), dataset.samples().len());
@@ -53,7 +53,7 @@ fn check_values(dataset: &Dataset) {
     }
 }
 
-/// Everything that is known of a dataset's samples.
+/// The complete records of a dataset's samples.
 pub fn lines(dataset: &Dataset) -> Vec<Sample> {
     dataset
         .samples()
@@ -75,7 +75,7 @@ fn whoever_opens_and_reads_while_cubes_are_appended_never_sees_an_error() {
     let done = AtomicBool::new(false);
     let before = Dataset::open(&out).unwrap();
     std::thread::scope(|scope| {
-        // Ends the others however this thread ends.
+        // Ends the other threads, however this thread ends.
         struct End<'a>(&'a AtomicBool);
         impl Drop for End<'_> {
             fn drop(&mut self) {
@@ -108,7 +108,7 @@ fn whoever_opens_and_reads_while_cubes_are_appended_never_sees_an_error() {
             }
         });
     });
-    // Its folder is gone, long since.
+    // Its folder has been replaced long ago.
     assert_eq!(before.samples().len(), FIRST);
     check_values(&before);
     check_values(&Dataset::open(&out).unwrap());
@@ -151,7 +151,7 @@ fn another_dataset_at_the_same_place_is_an_error() {
 fn one_writes_at_a_time_and_the_others_are_told_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let out = begun(folder.path());
-    // What a running conversion holds.
+    // The lock of a running conversion.
     let partial = hsipack_store::folder::partial(&out);
     std::fs::create_dir(&partial).unwrap();
     std::fs::write(partial.join("plan.json"), "{\"plan\": \"x\", \"append\": true}").unwrap();
@@ -168,10 +168,10 @@ fn one_writes_at_a_time_and_the_others_are_told_at_once() {
     let mend = || repair(&out, &ValidateOptions::default(), &Progress::default());
     let error = mend().unwrap_err();
     assert!(error.what().contains("another hsipack is writing here"), "{error}");
-    // Killed: nobody holds the lock, and there is something to go on from.
+    // After a kill, nobody holds the lock, and the conversion can be resumed.
     drop(lock);
     let error = append(folder.path(), &out, FIRST..3).unwrap_err();
-    assert!(error.what().contains("an unfinished conversion is here"), "{error}");
+    assert!(error.what().contains("there is an unfinished conversion here"), "{error}");
     std::fs::remove_dir_all(&partial).unwrap();
     assert_eq!(mend().unwrap().repaired_chunks, 1);
     assert_eq!(std::fs::read(&shard).unwrap(), sound);

@@ -1,4 +1,4 @@
-//! Which array of a file is the cube, where a picture or an array of more axes lies beside it.
+//! Which array of a file is the cube, if there is also a picture or an array with more axes.
 
 use std::path::Path;
 
@@ -50,7 +50,7 @@ fn a_cube_of_more_axes_is_taken_and_not_the_picture_beside_it() {
         eprintln!("{name}");
         check_fixture(&format!("previews/{name}"));
     }
-    // The picture is taken if the user says so.
+    // The picture is read if the user says so.
     let picture = CubeShape::new(40, 50, 3);
     for (name, variable) in [
         ("v5.mat", "rgb"),
@@ -82,7 +82,7 @@ fn every_axis_can_be_named() {
         assert_eq!(shape(&path, &named), CubeShape::new(12, 9, 7), "{name}");
         refused(name, &options(Some("data"), Some("1yxb")), ErrorKind::Conflict, &["1x1x7x9x12"]);
     }
-    // A single line: nothing else tells which axis of length 1 is the rows.
+    // A single line: it is unclear which axis of length 1 has the rows.
     refused(
         "line.h5",
         &options(Some("Data"), None),
@@ -103,7 +103,7 @@ fn what_no_axes_can_name_is_an_error_and_no_reason_to_take_the_picture() {
     refused("series_and_cube.h5", &series, ErrorKind::Ambiguous, &both);
     let path = fixture("previews/series_and_cube.h5");
     assert_eq!(open(&path, Some("mean")).info().shape, CubeShape::new(7, 9, 12));
-    // Spectra of an image whose shape nothing tells, and a picture.
+    // Spectra of an image with an unknown shape, and a picture.
     let words = ["flat.npz::rgb (20x20x3 uint8)", "flat.npz::pixels (63x12 float64)", "picture"];
     refused("flat.npz", &series, ErrorKind::Ambiguous, &words);
 }

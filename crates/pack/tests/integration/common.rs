@@ -1,4 +1,4 @@
-//! Where test data lie, and what independent readers found in them.
+//! The places of test data, and what independent readers found in them.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use hsipack_pack::source::{self, OpenOptions, RowBuffer, Source};
 use hsipack_testing::skipped;
 use sha2::{Digest, Sha256};
 
-/// The repository.
+/// The root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -18,8 +18,8 @@ pub fn fixture(name: &str) -> PathBuf {
     path
 }
 
-/// A real file under `$HSIPACK_SHARED/data` (`../shared/data` if that is not set), or `None`, saying so, where that folder
-/// does not exist.
+/// A real file in `$HSIPACK_SHARED/data` (`../shared/data` if that is not set). If that folder does not exist, prints this
+/// and returns `None`.
 pub fn shared(name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("HSIPACK_SHARED");
     let data = root().join(folder.map_or("../shared".into(), PathBuf::from)).join("data");
@@ -30,7 +30,7 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     Some(data.join(name))
 }
 
-/// What an independent Python reader found in `name` (a path below the folder of `truth`, with
+/// What an independent Python reader found in `name` (a path relative to the folder of `truth`, with
 /// `#variable` for containers).
 pub fn truth(folder: &Path, name: &str) -> serde_json::Value {
     let text = std::fs::read_to_string(folder.join("TRUTH.json")).unwrap();
@@ -85,8 +85,8 @@ pub fn check_against_truth(source: &dyn Source, truth: &serde_json::Value) {
     }
 }
 
-/// Checks a real cube under `../shared/data`; `name` as in its `TRUTH.json`. `file` is the file to
-/// open where that is not the part of `name` before `#`.
+/// Checks a real cube in `../shared/data`, with its `name` in `TRUTH.json`. `file` is the file to
+/// open, if that is not the part of `name` before `#`.
 pub fn check_shared(name: &str, file: Option<&str>) {
     let (path, variable) = match name.split_once('#') {
         Some((path, variable)) => (path, Some(variable)),
@@ -97,7 +97,7 @@ pub fn check_shared(name: &str, file: Option<&str>) {
     check_against_truth(&*source, &truth(&shared("").unwrap(), name));
 }
 
-/// Checks a synthetic cube under `fixtures/`; `name` as in its `TRUTH.json`.
+/// Checks a synthetic cube in `fixtures/`, with its `name` in `TRUTH.json`.
 pub fn check_fixture(name: &str) {
     let (path, variable) = match name.split_once('#') {
         Some((path, variable)) => (path, Some(variable)),

@@ -1,5 +1,5 @@
-//! Conversion as a whole: what another Zarr library reads back, and that nothing depends on threads,
-//! interruptions or how cubes come in.
+//! Whole conversions: another Zarr library reads them back, and the result does not depend on threads,
+//! interruptions or the kind of input.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub fn cubes(folder: &Path, count: usize, other: usize) {
     }
 }
 
-/// Options that pack `folder` into `out`, a few cubes a shard.
+/// Options that pack `folder` into `out`, a few cubes to a shard.
 pub fn options(folder: &Path, out: &Path) -> ConvertOptions {
     let mut options = ConvertOptions::new(vec![folder.display().to_string()], out);
     options.masks = vec![super::packing::mask("mask", "{dir}/{stem}.png")];
@@ -56,7 +56,7 @@ pub fn pack(options: &ConvertOptions) -> convert::Report {
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every file below a folder, the time of creation left out, and fingerprints that it is part of.
+/// Every file in a folder, without the time of creation and the fingerprints that depend on it.
 pub fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -89,7 +89,7 @@ fn zarrs_reads_the_values_that_were_cast() {
     for (name, scale) in [("envi/bil_little_u2.img", 1.0), ("tiff/contig_float32.tif", 2.0)] {
         let path = common::fixture("").join(name);
         if !path.exists() {
-            // Fixture names are the writers' business; the shared suite covers every format.
+            // The fixture may have another name by now. The shared tests cover every format.
             continue;
         }
         check_with_zarrs(&path, scale);
@@ -138,7 +138,7 @@ fn threads_do_not_change_a_byte() {
     let folder = tempfile::tempdir().unwrap();
     cubes(folder.path(), 8, 2);
     let results = [1, 2, 7].map(|jobs| {
-        // Beside the cubes: packed datasets below an input folder are no input.
+        // Next to the cubes: packed datasets inside an input folder are not an input.
         let out = folder.path().join(format!("out{jobs}"));
         pack(&ConvertOptions { jobs, ..options(folder.path(), &out) });
         content(&out)
@@ -198,7 +198,7 @@ fn what_was_stopped_is_resumed_to_the_same_dataset() {
     let out = folder.path().join("out");
     let options = ConvertOptions { jobs: 1, ..options(folder.path(), &out) };
 
-    // Stopped while planning: nothing is written.
+    // If it is stopped while planning, nothing is written.
     let progress = Progress::default();
     let stop = |_: &convert::plan::Plan| progress.stop.store(true, Ordering::Relaxed);
     progress.stop.store(true, Ordering::Relaxed);
@@ -206,7 +206,7 @@ fn what_was_stopped_is_resumed_to_the_same_dataset() {
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert!(!folder.path().join("out.partial").exists());
 
-    // Stopped while packing: what is finished is kept, and there is no dataset.
+    // If it is stopped while packing, finished shards are kept, and there is no dataset.
     progress.stop.store(false, Ordering::Relaxed);
     let error = convert::convert(&options, &progress, &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
@@ -253,7 +253,7 @@ fn appended_cubes_join_those_that_are_there() {
     assert_eq!(lines(&after)[..5], lines(&before));
     assert_ne!(after.fingerprint(), before.fingerprint());
 
-    // The values are those of one conversion of everything.
+    // The values are the same as in one conversion of all cubes.
     let together = folder.path().join("together");
     let mut all = options(&first, &together);
     all.inputs.push(second.display().to_string());

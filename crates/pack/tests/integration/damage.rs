@@ -1,4 +1,4 @@
-//! Damage of every kind is found, and mended where a source is there.
+//! Every kind of damage is found, and repaired if a source is there.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ fn dataset(folder: &Path) -> PathBuf {
     dataset_of(folder, 1)
 }
 
-/// A dataset of four cubes, and so many of another shape.
+/// A dataset of four cubes, and `other` cubes of another shape.
 fn dataset_of(folder: &Path, other: usize) -> PathBuf {
     let cubes_folder = folder.join("in");
     std::fs::create_dir_all(&cubes_folder).unwrap();
@@ -37,7 +37,7 @@ fn dataset_of(folder: &Path, other: usize) -> PathBuf {
 fn threads_do_not_change_what_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let out = dataset(folder.path());
-    // A chunk of two shards each, and the value of a source.
+    // Damages a chunk in each of two shards, and a value of a source.
     for shard in ["0/0/0/0", "1/0/0/0"] {
         let path = out.join("6x5x4/image/c").join(shard);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -77,7 +77,7 @@ fn a_check_that_is_stopped_ends_with_that_error() {
 
 #[test]
 fn every_single_flipped_byte_is_found() {
-    // Thousands of validations: every thread has a dataset of its own, and a share of the bytes.
+    // Thousands of validations, so each thread has its own dataset and a share of the bytes.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
     let flipped: usize = std::thread::scope(|scope| {
         let running: Vec<_> =
@@ -87,7 +87,7 @@ fn every_single_flipped_byte_is_found() {
     assert!(flipped > 5000, "the dataset has only {flipped} bytes");
 }
 
-/// Flips every byte of a dataset's files from `first` on, `step` apart, one at a time; gives how many.
+/// Flips bytes of a dataset's files, one at a time: from `first` on, `step` apart. Returns how many.
 fn flip_bytes(first: usize, step: usize) -> usize {
     let folder = tempfile::tempdir().unwrap();
     // A second stack would have the same kinds of files.
@@ -122,7 +122,7 @@ fn truncated_and_missing_files_are_found() {
             assert!(!check(&out).ok, "{} cut to {len} bytes", file.display());
         }
         std::fs::remove_file(&path).unwrap();
-        // Datasets of older versions have no index of the samples, and nobody needs it.
+        // The index of the samples is optional: datasets of older versions do not have it.
         let is_needed = file != Path::new(SAMPLES_INDEX);
         assert_eq!(!check(&out).ok, is_needed, "{} removed", file.display());
         std::fs::write(&path, &whole).unwrap();
@@ -138,7 +138,7 @@ fn datasets_without_sums_have_fingerprints_of_their_own() {
         let out = dataset(&own);
         let with = Dataset::open(&out).unwrap().fingerprint().to_owned();
         std::fs::remove_file(out.join("SHA256SUMS")).unwrap();
-        // The file says no more than what can be read without it.
+        // The file contains only what can also be read without it.
         assert_eq!(Dataset::open_unverified(&out).unwrap().fingerprint(), with);
         let samples = out.join("samples.jsonl");
         let text = std::fs::read_to_string(&samples).unwrap();
@@ -194,7 +194,7 @@ fn a_source_that_changed_is_no_help_and_is_told() {
     assert_eq!(std::fs::read(&shard).unwrap(), bytes, "a failed repair must not touch the shard");
 }
 
-/// Puts `content` into a metadata file, and its sum into `SHA256SUMS`: what only the meaning gives away.
+/// Writes `content` into a metadata file, and its checksum into `SHA256SUMS`, so that only its meaning is wrong.
 fn put(out: &Path, file: &str, content: &[u8]) {
     std::fs::write(out.join(file), content).unwrap();
     let sums = checksums::parse(&std::fs::read(out.join(SHA256SUMS)).unwrap()).unwrap();
@@ -206,7 +206,7 @@ fn put(out: &Path, file: &str, content: &[u8]) {
     std::fs::write(out.join(SHA256SUMS), checksums::encode(files)).unwrap();
 }
 
-/// What opening refuses, validation finds, at the same file.
+/// If opening refuses a file, validation finds the problem in the same file.
 fn refused(out: &Path, file: &str, what: &str) {
     let error = Dataset::open(out).unwrap_err();
     assert_eq!(error.path(), Some(out.join(file).as_path()), "{error}");

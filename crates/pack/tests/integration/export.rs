@@ -1,4 +1,4 @@
-//! Exported files hold what the dataset holds, bit for bit, and say what they are.
+//! Exported files have the same bits as the dataset, and describe their content.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use super::packing::{
 
 const SHAPE: [usize; 3] = [7, 9, 5];
 
-/// Two cubes with masks, in tiles that fit neither axis.
+/// Two cubes with masks, in tiles that divide neither axis.
 fn packed(folder: &Path, scale: Scale, dtype: DType) -> Dataset {
     let values = varied(SHAPE.iter().product());
     let shifted: Vec<f32> = values.iter().map(|value| value * 0.75).collect();
@@ -72,7 +72,7 @@ fn npy_holds_the_stored_bits() {
     assert_eq!(read_all(&*source).bytes(), stored(&dataset.stacks()[0], 1));
 }
 
-/// Reads an exported float32 file back: the stored values, exactly, and the physical ones.
+/// Reads an exported float32 file back: the exact stored values, and the physical values.
 fn check_float32(scale: Scale, ending: &str) {
     let folder = tempfile::tempdir().unwrap();
     let dataset = packed(folder.path(), scale, DType::F16);
@@ -212,7 +212,7 @@ fn what_exists_stays_unless_forced_and_failures_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = packed(folder.path(), Scale::None, DType::F16);
     let out = tempfile::tempdir().unwrap();
-    // The header alone is enough to refuse.
+    // If only the header exists, exporting is already refused.
     std::fs::write(out.path().join("a.hdr"), "mine").unwrap();
     let mut options = options(&dataset, "one", out.path().join("a.img"));
     let error = export(&options).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Stacks whose samples share a grid: the arrays that say so are there exactly as long as it is true.
+//! Stacks whose samples share a grid: the arrays that describe the grid exist exactly as long as this is true.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ use hsipack_store::Dataset;
 use crate::conversion::{cubes, options, pack};
 use crate::servers::of;
 
-/// Has the cubes `which` begin at this easting.
+/// Sets the easting of the cubes `which`.
 pub fn locate(folder: &Path, which: Range<usize>, easting: u32) {
     for number in which {
         let header = folder.join(format!("cube{number:03}.hdr"));
@@ -28,7 +28,7 @@ pub fn locate(folder: &Path, which: Range<usize>, easting: u32) {
     }
 }
 
-/// Whether a file of a dataset is of the arrays that say where samples lie.
+/// Whether a file of a dataset belongs to the arrays that describe the grid.
 pub fn is_of_grid(file: &Path) -> bool {
     file.components().any(|part| cf::NAMES.iter().any(|name| part.as_os_str() == *name))
 }
@@ -72,7 +72,7 @@ fn who_has_the_dataset_open_goes_on_while_its_grid_is_taken_away() {
 #[test]
 fn only_stacks_that_are_added_to_change() {
     let folder = tempfile::tempdir().unwrap();
-    // Of 3 rows are the last two.
+    // The last two have 3 rows.
     cubes(folder.path(), 3, 2);
     locate(folder.path(), 0..2, 634200);
     locate(folder.path(), 3..5, 634200);
@@ -105,7 +105,7 @@ fn arrays_that_do_not_say_what_samples_say_are_found() {
     let text = std::fs::read_to_string(out.join(SAMPLES)).unwrap();
     std::fs::remove_file(out.join(SAMPLES_INDEX)).unwrap();
     let last = text.rfind("634200").unwrap();
-    // All lie elsewhere; one does; one does not say where.
+    // All have another place; one has another place; one has no place.
     let geo = text.rfind(",\"geo\"").unwrap();
     let end = geo + text[geo..].find('}').unwrap() + 1;
     for (changed, metadata, chunks) in [
@@ -121,7 +121,7 @@ fn arrays_that_do_not_say_what_samples_say_are_found() {
             (metadata, chunks, metadata + chunks),
             "{report:?}"
         );
-        // Nobody knows which of the two is right.
+        // It is unknown which of the two is right.
         assert!(repair(&out, &ValidateOptions::default(), &Progress::default()).is_err());
     }
     write_listed(&out, SAMPLES, text.as_bytes());

@@ -1,4 +1,4 @@
-//! `samples.index`: it is used where it is right, done without where it is not, and written again.
+//! `samples.index`: it is used if it is right, ignored if it is not, and written again.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn with_table(folder: &Path, out: &Path) -> ConvertOptions {
     ConvertOptions { table: Some(folder.join("table.csv")), ..options(folder, out) }
 }
 
-/// Writes a file anew, as changed `seconds` from now.
+/// Rewrites a file, with a time of change `seconds` from now.
 fn write_at(file: &Path, content: &[u8], seconds: i64) {
     fs::write(file, content).unwrap();
     let now = SystemTime::now();
@@ -46,7 +46,7 @@ fn write_at(file: &Path, content: &[u8], seconds: i64) {
     File::options().write(true).open(file).unwrap().set_modified(time).unwrap();
 }
 
-/// The problems of the index that a validation finds; there are no others.
+/// The number of problems of the index that a validation finds. There must be no other problems.
 fn problems(out: &Path) -> usize {
     let options = ValidateOptions { quick: true, ..ValidateOptions::default() };
     let report = validate(out, &options, &Progress::default()).unwrap();
@@ -61,7 +61,7 @@ fn opening_reads_the_index_and_not_the_lines() {
     assert!(!fs::read_to_string(out.join(SHA256SUMS)).unwrap().contains(SAMPLES_INDEX));
     let before = Dataset::open(&out).unwrap();
     let all = lines(&before);
-    // Of as many bytes and older than the index: what lies there is only seen where lines are read.
+    // A change of the same length that is older than the index is only noticed when lines are read.
     let text = fs::read_to_string(out.join(SAMPLES)).unwrap();
     write_at(&out.join(SAMPLES), text.replace("cube003", "cube333").as_bytes(), -60);
     let dataset = Dataset::open(&out).unwrap();
@@ -70,10 +70,10 @@ fn opening_reads_the_index_and_not_the_lines() {
     assert_eq!(samples.name(3), "cube003");
     assert_eq!(samples.get(2).unwrap(), all[2]);
     let error = samples.get(3).unwrap_err();
-    assert!(error.what().contains("is not what samples.index says"), "{error}");
+    assert!(error.what().contains("differs from samples.index"), "{error}");
     assert_eq!(error.path(), Some(out.join(SAMPLES).as_path()));
     assert!(samples.line(3).is_err());
-    // Nothing goes on from a text that is not the one that was written.
+    // An append refuses a text that differs from the one that was written.
     let more = folder.path().join("more");
     fs::create_dir(&more).unwrap();
     cubes(&more, 1, 0);
@@ -90,7 +90,7 @@ fn lines_that_were_written_to_since_are_compared_with_their_sum() {
     let folder = tempfile::tempdir().unwrap();
     let out = packed(folder.path());
     let text = fs::read_to_string(out.join(SAMPLES)).unwrap();
-    // As a copy leaves it that keeps no times.
+    // Like a copy that does not keep times.
     write_at(&out.join(SAMPLES), text.as_bytes(), 60);
     assert_eq!(Dataset::open(&out).unwrap().samples().len(), 7);
     write_at(&out.join(SAMPLES), text.replace("train", "trian").as_bytes(), 60);
@@ -110,7 +110,7 @@ fn an_index_that_cannot_be_used_is_done_without_and_made_again() {
     flipped[index.len() / 2] ^= 1;
     let mut newer = index.clone();
     newer[8] = 2;
-    // Of another text.
+    // An index of another text.
     let mut other = index.clone();
     other[24] ^= 1;
     for wrong in [&flipped[..], &newer, &other, &index[..40], b"", b"anything"] {
@@ -125,7 +125,7 @@ fn an_index_that_cannot_be_used_is_done_without_and_made_again() {
     fs::remove_file(&file).unwrap();
     assert_eq!(lines(&Dataset::open(&out).unwrap()), all);
     assert_eq!(problems(&out), 0);
-    // A folder is no index either.
+    // A folder is not an index either.
     fs::create_dir(&file).unwrap();
     assert_eq!(lines(&Dataset::open(&out).unwrap()), all);
 }
@@ -164,7 +164,7 @@ fn what_is_added_to_a_dataset_goes_on_its_index() {
             .unwrap();
         }
     }
-    // Without an index, its lines are gone on with.
+    // Without an index, an append reads the lines.
     let kept = fs::read(out.join(SAMPLES_INDEX)).unwrap();
     fs::remove_file(out.join(SAMPLES_INDEX)).unwrap();
     pack(&ConvertOptions { mode: Mode::Append, ..options(&more, &out) });
@@ -179,7 +179,7 @@ fn what_is_added_to_a_dataset_goes_on_its_index() {
     assert_eq!(lines(&was), lines(&first));
     assert_eq!(was.samples().columns(), ["age"]);
 
-    // Masks leave samples and index as they are.
+    // Adding masks does not change samples and index.
     let index = fs::read(out.join(SAMPLES_INDEX)).unwrap();
     let masks = SplitOptions {
         dataset: out.clone(),
@@ -213,7 +213,7 @@ fn a_server_is_asked_for_a_long_list_when_a_line_is_read() {
     let all = lines(&Dataset::open(&out).unwrap());
     let text = fs::read(out.join(SAMPLES)).unwrap();
 
-    // It sends more than its first bytes only to whoever wants all of it.
+    // The whole list is fetched only when it is needed.
     let server = Server::start(folder.path());
     let asked = || server.requests().iter().filter(|one| one.path.ends_with(SAMPLES)).count();
     let dataset = Dataset::open(server.url("out")).unwrap();
@@ -223,7 +223,7 @@ fn a_server_is_asked_for_a_long_list_when_a_line_is_read() {
     assert_eq!(lines(&dataset), all);
     assert_eq!(asked(), opened + 1);
 
-    // Lines that were changed there are told, and so is what replaced the list.
+    // Changed lines on the server are reported, and so is a replaced list.
     let dataset = Dataset::open(server.url("out")).unwrap();
     let other = String::from_utf8(text.clone()).unwrap().replace("cube001", "cube111");
     fs::write(out.join(SAMPLES), other).unwrap();

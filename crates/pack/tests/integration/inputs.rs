@@ -1,4 +1,4 @@
-//! What is not to be packed: hidden files, and whatever is no regular file.
+//! Inputs that are not packed: hidden files, and everything that is not a regular file.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ use hsipack_store::is_packed;
 
 use crate::conversion::{cubes, options};
 
-/// The result of `work`, which must not wait for the other end of a pipe.
+/// Returns the result of `work`, which must not wait for the other end of a pipe.
 fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
     std::thread::spawn(move || send.send(work()));
@@ -53,7 +53,7 @@ fn hidden_files_are_packed_only_if_they_are_named() {
     assert_eq!(expand("*/*.hdr").unwrap(), ["day1/cube000.hdr"]);
     assert_eq!(expand("**/*.hdr").unwrap(), ["cube000.hdr", "day1/cube000.hdr"]);
     assert!(expand("._*").is_ok_and(|found| found == ["._cube000.hdr"]));
-    // Named, as a file, a folder or in a pattern.
+    // Hidden files are read if they are named, as a file, in a folder or in a pattern.
     assert_eq!(expand(".cube000.hdr").unwrap(), [".cube000.hdr"]);
     assert_eq!(expand("day1/.hidden").unwrap(), ["day1/.hidden/cube000.hdr"]);
     assert_eq!(expand("__MACOSX").unwrap(), ["__MACOSX/cube000.hdr"]);
@@ -64,7 +64,7 @@ fn hidden_files_are_packed_only_if_they_are_named() {
     assert!(error.to_string().contains("hidden"), "{error}");
 }
 
-/// A folder with a pipe and a device under every name that could be a cube's.
+/// A folder with a pipe and a device under every name that a cube can have.
 fn trap() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let names = ["npy", "npz", "mat", "h5", "nc", "tif", "png", "blosc", "img", "csv", "hdr"];
@@ -155,7 +155,7 @@ fn pipes_and_devices_beside_a_cube_are_refused() {
     let error = convert(options()).unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Malformed, Some(&*mask)), "{error}");
     std::fs::remove_file(&mask).unwrap();
-    // The data beside a header, and the header beside data.
+    // The data of a header, and the header of data.
     let data = cubes_folder.join("cube000.img");
     let header = cubes_folder.join("cube000.hdr");
     std::fs::rename(&data, folder.path().join("kept.img")).unwrap();
@@ -191,7 +191,7 @@ fn a_chunk_that_is_a_pipe_is_an_error() {
 #[test]
 fn large_side_files_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
-    // Sparse files: their size alone is looked at.
+    // Sparse files, because only their size is checked.
     let sparse = |name: &str, len: u64| {
         let path = folder.path().join(name);
         std::fs::File::create(&path).unwrap().set_len(len).unwrap();
@@ -199,7 +199,7 @@ fn large_side_files_are_not_read() {
     };
     let table = sparse("table.csv", 1 << 40);
     let error = Table::read(&table).unwrap_err();
-    assert!(error.what().contains("more than 256 MiB"), "{error}");
+    assert!(error.what().contains("larger than 256 MiB"), "{error}");
     std::fs::create_dir(folder.path().join("store")).unwrap();
     sparse("store/zarr.json", 1 << 40);
     let error = source::open(&folder.path().join("store"), &OpenOptions::default()).err().unwrap();

@@ -1,4 +1,4 @@
-//! `info` and `preview`, on cubes whose numbers and colours are known.
+//! `info` and `preview`, on cubes with known numbers and colours.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -15,7 +15,7 @@ use super::common::{fixture, shared};
 use super::packing::{five_bands, mask, pack, varied, with_attributes, write_envi, write_mask};
 
 const NODATA: [u8; 3] = [206, 190, 220];
-/// Where the first picture of a page begins.
+/// The column where the first picture of a page begins.
 const LEFT: usize = 28;
 const TOP: usize = 86;
 
@@ -190,7 +190,7 @@ fn masks_are_laid_over_the_second_picture() {
         picture.at(left + 120 + 240 * column, TOP + 120 + 240 * row)
     };
     assert_eq!(pixel(0, 0, 1), [0, 0, 0]);
-    // Nobody says that 0 is the background.
+    // 0 is not declared as the background.
     assert_eq!(pixel(1, 0, 0), [60, 60, 60]);
     assert_eq!(pixel(1, 0, 1), [0, 57, 89]);
     assert_eq!(pixel(1, 1, 0), [234, 175, 128]);
@@ -199,7 +199,7 @@ fn masks_are_laid_over_the_second_picture() {
     let wrong = write_mask(folder.path(), "wrong", 2, 3, &[0; 6]);
     options.mask = Some(wrong.display().to_string());
     let error = preview(&options).unwrap_err().to_string();
-    assert!(error.contains("wrong.npy: the mask has 2x3 pixels, the cube 2x2"), "{error}");
+    assert!(error.contains("wrong.npy: the mask has 2x3 pixels, but the cube has 2x2"), "{error}");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn datasets_are_drawn_as_sheets_and_by_sample() {
     );
     assert!(Picture::read(&output).has([0, 114, 178]), "the line of the stack");
 
-    // The same picture from the file, with the mask, as from the dataset.
+    // The picture from the file, with the mask, is the same as from the dataset.
     options.sample = Some("cube3".into());
     preview(&options).unwrap();
     let packed = Picture::read(&output);
@@ -282,7 +282,7 @@ fn mistakes_are_named() {
     let good = options(&path, folder.path().join("a.png"));
     check(&PreviewOptions { output: "a.jpg".into(), ..good.clone() }, "PNG");
     check(&PreviewOptions { sample: Some("0".into()), ..good.clone() }, "leave out sample");
-    check(&options(folder.path(), folder.path().join("a.png")), "a folder");
+    check(&options(folder.path(), folder.path().join("a.png")), "this folder");
     check(&options(&folder.path().join("no.hdr"), folder.path().join("a.png")), "no.hdr");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
 }
@@ -294,7 +294,7 @@ fn a_picture_does_not_depend_on_how_the_cube_is_read() {
     let input = write_envi(folder.path(), "a", [90, 40, 5], &values, &five_bands());
     let ids: Vec<u8> = (0..90 * 40).map(|at| (at / 700 % 4) as u8).collect();
     write_mask(folder.path(), "a_m", 90, 40, &ids);
-    // One read of all rows, and 45 of two, which several threads share.
+    // One read of all rows, and 45 reads of two rows, which several threads share.
     let pictures = [90, 2].map(|rows| {
         let dataset = pack(
             std::slice::from_ref(&input),

@@ -1,4 +1,4 @@
-//! Tests of the packing crate against files that other people's software wrote.
+//! Tests of the packing crate with files that other software wrote.
 
 mod adding;
 mod appending;

@@ -1,4 +1,4 @@
-//! Helpers for tests of readers: masks, refusals and what a file says about its bands.
+//! Helpers for tests of readers: masks, refusals, and metadata of bands.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use hsipack_pack::source::{self, OpenOptions, Source};
 
 use crate::common::{check_against_truth, fixture, open, truth};
 
-/// A fixture's name taken apart into file and variable.
+/// Splits the name of a fixture into file and variable.
 fn parts(name: &str) -> (&str, Option<&str>) {
     match name.split_once('#') {
         Some((file, variable)) => (file, Some(variable)),
@@ -25,8 +25,8 @@ pub fn open_with(path: &Path, options: &OpenOptions) -> Box<dyn Source> {
     source::open(path, options).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Checks a fixture that is a mask; `file#variable` names the variable, `named` says whether the
-/// reader is told, too.
+/// Checks a fixture that is a mask. `file#variable` names the variable; `named` says whether the
+/// reader also gets its name.
 pub fn check_mask(name: &str, named: bool) {
     let (file, variable) = parts(name);
     let source = open_with(&fixture(file), &mask(variable.filter(|_| named)));
@@ -35,7 +35,7 @@ pub fn check_mask(name: &str, named: bool) {
 }
 
 /// Checks the values and the wavelengths, widths and good bands of a fixture, without naming the
-/// variable unless `named`. What `TRUTH.json` does not list has to be unknown to the reader.
+/// variable unless `named`. The reader must not know metadata that `TRUTH.json` does not list.
 pub fn check_bands(name: &str, named: bool) {
     let (file, variable) = parts(name);
     let source = open(&fixture(file), variable.filter(|_| named));
@@ -53,7 +53,7 @@ pub fn check_bands(name: &str, named: bool) {
     assert_eq!(info.good_bands, wanted, "{name}");
 }
 
-/// The error that opening a fixture gives; it has to be of `kind`, name the file and give a remedy.
+/// The error of opening a fixture. It must be of `kind`, name the file and give a remedy.
 pub fn refusal(name: &str, options: &OpenOptions, kind: ErrorKind) -> Error {
     let (file, variable) = parts(name);
     let path = fixture(file);
@@ -66,7 +66,7 @@ pub fn refusal(name: &str, options: &OpenOptions, kind: ErrorKind) -> Error {
     error
 }
 
-/// The error that reading all rows of a fixture gives; opening it has to succeed.
+/// The error of reading all rows of a fixture. Opening it must succeed.
 pub fn read_error(name: &str) -> Error {
     let (file, variable) = parts(name);
     let source = open(&fixture(file), variable);
@@ -78,8 +78,8 @@ pub fn read_error(name: &str) -> Error {
     error
 }
 
-/// Opens and reads many damaged copies of a fixture, as a cube and as a mask. Whatever comes of
-/// it, no panic, and no error without the file's name.
+/// Opens and reads many damaged copies of a fixture, as a cube and as a mask. There must be no
+/// panic, and every error must name the file.
 pub fn survive_damage(name: &str) {
     const COPIES: u64 = 400;
     let sound = std::fs::read(fixture(name)).unwrap();

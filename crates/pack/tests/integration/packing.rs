@@ -1,4 +1,4 @@
-//! Small cubes, written here and packed, for tests of what is done with datasets.
+//! Writes and packs small cubes, for tests that use datasets.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use hsipack_pack::convert::{self, ConvertOptions, MaskOption};
 use hsipack_pack::progress::Progress;
 use hsipack_store::{Dataset, Stack};
 
-/// Writes `name.hdr` and `name.img`: float32, band interleaved by pixel; `more` goes into the header.
+/// Writes `name.hdr` and `name.img`: float32, band interleaved by pixel. The header also contains `more`.
 pub fn write_envi(
     folder: &Path,
     name: &str,
@@ -61,7 +61,7 @@ pub fn five_bands() -> String {
     text
 }
 
-/// Values in which no two neighbours are alike, with all sorts of numbers among them.
+/// Values whose neighbours all differ, with all sorts of numbers.
 pub fn varied(count: usize) -> Vec<f32> {
     let mut values: Vec<f32> = (0..count).map(|i| ((i * 7919) % 1013) as f32 * 0.0031).collect();
     for (value, at) in [(f32::NAN, 3), (-0.0, 7), (6e-8, 11), (-1.5, 13), (60000.0, 17)] {
@@ -87,7 +87,7 @@ pub fn mask(name: &str, pattern: &str) -> MaskOption {
     MaskOption { name: name.into(), layer: None, pattern: pattern.into(), classes: Vec::new() }
 }
 
-/// Changes attributes of an array's `zarr.json`, as another library might, and opens the dataset again.
+/// Changes attributes in an array's `zarr.json`, as another library might, and opens the dataset again.
 pub fn with_attributes(
     dataset: &Dataset,
     array: &str,

@@ -1,5 +1,5 @@
-//! Conversions in parts: the dataset is that of one process, whoever wrote what in which order, died, or did it twice; and
-//! a commit believes no receipt that is not whole and of its plan.
+//! Conversions in parts: the dataset is the same as from one process, whichever workers wrote the parts, in whatever order,
+//! and even if they died or wrote a part twice. A commit accepts only complete receipts of its plan.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use hsipack_testing::bucket::Bucket;
 use crate::conversion::{content, cubes, options, pack};
 use crate::servers::{bucket, heal, intact, kill_at, objects};
 
-/// A folder with cubes of two shapes and their masks, and one for what is made of them.
+/// A folder with cubes of two shapes and their masks, and a folder for the results.
 fn folders(count: usize) -> (tempfile::TempDir, PathBuf, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let [inputs, made] = ["in", "made"].map(|name| folder.path().join(name));
@@ -41,7 +41,7 @@ fn part(number: usize, of: usize) -> Part {
     Part::new(number, of).unwrap()
 }
 
-/// The options, but for cubes `which` only.
+/// The options, restricted to the cubes `which`.
 fn only(all: &ConvertOptions, folder: &Path, which: std::ops::Range<usize>) -> ConvertOptions {
     let name = |number| folder.join(format!("cube{number:03}.hdr")).display().to_string();
     ConvertOptions { inputs: which.map(name).collect(), ..all.clone() }
@@ -75,7 +75,7 @@ fn any_number_of_parts_in_any_order_is_the_conversion() {
         assert!(content(&out) == content(&whole), "{of} parts");
         assert_eq!(look().unwrap(), State { shards: 6, done: 6, committed: true });
         assert!(!made.join(format!("{of}-out.partial")).exists());
-        // All of it once more is nothing.
+        // Working on everything again does nothing.
         assert!(work(&file, Part::WHOLE).unwrap().already_complete);
         assert!(commit(&file).unwrap().already_complete);
         let resumed =
@@ -115,17 +115,17 @@ fn a_dataset_that_changed_since_is_not_appended_to() {
     let append = |which| ConvertOptions { mode: Mode::Append, ..only(&all, &inputs, which) };
     plan(&append(4..6), &file).unwrap();
     work(&file, Part::WHOLE).unwrap();
-    // Somebody deletes the folder, and appends something else.
+    // Someone deletes the folder, and appends something else.
     let partial = made.join("out.partial");
     let kept = made.join("kept");
     let look = parts::state(&file, false).unwrap();
     assert_eq!(look().unwrap().done, 1);
     std::fs::rename(&partial, &kept).unwrap();
     pack(&append(6..8));
-    // Nobody waits for what was discarded.
-    assert!(look().unwrap_err().what().contains("nothing is begun here"));
+    // A discarded conversion is reported.
+    assert!(look().unwrap_err().what().contains("no conversion was begun here"));
     let error = work(&file, Part::WHOLE).unwrap_err();
-    assert!(error.what().contains("nothing is begun here"), "{error}");
+    assert!(error.what().contains("no conversion was begun here"), "{error}");
     std::fs::rename(&kept, &partial).unwrap();
     for error in [work(&file, Part::WHOLE).unwrap_err(), commit(&file).unwrap_err()] {
         assert!(error.what().contains("has changed since the plan"), "{error}");
@@ -133,7 +133,7 @@ fn a_dataset_that_changed_since_is_not_appended_to() {
     assert_eq!(intact(&out), Some(6));
 }
 
-/// What lies at the output and beside it.
+/// The files at the output and next to it.
 fn all_of(made: &Path) -> impl PartialEq + std::fmt::Debug {
     content(made)
 }
@@ -173,14 +173,14 @@ fn a_receipt_that_is_missing_foreign_stale_or_damaged_is_named_and_nothing_is_ch
     flipped[200] ^= 1;
     let other = std::fs::read(made.join("out.partial/state/6x5x4/1.json")).unwrap();
     for (bytes, kind, words) in [
-        (stale, ErrorKind::Conflict, "the receipt of shard 2 of 6x5x4 is of another plan"),
+        (stale, ErrorKind::Conflict, "the receipt of shard 2 of 6x5x4 belongs to another plan"),
         (flipped, ErrorKind::Damaged, "the receipt of shard 2 of 6x5x4 is damaged"),
         (good[..100].to_vec(), ErrorKind::Damaged, "the receipt of shard 2 of 6x5x4 is damaged"),
-        (other, ErrorKind::Conflict, "the receipt of shard 2 of 6x5x4 is of another shard"),
+        (other, ErrorKind::Conflict, "the receipt of shard 2 of 6x5x4 belongs to another shard"),
     ] {
         std::fs::write(&receipt, &bytes).unwrap();
         refused(kind, &[words, "2.json"]);
-        // Whoever works next writes it again.
+        // The next worker writes it again.
         assert_eq!(work(&file, Part::WHOLE).unwrap().written, 1);
         assert_eq!(std::fs::read(&receipt).unwrap(), good);
     }
@@ -189,7 +189,7 @@ fn a_receipt_that_is_missing_foreign_stale_or_damaged_is_named_and_nothing_is_ch
     std::fs::write(&shard, &bytes[..bytes.len() - 1]).unwrap();
     refused(ErrorKind::Damaged, &["shard 2 of 6x5x4 has", "its receipt says", "c/2/0/0/0"]);
     std::fs::remove_file(&shard).unwrap();
-    refused(ErrorKind::Damaged, &["shard 2 of 6x5x4 is not there"]);
+    refused(ErrorKind::Damaged, &["shard 2 of 6x5x4 is missing"]);
     std::fs::remove_file(&receipt).unwrap();
     assert_eq!(work(&file, Part::WHOLE).unwrap().written, 1);
     commit(&file).unwrap();
@@ -212,7 +212,7 @@ fn cubes_that_changed_since_they_were_planned_are_refused() {
         text.contains("cube004") && text.contains("changed since the conversion was planned"),
         "{text}"
     );
-    // What was finished stays, and goes on once the file is as it was.
+    // Finished shards stay, and the conversion continues when the file is as before.
     std::fs::write(&cube, &whole).unwrap();
     work(&file, Part::WHOLE).unwrap();
     commit(&file).unwrap();
@@ -251,15 +251,15 @@ fn one_process_may_go_on_with_what_several_began() {
     let [whole, out, file] = ["whole", "out", "plan.json"].map(|name| made.join(name));
     pack(&options(&inputs, &whole));
     plan(&options(&inputs, &out), &file).unwrap();
-    // Nobody else begins there.
+    // Another conversion cannot begin there.
     let error =
         convert::convert(&options(&inputs, &out), &Progress::default(), &|_| {}).unwrap_err();
-    assert!(error.what().contains("an unfinished conversion is here"), "{error}");
+    assert!(error.what().contains("there is an unfinished conversion here"), "{error}");
     let error = plan(&options(&inputs, &out), &made.join("another.json")).unwrap_err();
-    assert!(error.what().contains("an unfinished conversion is here"), "{error}");
+    assert!(error.what().contains("there is an unfinished conversion here"), "{error}");
     work(&file, part(2, 4)).unwrap();
     let resumed = ConvertOptions { mode: Mode::Resume { append: false }, ..options(&inputs, &out) };
-    // A plan that was lost is written again.
+    // A lost plan is written again.
     std::fs::remove_file(&file).unwrap();
     plan(&resumed, &file).unwrap();
     work(&file, part(1, 4)).unwrap();
@@ -317,7 +317,7 @@ fn parts_on_a_server_are_the_conversion_and_leave_nothing_else() {
     assert!(work(&file, Part::WHOLE).unwrap().already_complete);
     assert!(commit(&file).unwrap().already_complete);
     assert!(bucket.keys().iter().all(|key| key.starts_with("d/") || key == "plans/plan.json"));
-    // What was begun is somebody else's once it was resumed.
+    // A conversion that was resumed belongs to the process that resumed it.
     bucket.clear();
     plan(&options(&inputs, &url), &file).unwrap();
     let old = made.join("old.json");
@@ -325,7 +325,7 @@ fn parts_on_a_server_are_the_conversion_and_leave_nothing_else() {
     let resumed = ConvertOptions { mode: Mode::Resume { append: false }, ..options(&inputs, &url) };
     plan(&resumed, &file).unwrap();
     let error = work(&old, Part::WHOLE).unwrap_err();
-    assert!(error.what().contains("another process goes on"), "{error}");
+    assert!(error.what().contains("another process has taken over"), "{error}");
     work(&file, Part::WHOLE).unwrap();
     commit(&file).unwrap();
     assert!(objects(&bucket, "d") == want);

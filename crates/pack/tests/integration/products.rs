@@ -1,4 +1,4 @@
-//! Products of sensors: what their makers say of a cube, wherever it is said.
+//! Products of sensors: the metadata of a cube, in all places where makers write them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ fn assert_says(error: &Error, kind: ErrorKind, words: &[&str]) {
     }
 }
 
-/// Count, least, greatest and sum of the finite physical values.
+/// Count, minimum, maximum and sum of the finite physical values.
 fn physical(source: &dyn Source) -> (u64, f64, f64, f64) {
     let (mut count, mut least, mut most, mut sum) = (0, f64::INFINITY, f64::NEG_INFINITY, 0.0);
     let cube = Cube::of_source(source);
@@ -147,7 +147,7 @@ fn each_detector_of_enmap_l1b_has_its_bands() {
         assert_says(&open_error(place, None), ErrorKind::Ambiguous, &["::VNIR", "::SWIR"]);
         assert_says(&open_error(place, Some("NIR")), ErrorKind::Conflict, &["NIR", "::VNIR"]);
     }
-    // To pack, both are taken; quality layers and metadata are no cubes.
+    // Both are packed; quality layers and metadata are not cubes.
     for place in [&folder, &xml] {
         let inputs = input::expand(&[place.display().to_string()], &[]).unwrap();
         assert_eq!(inputs.len(), 2, "{inputs:?}");
@@ -226,7 +226,7 @@ fn enmap_parts_that_are_missing_or_disagree_are_named() {
         assert!(error.to_string().contains(what) && error.to_string().contains(L1C), "{error}");
     }
 
-    // Of other bands: a level's metadata beside another's image.
+    // Different bands: the metadata of one level with the image of another.
     let delivery = Delivery::of("enmap_l1b");
     delivery.rename(&format!("{L1B}-SPECTRAL_IMAGE_VNIR.TIF"), "a.tif");
     delivery.rename(
@@ -353,7 +353,7 @@ fn prisma_bands_without_a_centre_have_no_values() {
     assert_eq!(physical(&*vnir).0, (7 * 9 - 3) * 4);
     let geo = vnir.info().geo.clone().unwrap();
     assert_eq!(geo.crs.as_deref(), Some("EPSG:32632"));
-    // Corners are given as the middles of pixels.
+    // Corners are given as the centres of pixels.
     assert_eq!(geo.transform, [559_985.0, 30.0, 0.0, 5_930_015.0, 0.0, -30.0]);
     let swir = open(&path, Some("SWIR_Cube"));
     assert_eq!(swir.info().empty_bands, [6]);
@@ -402,7 +402,7 @@ fn detectors_are_joined_in_order_of_wavelength() {
         let info = joined.info();
         assert_eq!(info.shape, CubeShape::new(7, 9, bands));
         assert!(info.wavelength.as_ref().unwrap().is_sorted());
-        // As many values, and as much in all, as the cubes have by themselves.
+        // The number of values and their sum are those of the single cubes together.
         let parts = names.iter().map(|name| physical(&*open(&path, Some(name))));
         let (count, sum) = parts.fold((0, 0.0), |(n, s), (count, _, _, sum)| (n + count, s + sum));
         let (all, _, _, total) = physical(&*joined);
@@ -432,7 +432,7 @@ fn info_shows_what_a_user_of_the_sensor_expects() {
     let l2a = report("products/enmap_l2a");
     assert_eq!((l2a.empty_bands, l2a.bad_bands), (vec![7, 8], Some(vec![7, 8])));
     assert_eq!(l2a.scaling.unwrap().multiply, 0.0001);
-    // A corner, and all of the bands without data.
+    // The ignored values: a corner, and all values of the bands without data.
     assert_eq!(l2a.values.unwrap().ignored, 3 * 12 + 60 * 2);
     let prisma = report("hdf5/prisma_l1.he5::VNIR_Cube");
     assert_eq!(prisma.quality_layers[..3], ["defective", "saturated", "low_accuracy"]);
@@ -452,7 +452,11 @@ fn every_band_is_packed_in_its_unit_by_one_process_or_several() {
         ConvertOptions::new(inputs.to_vec(), out(name))
     };
     let report = pack(&options("whole"));
-    assert!(report.notes.iter().any(|note| note.contains("in one stack")), "{:?}", report.notes);
+    assert!(
+        report.notes.iter().any(|note| note.contains("in the same stack")),
+        "{:?}",
+        report.notes
+    );
     let plan = out("plan.json");
     parts::plan(&options("parts"), &plan, &Progress::default(), &|_| {}).unwrap();
     let work = WorkOptions::new(Part::WHOLE);
@@ -467,11 +471,11 @@ fn every_band_is_packed_in_its_unit_by_one_process_or_several() {
     assert_eq!(dataset.samples().get(1).unwrap().source.scaling, Some([0.0001, 1.0, 0.0]));
 }
 
-/// Every cube of a product among the real ones and the layout copies: stored numbers bit for bit, physical values,
+/// Every cube of a product, among the real ones and those with a copied layout: bits of stored numbers, physical values,
 /// band centres and widths, validity, reference system and transform.
 #[test]
 fn products_of_the_shared_data_are_as_their_makers_define_them() {
-    /// White and dark references, and HySpex's own header, are no products.
+    /// Not products: white and dark references, and HySpex's own header.
     const OTHERS: [&str; 6] =
         ["headwall", "hyspex", "resonon", "specim_core", "specim_fx", "specim_iq"];
     let Some(folder) = shared("sensors") else { return };
@@ -511,7 +515,7 @@ fn check_physical(name: &str, source: &dyn Source, truth: &Value) {
     assert_eq!(Some(count), result["valid"].as_u64(), "{name}");
     for (what, found) in [("min", least), ("max", most), ("sum", sum)] {
         let wanted = number(&result[what]).unwrap();
-        // Sums are of terms of both signs, in another order.
+        // Sums have terms of both signs, in another order.
         let slack = if what == "sum" { 1e-9 * (count as f64) * least.abs().max(most) } else { 0.0 };
         assert!(
             near(found, wanted) || (found - wanted).abs() <= slack,
@@ -547,7 +551,7 @@ fn check_physical(name: &str, source: &dyn Source, truth: &Value) {
     }
 }
 
-/// Metadata with a stretch of them cut out, doubled or replaced: an error or a cube, never a panic.
+/// Metadata with a part cut out, doubled or replaced give an error or a cube, never a panic.
 #[test]
 fn damaged_metadata_are_an_error_or_a_cube() {
     let named = [

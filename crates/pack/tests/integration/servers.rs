@@ -1,5 +1,5 @@
-//! Writing to servers: whatever instant a process ends at, whatever answer is lost, and whoever else writes, a dataset is
-//! whole or not there, and can be gone on with.
+//! Writing to servers: a dataset is complete or not there, and can be continued, at whatever instant a process ends,
+//! whichever response is lost, and even if others write at the same time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,15 +28,15 @@ pub fn convert(options: &ConvertOptions) -> Result<convert::Report> {
     convert::convert(options, &Progress::default(), &|_| {})
 }
 
-/// Options that make or extend the dataset at `out` from the cubes `which` in `folder`, one thread, so that requests come
-/// in one order.
+/// Options that create or extend the dataset at `out` from the cubes `which` in `folder`. With one thread, requests are
+/// always in the same order.
 pub fn of(folder: &Path, out: &Path, which: std::ops::Range<usize>, mode: Mode) -> ConvertOptions {
     let inputs =
         which.map(|number| folder.join(format!("cube{number:03}.hdr")).display().to_string());
     ConvertOptions { inputs: inputs.collect(), mode, jobs: 1, ..options(folder, out) }
 }
 
-/// What a file of a dataset says, but for what differs between two conversions.
+/// The content of a file of a dataset, without what differs between two conversions.
 fn without_when(below: &Path, bytes: Vec<u8>) -> Vec<u8> {
     if below == Path::new("SHA256SUMS") {
         let text = String::from_utf8(bytes).unwrap();
@@ -81,7 +81,7 @@ pub fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     content(folder).into_keys().map(read).collect()
 }
 
-/// From request `number` of now on, nothing reaches the bucket any more, as if the process had been killed.
+/// From the request `number` after now, nothing reaches the bucket any more, as if the process had been killed.
 pub fn kill_at(bucket: &Bucket, number: usize) {
     let seen = AtomicUsize::new(0);
     bucket.set_faults(move |_| match seen.fetch_add(1, Ordering::SeqCst) < number {
@@ -94,7 +94,7 @@ pub fn heal(bucket: &Bucket) {
     bucket.set_faults(|_| BucketFault::None);
 }
 
-/// The number of samples of a dataset, every chunk of which is intact; `None` if there is none.
+/// The number of samples of a dataset whose chunks are all intact; `None` if there is no dataset.
 pub fn intact(url: &Path) -> Option<usize> {
     match Dataset::open(url) {
         Ok(dataset) => {
@@ -134,9 +134,9 @@ fn a_dataset_on_a_server_is_that_of_a_folder() {
     );
 }
 
-/// Converts with `mode`, killed at every instant in turn; each time the dataset is as before or as after, and is gone on
-/// with. There are `before` cubes in it at first, all of which lie on one grid if they are `located`, and `after` at the
-/// end. Gives the dataset's objects then.
+/// Converts with `mode`, killed at every instant in turn. Each time, the dataset is as before or as after, and the
+/// conversion can be continued. At first the dataset has `before` cubes, all on one grid if they are `located`; at the end
+/// it has `after`. Returns the dataset's objects at the end.
 fn killed_at_every_instant(
     name: &str,
     mode: Mode,
@@ -229,7 +229,7 @@ fn an_append_on_a_server_of_cubes_that_lie_on_the_grid_keeps_it() {
     assert!(objects(&bucket, "d") == files(&out));
     assert_eq!(objects(&bucket, "d").keys().filter(|file| is_of_grid(file)).count(), 6);
     assert_eq!(intact(&url), Some(5));
-    // Damage there is mended there.
+    // Damage on the server is repaired there.
     bucket.put("d/6x5x4/x/c/0", b"short".to_vec());
     let check = || validate(&url, &ValidateOptions::default(), &Progress::default()).unwrap();
     assert_eq!(check().problems.len(), 1);
@@ -250,7 +250,7 @@ fn whatever_answer_is_lost_the_dataset_is_whole() {
     let first = bucket("lost");
     let want = written(&first);
     let requests = first.requests().len();
-    // Whoever lost an answer waits before he asks again: several at the same time.
+    // After a lost response, a process waits before it asks again, so several cases run at the same time.
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for place in 0..8 {
@@ -271,7 +271,7 @@ fn whatever_answer_is_lost_the_dataset_is_whole() {
     });
 }
 
-/// An empty bucket that loses its answer to request `number`.
+/// An empty bucket that loses its response to request `number`.
 fn lose(bucket: &Bucket, number: usize) {
     bucket.clear();
     let seen = AtomicUsize::new(0);
@@ -288,7 +288,7 @@ fn of_two_writers_one_is_told_that_another_one_writes() {
     let url = bucket.url("d");
     for round in 0..10 {
         bucket.clear();
-        // Different cubes: were shards of both mixed, samples would have others' values.
+        // The cubes differ: if shards of both were mixed, samples would have wrong values.
         let results = std::thread::scope(|scope| {
             let (folder, url) = (folder.path(), url.as_path());
             let write = |which: std::ops::Range<usize>| {
@@ -313,7 +313,7 @@ fn who_is_resumed_by_another_process_stops_and_deletes_nothing() {
     let (url, begun) = (bucket.url("d"), AtomicBool::new(false));
     let work = of(folder.path(), &url, 0..5, Mode::Create);
     let other = ConvertOptions { mode: Mode::Resume { append: false }, ..work.clone() };
-    // While the first one notes that its first shard is finished.
+    // While the first process records that its first shard is finished.
     bucket.set_faults(move |request| {
         if request.key.starts_with("d.partial/state")
             && request.writes
@@ -325,7 +325,7 @@ fn who_is_resumed_by_another_process_stops_and_deletes_nothing() {
         BucketFault::None
     });
     let error = convert(&work).unwrap_err();
-    assert!(error.what().contains("another process goes on"), "{error}");
+    assert!(error.what().contains("another process has taken over"), "{error}");
     assert_eq!(intact(&url), Some(5));
 }
 
@@ -340,7 +340,7 @@ fn an_error_in_the_middle_leaves_nothing_on_the_server() {
     std::fs::write(folder.path().join("cube003.img"), bytemuck::cast_slice(&values)).unwrap();
     let error = convert(&of(folder.path(), &url, 1..5, Mode::Append)).unwrap_err();
     assert!(error.to_string().contains("cube003"), "{error}");
-    // The last shard of the image may have other cubes behind those of the dataset; nobody looks at them.
+    // The last shard of the image may have other cubes after those of the dataset. They are never read.
     assert_eq!(objects(&bucket, "d").keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     assert_eq!((intact(&url), bucket.keys().len()), (Some(1), before.len()));
     bucket.clear();
@@ -349,7 +349,7 @@ fn an_error_in_the_middle_leaves_nothing_on_the_server() {
     // Objects of others are not touched.
     bucket.put("d/other", b"somebody's".to_vec());
     let error = convert(&of(folder.path(), &url, 0..2, Mode::Create)).unwrap_err();
-    assert!(error.what().contains("objects lie there"), "{error}");
+    assert!(error.what().contains("there are objects"), "{error}");
     assert_eq!(bucket.keys(), ["d/other"]);
     let error = convert(&of(folder.path(), &bucket.url(""), 0..2, Mode::Create)).unwrap_err();
     assert!(error.what().contains("whole bucket"), "{error}");
@@ -373,7 +373,7 @@ fn a_damaged_shard_on_a_server_is_made_again() {
     assert!(report.failed.is_empty() && report.remaining.is_empty(), "{report:?}");
     assert!(validated().ok && objects(&bucket, "d") == want);
 
-    // One that was killed is told of, and done again.
+    // A killed repair is reported, and done again.
     bucket.put("d/6x5x4/mask/c/1/0/0", b"damaged".to_vec());
     bucket.put(
         "d.partial/plan.json",
@@ -388,7 +388,7 @@ fn a_damaged_shard_on_a_server_is_made_again() {
     assert_eq!(bucket.keys().len(), want.len());
 }
 
-/// Puts every file below a folder into a bucket.
+/// Uploads every file of a folder to a bucket.
 fn upload(bucket: &Bucket, folder: &Path, prefix: &str) {
     for below in content(folder).into_keys() {
         let key = format!("{prefix}/{}", below.display());
@@ -421,7 +421,7 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
     assert_eq!(sample.source.path, "s3://sources/scans/raw/cube000.hdr");
     assert!(dataset.samples().names().any(|name| name == "day 1/cube000"));
 
-    // Named one by one, by a glob, and in a list of its own; with patterns that are URLs.
+    // Named one by one, by a glob, and in a list; with patterns that are URLs.
     let list = folder.path().join("list.csv");
     std::fs::write(
         &list,
@@ -448,7 +448,7 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
     }
 
     for (input, words) in [
-        (format!("{}/nothing.hdr", url.display()), "nothing lies there"),
+        (format!("{}/nothing.hdr", url.display()), "there is no such object"),
         (format!("{}/none*.hdr", url.display()), "no such file"),
         (format!("{}/cube000.png", url.display()), "cube000.png"),
     ] {
@@ -457,7 +457,7 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
         assert!(text.contains(words) && text.contains("s3://sources/scans/raw/"), "{text}");
         assert!(!text.contains("hsipack-inputs"), "{text}");
     }
-    // From a server to a server, and made again there.
+    // From a server to a server, and repaired there.
     let out = bucket.url("packed");
     pack(&from(vec![url.display().to_string()], &out));
     let want = objects(&bucket, "packed");
@@ -484,7 +484,7 @@ fn cubes_of_a_plain_web_server_are_named_one_by_one() {
     }
     let out = folder.path().join("out");
     for (input, words) in
-        [(url("nothing.hdr"), "nothing lies there"), (url(""), "nothing lies there")]
+        [(url("nothing.hdr"), "there is no such object"), (url(""), "there is no such object")]
     {
         let error =
             convert(&ConvertOptions { inputs: vec![input], ..options(folder.path(), &out) });
@@ -593,7 +593,7 @@ fn every_format_is_read_from_a_server() {
                 }
                 converted += 1;
             }
-            // What makes no dataset by itself, such as masks.
+            // Files that make no dataset by themselves, such as masks.
             (Err(here), Err(there)) => {
                 assert_eq!((here.kind(), here.what()), (there.kind(), there.what()), "{name}");
                 refused += 1;

@@ -31,7 +31,7 @@ fn refusal(path: &Path) -> Error {
     }
 }
 
-/// The numbers in braces behind `key` of a header, found without the reader under test.
+/// The numbers in braces after `key` in a header, found without the reader under test.
 fn list(header: &Path, key: &str) -> Vec<f64> {
     let text = fs::read_to_string(header).unwrap();
     let (_, rest) = text.split_once(&format!("\n{key} = {{")).unwrap();
@@ -146,9 +146,9 @@ fn the_emit_crop_brings_its_bad_bands_names_and_ignore_value() {
         (names.len(), names[0].as_str(), names[284].as_str()),
         (285, "channel_0", "channel_284")
     );
-    assert_eq!(info.notes, ["the header gives no wavelength unit; taken as nanometres"]);
+    assert_eq!(info.notes, ["the header gives no wavelength unit; assumed to be nanometres"]);
 
-    // Exactly the bands that the list calls bad hold nothing but -0.01.
+    // Exactly the bands that the list marks as bad contain only -0.01.
     let mut rows = RowBuffer::new();
     source.read_rows(0..10, &mut rows).unwrap();
     for (band, good) in good.iter().enumerate() {
@@ -186,7 +186,10 @@ fn what_the_headers_of_the_derived_cubes_say_travels() {
 fn a_missing_byte_order_is_guessed_and_noted() {
     let Some(corn) = shared("envi/corn-kernel-hyperspectral.raw") else { return };
     let source = open(&corn, None);
-    assert_eq!(source.info().notes, ["the header gives no byte order; taken as little-endian"]);
+    assert_eq!(
+        source.info().notes,
+        ["the header gives no byte order; assumed to be little-endian"]
+    );
     assert_eq!(source.info().shape, CubeShape::new(31, 43, 580));
     assert_eq!(source.access(), Access::Random);
 }
@@ -238,7 +241,7 @@ fn an_esri_header_is_refused_by_name_with_the_keys_that_would_do() {
             "samples = 1600, lines = 1, bands = 978, data type = 12, interleave = bil, byte order = 0"
         ));
     }
-    // The advice works: with those keys the cube is what the truth says.
+    // The advice works: with these keys, the cube has the true values.
     let folder = tempfile::tempdir().unwrap();
     fs::copy(&data, folder.path().join("dark")).unwrap();
     let advice = refusal(&header).remedy().unwrap().to_string();
@@ -303,7 +306,7 @@ fn a_classification_map_is_a_mask_with_class_names_and_no_cube() {
     }
 }
 
-// What follows builds small files of its own: a cube of 3 lines, 4 samples, 2 bands, u16.
+// The following tests build small files: a cube of 3 lines, 4 samples, 2 bands, u16.
 
 const KEYS: &str =
     "ENVI\nlines = 3\nsamples = 4\nbands = 2\ndata type = 12\ninterleave = bil\nbyte order = 0\n";
@@ -354,7 +357,7 @@ fn of_several_candidates_the_one_of_the_right_size_is_taken() {
     assert_eq!(folder.data_opened_by("x.hdr"), "x.raw");
     fs::remove_file(folder.path("x.raw")).unwrap();
     assert_eq!(folder.data_opened_by("x.hdr"), "x.log");
-    // Given by name, a file of another size is refused while another one fits exactly.
+    // A file of the wrong size is refused, even if it is named, as long as another file fits exactly.
     let error = refusal(&folder.path("x.img"));
     assert!(error.what().contains("x.log"), "{error}");
     fs::remove_file(folder.path("x.log")).unwrap();
@@ -375,7 +378,7 @@ fn two_candidates_of_the_right_size_are_ambiguous_unless_one_is_named_like_the_i
     assert_eq!(folder.data_opened_by("x.hdr"), "x.BIL");
     let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.bsq", &one), ("x.raw", &other)]);
     assert_eq!(folder.data_opened_by("x.hdr"), "x.raw");
-    // A second name of the same file is no second candidate.
+    // A second name of the same file is not a second candidate.
     let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.dat", &one)]);
     fs::hard_link(folder.path("x.dat"), folder.path("x.raw")).unwrap();
     assert_eq!(folder.data_opened_by("x.hdr"), "x.dat");
@@ -388,7 +391,7 @@ fn a_header_is_never_taken_for_data() {
     assert!(refusal(&folder.path("x")).what().contains("missing"));
     let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.hdr.hdr", KEYS.as_bytes())]);
     assert!(refusal(&folder.path("x.hdr.hdr")).what().contains("missing"));
-    // A header padded to exactly the size it asks for.
+    // A header that is padded to exactly the size of its data.
     let layout = KEYS.replace("lines = 3", "lines = 10").replace("samples = 4", "samples = 5");
     let header = format!("{:100}", layout.replace("= 12", "= 1"));
     assert_eq!(header.len(), 10 * 5 * 2);
@@ -425,7 +428,7 @@ fn short_data_are_refused_with_both_sizes_and_what_would_fit() {
             let error = refusal(&folder.path(name));
             assert_eq!(error.kind(), ErrorKind::Malformed);
             assert_eq!(error.path(), Some(folder.path("x.img").as_path()));
-            for part in ["has 52 bytes", "asks for 53", "offset 5 + 3 lines x 4 samples x 2 bands"]
+            for part in ["has 52 bytes", "requires 53", "offset 5 + 3 lines x 4 samples x 2 bands"]
             {
                 assert!(error.what().contains(part), "{part}: {error}");
             }
@@ -438,7 +441,7 @@ fn short_data_are_refused_with_both_sizes_and_what_would_fit() {
 fn bytes_behind_the_cube_are_noted_and_not_read() {
     let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.img", &counting(SIZE + 9))]);
     let source = open(&folder.path("x.hdr"), None);
-    assert_eq!(source.info().notes, ["9 bytes behind the cube are not used"]);
+    assert_eq!(source.info().notes, ["9 bytes after the cube are not used"]);
     let exact = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.img", &counting(SIZE))]);
     let exact = open(&exact.path("x.hdr"), None);
     assert_eq!(canonical_sha256(&*source, 3), canonical_sha256(&*exact, 3));
@@ -455,7 +458,7 @@ fn gzip_is_known_by_its_magic_number_too() {
         source.read_rows(2..3, &mut rows).unwrap();
         assert_eq!(rows.as_slice::<u16>()[..2], [0x2120, 0x2928]);
     }
-    // Plain data may start like gzip by chance: of exactly the right size, they are plain.
+    // Plain data may start like gzip by chance. If they have exactly the right size, they are plain.
     let mut chance = data.clone();
     chance[..3].copy_from_slice(&[0x1F, 0x8B, 8]);
     let folder = Folder::new(&[("x.hdr", KEYS.as_bytes()), ("x.img", &chance)]);

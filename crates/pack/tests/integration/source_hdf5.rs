@@ -1,4 +1,4 @@
-//! HDF5 files: generic ones, NetCDF-4, HDF-EOS5, MATLAB v7.3, products.
+//! HDF5 files: generic files, NetCDF-4, HDF-EOS5, MATLAB v7.3, products.
 
 use std::path::Path;
 
@@ -233,7 +233,7 @@ fn netcdf_dimensions_tell_the_axes() {
     assert_eq!(dims.format, "NetCDF-4");
     close(dims.wavelength.as_ref(), &wavelengths());
     assert_eq!(dims.ignore_value, Some(-9999.0));
-    // A dimension without a variable is stored as zeros, which are no wavelengths.
+    // A dimension without a variable is stored as zeros, which are not wavelengths.
     assert_eq!(info("bare_dims.nc", None).wavelength, None);
 }
 
@@ -245,12 +245,12 @@ fn micrometres_become_nanometres() {
 #[test]
 fn axes_that_cannot_be_told_are_asked_for() {
     let unknown = error("no_wavelength.h5", None);
-    assert_says(&unknown, ErrorKind::Ambiguous, &["7x9x12", "say so with axes"]);
+    assert_says(&unknown, ErrorKind::Ambiguous, &["7x9x12", "give the order of axes with axes"]);
     let square = error("square.h5", None);
     assert_says(
         &square,
         ErrorKind::Ambiguous,
-        &["12x9x12", "more than one axis", "say so with axes"],
+        &["12x9x12", "more than one axis", "give the order of axes with axes"],
     );
     let options = OpenOptions { axes: Axes::parse("yxb"), ..Default::default() };
     let source = with("no_wavelength.h5", &options);
@@ -274,7 +274,7 @@ fn matlab_axes_are_counted_as_matlab_counts_them() {
     let struct_field = info("v73.mat", Some("scene"));
     assert_eq!(struct_field.wavelength, Some(wavelengths()));
     assert_eq!(info("v73.mat", Some("good")).dtype, DType::Bool);
-    // Four bands of bytes are pictures, and what lies in #refs# is MATLAB's own.
+    // Four bands of bytes are pictures, and the content of #refs# belongs to MATLAB.
     check_against_truth(
         &*with("v73.mat", &Default::default()),
         &truth(&fixture(""), "hdf5/v73.mat#cube"),
@@ -298,7 +298,7 @@ fn masks_are_images_or_layers() {
     check_against_truth(&*matlab, &truth(&fixture(""), "hdf5/masks.h5#labels"));
     let refused = error("masks.h5", Some("labels"));
     assert_says(&refused, ErrorKind::Unsupported, &["2-D", "7x9", "can be a mask"]);
-    // The only image of class ids is taken, though the file holds a cube, too.
+    // The only image of class ids is chosen, although the file also contains a cube.
     let Some(path) = shared("derived/m3_v73.mat") else { return };
     let options = OpenOptions { mask: true, variable: Some("map".into()), ..Default::default() };
     let map = source::open(&path, &options).unwrap();
@@ -310,7 +310,7 @@ fn masks_are_images_or_layers() {
 
 #[test]
 fn links_and_equal_names_are_sorted_out() {
-    // Hard links to one dataset are one candidate; cycles end.
+    // Hard links to one dataset are one candidate. Cycles are not followed forever.
     assert_eq!(info("links.h5", None).shape, CubeShape::new(7, 9, 12));
     let twice = error("names.h5", Some("cube"));
     assert_says(&twice, ErrorKind::Ambiguous, &["::/day1/cube (7x9x12 uint16)", "::/day2/cube"]);
@@ -370,7 +370,7 @@ fn damaged_files_are_errors() {
         &["claims to be 2x1099511627776x12"],
     );
     assert_says(&error("huge.h5", Some("overflow")), ErrorKind::Malformed, &["impossibly large"]);
-    // libhdf5 alone would never come back from this one.
+    // libhdf5 itself would never return from this one.
     assert_says(&error("damaged_heap.nc", None), ErrorKind::Malformed, &["heap of texts"]);
     let path = fixture("hdf5/damaged_chunk.h5");
     let source = open(&path, None);
@@ -383,7 +383,7 @@ fn damaged_files_are_errors() {
 fn values_in_other_files_are_not_followed() {
     let outside = error("external_storage.h5", None);
     assert_says(&outside, ErrorKind::Unsupported, &["/cube", "external storage", "h5repack"]);
-    // No list of wavelengths is read from there, either.
+    // Wavelengths are not read from there either.
     assert_eq!(info("external_wavelengths.h5", None).wavelength, None);
     for name in ["cube", "/group/cube", "group/wavelength"] {
         let link = error("external_link.h5", Some(name));
@@ -393,7 +393,7 @@ fn values_in_other_files_are_not_followed() {
     assert_says(&error("links.h5", Some("outside")), ErrorKind::Unsupported, &["external link"]);
 }
 
-/// A folder with copies of fixtures: of `from` under the names `to`.
+/// A folder with copies of fixtures, as pairs of `from` and `to`.
 fn folder_of(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("parts")).unwrap();
@@ -427,7 +427,7 @@ fn virtual_cubes_are_made_of_files_in_their_folder_and_below() {
         let path = fixture(&format!("hdf5/{name}"));
         refused_at(&path, ErrorKind::Unsupported, &["virtual dataset", "not in the folder"]);
     }
-    // Also where a link leads out of the folder.
+    // Also if a link leads out of the folder.
     let outside = folder_of(&[("parts/half0.h5", "half0.h5"), ("parts/half1.h5", "half1.h5")]);
     let folder =
         folder_of(&[("virtual_bands.h5", "cube.h5"), ("parts/half1.h5", "parts/half1.h5")]);
@@ -449,14 +449,14 @@ fn virtual_cubes_are_made_of_files_in_their_folder_and_below() {
 
 #[test]
 fn parts_of_virtual_cubes_are_looked_at_before_libhdf5_reads_them() {
-    // A pipe would be waited for without an end.
+    // Reading a pipe would wait forever.
     let folder =
         folder_of(&[("virtual_bands.h5", "cube.h5"), ("parts/half1.h5", "parts/half1.h5")]);
     let pipe = folder.path().join("parts/half0.h5");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let cube = folder.path().join("cube.h5");
-    refused_at(&cube, ErrorKind::Unsupported, &["'parts/half0.h5'", "no regular file"]);
-    // Another file than the cube was made of.
+    refused_at(&cube, ErrorKind::Unsupported, &["'parts/half0.h5'", "not a regular file"]);
+    // A different file from the one that the cube was made of.
     std::fs::remove_file(&pipe).unwrap();
     std::fs::copy(fixture("hdf5/whole.h5"), &pipe).unwrap();
     refused_at(&cube, ErrorKind::Malformed, &["'parts/half0.h5::bands'", "cannot open"]);
@@ -469,10 +469,10 @@ fn parts_of_virtual_cubes_are_looked_at_before_libhdf5_reads_them() {
     refused_at(&cube, ErrorKind::Unsupported, &["external storage"]);
     std::fs::copy(&cube, folder.path().join("parts/inner.h5")).unwrap();
     std::os::unix::fs::symlink(".", folder.path().join("parts/parts")).unwrap();
-    refused_at(&cube, ErrorKind::Unsupported, &["made of themselves"]);
+    refused_at(&cube, ErrorKind::Unsupported, &["contain themselves"]);
 }
 
-/// Reads a cube if it can be opened; whatever happens, it must not panic.
+/// Reads a cube if it can be opened. It must never panic.
 fn try_everything(path: &Path) {
     if let Ok(source) = source::open(path, &options(None)) {
         let rows = source.info().shape.rows;

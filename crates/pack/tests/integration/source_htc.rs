@@ -60,7 +60,7 @@ fn rows_are_asked_for_in_whole_blocks() {
 fn cubes_with_the_sensors_bands_have_its_wavelengths() {
     check_bands("htc/sensor_bands.blosc", false);
     let source = open(&fixture("htc/sensor_bands.blosc"), None);
-    assert!(source.info().notes[0].contains("taken for a Tivita cube"));
+    assert!(source.info().notes[0].contains("assumed to be a Tivita cube"));
     check_bands("htc/protocol4.blosc", false);
 }
 

@@ -30,7 +30,7 @@ fn a_real_npz_gives_its_wavelengths_and_its_mask() {
     let source = open(&path, None);
     let wavelength = source.info().wavelength.as_ref().unwrap();
     assert_eq!(wavelength.len(), 285);
-    // The EMIT band centres, as in the ENVI header of the same crop.
+    // The band centres of EMIT, as in the ENVI header of the same crop.
     assert!((wavelength[0] - 381.00558).abs() < 1e-4, "{}", wavelength[0]);
     assert!((wavelength[284] - 2492.9238).abs() < 1e-3, "{}", wavelength[284]);
     let shape = open_with(&path, &mask(None)).info().shape;

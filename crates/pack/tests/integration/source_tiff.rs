@@ -103,7 +103,7 @@ fn what_the_reader_guessed_or_left_out_is_said() {
     said("tiff/rgb.tif", "RGB");
     said("tiff/pages_pyramid.tif", "5 pages are reduced copies");
     said("tiff/pages_white_is_zero.tif", "zero is white");
-    said("tiff/sparse_tiles.tif", "leaves out");
+    said("tiff/sparse_tiles.tif", "lacks some");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn masks_of_any_depth_are_one_band_of_class_numbers() {
         check_against_truth(&*source, &truth(&fixture(""), &name));
         let error = source::open(&fixture(&name), &OpenOptions::default()).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.remedy().unwrap().to_string().contains("a mask goes to mask"), "{error}");
+        assert!(error.remedy().unwrap().to_string().contains("for a mask, use mask"), "{error}");
     }
     let layers = source::open(&fixture("tiff/pages_u8_packbits.tif"), &options).unwrap();
     assert_eq!(layers.info().shape.bands, 12);
@@ -180,14 +180,14 @@ fn files_without_one_clear_cube_are_refused_with_a_remedy() {
     assert!(source::open(&fixture("tiff/rgb.tif"), &options).is_err());
 }
 
-/// Opens and reads changed bytes; gives the error's text, or the hash of all values.
+/// Opens and reads changed bytes. Returns the text of the error, or the hash of all values.
 fn outcome(bytes: Vec<u8>) -> Result<String, String> {
     let mask = OpenOptions { mask: true, ..Default::default() };
     let source = source::tiff::open_bytes(bytes, &mask).map_err(|error| error.to_string())?;
     let shape = source.info().shape;
     let preferred = source.preferred_rows(1 << 20);
     assert!((1..=shape.rows).contains(&preferred));
-    // What a fuzzed file declares may be large, though not larger than its bytes can be.
+    // A fuzzed file may declare a large size, but not a larger one than its bytes allow.
     if shape.checked_values().is_none_or(|values| values > 1 << 22) {
         return Ok("large".to_owned());
     }
@@ -209,7 +209,7 @@ fn files_cut_short_anywhere_are_errors() {
         let bytes = bytes_of(name);
         let whole = outcome(bytes.clone()).unwrap();
         for len in (0..bytes.len()).step_by(bytes.len() / 200 + 1) {
-            // What is cut off may be unused, but never changes a value.
+            // The removed bytes may be unused, but removing them never changes a value.
             if let Ok(hash) = outcome(bytes[..len].to_vec()) {
                 assert_eq!(hash, whole, "{name} cut to {len} bytes");
             }
@@ -258,7 +258,7 @@ fn crafted_headers_are_refused_before_memory_is_taken() {
     let at = u32::from_le_bytes(circle[4..8].try_into().unwrap()) as usize;
     let count = usize::from(u16::from_le_bytes(circle[at..at + 2].try_into().unwrap()));
     circle[at + 2 + count * 12..][..4].copy_from_slice(&(at as u32).to_le_bytes());
-    assert!(outcome(circle).unwrap_err().contains("circle"));
+    assert!(outcome(circle).unwrap_err().contains("loop"));
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn rows_are_asked_for_in_whole_strips_or_tiles_within_the_budget() {
 
 #[test]
 fn hundreds_of_pages_open_and_read() {
-    // The directories of one file, its bands repeated: 480 pages share 12 bands' values.
+    // The directories of one file with repeated bands: 480 pages share the values of 12 bands.
     let mut bytes = bytes_of("pages_i8");
     let mut directories = Vec::new();
     let u32_at =

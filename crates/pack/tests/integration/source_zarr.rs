@@ -78,7 +78,7 @@ fn attributes_give_wavelengths_ignore_value_and_scaling() {
     assert_eq!(source.info().ignore_value, Some(-9999.0));
     let scaling = Scaling { multiply: 0.0001, divide: 1.0, add: 0.5 };
     assert_eq!(source.info().scaling, scaling);
-    // A fill value alone only says what chunks hold that were never written.
+    // A fill value is only the content of chunks that were never written, not an ignore value.
     assert_eq!(open(&fixture("zarr/v2_uint16.zarr"), None).info().ignore_value, None);
 }
 
@@ -119,7 +119,7 @@ fn masks_are_one_band_whatever_their_axes_order() {
         let source = source::open(&fixture(name), &options).unwrap();
         check_against_truth(&*source, &truth(&fixture(""), name));
         let error = source::open(&fixture(name), &OpenOptions::default()).err().unwrap();
-        assert!(error.remedy().unwrap().to_string().contains("a mask goes to mask"), "{error}");
+        assert!(error.remedy().unwrap().to_string().contains("for a mask, use mask"), "{error}");
     }
     let options = OpenOptions { variable: Some("classes".to_owned()), ..options };
     let source = source::open(&fixture("zarr/group_v3.zarr"), &options).unwrap();
@@ -154,7 +154,12 @@ fn datasets_without_one_clear_cube_are_refused_with_a_remedy() {
     refused(&fixture("refused_unwritten.zarr"), None, ErrorKind::Malformed, "no chunks");
     refused(&fixture("refused_lzma_v2.zarr"), None, ErrorKind::Unsupported, "lzma");
     refused(&fixture("refused_delta_v2.zarr"), None, ErrorKind::Unsupported, "delta");
-    let text = refused(&fixture("packed.hsipack"), None, ErrorKind::Unsupported, "packed already");
+    let text = refused(
+        &fixture("packed.hsipack"),
+        None,
+        ErrorKind::Unsupported,
+        "already a packed dataset",
+    );
     assert!(text.contains("hsipack export") && text.contains("with append"), "{text}");
     let metadata = fixture("v3_uint8.zarr/zarr.json");
     let text = refused(&metadata, None, ErrorKind::Unsupported, "metadata of a Zarr dataset");
@@ -255,7 +260,7 @@ fn shard_indexes_that_point_anywhere_are_errors() {
     let (_folder, path) = copy("v3_shard_crc.zarr");
     let text = std::fs::read_to_string(path.join("zarr.json")).unwrap();
     let mut metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
-    // Without its checksum the index is taken at its word.
+    // Without a checksum, the index is trusted.
     let codecs = metadata.pointer_mut("/codecs/0/configuration/index_codecs").unwrap();
     assert_eq!(codecs.as_array_mut().unwrap().pop().unwrap()["name"], "crc32c");
     std::fs::write(path.join("zarr.json"), metadata.to_string()).unwrap();
@@ -267,7 +272,7 @@ fn shard_indexes_that_point_anywhere_are_errors() {
     let bytes = std::fs::read(&file).unwrap();
     let source = open(&path, None);
     read_all(&*source).unwrap();
-    // Nine chunks a shard: offset and length of the first one.
+    // A shard has nine chunks: offset and length of the first one.
     let index = bytes.len() - 9 * 16;
     for (offset, size) in [
         (1 << 63, 1 << 63),
@@ -287,8 +292,8 @@ fn shard_indexes_that_point_anywhere_are_errors() {
                 .read_rows(rows.clone(), &mut RowBuffer::new())
                 .expect_err(&format!("{offset} {size} {rows:?}"));
             assert!(error.path().unwrap().starts_with(&path), "{error}");
-            // Found before zarrs could add them up, which panics.
-            assert!(error.to_string().contains("names chunks outside of it"), "{error}");
+            // This is found before zarrs adds them up, which would panic.
+            assert!(error.to_string().contains("refers to chunks outside it"), "{error}");
         }
     }
 }

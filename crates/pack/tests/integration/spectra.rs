@@ -1,4 +1,4 @@
-//! Spectra of regions are those that a slow look at every pixel gives.
+//! Spectra of regions agree with a slow computation over every pixel.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 
 use super::packing::{five_bands, mask, pack, stored, varied, write_envi, write_mask};
 
-/// Two cubes of 7 × 9 pixels with a mask each, in tiles that fit neither axis, and a table.
+/// Two cubes of 7 × 9 pixels with a mask each, in tiles that divide neither axis, and a table.
 fn packed(folder: &Path, scale: Scale, dtype: DType, ids: &[Vec<u8>; 2]) -> Dataset {
     let values = varied(7 * 9 * 5);
     let shifted: Vec<f32> = values.iter().map(|value| value * 0.75).collect();
@@ -135,7 +135,7 @@ proptest! {
         for row in &table.rows {
             check_row(&dataset, row, |pixel| u16::from(ids[row.sample][pixel]) == row.region, statistic);
         }
-        // Whatever the threads, bit for bit (NaN is not equal to itself).
+        // The same bits with any number of threads (NaN is not equal to itself).
         let again = compute(&dataset, set(3));
         prop_assert_eq!(format!("{:?}", table.rows), format!("{:?}", again.rows));
     }

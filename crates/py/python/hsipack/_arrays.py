@@ -124,7 +124,7 @@ def like(old: Any, new: Array) -> Any:
     for make in _makers(old):
         return make(new)
     raise UnsupportedError(
-        f"arrays of {type(old).__module__}, which cannot be made by DLPack",
+        f"arrays of {type(old).__module__}, which cannot be created with DLPack",
         remedy="give a NumPy array or a torch tensor",
     )
 

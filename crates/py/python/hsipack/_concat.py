@@ -190,17 +190,17 @@ class ConcatLoader(Loader):
     ) -> None:
         if normalize == "standardize":
             raise UnsupportedError(
-                'normalize="standardize" of several datasets',
+                'normalize="standardize" is not supported for several datasets',
                 remedy="give normalize=(joined.stats.mean, joined.stats.std) of what concat gives",
             )
         if not (sampler is None or isinstance(sampler, str)):
             raise UnsupportedError(
-                "a sampler over several datasets",
+                "a sampler cannot be used with several datasets",
                 remedy="give hsipack.concat weights of the datasets, or name a sampler",
             )
         if isinstance(options.get("crop"), crops.Windows):
             raise UnsupportedError(
-                "listed windows over several datasets",
+                "listed windows cannot be used with several datasets",
                 remedy="make a loader for each dataset",
             )
         self._joined = dataset
@@ -324,7 +324,7 @@ class ConcatLoader(Loader):
         before = self.state_dict()
         if len(state["parts"]) != len(self._parts):
             raise ConflictError(
-                f"a state of {len(state['parts'])} datasets for {len(self._parts)}",
+                f"the state has {len(state['parts'])} datasets, the loader has {len(self._parts)}",
                 remedy="give the state of a loader of the same datasets",
             )
         self.set_epoch(int(state["epoch"]))
@@ -333,7 +333,7 @@ class ConcatLoader(Loader):
         try:
             if state["given"] and counts != list(state["order"]):
                 raise ConflictError(
-                    "a state in the midst of an epoch that had other batches",
+                    "the state is in the middle of an epoch with other batches",
                     remedy="resume with the same batch size, world size and weights, or from a "
                     "state between two epochs",
                 )
@@ -363,7 +363,7 @@ class ConcatLoader(Loader):
     def save_trace(self, path: Any) -> None:
         """Refused, because each dataset has its own loader."""
         raise UnsupportedError(
-            "a trace of several datasets at once", remedy="trace a loader of one of them"
+            "several datasets cannot be traced at once", remedy="trace a loader of one of them"
         )
 
     def close(self) -> None:
@@ -407,7 +407,7 @@ class _Iteration(Iterator[Batch]):
         elif loader._present is not self:
             raise ConflictError(
                 "a newer iteration over this loader has begun",
-                remedy="make one loader for each iteration",
+                remedy="create one loader for each iteration",
             )
         batch = loader._step()
         if batch is None:

@@ -146,7 +146,9 @@ def _only_mask(dataset: Dataset, masks: Sequence[str]) -> str:
     if len(of_ids) == 1:
         return of_ids[0]
     raise ConflictError(
-        f"classes for {len(of_ids)} masks of class ids" if of_ids else "classes without a mask",
+        f"classes are given for {len(of_ids)} masks"
+        if of_ids
+        else "classes need a mask of class ids",
         path=dataset.path,
         remedy="give them by the masks' names, such as classes={'organs': {3: 1}}"
         if of_ids

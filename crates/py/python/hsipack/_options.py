@@ -96,7 +96,7 @@ def choice(name: str, value: object, choices: Sequence[str]) -> str:
         return value
     remedy = f"give one of {', '.join(choices)}"
     if isinstance(value, str):
-        raise ConflictError(f"there is no {name} {value!r}", remedy=remedy)
+        raise ConflictError(f"unknown {name} {value!r}", remedy=remedy)
     raise wrong(name, value, remedy)
 
 

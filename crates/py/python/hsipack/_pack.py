@@ -132,8 +132,8 @@ drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, 
         raise _options.wrong("output", place, "give the dataset a name")
     if _options.flag("resume", resume) and _options.flag("append", append):
         raise ConflictError(
-            "both resume and append",
-            remedy="an interrupted append leaves what it added: append the cubes that are missing",
+            "resume and append cannot be combined",
+            remedy="an interrupted append keeps the cubes that it added: append the missing ones",
         )
     for name, value in (("scale", scale), ("keep_bits", keep_bits)):
         if value == "auto":
@@ -227,17 +227,17 @@ class _Work:
             raise ConflictError("there is no dataset", path=str(output), remedy="leave out append")
         if not self._append and output.exists():
             remedy = "choose another output, or pass append=True"
-            raise ConflictError("it exists already", path=str(output), remedy=remedy)
+            raise ConflictError("it already exists", path=str(output), remedy=remedy)
         if self._dataset.exists() and self._resume:
             # The missing cubes have to be packed with the same options as those that are there.
             begun = (folder / "command").read_text() if (folder / "command").exists() else ""
             if begun != self._settings["command"]:
                 remedy = f"repeat the call that began it, {begun}; or delete it"
-                what = "an unfinished packing there was begun with other options"
+                what = "there is an unfinished conversion with different options"
                 raise ConflictError(what, path=str(folder), remedy=remedy)
         if folder.exists() and not (self._resume or self._append):
             remedy = "go on with resume=True, or delete it"
-            what = "an unfinished packing of arrays lies there"
+            what = "there is an unfinished conversion of arrays"
             raise ConflictError(what, path=str(folder), remedy=remedy)
         with _as_file_error(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -287,7 +287,7 @@ class _Work:
         for given in cubes:
             cube = Cube.of(given)
             if cube.name in self._names:
-                what = f"a second cube is named {cube.name!r}"
+                what = f"another cube already has the name {cube.name!r}"
                 raise ConflictError(what, remedy="give it another name")
             self._names.add(cube.name)
             # Raise an error of the other thread at once.

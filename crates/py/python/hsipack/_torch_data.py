@@ -98,7 +98,7 @@ def opened(dataset: object) -> Dataset:
     if isinstance(dataset, str | os.PathLike):
         return Dataset(dataset)
     raise ConflictError(
-        f"a loader over {_options.shown(dataset)}",
+        f"a loader cannot read {_options.shown(dataset)}",
         remedy="give a packed dataset, its path, or a Subset or ConcatDataset of its parts; "
         "hsipack.convert packs files",
     )
@@ -110,13 +110,13 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
     for part in parts[1:]:
         if part.fingerprint != first.fingerprint:
             raise UnsupportedError(
-                f"a loader over several datasets: {first.path} and {part.path}",
-                remedy="pack them into one with hsipack.convert(…, append=True), or make a loader "
-                "of each",
+                f"a loader reads one dataset, not several: {first.path} and {part.path}",
+                remedy="pack them into one with hsipack.convert(…, append=True), or create a "
+                "loader for each",
             )
         if (part._bands, part.masks) != (first._bands, first.masks):
             raise ConflictError(
-                "parts of a dataset with different bands or masks",
+                "the parts of the dataset have different bands or masks",
                 path=first.path,
                 remedy="open them with the same bands and masks",
             )
@@ -149,7 +149,7 @@ def order(dataset: Dataset, shuffle: bool, sampler: object) -> Order:
     if sampler is None:
         return Order("shuffled" if shuffle else "sequential", ids)
     if shuffle:
-        raise ConflictError("both shuffle and a sampler", remedy="leave shuffle out")
+        raise ConflictError("shuffle and a sampler cannot be combined", remedy="leave shuffle out")
     if isinstance(sampler, str):
         if sampler not in NAMED_SAMPLERS:
             known = ", ".join(NAMED_SAMPLERS)
@@ -168,8 +168,8 @@ def _of_torch(dataset: Dataset, sampler: Sampler[Any]) -> Order:
     kind = type(sampler)
     if getattr(sampler, "generator", None) is not None:
         raise UnsupportedError(
-            f"a {kind.__name__} with a generator",
-            remedy="make it without one, and give the loader seed=generator.initial_seed()",
+            f"a {kind.__name__} with a generator is not supported",
+            remedy="create it without one, and give the loader seed=generator.initial_seed()",
         )
     if kind is torchs.SequentialSampler:
         return Order("sequential", _all_of(dataset, sampler))
@@ -186,14 +186,14 @@ def _of_torch(dataset: Dataset, sampler: Sampler[Any]) -> Order:
     if kind is torchs.WeightedRandomSampler:
         if not sampler.replacement:  # type: ignore[attr-defined]
             raise UnsupportedError(
-                "a WeightedRandomSampler without replacement",
+                "a WeightedRandomSampler without replacement is not supported",
                 remedy="make it with replacement=True, or choose samples with ds.select and "
                 "shuffle them",
             )
         weights = _weights(dataset, sampler.weights)  # type: ignore[attr-defined]
         return Order("weighted", dataset._ids, weights, sampler.num_samples)  # type: ignore[attr-defined]
     raise UnsupportedError(
-        f"a sampler of type {kind.__name__}",
+        f"samplers of type {kind.__name__} are not supported",
         remedy="give shuffle, weights, or one of Random-, Sequential-, SubsetRandom- and "
         "WeightedRandomSampler; several ranks need no DistributedSampler",
     )
@@ -204,7 +204,7 @@ def _all_of(dataset: Dataset, sampler: Any) -> list[int] | None:
     count = len(sampler.data_source)
     if count != len(dataset):
         raise ConflictError(
-            f"a {type(sampler).__name__} over {count} samples for {len(dataset)} that are read",
+            f"the {type(sampler).__name__} has {count} samples, but {len(dataset)} are read",
             path=dataset.path,
             remedy="make it from the dataset that the loader reads, such as ds.split('train')",
         )

@@ -123,8 +123,8 @@ def _loaded(loader: Loader) -> tuple[Dataset, dict[str, Any]]:
 
     if isinstance(loader, ConcatLoader):
         raise UnsupportedError(
-            "a viewer of a loader of several datasets",
-            remedy="look at a loader of one of them",
+            "the viewer cannot show a loader of several datasets",
+            remedy="give a loader of one of them",
         )
     return loader._dataset, loader._settings
 

@@ -284,7 +284,7 @@ def _listed(crop: Windows) -> dict[str, Any]:
     try:
         given = np.asarray(crop.windows)
     except (TypeError, ValueError):
-        raise ConflictError(f"{shown}: they are no array", remedy=remedy) from None
+        raise ConflictError(f"{shown}: they are not an array", remedy=remedy) from None
     if given.ndim != 2 or given.shape[1] != 3 or given.dtype.kind not in "iu":
         raise ConflictError(f"{shown} of shape {given.shape} and {given.dtype}", remedy=remedy)
     if len(given) and (

@@ -840,7 +840,7 @@ def _local_cache(folder: object, size: object) -> tuple[str, int | None] | None:
     if folder is None:
         if size is not None:
             raise ConflictError(
-                f"local_cache_size={_options.shown(size)} without a cache",
+                f"local_cache_size={_options.shown(size)} needs a local cache",
                 remedy="give local_cache, the folder, too",
             )
         return None

@@ -260,7 +260,7 @@ class Loader:
             dataset = dataset.split(split)
         if dataset._transform is not None:
             raise UnsupportedError(
-                "a loader over a dataset with a transform",
+                "a loader cannot read a dataset with a transform",
                 remedy="open it without, and change the batch in your loop; or use the dataset "
                 "with torch's DataLoader",
             )
@@ -269,21 +269,23 @@ class Loader:
             raise ConflictError(
                 "a sample is chosen more than once",
                 path=dataset.path,
-                remedy="choose each once, and give weights to draw some more often",
+                remedy="choose each sample once; to draw some more often, give weights",
             )
         if _options.flag("drop_last", drop_last) & _options.flag("pad_last", pad_last):
-            raise ConflictError("both drop_last and pad_last", remedy="choose one of them")
+            raise ConflictError(
+                "drop_last and pad_last cannot be combined", remedy="choose one of them"
+            )
         if pad is not None:
             if crop is not None or augment is not None:
                 raise ConflictError(
-                    f"both pad and {'augment' if crop is None else 'crop'}",
+                    f"pad and {'augment' if crop is None else 'crop'} cannot be combined",
                     remedy="crops have one size, and need no padding"
                     if crop is not None
                     else "augment in your loop, with inside as one of the masks",
                 )
             if "inside" in {*dataset.masks, *_options.names("columns", columns)}:
                 raise ConflictError(
-                    "pad with a mask or column named 'inside', a name that batches use",
+                    "pad cannot be used with a mask or column named 'inside', a key of batches",
                     remedy="leave it out with masks or columns",
                 )
             self._extents = _extents(dataset)
@@ -421,7 +423,7 @@ class Loader:
         elif self._iteration is not iteration:
             raise ConflictError(
                 "a newer iteration over this loader has begun",
-                remedy="make one loader for each iteration",
+                remedy="create one loader for each iteration",
             )
         # If a signal handler raises while the batch is put together, the next call returns it.
         if self._taken is None:
@@ -714,10 +716,10 @@ def _device(device: torch.device | str | int | None, output: Output) -> int | No
         return None
     if output == "numpy":
         raise ConflictError(
-            "NumPy's arrays are on the CPU", remedy='ask for device="cpu", or output="dlpack"'
+            "NumPy arrays are on the CPU", remedy='choose device="cpu", or output="dlpack"'
         )
     if place.type != "cuda":
-        raise UnsupportedError(f"batches on {place}", remedy='ask for "cpu" or "cuda"')
+        raise UnsupportedError(f"batches cannot be on {place}", remedy='choose "cpu" or "cuda"')
     return place.index if place.index is not None else _current_device(output) or 0
 
 
@@ -762,7 +764,7 @@ def _floats(figures: Any) -> list[float]:
         numbers = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
     except (TypeError, ValueError):
         raise ConflictError(
-            f"normalize: {_options.shown(figures)} is no list of numbers",
+            f"normalize: {_options.shown(figures)} is not a list of numbers",
             remedy="give (mean, std), one number a band each",
         ) from None
     return [float(number) for number in numbers]
@@ -782,14 +784,14 @@ def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
         cache = _options.choice("cache", cache, ("auto", "compressed", "decoded"))
     if cache is None and size:
         raise ConflictError(
-            f"cache_size={size} without a cache",
+            f"cache_size={size} needs a cache",
             remedy='give cache="auto", "compressed" or "decoded", too',
         )
     if cache not in (None, "auto") and not size:
         stored, decoded = dataset._native.sizes()
         most = decoded if cache == "decoded" else stored
         raise ConflictError(
-            f"cache={cache!r} without a size",
+            f"cache={cache!r} needs a size",
             path=dataset.path,
             remedy=f"give cache_size in bytes, too; all of the dataset takes {most}",
         )
@@ -831,7 +833,7 @@ def _keeping_regions(
     if isinstance(fill, dict):
         if fill.get(regions, 0) != 0:
             raise ConflictError(
-                f"mask_fill={fill[regions]} for mask {regions!r}, whose regions the windows show",
+                f"mask_fill={fill[regions]} is given for mask {regions!r}, which has the regions",
                 remedy="leave it out of mask_fill: pixels around a window belong to no region",
             )
         return pipeline

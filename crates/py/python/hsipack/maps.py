@@ -115,7 +115,7 @@ def _values(array: Any) -> tuple[npt.NDArray[Any], np.dtype[Any]]:
     values: npt.NDArray[Any] = _arrays.host(array)
     if values.ndim not in (2, 3) or not values.size:
         raise ConflictError(
-            f"a map of shape {values.shape}",
+            f"the map has the shape {values.shape}",
             remedy="give (rows, columns) or (channels, rows, columns)",
         )
     kind = values.dtype.kind
@@ -128,7 +128,7 @@ def _values(array: Any) -> tuple[npt.NDArray[Any], np.dtype[Any]]:
     if kind in "iu" and values.min() >= 0 and values.max() < 1 << 16:
         return values, np.dtype(np.uint8 if values.max() < 1 << 8 else np.uint16)
     raise ConflictError(
-        f"a map of {values.dtype} whose values uint16 does not hold",
+        f"the map is {values.dtype}, with values that uint16 cannot hold",
         remedy="give class ids from 0 to 65535, or float32",
     )
 
@@ -142,9 +142,9 @@ def _corner(
     if window is None:
         if size != (rows, columns):
             raise ConflictError(
-                f"a map of {size[0]}x{size[1]} pixels for sample {sample} of {rows}x{columns}",
+                f"the map has {size[0]}x{size[1]} pixels, but sample {sample} has {rows}x{columns}",
                 path=ds.path,
-                remedy="give window=(row, column), if it is one of a part of the cube",
+                remedy="give window=(row, column) if the map shows a part of the cube",
             )
         return 0, 0
     remedy = "give (row, column) or (row, column, rows, columns)"
@@ -153,7 +153,7 @@ def _corner(
         raise _options.wrong("window", window, remedy)
     if len(given) == 4 and tuple(given[2:]) != size:
         raise ConflictError(
-            f"a map of {size[0]}x{size[1]} pixels for a window of {given[2]}x{given[3]}",
+            f"the map has {size[0]}x{size[1]} pixels, but the window has {given[2]}x{given[3]}",
             remedy=remedy,
         )
     return given[0], given[1]

@@ -162,9 +162,9 @@ class _Ids:
         self.names = [about[0] for about in source._native.about(source.ids)]
         if source.ids != list(range(len(source._native))):
             raise ConflictError(
-                f"a part of the dataset, {len(source)} of its {len(source._native)} samples",
+                f"only {len(source)} of the {len(source._native)} samples are chosen",
                 path=source.path,
-                remedy="give the whole dataset, as hsipack.open gives it",
+                remedy="give the whole dataset, as opened with hsipack.open",
             )
         if isinstance(mask, Mapping):
             known = {*source.ids, *self.names}

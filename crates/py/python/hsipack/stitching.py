@@ -264,7 +264,7 @@ class Stitcher:
     def _begin(self, sample: int) -> OpenMap:
         if sample in self._finished or sample in self._taken or sample in self._missing:
             raise ConflictError(
-                f"a window of sample {sample}, whose map is finished",
+                f"a window belongs to sample {sample}, whose map is finished",
                 remedy="make a stitcher for every epoch, and say ordered=False if windows of "
                 "several cubes take turns",
             )
@@ -486,7 +486,8 @@ class _Windows:
 
         if isinstance(source, Concat | ConcatLoader):
             raise UnsupportedError(
-                "a stitcher over several datasets", remedy="make a loader and a stitcher of each"
+                "a stitcher cannot use several datasets",
+                remedy="create one stitcher for each dataset",
             )
         if not isinstance(source, Loader):
             dataset = _torch_data.opened(source)
@@ -494,8 +495,8 @@ class _Windows:
         settings = source._settings
         if settings["pipeline"] is not None:
             raise UnsupportedError(
-                "maps of augmented images",
-                remedy="make a loader without augment; to merge predictions of augmented images, "
+                "augmented images cannot be mapped",
+                remedy="create a loader without augment; to merge predictions of augmented images, "
                 "undo what was done to them and give the dataset instead of the loader",
             )
         kind = "whole" if settings["crop"] is None else settings["crop"]["kind"]
@@ -505,9 +506,9 @@ class _Windows:
         elif settings["world_size"] > 1:
             unordered = f"the loader is one of {settings['world_size']} ranks"
         elif settings["epoch_length"] is not None:
-            unordered = "an epoch of the loader need not have every window once"
+            unordered = "an epoch of the loader may lack or repeat windows"
         elif kind in ("random", "windows"):
-            unordered = "the loader's windows may lie anywhere"
+            unordered = "windows of the loader may be anywhere"
         return cls(source.dataset, unordered, cover=kind in ("whole", "grid"))
 
 
@@ -537,9 +538,9 @@ class _Samples:
         found = self._about.get(sample)
         if found is None:
             raise ConflictError(
-                f"a window of sample {sample}, which is not among those to map",
+                f"a window belongs to sample {sample}, which is not to be mapped",
                 path=self._path,
-                remedy="make the stitcher from the loader that gives the batches",
+                remedy="create the stitcher from the loader that gives the batches",
             )
         return found
 

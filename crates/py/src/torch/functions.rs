@@ -138,7 +138,7 @@ impl Torch {
         place
             .map(|place| ElementType::ALL[place])
             .ok_or_else(|| {
-                Error::unsupported(format!("a tensor of {dtype}, which is not computed with"))
+                Error::unsupported(format!("tensors of {dtype} are not supported"))
                     .with_remedy("convert it: mask.int(), image.float()")
             })
             .or_raise(py)

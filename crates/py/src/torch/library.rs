@@ -122,7 +122,7 @@ impl hsipack_augment::Library for Library {
                 let made = self.by(device, |engine| engine.labels(&Tensor::Ours(stored), recipe));
                 made.map_err(|error| match error.kind() {
                     ErrorKind::Unsupported => error.or_remedy(format!(
-                        "give layers=False, mask_dtype=\"{}\" for masks as they are stored",
+                        "for masks as they are stored, give layers=False, mask_dtype=\"{}\"",
                         recipe.stored
                     )),
                     _ => error,

@@ -141,8 +141,8 @@ impl TorchTensor {
         if torch.is_tensor(object)? {
             return Ok(Self(Arc::new(object.clone().unbind())));
         }
-        let what = format!("an array that is a {}", object.get_type().name()?);
-        let error = Error::conflict(what).with_remedy("give a tensor, or an array of NumPy's");
+        let what = format!("expected a tensor or an array, not {}", object.get_type().name()?);
+        let error = Error::conflict(what).with_remedy("give a torch tensor or a NumPy array");
         Err(error).or_raise(object.py())
     }
 
@@ -153,8 +153,8 @@ impl TorchTensor {
             "cpu" => Ok(Device::Cpu),
             "cuda" => Ok(Device::Cuda(device.getattr(intern!(py, "index"))?.extract()?)),
             other => {
-                let error = Error::unsupported(format!("a tensor on {other}"));
-                Err(error.with_remedy("copy it to the CPU or to a CUDA device before")).or_raise(py)
+                let error = Error::unsupported(format!("tensors on {other} are not supported"));
+                Err(error.with_remedy("copy it to the CPU or to a CUDA device first")).or_raise(py)
             }
         }
     }
@@ -206,7 +206,7 @@ fn failed(py: Python<'_>, error: &PyErr) -> Error {
             }
         }
         "OutOfMemoryError" => Error::device(format!("torch: {}", first_line(&what)))
-            .with_remedy("ask for smaller batches, or free memory of the device"),
+            .with_remedy("use smaller batches, or free memory on the device"),
         _ => Error::device(format!("torch: {named}: {}", first_line(&what))),
     }
 }

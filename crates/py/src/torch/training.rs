@@ -103,7 +103,7 @@ impl Torch {
             )
         } else {
             Error::unsupported(format!("torch {version} sees no GPU")).with_remedy(remedy![
-                "see whether nvidia-smi lists one and CUDA_VISIBLE_DEVICES shows it, or pass ",
+                "check that nvidia-smi lists one and that CUDA_VISIBLE_DEVICES does not hide it, or pass ",
                 Opt::Device.to("cpu")
             ])
         }))

@@ -141,7 +141,7 @@ impl Dataset {
         let want = pixels * bands.map_or(shape.bands, <[usize]>::len) * array.dtype().size();
         if out.len() != want {
             return Err(Error::conflict(format!(
-                "the window takes {want} bytes, but there is room for {}",
+                "the window takes {want} bytes, but the buffer has {}",
                 out.len()
             ))
             .at(self.path()));

@@ -82,20 +82,25 @@ impl Dataset {
             DType::U8 => u8::MAX.into(),
             DType::U16 => u16::MAX.into(),
             other => {
-                return Err(Error::unsupported(format!("new class ids for a mask of {other}"))
-                    .at(self.path())
-                    .with_remedy(remedy!["pack the masks with ", Command::Convert]));
+                return Err(Error::unsupported(format!(
+                    "the mask has the type {other}, so its classes cannot have new ids"
+                ))
+                .at(self.path())
+                .with_remedy(remedy!["pack the masks with ", Command::Convert]));
             }
         };
         if !self.mask_layers(stack, &new.mask).is_empty() {
             let mask = &new.mask;
-            return Err(Error::conflict(format!("mask {mask} holds boolean layers, no class ids"))
-                .at(self.path())
-                .with_remedy(remedy!["choose another mask with ", Opt::Masks]));
+            return Err(Error::conflict(format!(
+                "mask {mask} holds boolean layers, not class ids"
+            ))
+            .at(self.path())
+            .with_remedy(remedy!["choose another mask with ", Opt::Masks]));
         }
         let fits = |id: u32| {
             u16::try_from(id).ok().filter(|_| id <= most).ok_or_else(|| {
-                let what = format!("class id {id}, where mask {} is {}", new.mask, array.dtype());
+                let what =
+                    format!("class id {id} is too large: mask {} is {}", new.mask, array.dtype());
                 Error::conflict(what)
                     .at(self.path())
                     .with_remedy(format!("use ids from 0 to {most}"))
@@ -116,11 +121,11 @@ impl Dataset {
             let Some(old) = old else { continue };
             if given.insert(old, id).is_some_and(|before| before != id) {
                 return Err(Error::conflict(format!(
-                    "class {old} of mask {} is given two new ids",
+                    "class {old} of mask {} has two new ids",
                     new.mask
                 ))
                 .at(self.path())
-                .with_remedy("give it one, by its id or by its name"));
+                .with_remedy("give the class one new id, by its id or by its name"));
             }
             table[usize::from(old)] = id;
         }

@@ -50,9 +50,9 @@ impl Dataset {
             DType::U16 => wide(&labels, u16::from_le_bytes).collect(),
             DType::U32 => wide(&labels, u32::from_le_bytes).collect(),
             other => {
-                return Err(Error::unsupported(format!("mask {mask} is of {other}"))
+                return Err(Error::unsupported(format!("mask {mask} has the type {other}"))
                     .at(self.path())
-                    .with_remedy("class ids are uint8, uint16 or uint32"));
+                    .with_remedy("class ids must be uint8, uint16 or uint32"));
             }
         };
         let (rows, columns) = (labels.shape.rows as u32, labels.shape.columns as u32);

@@ -83,11 +83,12 @@ impl Dataset {
             None => Ok(()),
             Some(other) => {
                 let [one, other] = [*first, *other].map(|stack| &self.stacks()[stack].name);
-                let what =
-                    format!("mask {mask} has other layers in stack {other} than in stack {one}");
+                let what = format!(
+                    "mask {mask} has different layers in stack {other} than in stack {one}"
+                );
                 Err(Error::conflict(what)
                     .at(self.path())
-                    .with_remedy("count the samples of each stack by themselves"))
+                    .with_remedy("count the samples of each stack separately"))
             }
         }
     }
@@ -110,7 +111,7 @@ impl Dataset {
                 counts
             }
             other => {
-                return Err(Error::unsupported(format!("mask {mask} is of {other}"))
+                return Err(Error::unsupported(format!("mask {mask} has the type {other}"))
                     .at(self.path())
                     .with_remedy(remedy!["pack the masks with ", Command::Convert]));
             }

@@ -87,12 +87,12 @@ impl Dataset {
             }));
         }
         if shown.is_empty() {
-            return Err(Error::conflict(format!("mask {mask} has no region that is asked for"))
+            return Err(Error::conflict(format!("mask {mask} has none of the requested regions"))
                 .at(self.path())
                 .with_remedy(remedy![
                     "check the mask, ",
                     Opt::Ignore,
-                    " and the least number of pixels"
+                    " and the minimum number of pixels"
                 ]));
         }
         Windows::of_regions((regions.rows, regions.columns), regions.pad, &shown)

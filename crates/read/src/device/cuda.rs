@@ -118,7 +118,10 @@ impl Backend for Cuda {
         });
         allocated.map_err(|error| {
             error
-                .within(format_args!("no {} MiB on the device", bytes.div_ceil(1 << 20)))
+                .within(format_args!(
+                    "cannot allocate {} MiB on the device",
+                    bytes.div_ceil(1 << 20)
+                ))
                 .with_remedy(memory_remedy())
         })?;
         Ok(DeviceBytes { start, bytes, context: self.context.clone() })

@@ -232,15 +232,17 @@ impl<L: Library> DeviceLoader<L> {
     ) -> Result<Self> {
         match (device.device, device.emulated_bus) {
             (Device::Cpu, Some(rate)) if !(rate > 0.0 && rate.is_finite()) => {
-                Err(Error::conflict(format!("a bus of {rate} bytes a second"))
+                Err(Error::conflict(format!("the emulated bus has {rate} bytes per second"))
                     .with_remedy("give a rate above 0"))
             }
             (Device::Cpu, Some(rate)) => {
                 Self::start_on(Emulated::new(rate), dataset, options, device, library, state)
             }
             (Device::Cpu, None) if device.repeat => {
-                Err(Error::conflict("one batch, copied again and again, on the CPU")
-                    .with_remedy("nothing is copied there; ask for a device, or an emulated bus"))
+                Err(Error::conflict("on the CPU, one batch cannot be copied repeatedly")
+                    .with_remedy(
+                        "no data are copied on the CPU; choose a device, or an emulated bus",
+                    ))
             }
             (Device::Cpu, None) => {
                 let loader = loader(dataset, options, state)?;
@@ -477,13 +479,12 @@ impl<L: Library> DeviceLoader<L> {
         let given_away = self.way.given_away();
         if given_away > 0 {
             notes.push(format!(
-                "new device memory was taken {given_away} times, since tensors over the slots were kept; copy what \
-                 you keep"
+                "new device memory was allocated {given_away} times, because you kept tensors that use the slots; copy what you keep"
             ));
         }
         if self.way.copied() > 0 {
             notes.push(format!(
-                "{} batches were copied, since others were kept; drop batches after use or ask for more slots",
+                "{} batches were copied, because you kept earlier ones; drop batches after use, or use more slots",
                 self.way.copied()
             ));
         }

@@ -111,7 +111,7 @@ impl FromStr for Normalization {
     fn from_str(name: &str) -> Result<Self> {
         Self::ALL.into_iter().find(|one| one.to_string() == name).ok_or_else(|| {
             let names: Vec<String> = Self::ALL.iter().map(Self::to_string).collect();
-            Error::conflict(format!("there is no normalize {name:?}"))
+            Error::conflict(format!("normalize cannot be {name:?}"))
                 .with_remedy(format!("give one of {}, or (mean, std)", names.join(", ")))
         })
     }

@@ -56,8 +56,8 @@ struct Mask {
 impl Recipe {
     pub(super) fn new(shared: &Shared, options: &DeviceOptions) -> Result<Self> {
         if !options.image.is_float() {
-            return Err(Error::conflict(format!("images of {}", options.image))
-                .with_remedy("ask for float16, bfloat16, float32 or float64"));
+            return Err(Error::conflict(format!("images cannot have the type {}", options.image))
+                .with_remedy("choose float16, bfloat16, float32 or float64"));
         }
         let mut stacks = BTreeMap::new();
         for sample in shared.plan.samples() {
@@ -165,8 +165,8 @@ impl Stack {
             _ => return Ok(stack),
         };
         if let Some(std) = std.iter().find(|std| **std < 0.0) {
-            return Err(Error::conflict(format!("a standard deviation of {std}")).with_remedy(
-                "give numbers from 0 on, or NaN for bands that are to stay as they are",
+            return Err(Error::conflict(format!("the standard deviation is {std}")).with_remedy(
+                "give 0 or positive numbers, or NaN for bands that should stay unchanged",
             ));
         }
         // A band that lacks one of them stays as it is.
@@ -187,7 +187,7 @@ impl Stack {
             [one] => Ok(vec![*one; bands]),
             _ if own.len() == bands => Ok(own.to_vec()),
             _ => Err(Error::conflict(format!(
-                "the {what} to standardise by has {} numbers, stack {} is read with {bands} bands",
+                "the {what} for standardising has {} numbers, but {bands} bands are read from stack {}",
                 own.len(),
                 self.name
             ))
@@ -223,19 +223,19 @@ impl Mask {
         let differ = |stack: &usize| dataset.mask_layers(*stack, name) != layers;
         if options.layers && stacks.iter().any(differ) {
             return Err(Error::unsupported(format!(
-                "mask {name:?} has other layers in other stacks"
+                "mask {name:?} has different layers in different stacks"
             ))
             .at(dataset.path())
-            .with_remedy("read the stacks one by one, or ask for masks as they are stored"));
+            .with_remedy("read the stacks one by one, or read masks as they are stored"));
         }
         let stored = ElementType::from(dtype);
         let element = options.masks.unwrap_or_else(|| least(stored));
         if !holds(element, dtype) {
             return Err(Error::conflict(format!(
-                "mask {name:?} is {dtype}, which {element} does not hold"
+                "mask {name:?} is {dtype}, whose values {element} cannot hold"
             ))
             .at(shared.dataset.path())
-            .with_remedy(format!("ask for {}", least(stored))));
+            .with_remedy(format!("choose {}", least(stored))));
         }
         let unpacked = if options.layers { layers.len() } else { 0 };
         let recipe = LabelRecipe { stored, layers: unpacked, element };

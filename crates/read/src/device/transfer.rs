@@ -159,7 +159,7 @@ unsafe impl<B: Backend, S: Source> Memory for Lent<B, S> {
         match self.filled.get() {
             Some(filled) => filled.lend(stream),
             None => Err(Error::conflict("this batch belongs to the process that made it")
-                .with_remedy("make the loader after the fork")),
+                .with_remedy("create the loader after the fork")),
         }
     }
 }
@@ -513,4 +513,4 @@ impl<B: Backend, S: Source> Worker<B, S> {
 
 /// What to do about a device that is lost.
 pub(super) const LOST_REMEDY: &str =
-    "restart the program; the system's log (dmesg, Xid) says what happened to the device";
+    "restart the program; the system log (dmesg, Xid) says what happened to the device";

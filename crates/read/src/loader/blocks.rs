@@ -33,9 +33,9 @@ impl NoBlocks {
     /// As the end of a sentence.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Order => "in this order windows cannot come block by block",
+            Self::Order => "windows cannot be read block by block in this order",
             Self::NothingGained => "windows hardly share chunks",
-            Self::TooLarge => "one cube, or block of one, is larger than half of it",
+            Self::TooLarge => "one cube, or one block of a cube, is larger than half of it",
             Self::AllFit => "all blocks fit",
         }
     }

@@ -70,7 +70,7 @@ impl Chosen {
             ShuffleWindow::Bytes(bytes) => chooser.asked_for(bytes),
             ShuffleWindow::All | ShuffleWindow::Auto if options.cache != CacheKind::Auto => {
                 let (kind, bytes) = (options.cache, options.cache_bytes);
-                Ok(chooser.whole(kind, bytes, "asked for".to_owned()))
+                Ok(chooser.whole(kind, bytes, "requested".to_owned()))
             }
             ShuffleWindow::All | ShuffleWindow::Auto => chooser.by_memory(ring_bytes),
         }
@@ -125,7 +125,7 @@ impl Chooser<'_> {
         if !matches!(self.options.cache, CacheKind::Auto | CacheKind::Decoded) {
             let kind = self.options.cache;
             return Err(Error::conflict(format!(
-                "a shuffle window, whose chunks are held decoded, beside a cache of kind {kind}"
+                "a shuffle window holds decoded chunks, so it cannot be combined with cache kind {kind}"
             ))
             .with_remedy(remedy![
                 "leave out ",
@@ -135,24 +135,24 @@ impl Chooser<'_> {
             ]));
         }
         match blocks::cut(self.dataset, self.plan, bytes)? {
-            Ok(cutting) => Ok(self.in_blocks(bytes, cutting, "asked for".to_owned())),
+            Ok(cutting) => Ok(self.in_blocks(bytes, cutting, "requested".to_owned())),
             Err(blocks::NoBlocks::AllFit) => {
-                let why = "asked for, and all chunks fit into the shuffle window".to_owned();
+                let why = "requested, and all chunks fit into the shuffle window".to_owned();
                 Ok(self.whole(CacheKind::Decoded, self.needed.decoded, why))
             }
             Err(blocks::NoBlocks::NothingGained) => {
-                let why = "a shuffle window was asked for, but windows hardly share chunks";
+                let why = "a shuffle window was requested, but windows hardly share chunks";
                 Ok(self.whole(CacheKind::None, 0, why.to_owned()))
             }
             Err(no) => Err(Error::conflict(format!(
-                "a shuffle window of {} cannot be: {}",
+                "a shuffle window of {} is not possible: {}",
                 memory::size(bytes),
                 no.words()
             ))
             .with_remedy(remedy![
                 "leave out ",
                 Opt::ShuffleWindow,
-                " or give a larger one; it serves crops, patches and listed windows that are shuffled"
+                " or give a larger one; it works for shuffled crops, patches and listed windows"
             ])),
         }
     }
@@ -170,24 +170,24 @@ impl Chooser<'_> {
             }
             (0, Some(available)) => {
                 let by = match ranks {
-                    1 => format!("half of what is free {}", available.by),
-                    _ => format!("one of {ranks} parts of half of what is free {}", available.by),
+                    1 => format!("half of the free memory {}", available.by),
+                    _ => format!("1/{ranks} of half of the free memory {}", available.by),
                 };
                 (available.bytes.saturating_sub(ring_bytes) / 2 / ranks, by)
             }
-            (bytes, _) => (bytes, "the limit that was given".to_owned()),
+            (bytes, _) => (bytes, "the given limit".to_owned()),
         };
         let room = format!("{} ({limited_by})", memory::size(limit));
         let decoded = memory::size(self.needed.decoded);
         if self.needed.decoded <= limit {
             let why =
-                format!("all chunks that are read take {decoded} decoded, which fit into {room}");
+                format!("all chunks that are read take {decoded} decoded; they fit into {room}");
             return Ok(self.whole(CacheKind::Decoded, self.needed.decoded, why));
         }
         let (blocks, no_blocks) = self.own_blocks()?;
         if let Some((bytes, cutting)) = blocks {
             let why = format!(
-                "all chunks that are read take {decoded} decoded, which do not fit into {room}: so windows are shuffled among those of {} of {} blocks of cubes at a time",
+                "all chunks that are read take {decoded} decoded; they do not fit into {room}, so windows are shuffled within {} of {} blocks of cubes at a time",
                 cutting.blocks.together,
                 cutting.blocks.blocks.len()
             );
@@ -196,8 +196,8 @@ impl Chooser<'_> {
         let stored = self.needed.stored(self.dataset);
         let sizes = format!("{decoded} decoded, {} as stored", memory::size(stored));
         let (kind, bytes, fits) = match stored <= limit {
-            true => (CacheKind::Compressed, stored, "only these fit"),
-            false => (CacheKind::None, 0, "neither fit"),
+            true => (CacheKind::Compressed, stored, "only the stored chunks fit"),
+            false => (CacheKind::None, 0, "neither fits"),
         };
         let why = format!("all chunks that are read take {sizes}; {fits} into {room}{no_blocks}");
         Ok(self.whole(kind, bytes, why))
@@ -222,7 +222,7 @@ impl Chooser<'_> {
             return None;
         }
         let why = format!(
-            "all chunks that are read take {} decoded; {ranks} processes of this machine keep them in memory that they share, where {} fit",
+            "all chunks that are read take {} decoded; {ranks} processes on this machine keep them in shared memory, which has room for {}",
             memory::size(needed),
             memory::size(limit)
         );
@@ -247,11 +247,11 @@ impl Chooser<'_> {
         match blocks::cut(self.dataset, self.plan, bytes)? {
             // On machines with unequal memory, each process would use another order.
             Ok(_) if self.options.share.world_size > 1 => none(
-                "; several processes train together, so that a shuffle window, in which each chunk is decoded about once an epoch, has to be asked for",
+                "; a shuffle window, which decodes each chunk about once per epoch, is not chosen automatically if several processes train together",
             ),
             Ok(cutting) => Ok((Some((bytes, cutting)), String::new())),
             Err(blocks::NoBlocks::TooLarge) => {
-                none("; nor do two cubes, or blocks of one, fit as a shuffle window")
+                none("; two cubes, or two blocks of a cube, do not fit as a shuffle window either")
             }
             Err(_) => none(""),
         }

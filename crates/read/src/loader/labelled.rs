@@ -56,7 +56,7 @@ impl<'a> LabelledMasks<'a> {
         let Shared { dataset, masks, .. } = self.shared;
         if masks.is_empty() {
             return Err(Error::conflict(
-                "crops with labelled pixels are asked for, but there is no mask",
+                "crops with labelled pixels are requested, but there is no mask",
             )
             .at(dataset.path())
             .with_remedy(remedy![

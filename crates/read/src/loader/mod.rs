@@ -285,10 +285,10 @@ impl Loader {
             Next::AllLeased => {
                 let slots = self.shared.options.slots;
                 let error = Error::conflict(format!(
-                    "all {slots} slots of the ring are kept, so no further batch can come"
+                    "you keep all {slots} slots of the ring, so there is no slot for another batch"
                 ));
                 Err(Taking::Failed(error.with_remedy(remedy![
-                    "drop batches after use, copy what you keep, or ask for more ",
+                    "drop batches after use, copy what you keep, or use more ",
                     Opt::Slots
                 ])))
             }

@@ -37,7 +37,7 @@ impl IdTables {
         for new in &options.new_ids {
             if options.regions.as_ref().is_some_and(|(mask, _)| *mask == new.mask) {
                 return Err(Error::conflict(format!(
-                    "new class ids for mask {}, whose regions the windows show",
+                    "new class ids are given for mask {}, whose regions are the windows",
                     new.mask
                 ))
                 .at(dataset.path())
@@ -45,7 +45,7 @@ impl IdTables {
             }
             if !masks.contains(&new.mask) && labels != Some(&new.mask) {
                 return Err(Error::conflict(format!(
-                    "new class ids for mask {}, which is not read",
+                    "new class ids are given for mask {}, which is not read",
                     new.mask
                 ))
                 .at(dataset.path())
@@ -55,10 +55,10 @@ impl IdTables {
                 let twice = of_arrays[*stack][place(dataset, *stack, &new.mask)?].replace(table);
                 if twice.is_some() {
                     return Err(Error::conflict(format!(
-                        "mask {} is given new ids twice",
+                        "new ids are given twice for mask {}",
                         new.mask
                     ))
-                    .with_remedy("give them at once"));
+                    .with_remedy("give all of them together"));
                 }
             }
         }

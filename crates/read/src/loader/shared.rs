@@ -213,12 +213,16 @@ fn with_patches(
     let windows = match (&options.patches, &options.regions) {
         (None, None) => return Ok(options.plan.clone()),
         (Some(_), Some(_)) => {
-            return Err(Error::conflict("both patches around labelled pixels and regions")
-                .with_remedy("choose one of them"));
+            return Err(Error::conflict(
+                "patches around labelled pixels and regions cannot be combined",
+            )
+            .with_remedy("choose one of them"));
         }
         _ if options.plan.crop != Crop::Whole => {
-            return Err(Error::conflict("both crops and patches around labelled pixels")
-                .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
+            return Err(Error::conflict(
+                "crops and patches around labelled pixels cannot be combined",
+            )
+            .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
         }
         (Some((mask, patches)), None) => {
             dataset.windows_around_labels(samples, mask, patches, options.plan.seed)?
@@ -230,13 +234,16 @@ fn with_patches(
 
 fn check(options: &LoaderOptions) -> Result<()> {
     if options.threads == 0 {
-        return Err(Error::conflict("no decoding threads")
-            .with_remedy(remedy!["ask for at least 1 with ", Opt::Threads]));
+        return Err(Error::conflict("there are no decoding threads")
+            .with_remedy(remedy!["use at least 1 with ", Opt::Threads]));
     }
     if options.slots < 2 {
-        return Err(Error::conflict(format!("a ring of {} slots", options.slots)).with_remedy(
-            remedy!["ask for at least 2 ", Opt::Slots, ", so that one is filled while one is used"],
-        ));
+        return Err(Error::conflict(format!("the ring has {} slots, too few", options.slots))
+            .with_remedy(remedy![
+                "use at least 2 ",
+                Opt::Slots,
+                ", so that one is filled while another is used"
+            ]));
     }
     Ok(())
 }
@@ -256,7 +263,7 @@ fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Resu
         return Ok(());
     }
     let what = format!(
-        "{} slots of {} take {}{}, but only {} can be had {}",
+        "{} slots of {} take {}{}, but only {} are available {}",
         options.slots,
         memory::size(slot),
         memory::size(ring),
@@ -267,16 +274,16 @@ fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Resu
     let fit = available.bytes.saturating_sub(cache) / slot.max(1);
     let remedy = match fit {
         fit if fit >= 2 => remedy![
-            "ask for fewer ",
+            "use fewer ",
             Opt::Slots,
             " or a smaller ",
             Opt::BatchSize,
             format!("; {fit} slots fit")
         ],
         _ if cache > 0 => {
-            remedy!["ask for a smaller ", Opt::CacheSize, " or ", Opt::BatchSize]
+            remedy!["choose a smaller ", Opt::CacheSize, " or ", Opt::BatchSize]
         }
-        _ => remedy!["ask for a smaller ", Opt::BatchSize, " or ", Opt::Crop],
+        _ => remedy!["choose a smaller ", Opt::BatchSize, " or ", Opt::Crop],
     };
     Err(Error::new(ErrorKind::Io, what).with_remedy(remedy))
 }
@@ -360,7 +367,7 @@ fn plan_samples(
 ) -> Result<Vec<PlanSample>> {
     if let Some(weights) = options.weights.as_ref().filter(|all| all.len() != dataset.len()) {
         return Err(Error::conflict(format!(
-            "{} weights for {} samples",
+            "there are {} weights for {} samples",
             weights.len(),
             dataset.len()
         ))
@@ -415,7 +422,7 @@ fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> 
                 dataset.stacks()[*stack].name
             ))
             .at(dataset.path())
-            .with_remedy("pack them with the same types, or read the stacks one by one"));
+            .with_remedy("pack them with the same type, or read the stacks one by one"));
         }
     }
     Ok(())

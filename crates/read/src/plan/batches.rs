@@ -72,20 +72,20 @@ impl Share {
 
     pub(super) fn check(self) -> Result<()> {
         if self.world_size == 0 {
-            return Err(Error::conflict("a world size of 0").with_remedy(remedy![
-                "count the processes that train together with ",
+            return Err(Error::conflict("the world size is 0").with_remedy(remedy![
+                "give the number of processes that train together with ",
                 Opt::WorldSize,
                 ", from 1"
             ]));
         }
         if self.rank >= self.world_size {
             return Err(Error::conflict(format!(
-                "rank {} in a world of {}",
+                "there is no rank {} among {}",
                 self.rank,
                 plural(self.world_size, "process")
             ))
             .with_remedy(remedy![
-                "number ",
+                "give ",
                 Opt::Rank,
                 format!(" from 0 to {}", self.world_size - 1)
             ]));
@@ -108,7 +108,7 @@ impl Share {
 pub(super) fn global_batch(batch_size: usize, world_size: usize) -> Result<usize> {
     match batch_size.checked_mul(world_size) {
         Some(0) => Err(Error::conflict(format!(
-            "batches of {} on {}",
+            "batches have {} on {}",
             plural(batch_size, "item"),
             plural(world_size, "process")
         ))
@@ -120,7 +120,7 @@ pub(super) fn global_batch(batch_size: usize, world_size: usize) -> Result<usize
         ])),
         Some(items) => Ok(items),
         None => Err(Error::conflict(format!(
-            "batches of {batch_size} items on {world_size} processes are more than can be counted"
+            "batches of {batch_size} items on {world_size} processes are too large"
         ))
         .with_remedy(remedy!["choose a smaller ", Opt::BatchSize])),
     }
@@ -337,7 +337,7 @@ impl Cut {
     fn without(self, segment: &Segment) -> Result<Places> {
         if segment.batches > self.spans.len() {
             return Err(Error::state(format!(
-                "the training state is of another epoch: {} of {} x {} items were given, but at their start the epoch had {}",
+                "the training state belongs to another epoch: {} of {} x {} items were read, but the epoch had only {} left",
                 plural(segment.batches, "batch"),
                 segment.world_size,
                 segment.batch_size,
@@ -393,6 +393,6 @@ mod tests {
         }
         assert!(Share { rank: 0, world_size: 0 }.check().is_err());
         let error = Share { rank: 2, world_size: 2 }.check().unwrap_err();
-        assert!(error.to_string().starts_with("rank 2 in a world of 2 processes"), "{error}");
+        assert!(error.to_string().starts_with("there is no rank 2 among 2 processes"), "{error}");
     }
 }

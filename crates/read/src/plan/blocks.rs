@@ -176,7 +176,7 @@ impl PlannedBlocks {
 
     fn check(&self, together: usize) -> Result<()> {
         if together == 0 {
-            return Err(Error::conflict("windows are to be shuffled among those of 0 blocks")
+            return Err(Error::conflict("the shuffle window holds 0 blocks")
                 .with_remedy(remedy!["give a larger ", Opt::ShuffleWindow]));
         }
         let all = self.starts[self.starts.len() - 1];

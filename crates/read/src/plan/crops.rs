@@ -139,10 +139,12 @@ impl Crop {
         }
         match *self {
             Self::Whole | Self::Centre { .. } | Self::Windows(_) => Ok(()),
-            Self::Random { per_sample: 0, .. } => Err(Error::conflict("0 crops per sample")
-                .with_remedy(remedy!["give at least 1 as ", Opt::CropsPerCube])),
+            Self::Random { per_sample: 0, .. } => {
+                Err(Error::conflict("there are 0 crops per sample")
+                    .with_remedy(remedy!["give at least 1 as ", Opt::CropsPerCube]))
+            }
             Self::Random { min_labelled, .. } if !(0.0..=1.0).contains(&min_labelled) => {
-                Err(Error::conflict(format!("a labelled share of {min_labelled}"))
+                Err(Error::conflict(format!("the share of labelled pixels is {min_labelled}"))
                     .with_remedy(remedy!["give ", Opt::MinLabelled, " from 0 to 1"]))
             }
             Self::Random { .. } => Ok(()),
@@ -290,12 +292,15 @@ fn check_step(axis: &str, step: u32, size: u32) -> Result<()> {
     if (1..=size).contains(&step) {
         return Ok(());
     }
-    Err(Error::conflict(format!("a {axis} step of {step} for windows of {}", plural(size, axis)))
-        .with_remedy(remedy![
-            "give ",
-            Opt::GridStep,
-            format!(" from 1 to {size}, so that every pixel is covered")
-        ]))
+    Err(Error::conflict(format!(
+        "the {axis} step is {step}, but windows have {}",
+        plural(size, axis)
+    ))
+    .with_remedy(remedy![
+        "give ",
+        Opt::GridStep,
+        format!(" from 1 to {size}, so that every pixel is covered")
+    ]))
 }
 
 /// Number of windows along an axis of `length` pixels.
@@ -327,13 +332,14 @@ fn choose(
         return Ok(best);
     }
     let labelled = labelled.ok_or_else(|| {
-        Error::conflict("crops should have labelled pixels, but there are no labels to look at")
-            .with_remedy(remedy![
+        Error::conflict("crops should have labelled pixels, but no mask gives labels").with_remedy(
+            remedy![
                 "name the mask that holds the labels with ",
                 Opt::Masks,
                 ", or leave out ",
                 Opt::MinLabelled
-            ])
+            ],
+        )
     })?;
     let mut most = labelled.share(sample.sample, best)?;
     for window in windows.take(ATTEMPTS as usize - 1) {
@@ -508,7 +514,7 @@ mod tests {
         let cube = sample(0, 10, 40, 1);
         let crop = |min_labelled| Crop::Random { rows: 2, columns: 4, per_sample: 1, min_labelled };
         let error = crop(0.1).window(&cube, draw(0), None).unwrap_err();
-        assert!(error.to_string().contains("no labels"), "{error}");
+        assert!(error.to_string().contains("no mask gives labels"), "{error}");
         let mut labels = RightOf { from: 0, calls: 0 };
         crop(0.0).window(&cube, draw(0), Some(&mut labels)).unwrap();
         assert_eq!(labels.calls, 0);

@@ -171,7 +171,7 @@ impl LabelledPixels {
         }
         samples.retain(|(_, pixels)| pixels.set.len() > 0);
         if samples.is_empty() {
-            return Err(Error::conflict("no pixel has a label that is asked for").with_remedy(
+            return Err(Error::conflict("no pixel has one of the requested labels").with_remedy(
                 remedy![
                     "check the mask, ",
                     Opt::Classes,

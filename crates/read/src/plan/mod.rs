@@ -304,7 +304,7 @@ impl Plan {
         .resume(given, options.batch_size, share.world_size)?;
         if cut.len() == 0 && cut.dropped() == *length {
             return Err(Error::conflict(format!(
-                "no batch is left when the last one is dropped: an epoch has {}, a full batch of all ranks {}",
+                "no batch is left when the last one is dropped: an epoch has {}, but a full batch of all ranks has {}",
                 plural(*length, "item"),
                 share.world_size * options.batch_size
             ))
@@ -420,8 +420,11 @@ impl EpochPlan {
         if n < self.batches() {
             return Ok(());
         }
-        Err(Error::conflict(format!("batch {n} of {} left", plural(self.batches(), "batch")))
-            .with_remedy("go on with the next epoch"))
+        Err(Error::conflict(format!(
+            "there is no batch {n}: {} left in this epoch",
+            plural(self.batches(), "batch")
+        ))
+        .with_remedy("go on with the next epoch"))
     }
 
     fn shape_number(&self, n: usize) -> usize {
@@ -500,8 +503,8 @@ fn check_samples(samples: &[PlanSample]) -> Result<()> {
     numbers.sort_unstable();
     match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),
-        Some(twice) => Err(Error::conflict(format!("sample {} comes twice", twice[0]))
-            .with_remedy("name every sample once, and give weights to have some more often")),
+        Some(twice) => Err(Error::conflict(format!("sample {} is listed twice", twice[0]))
+            .with_remedy("list every sample once; to read some more often, give weights")),
     }
 }
 
@@ -510,13 +513,14 @@ fn with_windows(samples: Vec<PlanSample>, crop: &Crop) -> Result<Vec<PlanSample>
     let Crop::Windows(windows) = crop else { return Ok(samples) };
     let by_id: HashMap<usize, &PlanSample> =
         samples.iter().map(|sample| (sample.sample, sample)).collect();
-    let with = windows.samples().iter().map(|id| match by_id.get(id) {
-        Some(sample) => Ok((*sample).clone()),
-        None => Err(Error::conflict(format!(
-            "windows are listed of sample {id}, which is not among those that are read"
-        ))
-        .with_remedy(remedy!["list windows of others, or check ", Opt::Split])),
-    });
+    let with =
+        windows.samples().iter().map(|id| match by_id.get(id) {
+            Some(sample) => Ok((*sample).clone()),
+            None => Err(Error::conflict(format!(
+                "windows are listed for sample {id}, which is not read"
+            ))
+            .with_remedy(remedy!["list windows of samples that are read, or check ", Opt::Split])),
+        });
     let with = with.collect::<Result<Vec<_>>>()?;
     windows.check(&with)?;
     Ok(with)
@@ -552,11 +556,11 @@ fn number_strata(
         Order::Sequential | Order::Shuffled | Order::Weighted => return Ok((Vec::new(), 0)),
     };
     let without = |sample: &PlanSample| {
-        Error::conflict(format!("sample {} has no {name}, which the order looks at", sample.sample))
+        Error::conflict(format!("sample {} has no {name}, which this order needs", sample.sample))
             .with_remedy(remedy![
                 format!("give every sample a {name} with "),
                 Command::Convert.with(Opt::Table),
-                ", leave out those without, or choose another ",
+                ", leave out the others, or choose another ",
                 Opt::Order
             ])
     };
@@ -593,13 +597,16 @@ fn plan_blocks(
 ) -> Result<Option<Arc<PlannedBlocks>>> {
     let Some(blocks) = &options.blocks else { return Ok(None) };
     if options.order != Order::Shuffled {
-        return Err(Error::conflict(format!("blocks come together in no {} order", options.order))
-            .with_remedy(remedy![
-                "leave out ",
-                Opt::ShuffleWindow,
-                ", or choose ",
-                Opt::Order.to(Order::Shuffled.to_string())
-            ]));
+        return Err(Error::conflict(format!(
+            "a shuffle window cannot be used with {} order",
+            options.order
+        ))
+        .with_remedy(remedy![
+            "leave out ",
+            Opt::ShuffleWindow,
+            ", or choose ",
+            Opt::Order.to(Order::Shuffled.to_string())
+        ]));
     }
     let windows = match &options.crop {
         Crop::Windows(windows) => Some(&**windows),
@@ -630,13 +637,13 @@ fn running_weights(samples: &[PlanSample], order: Order) -> Result<Vec<f64>> {
     if sum > 0.0 && sum.is_finite() {
         return Ok(sums);
     }
-    Err(Error::conflict(format!("the weights' sum is {sum}")).with_remedy(remedy))
+    Err(Error::conflict(format!("the sum of the weights is {sum}")).with_remedy(remedy))
 }
 
 /// Refuses epochs without items, and epochs with more items or repeats than 32 bits can count.
 fn check_length(length: usize, items: usize) -> Result<()> {
     if length == 0 {
-        return Err(Error::conflict("an epoch of 0 items")
+        return Err(Error::conflict("an epoch has 0 items")
             .with_remedy(remedy!["give at least 1 as ", Opt::EpochLength]));
     }
     match length.checked_add(items) {

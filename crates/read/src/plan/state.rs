@@ -98,14 +98,14 @@ impl State {
         self.check_version()?;
         if self.fingerprint != fingerprint {
             return Err(Error::state(format!(
-                "the training state is of another dataset: its fingerprint is {}, this one's {fingerprint}",
+                "the training state belongs to another dataset: its fingerprint is {}, but this dataset has {fingerprint}",
                 self.fingerprint
             ))
-            .with_remedy("name the dataset of the saved state"));
+            .with_remedy("open the dataset of the saved state"));
         }
         if self.seed != plan.options().seed {
             return Err(Error::state(format!(
-                "the training state has seed {}, but seed {} is asked for",
+                "the training state has seed {}, but seed {} is requested",
                 self.seed,
                 plan.options().seed
             ))
@@ -125,7 +125,7 @@ impl State {
         if self.version == VERSION {
             return Ok(());
         }
-        Err(Error::unsupported(format!("a training state of version {}", self.version))
+        Err(Error::unsupported(format!("the training state has version {}", self.version))
             .with_remedy("use the version of hsipack that wrote it, or a later one"))
     }
 

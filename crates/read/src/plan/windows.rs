@@ -148,7 +148,8 @@ impl Windows {
         windows: &[(usize, i32, i32)],
     ) -> Result<(Self, Vec<u32>)> {
         if windows.is_empty() {
-            return Err(Error::conflict("a list of no windows").with_remedy("list at least one"));
+            return Err(Error::conflict("the list of windows is empty")
+                .with_remedy("list at least one window"));
         }
         let mut samples: Vec<usize> = windows.iter().map(|window| window.0).collect();
         samples.sort_unstable();
@@ -395,7 +396,7 @@ impl Windows {
                     "the window of {}x{} pixels at row {row}, column {column} lies outside sample {} of {}x{}",
                     self.rows, self.columns, sample.sample, sample.rows, sample.columns
                 ))
-                .with_remedy("list windows that have a pixel of their cube at least"));
+                .with_remedy("list windows that contain at least one pixel of their cube"));
             }
         }
         Ok(())

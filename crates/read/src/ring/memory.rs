@@ -115,7 +115,7 @@ impl Memory {
             Ok(before.elapsed())
         })?;
         if asked < bytes {
-            let note = "some huge pages: more of them take longer to be had than they save";
+            let note = "some huge pages: more of them would take longer to allocate than they save";
             self.report.notes.push(note.to_owned());
         }
         self.report.huge_page_bytes = system::huge_page_bytes(start, bytes);
@@ -185,7 +185,7 @@ fn no_room(bytes: usize, error: std::io::Error) -> Error {
         ErrorKind::Io,
         format!("cannot allocate {} MiB for the ring: {error}", bytes.div_ceil(1 << 20)),
     )
-    .with_remedy(remedy!["ask for fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize])
+    .with_remedy(remedy!["use fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize])
     .caused_by(error)
 }
 

@@ -65,12 +65,7 @@ impl<P: Default> Ring<P> {
         let bytes = slots.checked_mul(slot_bytes).filter(|bytes| *bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| {
             Error::conflict(format!("{slots} slots of {slot_bytes} bytes are too many"))
-                .with_remedy(remedy![
-                    "ask for fewer ",
-                    Opt::Slots,
-                    " or a smaller ",
-                    Opt::BatchSize
-                ])
+                .with_remedy(remedy!["use fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize])
         })?;
         Ok(Self {
             slots: Slots::new(slots),

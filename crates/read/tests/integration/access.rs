@@ -144,11 +144,11 @@ fn a_damaged_chunk_is_named_with_sample_and_shard() {
         assert_eq!(error.kind(), ErrorKind::Damaged);
         assert_eq!(error.path(), Some(shard.as_path()));
         assert!(
-            error.to_string().contains("sample 4 (cube 4), image chunk 0: checksum"),
+            error.to_string().contains("sample 4 (cube 4), image chunk 0: the checksum"),
             "{error}"
         );
         assert!(dataset.sample(5).is_ok());
-        // Once means once verified, not once tried.
+        // `Once` means that a chunk was verified once, not that this was tried once.
         assert!(dataset.sample(4).is_err());
     }
     let _ = open(Verify::Never).sample(4);
@@ -197,7 +197,7 @@ fn a_dataset_of_another_library_needs_no_sums_but_one_of_ours_does() {
     let dataset = Dataset::open(&written.path).unwrap();
     assert!(dataset.sample(1).unwrap().bytes() == written.image(1, 0..9, 0..8, None));
     let before = dataset.fingerprint().to_owned();
-    // Other metadata, another fingerprint.
+    // Different metadata have a different fingerprint.
     let lines = written.path.join("samples.jsonl");
     let text = std::fs::read_to_string(&lines).unwrap().replace("cube 1", "cube one");
     std::fs::write(&lines, text).unwrap();
@@ -222,7 +222,7 @@ fn labels_groups_and_splits_are_numbered() {
     assert_eq!((labels.class_of(0), labels.group_of(5)), (Some(1), Some(2)));
 }
 
-/// What a store was told.
+/// A call of a store.
 #[derive(Clone, Debug, PartialEq)]
 enum Told {
     Ask(Range<u64>),
@@ -270,7 +270,7 @@ impl StoredFile for RecordingFile {
 
 #[test]
 fn of_a_large_window_all_but_the_first_chunk_is_asked_for_ahead() {
-    // Two samples of four chunks of half a MiB in one shard.
+    // One shard with two samples of four chunks of half a MiB.
     let spec = StackSpec::new(256, 64, 64, 2).tile(64, 64);
     let (_folder, written, _) = made(&[StackSpec { codec: None, per_shard: 2, ..spec }]);
     let chunk = (64 * 64 * 64 * 2 + CHECKSUM_LEN) as u64;
@@ -290,7 +290,7 @@ fn of_a_large_window_all_but_the_first_chunk_is_asked_for_ahead() {
     let chunks: Vec<_> = starts.map(|start| start..start + chunk).collect();
     assert_eq!((first, ahead), (&chunks[0], &(chunks[1].start..chunks[3].end)));
     assert_eq!(rest, chunks[1..].iter().cloned().map(Told::Read).collect::<Vec<_>>());
-    // Of small ones nothing is: it would take longer to say than to read.
+    // Small windows are not requested ahead, because the call would take longer than reading.
     assert_eq!(told(0..128), chunks[..2].iter().cloned().map(Told::Read).collect::<Vec<_>>());
     assert_eq!(told(64..128), [Told::Read(chunks[1].clone())]);
 }

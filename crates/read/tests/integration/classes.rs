@@ -1,4 +1,4 @@
-//! Class ids of masks: counted, and given other numbers where they are delivered.
+//! Class ids of masks: counting, and new ids in delivered masks.
 
 use hsipack_read::plan::{Crop, Order, Pad, Patches, Windows};
 use hsipack_read::{Class, Dataset, Loader, LoaderOptions, NewIds};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::images::{self, edit};
 use crate::support::{StackSpec, Written, mask_value, wide_value, write_dataset, write_sums};
 
-/// Two stacks with a mask `a` of uint8, which name their classes in another order, and `w` of uint16.
+/// Two stacks with a mask `a` of uint8, whose class names are in different orders, and `w` of uint16.
 fn made() -> (tempfile::TempDir, Written) {
     let folder = tempfile::tempdir().unwrap();
     let mut stacks = [
@@ -46,7 +46,7 @@ fn fault(dataset: &Dataset, new: NewIds, set: impl FnOnce(&mut LoaderOptions)) -
     Loader::new(dataset, options).unwrap_err().to_string()
 }
 
-/// The new id of a class of mask `a`, by the definition.
+/// The new id of a class of mask `a`, according to the definition.
 fn expected(new: &NewIds, names: &[&str], id: u32) -> u32 {
     let named = |class: &Class| match class {
         Class::Id(of) => *of == id,
@@ -56,7 +56,7 @@ fn expected(new: &NewIds, names: &[&str], id: u32) -> u32 {
     given.or(new.ignore).unwrap_or(id)
 }
 
-/// The classes' names of the stack of a sample.
+/// The names of classes in the stack of a sample.
 fn names_of(written: &Written, sample: usize) -> &'static [&'static str] {
     match written.shape(sample).rows {
         14 => &["none", "fat", "skin", "bone"],
@@ -161,11 +161,11 @@ fn new_ids_that_mean_nothing_are_refused() {
     for (ids, what) in [
         (new("a", &[name("liver", 1)], None), "its classes: bone, fat, none, skin"),
         (new("w", &[name("liver", 1)], None), "it does not name its classes; give their ids"),
-        (new("a", &[id(1, 256)], None), "class id 256, where mask a is uint8"),
-        (new("a", &[id(256, 1)], None), "class id 256, where mask a is uint8"),
-        (new("a", &[id(1, 2)], Some(300)), "class id 300, where mask a is uint8"),
-        (new("a", &[id(1, 2), name("fat", 3)], None), "class 1 of mask a is given two new ids"),
-        (new("b", &[id(1, 2)], None), "new class ids for mask b, which is not read"),
+        (new("a", &[id(1, 256)], None), "class id 256 is too large: mask a is uint8"),
+        (new("a", &[id(256, 1)], None), "class id 256 is too large: mask a is uint8"),
+        (new("a", &[id(1, 2)], Some(300)), "class id 300 is too large: mask a is uint8"),
+        (new("a", &[id(1, 2), name("fat", 3)], None), "class 1 of mask a has two new ids"),
+        (new("b", &[id(1, 2)], None), "new class ids are given for mask b, which is not read"),
     ] {
         let error = fault(&dataset, ids, |_| {});
         assert!(error.contains(what), "{error}");
@@ -221,7 +221,7 @@ fn pixels_of_classes_are_counted() {
     write_sums(&written.path);
     let dataset = Dataset::open(&written.path).unwrap();
     let error = dataset.class_pixels(&(0..9).collect::<Vec<_>>(), "a", None, 1).unwrap_err();
-    assert!(error.to_string().contains("other layers"), "{error}");
+    assert!(error.to_string().contains("different layers"), "{error}");
     let of_stack: Vec<usize> = (0..9).filter(|sample| written.shape(*sample).rows == 14).collect();
     let counted = dataset.class_pixels(&of_stack, "a", None, 1).unwrap();
     for (layer, class) in counted.iter().enumerate() {

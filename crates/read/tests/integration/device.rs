@@ -28,7 +28,7 @@ fn start(
     DeviceLoader::new(dataset, options, device, Host::new(2))
 }
 
-/// The spectrum of a pixel as the options say, computed plainly.
+/// The spectrum of a pixel according to the options, computed in a simple way.
 fn spectrum(
     written: &Written,
     item: &Item,
@@ -152,7 +152,7 @@ fn batches_are_what_the_options_say() {
             for image in [ElementType::F16, ElementType::F32, ElementType::BF16, ElementType::F64] {
                 let mut options = options(4);
                 if number % 2 == 0 {
-                    // Stacks mixed in a batch.
+                    // Crops mix stacks in a batch.
                     options.plan.crop =
                         Crop::Random { rows: 6, columns: 7, per_sample: 1, min_labelled: 0.0 };
                 }
@@ -185,7 +185,7 @@ fn an_emulated_bus_takes_its_time_and_changes_nothing() {
         loader.next_batch().unwrap().unwrap();
         loader.report().slot_bytes as f64
     };
-    // 20 ms for a slot; a batch may leave some of it empty.
+    // 20 ms for a slot; a batch may not fill it.
     let device = DeviceOptions { emulated_bus: Some(bytes / 20e-3), ..cpu() };
     let mut loader = start(&dataset, options(4), device.clone()).unwrap();
     let began = Instant::now();
@@ -291,9 +291,9 @@ fn bands_are_standardised_by_figures_of_the_users() {
     assert!(loader.standardized_by().is_empty());
     let dataset = Dataset::open(&written.path).unwrap();
     for (device, what) in [
-        (by(&[1.0; 4], &[1.0; 5]), "the mean to standardise by has 4 numbers"),
-        (by(&[1.0; 5], &[1.0; 6]), "the standard deviation to standardise by has 6 numbers"),
-        (by(&[1.0; 5], &[-1.0; 5]), "a standard deviation of -1"),
+        (by(&[1.0; 4], &[1.0; 5]), "the mean for standardising has 4 numbers"),
+        (by(&[1.0; 5], &[1.0; 6]), "the standard deviation for standardising has 6 numbers"),
+        (by(&[1.0; 5], &[-1.0; 5]), "the standard deviation is -1"),
     ] {
         let error = start(&dataset, options(1), device).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
@@ -334,7 +334,7 @@ fn kept_batches_stay_what_they_are_and_never_stop_the_loader() {
         }
         assert!(loader.statistics().copied > 0 && !loader.report().notes.is_empty());
         kept.iter().for_each(|batch| check_image(batch, &written, &cpu()));
-        // They outlive the loader, and so does a view of a part.
+        // The batches outlive the loader, and so does a view of a part.
         let view = kept[0].image.permuted(&[0, 2, 3, 1]).narrowed(0, 0, 1);
         let before = flat(&view);
         drop(loader);
@@ -417,7 +417,7 @@ fn what_cannot_be_had_is_told_at_once() {
         error.to_string()
     };
     let message = refused(DeviceOptions { image: ElementType::I32, ..cpu() });
-    assert!(message.contains("images of int32"), "{message}");
+    assert!(message.contains("the type int32"), "{message}");
     let message = refused(DeviceOptions { masks: Some(ElementType::U8), ..cpu() });
     assert!(message.contains("uint16"), "{message}");
     if !cuda_is_available() {

@@ -1,5 +1,5 @@
-//! The loader for a GPU over the stand-in for CUDA's driver: the real code for CUDA runs, in a process of its own, and
-//! whatever a device would punish is a fault.
+//! The loader for a GPU over the stand-in for the CUDA driver: the real code for CUDA runs in a process of its own, and
+//! every misuse of a device is a fault.
 
 use std::ptr;
 use std::thread;
@@ -30,7 +30,7 @@ fn gpu() -> DeviceOptions {
 
 fn start(dataset: &Dataset) -> DeviceLoader<Host> {
     let mut options = options(3);
-    // Class ids as they are stored: nothing is computed.
+    // Class ids as they are stored, without computation.
     options.masks = Some(vec!["ids".into()]);
     DeviceLoader::new(dataset, options, gpu(), Host::new(1)).unwrap()
 }
@@ -48,7 +48,7 @@ fn read(driver: &FakeDriver, stream: Stream, array: &Array, want: &[u8]) {
     driver.read(stream.handle() as usize, array.address() as u64, want);
 }
 
-/// A batch on the device, and the bytes that its image and its mask hold.
+/// A batch on the device, and the bytes of its image and its mask.
 struct Both {
     batch: DeviceBatch<Host>,
     image: Vec<u8>,
@@ -129,7 +129,7 @@ fn elsewhere() {
         if step % 3 > 0 {
             both.read(&driver, Stream::LEGACY);
         }
-        // As DLPack's consumers do.
+        // Like consumers of DLPack.
         both.batch.image.memory().lend(stream.name()).unwrap();
         both.read(&driver, stream.name());
         send.send(both).unwrap();
@@ -140,7 +140,7 @@ fn elsewhere() {
     driver.finish();
 }
 
-/// A stream of the consumer's, in the device's primary context.
+/// A consumer's own stream, in the primary context of the device.
 struct OwnStream {
     stream: sys::CUstream,
     context: sys::CUcontext,
@@ -262,7 +262,7 @@ fn computing() {
         let mut loader = DeviceLoader::new(&dataset, options(3), device, Host::new(1)).unwrap();
         let error = loader.next_batch().unwrap().unwrap_err();
         assert!(error.to_string().contains("cuda:0"), "{error}");
-        // The next call says so again: no batch is left out.
+        // The next call returns the error again: no batch is skipped.
         assert!(loader.next_batch().unwrap().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A dataset that asks everything of what turns stored values into images and masks, and how to look at those.
+//! A dataset that covers all conversions of stored values to images and masks, and functions to inspect these.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,7 @@ pub fn made() -> (tempfile::TempDir, Written) {
     (folder, written)
 }
 
-/// A value of that dataset as it is stored.
+/// A stored value of this dataset.
 pub fn value(sample: usize, row: usize, column: usize, band: usize) -> f64 {
     match (row, column) {
         (1, 1) if band == 2 => f64::NAN,
@@ -73,7 +73,7 @@ pub fn edit(array: &Path, change: impl FnOnce(&mut Map<String, Value>)) {
     fs::write(file, serde_json::to_string_pretty(&json).unwrap()).unwrap();
 }
 
-/// Loads with two threads, in memory of the plainest kind.
+/// Options to load with two threads, in ordinary memory.
 pub fn options(batch_size: usize) -> LoaderOptions {
     let mut options = LoaderOptions::new(batch_size);
     options.memory.plain = true;

@@ -31,7 +31,7 @@ fn options(batch_size: usize) -> LoaderOptions {
     options
 }
 
-/// Whether every value of a batch is what was written; windows that reach beyond the edge are looked at in `windows.rs`.
+/// Checks that every value of a batch is the written one. `windows.rs` checks windows that reach beyond the edge.
 pub fn check(batch: &Batch, written: &Written, bands: Option<&[usize]>) {
     let image = batch.image();
     let bytes = image.bytes.len() / batch.len();
@@ -126,7 +126,7 @@ fn every_store_and_every_cache_gives_the_same_batches() {
             continue;
         }
         for cache in [CacheKind::None, CacheKind::Compressed, CacheKind::Decoded] {
-            // A budget that holds a part of the chunks only, and one that holds all.
+            // A budget for a part of the chunks, and one for all.
             for cache_bytes in [3000, 1 << 20] {
                 let mut loader =
                     Loader::new(&dataset, LoaderOptions { cache, cache_bytes, ..options(2) })
@@ -205,7 +205,7 @@ fn stacks_of_different_shapes_come_in_batches_of_one() {
         count += batch.len();
     }
     assert_eq!(count, 19);
-    // Crops of one size mix stacks of the same number of bands.
+    // Crops of one size mix stacks with the same number of bands.
     let mut options = options(4);
     options.plan.crop = Crop::Centre { rows: 5, columns: 5 };
     let mut mixed = false;
@@ -257,14 +257,16 @@ fn splits_and_lists_of_samples_are_kept_to() {
     listed.plan.order = Order::Sequential;
     assert_eq!(ids(&mut Loader::new(&dataset, listed).unwrap()), [9, 7, 2], "in their order");
     let twice = LoaderOptions { samples: Some(vec![7, 2, 2]), ..options(2) };
-    assert!(Loader::new(&dataset, twice).unwrap_err().to_string().contains("sample 2 comes twice"));
+    assert!(
+        Loader::new(&dataset, twice).unwrap_err().to_string().contains("sample 2 is listed twice")
+    );
     let wrong = LoaderOptions { splits: vec!["val".into()], ..options(2) };
     let error = Loader::new(&dataset, wrong).unwrap_err();
     assert!(error.to_string().contains("test, train"), "{error}");
     let train = dataset.in_splits((0..12).collect(), &["train".into()]).unwrap();
     let none = LoaderOptions { samples: Some(train), splits: vec!["test".into()], ..options(2) };
     let error = Loader::new(&dataset, none).unwrap_err();
-    assert!(error.to_string().contains("no sample is of split 'test'"), "{error}");
+    assert!(error.to_string().contains("no sample is in split 'test'"), "{error}");
     let wrong = LoaderOptions { samples: Some(vec![12]), ..options(2) };
     assert!(Loader::new(&dataset, wrong).unwrap_err().to_string().contains("0 to 11"));
 }
@@ -290,7 +292,7 @@ fn an_epoch_goes_on_where_its_state_was_taken_with_other_threads_batches_and_ran
             same.extend(ids(&mut again));
             assert_eq!(same, whole);
         } else {
-            // All were given: the state is that of the next epoch's start.
+            // All batches were delivered, so the state is that of the beginning of the next epoch.
             assert_eq!(again.next_batch().unwrap().unwrap().epoch(), 1);
             continue;
         }
@@ -319,14 +321,14 @@ fn an_epoch_can_be_set_and_left() {
     let (first, second) = (ids(&mut loader), ids(&mut loader));
     loader.set_epoch(0);
     assert_eq!(ids(&mut loader), first);
-    // Left early, then gone on with.
+    // The loop ends early, then continues.
     let some: Vec<usize> =
         loader.epoch().take(2).flat_map(|batch| batch.unwrap().ids().collect::<Vec<_>>()).collect();
     assert_eq!([some, ids(&mut loader)].concat(), second);
     loader.next_batch().unwrap().unwrap();
     loader.set_epoch(1);
     assert_eq!(ids(&mut loader), second);
-    // Batches that are kept while the epoch is changed stay what they were.
+    // Kept batches do not change when the epoch is set.
     loader.set_epoch(5);
     let kept = loader.next_batch().unwrap().unwrap();
     let copy = kept.image().bytes.to_vec();
@@ -370,7 +372,7 @@ fn damage_ends_the_epoch_with_an_error_or_is_skipped_and_counted() {
     assert_eq!((error.kind(), error.path()), (ErrorKind::Damaged, Some(shard.as_path())));
     assert!(error.to_string().contains("sample 4"), "{error}");
     drop(batches);
-    // Asked again, it fails at the same place.
+    // The next call fails at the same place.
     assert!(loader.next_batch().unwrap().is_err());
     assert_eq!(loader.state().given[0].batches, 1);
 
@@ -441,7 +443,7 @@ fn a_last_epoch_of_which_nothing_is_left_ends_once() {
     let mut loader = Loader::new(&dataset, options(2)).unwrap();
     let mut state = loader.state();
     loader.epoch().for_each(|batch| drop(batch.unwrap()));
-    // As one saves it who counts batches without looking whether the epoch is over.
+    // A state of a user who counts batches without checking whether the epoch is over.
     state.given = vec![hsipack_read::plan::Segment { batch_size: 2, world_size: 1, batches: 4 }];
     let last = LoaderOptions { end_epoch: Some(1), ..options(4) };
     let mut loader = Loader::with_state(&dataset, last, &state).unwrap();
@@ -491,7 +493,7 @@ fn loaders_end_cleanly_whenever_they_are_dropped() {
         drop(kept);
     }
     assert!(start.elapsed() < Duration::from_secs(30));
-    // Other tests have loaders of their own; none of these sixty times four threads is left.
+    // Other tests have their own loaders, but none of these sixty times four threads remains.
     assert!(threads() < 100, "{}", threads());
 }
 

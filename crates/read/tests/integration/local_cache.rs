@@ -1,4 +1,4 @@
-//! The cache on the local disk: what comes from it is right, whatever happens to it, and what stays in it is wanted next.
+//! The local cache: its data are right, whatever happens to it, and it keeps the data that are needed next.
 
 use std::collections::HashSet;
 use std::fs;
@@ -44,7 +44,7 @@ impl Served {
 
     fn open(&self, name: &str, bytes: u64, verify: Verify) -> Dataset {
         let local_cache = Some(LocalCache { folder: self.cache(), bytes: Some(bytes) });
-        // Little of what was taken is kept in memory, or nothing would be looked for on the disk.
+        // Little is kept in memory; otherwise nothing would be read from the disk.
         let store = Some(Arc::new(RemoteStore::with_bytes(4 * CUBE)) as Arc<dyn Store>);
         let options = OpenOptions { store, local_cache, verify, ..OpenOptions::default() };
         Dataset::open_with(self.server.url(name), options).unwrap()
@@ -62,7 +62,7 @@ impl Served {
     }
 }
 
-/// Several stacks, slabs and tiles, small and large chunks, masks.
+/// Several stacks: slabs and tiles, small and large chunks, masks.
 fn mixed() -> [StackSpec; 3] {
     [
         StackSpec { per_shard: 2, ..StackSpec::new(30, 20, 7, 8).masks(&["a"]).tile(5, 20) },
@@ -71,7 +71,7 @@ fn mixed() -> [StackSpec; 3] {
     ]
 }
 
-/// Cubes that are one block each, of equal length.
+/// Cubes of equal length, with one block each.
 fn large() -> [StackSpec; 1] {
     [StackSpec { codec: None, per_shard: 20, ..StackSpec::new(60, 50, 100, CUBES).tile(60, 50) }]
 }
@@ -124,7 +124,7 @@ fn what_was_fetched_once_comes_from_the_disk_in_later_epochs_and_processes() {
     assert_eq!((stored.passed_bytes, stored.dropped_bytes, stored.damaged), (0, 0, 0));
     assert!(stored.problem.is_none() && stored.read_bytes > 0, "{stored:?}");
     drop(dataset);
-    // By random access, too.
+    // Random access gives the same.
     let again = served.open("made", 1 << 30, Verify::Never);
     assert!(epochs(&again, options(3, 2)) == want);
     for sample in [0, 9, 17] {
@@ -158,7 +158,7 @@ fn whatever_becomes_of_its_files_values_are_right() {
         },
         |file| fs::remove_file(file).unwrap(),
         |file| {
-            // As after a loss of power.
+            // Like after a power failure.
             let len = fs::metadata(file).unwrap().len() as usize;
             fs::write(file, vec![0; len]).unwrap();
         },
@@ -171,14 +171,14 @@ fn whatever_becomes_of_its_files_values_are_right() {
             let blocks = served.blocks();
             assert!(blocks.len() > 5, "{blocks:?}");
             blocks.iter().for_each(|file| damage(file));
-            // Some are open here, and need not be noticed; another process notices all.
+            // Some files are open in this process, which need not notice the damage. Another process notices all.
             assert!(epochs(&dataset, options(3, 1)) == want, "{verify:?}");
             assert_eq!(used(&dataset).problem, None);
             dataset = open();
             assert!(epochs(&dataset, options(3, 1)) == want, "{verify:?}");
             assert_eq!(served.blocks().len(), blocks.len());
         }
-        // All of it, under readers of which one has it open and the other does not.
+        // Deletes the whole cache, while one reader has it open and the other does not.
         fs::remove_dir_all(served.cache()).unwrap();
         assert!(epochs(&dataset, options(3, 1)) == want);
         let dataset = open();
@@ -233,8 +233,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Bytes that a cache of `room` cubes has to fetch which knows the whole order: what is wanted last gives way, or is not
-/// kept.
+/// Bytes that a cache of `room` cubes must fetch if it knows the whole order: it removes, or does not keep, the cube that is
+/// needed last.
 fn oracle(orders: &[Vec<usize>], room: usize) -> Vec<u64> {
     let all: Vec<usize> = orders.iter().flatten().copied().collect();
     let next = |from: usize, cube: usize| {
@@ -293,7 +293,7 @@ fn a_cache_of_a_third_fetches_hardly_more_than_one_that_knows_the_order() {
     for (number, change) in changes.into_iter().enumerate() {
         let (fetched, best) = with_a_third(change);
         let (sum, best_sum): (u64, u64) = (fetched.iter().sum(), best.iter().sum());
-        // Some of the next batches are fetched ahead: what these need cannot give way yet.
+        // Some of the next batches are fetched ahead, and their data cannot be removed yet.
         assert!(sum as f64 <= 1.05 * best_sum as f64, "{number}: {fetched:?} {best:?}");
     }
 }
@@ -318,7 +318,7 @@ fn datasets_that_nobody_reads_give_way_and_others_do_not() {
     assert_eq!((blocks_of(&fingerprint), blocks_of(two.fingerprint())), (40, 0));
     drop((one, two));
     let two = served.open("two", limit, Verify::Once);
-    // Also if some of its own blocks are needed later than others.
+    // This also holds if some of its own blocks are needed later than others.
     epochs(&two, options(4, 3));
     assert_eq!(blocks_of(two.fingerprint()), 30);
     let cache = used(&two);

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::images;
 use crate::support::{StackSpec, write_dataset};
 
-/// A dataset of two stacks below a folder, of slabs and of tiles, in several shards.
+/// A folder with a dataset of two stacks, one of slabs and one of tiles, in several shards.
 fn made() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let stacks = [
@@ -94,7 +94,7 @@ fn no_byte_is_fetched_twice_in_an_epoch() {
         let dataset = Dataset::open(server.url("made")).unwrap();
         let mut options =
             LoaderOptions { end_epoch: Some(1), cache: CacheKind::None, ..images::options(3) };
-        // Otherwise bytes of other batches lie between those of one, and are fetched along.
+        // In another order, bytes of other batches are between those of one batch, and are fetched together with them.
         options.plan.order = Order::Sequential;
         let mut loader = Loader::new(&dataset, options).unwrap();
         loader.epoch().for_each(|batch| drop(batch.unwrap()));
@@ -122,7 +122,7 @@ fn opening_costs_few_ways_there_and_back() {
     let requests = server.requests().len();
     assert!(requests > 15, "{requests}");
     assert!(took < Duration::from_millis(1200), "{took:?} for {requests} requests");
-    // Once to be read, and once to look whether all was read of one dataset.
+    // Once to read it, and once to check that everything was read from the same dataset.
     let sums = |request: &&Request| request.path.ends_with("SHA256SUMS");
     assert_eq!(server.requests().iter().filter(sums).count(), 2);
 }
@@ -137,7 +137,7 @@ fn a_dataset_that_is_replaced_while_it_is_opened_is_opened_whole() {
     let (fingerprint, cube) = (wanted.fingerprint().to_owned(), wanted.sample(3).unwrap());
     let replaced = AtomicBool::new(false);
     let server = Server::with_faults(folder.path(), move |request| {
-        // Its metadata are there by now.
+        // Its metadata have been read by now.
         if request.path.contains("/image/c/") && !replaced.swap(true, Ordering::Relaxed) {
             fs::rename(&made, made.with_extension("old")).unwrap();
             fs::rename(&next, &made).unwrap();

@@ -1,4 +1,4 @@
-//! Items that are asked for one by one are those of the loader's batches, and what becomes of them is the same.
+//! Items that are requested one by one are equal to those in the loader's batches, also after augmentation.
 
 use hsipack_read::augment::{Host, Images, Pipeline, SampleKey};
 use hsipack_read::plan::{Crop, Item, Pad, Patches};
@@ -169,7 +169,7 @@ fn damage_is_an_error_that_names_the_sample() {
     assert!(failed.iter().all(|error| error.contains("sample")), "{failed:?}");
 }
 
-/// The shards of an array, which lie in folders of numbers.
+/// The shards of an array, which are in numbered folders.
 fn shards(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,4 +1,4 @@
-//! Windows that come block by block, where not all chunks fit into memory.
+//! Windows that come block by block if not all chunks fit into memory.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::support::{StackSpec, Written, write_dataset};
 /// Bytes of all chunks of the images.
 const IMAGES: u64 = 8 * 30 * (5 * 20 * 7 * 2) + 4 * 21 * (6 * 9 * 7 * 2);
 
-/// Slabs of rows, and tiles that hang over the edges.
+/// Slabs of rows, and tiles that extend beyond the edges.
 fn made() -> (tempfile::TempDir, Written) {
     let folder = tempfile::tempdir().unwrap();
     let stacks = [
@@ -97,16 +97,16 @@ fn chunks_are_decoded_about_once_an_epoch_and_no_more_are_held_than_said() {
                 held = held.max(loader.cached_bytes());
             }
         }
-        // Loaders work ahead: up to a group of the sixth epoch was decoded, too.
+        // Loaders work ahead, so up to one group of the sixth epoch was also decoded.
         let stats = loader.statistics().loader;
         let decoded = (stats.chunks - stats.cached_chunks) as f64;
         let said = loader.cache().shuffle_window.clone().unwrap();
         assert!(said.decoded <= most, "{said:?}");
         let all = f64::from(epochs * (images + masks));
-        // What two groups share that follow one another is decoded once.
+        // Chunks that two consecutive groups share are decoded once.
         assert!(decoded >= 0.8 * all, "{decoded} of {all}");
         assert!(decoded / all <= (most + 0.01) * 1.1, "{decoded} of {all}: {said:?}");
-        // Masks of one byte beside images of 14.
+        // A pixel has one byte in a mask and 14 bytes in an image.
         let limit = loader.cache().limit_bytes;
         assert!(held <= limit + limit / 14 && held > limit / 4, "{held} of {limit}");
     }
@@ -122,7 +122,7 @@ fn threads_that_are_ahead_of_others_decode_no_chunk_for_every_window() {
     let windows: usize = loader.epoch().map(|batch| batch.unwrap().len()).sum();
     let stats = loader.statistics().loader;
     let (decoded, chunks) = (stats.chunks - stats.cached_chunks, 2 * (8 * 30 + 4 * 21));
-    // Each at most once by each thread, as they begin with the next epoch, too.
+    // Each thread decodes each chunk at most once, although the threads also begin the next epoch.
     assert!(decoded <= 3 * chunks, "{decoded} of {chunks} for {windows} windows");
 }
 
@@ -143,7 +143,7 @@ fn a_training_goes_on_in_its_order_where_there_is_other_memory() {
         assert_eq!(state.shuffle_window, (bytes > 0).then_some(bytes));
         let text = state.to_json();
         let state = hsipack_read::plan::State::from_json(&text).unwrap();
-        // More memory, or less; another batch size.
+        // More or less memory, and another batch size.
         let elsewhere = LoaderOptions { cache_bytes: IMAGES / 3 - bytes, ..patches(7, 5) };
         let mut loader = Loader::with_state(&dataset, elsewhere.clone(), &state).unwrap();
         parts.extend(items(&epoch(&mut loader)));
@@ -169,7 +169,7 @@ fn ranks_share_the_epoch_of_a_window_that_is_asked_for() {
     };
     let auto = rank(0, ShuffleWindow::Auto);
     assert_eq!(auto.cache().shuffle_window, None);
-    assert!(auto.cache().why.contains("has to be asked for"), "{:?}", auto.cache());
+    assert!(auto.cache().why.contains("is not chosen automatically"), "{:?}", auto.cache());
     let asked = ShuffleWindow::Bytes(IMAGES / 3);
     let [one, two] = [0, 1].map(|number| items(&epoch(&mut rank(number, asked))));
     let mut all = Loader::new(&dataset, patches(16, 5)).unwrap();
@@ -211,16 +211,16 @@ fn windows_that_cannot_be_are_refused_with_what_can() {
     };
     let asked = ShuffleWindow::Bytes(IMAGES / 3);
     let whole = LoaderOptions { shuffle_window: asked, ..images::options(4) };
-    assert!(refused(whole).contains("in this order windows cannot come block by block"));
+    assert!(refused(whole).contains("windows cannot be read block by block in this order"));
     let small = LoaderOptions { shuffle_window: ShuffleWindow::Bytes(1000), ..crops(4) };
     assert!(refused(small).contains("larger than half of it"));
     let cache = CacheKind::Compressed;
     let other = LoaderOptions { shuffle_window: asked, cache, cache_bytes: 1 << 20, ..crops(4) };
-    assert!(refused(other).contains("beside a cache of kind compressed"));
-    // Two cubes do not fit: the cache is what it was.
+    assert!(refused(other).contains("cannot be combined with cache kind compressed"));
+    // Two cubes do not fit, so there is no shuffle window.
     let little = LoaderOptions { cache_bytes: 40_000, ..crops(4) };
     let little = Loader::new(&dataset, little).unwrap();
-    assert!(little.cache().why.contains("nor do two cubes"), "{:?}", little.cache());
+    assert!(little.cache().why.contains("two cubes, or two blocks"), "{:?}", little.cache());
     assert_eq!(little.cache().shuffle_window, None);
     let all =
         LoaderOptions { shuffle_window: ShuffleWindow::All, cache_bytes: IMAGES / 3, ..crops(4) };
@@ -251,7 +251,7 @@ fn an_outlook_tells_what_a_loader_would_read_and_keep() {
             assert_eq!(outlook.samples.iter().copied().collect::<HashSet<_>>(), read);
         }
     }
-    // A whole cube lies in each of its chunks once, a pixel in one chunk.
+    // A whole cube has each of its chunks once; a pixel is in one chunk.
     let whole = Outlook::of(&dataset, &images::options(2)).unwrap();
     assert_eq!((whole.decoded, whole.chunks), (1.0, (8.0 * 30.0 + 4.0 * 21.0) / 12.0));
     let spectra = Outlook::of(&dataset, &some(patches(16, 1))).unwrap();

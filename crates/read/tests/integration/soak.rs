@@ -1,5 +1,5 @@
 //! Loaders of all kinds, stopped at random times, with errors, slow consumers and batches that are kept.
-//! `HSIPACK_SOAK_SECONDS=1800` makes it half an hour; else it takes two seconds.
+//! It takes two seconds. `HSIPACK_SOAK_SECONDS=1800` makes it half an hour.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::loading::check;
 use crate::support::{StackSpec, Written, write_dataset};
 
-/// A small generator: what is drawn does not matter, but that a seed says all.
+/// A small generator. Its numbers do not matter, but a seed must determine all of them.
 struct Dice(u64);
 
 impl Dice {
@@ -68,7 +68,7 @@ fn open(written: &Written, dice: &mut Dice) -> Dataset {
     .unwrap()
 }
 
-/// One loader's life. Gives the batches and errors it gave.
+/// Runs one loader from creation to end. Returns the numbers of its batches and errors.
 fn live(written: &Written, dice: &mut Dice) -> (usize, usize) {
     let dataset = open(written, dice);
     let mut loader = Loader::new(&dataset, options(dice)).unwrap();
@@ -80,7 +80,7 @@ fn live(written: &Written, dice: &mut Dice) -> (usize, usize) {
             1 => std::thread::sleep(Duration::from_millis(dice.below(4))),
             2 => drop(std::mem::take(&mut kept)),
             3 => {
-                // Batches that end in another thread.
+                // Batches that are dropped in another thread.
                 let moved = std::mem::take(&mut kept);
                 std::thread::spawn(move || drop(moved));
             }
@@ -147,7 +147,7 @@ fn loaders_that_are_stopped_fail_or_wait_leave_nothing_behind() {
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(2));
     let (mut loaders, mut batches, mut errors, mut panics) = (0u64, 0, 0, 0);
-    // Beside other tests a loader may take seconds: as many as say something, however long that takes.
+    // Beside other tests, a loader may take seconds, so run enough of them however long that takes.
     while Instant::now() < end || loaders <= 5 || batches <= 50 {
         let written = &sets[dice.below(sets.len() as u64) as usize];
         match catch_unwind(AssertUnwindSafe(|| live(written, &mut dice))) {
@@ -163,7 +163,7 @@ fn loaders_that_are_stopped_fail_or_wait_leave_nothing_behind() {
         "{loaders} loaders, {batches} batches, {errors} errors, {panics} panics of the consumer"
     );
     if seconds.is_some() {
-        // Alone in the process: no other test has loaders.
+        // This test is alone in the process, so no other test has loaders.
         assert_eq!(own_threads(), 0);
         let statm = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = statm.lines().find(|line| line.starts_with("VmRSS")).unwrap();

@@ -1,4 +1,4 @@
-//! Windows that reach beyond the edge, patches around labelled pixels, and what is kept in memory for them.
+//! Windows that reach beyond the edge, patches around labelled pixels, and the chunks that are kept in memory for them.
 
 use hsipack_read::plan::{Crop, Order, Pad, Patches, Regions, Windows};
 use hsipack_read::{CacheKind, Dataset, Error, Loader, LoaderOptions};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::images;
 use crate::support::{StackSpec, Written, mask_value, write_dataset};
 
-/// Two stacks whose chunks and shards are cut in different ways.
+/// Two stacks with different chunks and shards.
 fn made() -> (tempfile::TempDir, Written) {
     let folder = tempfile::tempdir().unwrap();
     let stacks = [
@@ -25,7 +25,7 @@ fn options(batch_size: usize, crop: Crop) -> LoaderOptions {
     options
 }
 
-/// Steps from `place` into an axis, turning round at its ends as a walker would.
+/// Walks `place` steps along an axis, and turns round at its ends.
 fn walked(place: i32, length: i32) -> i32 {
     let (mut at, mut step) = (0, 1);
     for _ in 0..place.abs() {
@@ -40,7 +40,7 @@ fn walked(place: i32, length: i32) -> i32 {
     at
 }
 
-/// The pixel of the cube that a window has at a place; none where a value stands.
+/// The pixel of the cube that a window has at a place; `None` if it is filled with a value.
 fn pixel(place: i32, length: usize, pad: Pad) -> Option<usize> {
     let length = length as i32;
     let at = match pad {
@@ -71,7 +71,7 @@ proptest! {
         let list: Vec<(usize, i32, i32)> = places
             .into_iter()
             .map(|(sample, row, column)| {
-                // From the last place before the cube that has a pixel of it to the last behind.
+                // From the first place at which the window contains a pixel of the cube to the last one.
                 let at = |index: prop::sample::Index, size: u32, length: usize| {
                     index.index(size as usize + length - 1) as i32 - size as i32 + 1
                 };
@@ -86,7 +86,7 @@ proptest! {
         options.bands = chosen.then(|| bands.to_vec());
         let bands = options.bands.as_deref().map_or(&[0, 1, 2, 3, 4, 5, 6][..], |_| &bands[..]);
         let mut loader = Loader::new(&dataset, options).unwrap();
-        // In the second epoch what is cached is there.
+        // In the second epoch, chunks come from the cache.
         for _ in 0..2 {
             let mut number = 0;
             for batch in loader.epoch() {
@@ -264,24 +264,24 @@ fn patches_that_mean_nothing_are_refused() {
         options.patches = of("ids");
         options.plan.crop = Crop::Centre { rows: 3, columns: 3 };
     });
-    assert!(error.to_string().contains("both crops and patches"), "{error}");
+    assert!(error.to_string().contains("crops and patches"), "{error}");
     let error = refused(|options| {
         options.patches = of("ids");
         options.regions = Some(("ids".into(), Regions::new(3, 3)));
     });
-    assert!(error.to_string().contains("both patches around labelled pixels and regions"));
+    assert!(error.to_string().contains("patches around labelled pixels and regions"));
     let error = refused(|options| {
         let regions = Regions { min_pixels: 1 << 30, ..Regions::new(3, 3) };
         options.regions = Some(("ids".into(), regions));
     });
-    assert!(error.to_string().contains("no region that is asked for"), "{error}");
+    assert!(error.to_string().contains("none of the requested regions"), "{error}");
     let error = refused(|options| options.regions = Some(("few".into(), Regions::new(3, 3))));
     assert!(error.to_string().contains("patches and regions need class ids"), "{error}");
     let error = refused(|options| {
         let patches = Patches { classes: Some(vec![4_000_000]), ..Patches::new(3, 3) };
         options.patches = Some(("ids".into(), patches));
     });
-    assert!(error.to_string().contains("no pixel has a label"), "{error}");
+    assert!(error.to_string().contains("no pixel has one of the requested labels"), "{error}");
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn what_is_kept_in_memory_is_chosen_by_what_fits() {
         assert_eq!(options.cache, CacheKind::Auto, "the default");
         Loader::new(&dataset, options).unwrap()
     };
-    // Chunks of 5 rows of 10 pixels and masks; 4 rows of 6 pixels and masks, with what overhangs.
+    // Chunks of 5 rows of 10 pixels, and of 4 rows of 6 pixels including parts beyond the edges; and masks.
     let image = 5 * 3 * (5 * 10 * 7 * 2) + 4 * 9 * (4 * 6 * 7 * 2);
     let masks = 5 * 3 * (5 * 10) + 4 * 9 * (4 * 6);
     let needed = (image + masks) as u64;

@@ -1,6 +1,6 @@
-//! Writes small datasets of every layout that the reader has to take, without the packing crate.
+//! Writes small datasets of every layout that the reader must support, without the packing crate.
 
-// Tests and benches each use a part.
+// Tests and benches each use only a part of this.
 #![allow(dead_code)]
 
 use std::fs;
@@ -29,7 +29,7 @@ pub struct StackSpec {
     pub masks: Vec<String>,
     /// Names of masks of class ids beyond 255 (uint16).
     pub wide_masks: Vec<String>,
-    /// Chunks of all zeros are not written, as Zarr allows; the fill value is 0 then.
+    /// Whether chunks of zeros are left out, as Zarr allows; then the fill value is 0.
     pub omit_zeros: bool,
 }
 
@@ -69,23 +69,23 @@ impl StackSpec {
     }
 }
 
-/// The value of an image at (sample, row, column, band): every place has another one for a while.
+/// The value of an image at (sample, row, column, band). It only repeats after many places.
 pub fn image_value(sample: usize, row: usize, column: usize, band: usize) -> f16 {
     let number = ((sample * 31 + row) * 37 + column) * 41 + band;
     f16::from_f32((number % 2039) as f32 * 0.25)
 }
 
-/// The value of a mask: few labelled pixels, in the lower right.
+/// The value of a mask, with few labelled pixels in the lower right.
 pub fn mask_value(sample: usize, row: usize, column: usize) -> u8 {
     if row + column > 20 { (1 + (sample + row / 4 + column / 4) % 5) as u8 } else { 0 }
 }
 
-/// The value of a wide mask: all bits are used.
+/// The value of a wide mask, which uses all bits.
 pub fn wide_value(sample: usize, row: usize, column: usize) -> u16 {
     (((sample * 31 + row) * 37 + column) * 7919 % 65536) as u16
 }
 
-/// What a dataset is made of, sample by sample.
+/// The content of a dataset, sample by sample.
 pub struct Written {
     pub path: PathBuf,
     /// Stack and index of every sample.
@@ -148,7 +148,7 @@ pub fn write_dataset(path: &Path, stacks: &[StackSpec], extra: impl Fn(usize) ->
 /// Appends the bands of the pixel at (sample, row, column).
 pub type ImagePixel<'a> = &'a (dyn Fn(&StackSpec, usize, usize, usize, &mut Vec<u8>) + Sync);
 
-/// As [`write_dataset`], with other pixels.
+/// Like [`write_dataset`], with other pixels.
 pub fn write_dataset_of(
     path: &Path,
     stacks: &[StackSpec],
@@ -175,7 +175,7 @@ pub fn write_dataset_of(
         written.places.push((stack, next[stack]));
         next[stack] += 1;
     }
-    // What hsipack writes is complete, so that a missing file is damage.
+    // Datasets that hsipack writes are complete, so a missing file is damage.
     let omits = stacks.iter().any(|stack| stack.omit_zeros);
     let by = if omits { "another library" } else { "hsipack test" };
     let hsipack = json!({ "layout": 1, "created_by": by });
@@ -397,14 +397,14 @@ pub fn reflectance(spec: &StackSpec, sample: usize, row: usize, column: usize, o
     }
 }
 
-/// How long it takes.
+/// The seconds that `work` takes.
 pub fn seconds(work: impl FnOnce()) -> f64 {
     let start = Instant::now();
     work();
     start.elapsed().as_secs_f64()
 }
 
-/// The middle one.
+/// The median.
 pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);

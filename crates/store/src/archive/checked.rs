@@ -33,7 +33,7 @@ impl<R: Read> Read for Checked<R> {
                 return Err(invalid("the checksum in the zip archive does not match"));
             }
             if self.inner.read(&mut [0])? != 0 {
-                return Err(invalid("there is more than the zip archive says"));
+                return Err(invalid("the file is longer than the zip archive says"));
             }
         }
         Ok(count)

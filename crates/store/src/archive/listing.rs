@@ -52,7 +52,7 @@ impl Tally {
         self.names += name + 1;
         if self.members > MOST_MEMBERS || self.names > MOST_NAMES {
             return Err(Error::unsupported(format!(
-                "an archive of more than {MOST_MEMBERS} files"
+                "the archive has more than {MOST_MEMBERS} files"
             ))
             .with_remedy("unpack it, and give the folder"));
         }

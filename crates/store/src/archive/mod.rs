@@ -348,7 +348,7 @@ impl Archive {
             true => Ok((file, identity.len)),
             false => Err(Error::damaged("the archive was replaced or changed while it was read")
                 .at(&self.told)
-                .with_remedy("run the command again, once nobody writes the archive")),
+                .with_remedy("run the command again when no other program is writing the archive")),
         }
     }
 
@@ -358,9 +358,7 @@ impl Archive {
 
     fn bad_member(&self, error: std::io::Error, number: usize) -> Error {
         let wrong = match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                Error::malformed("it ends before the last byte that the archive says it has")
-            }
+            ErrorKind::UnexpectedEof => Error::malformed("it is shorter than the archive says"),
             ErrorKind::InvalidData | ErrorKind::InvalidInput => {
                 Error::malformed(format!("damaged in the archive: {error}"))
             }

@@ -13,7 +13,7 @@ const LONGEST_PART: usize = 255;
 
 /// What to do with an archive that cannot be read as it is.
 pub(super) const UNPACK: &str =
-    "unpack it with a tool that you trust, look at what comes out, and give the folder";
+    "unpack it with a tool that you trust, check the files, and give the folder";
 
 /// The name of a member as a path in the archive, with parts joined by `/`. Empty if it stands for the archive's top folder,
 /// like `./`.

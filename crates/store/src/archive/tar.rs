@@ -156,7 +156,8 @@ fn take(said: &mut Said, kind: EntryType, mut text: Vec<u8>) -> Result<()> {
                 b"path" => said.name = Some(field.value_bytes().to_vec()),
                 b"size" => {
                     let size = field.value().ok().and_then(|text| text.parse().ok());
-                    said.size = Some(size.ok_or_else(|| malformed(&"a size that is no number"))?);
+                    said.size =
+                        Some(size.ok_or_else(|| malformed(&"a size that is not a number"))?);
                 }
                 key if key.starts_with(b"GNU.sparse.") => return Err(sparse()),
                 _ => {}
@@ -186,9 +187,8 @@ fn check_kind(kind: EntryType) -> Result<()> {
 }
 
 fn sparse() -> Error {
-    Error::unsupported("a tar archive with a sparse file").with_remedy(
-        "unpack it, and give the folder, or make an archive without sparse files of it",
-    )
+    Error::unsupported("a tar archive with a sparse file")
+        .with_remedy("unpack it, and give the folder, or make an archive without sparse files")
 }
 
 /// Compares the checksum of a header. Some old programs counted bytes as signed.

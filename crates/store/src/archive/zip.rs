@@ -69,7 +69,7 @@ pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
         let mut fixed = [0; ENTRY];
         bytes.read_exact(&mut fixed).map_err(cannot_read)?;
         if !fixed.starts_with(b"PK\x01\x02") {
-            return Err(unsound("its directory has fewer files than it says"));
+            return Err(unsound("its directory lists fewer files than it declares"));
         }
         let lengths = [28, 30, 32].map(|at| usize::from(u16_at(&fixed, at)));
         tally.count(lengths[0])?;
@@ -88,7 +88,7 @@ pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
         listing.add(name, size, Place::Zip(entry));
     }
     if bytes.limit() > 0 {
-        return Err(unsound("its directory goes on behind its last file"));
+        return Err(unsound("its directory goes on after the last file"));
     }
     Ok(listing)
 }
@@ -253,7 +253,7 @@ impl Entry {
         if file.read_exact_at(&mut header, self.header).is_err()
             || !header.starts_with(b"PK\x03\x04")
         {
-            return damaged("there is no header where the zip archive says");
+            return damaged("there is no header at the position that the zip archive gives");
         }
         let length = |at: usize| u64::from(u16_at(&header, at));
         // When the archive was listed, this was compared with the length of the file, so it cannot overflow.

@@ -47,7 +47,9 @@ impl ChunkArray {
             .map_err(|error| error.at(&file))?;
         let (len, grid) = meta.samples_and_grid(axes).map_err(|error| error.at(&file))?;
         if axes == 3 && meta.dtype.is_float() {
-            return Err(Error::unsupported(format!("a mask of {}", meta.dtype)).at(file));
+            return Err(
+                Error::unsupported(format!("the mask has the type {}", meta.dtype)).at(file)
+            );
         }
         if axes == 4 {
             meta.check_attributes().map_err(|error| of_file(error, &file))?;

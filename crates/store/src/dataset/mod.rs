@@ -354,7 +354,7 @@ fn read_root(files: &MetadataFiles, path: &Path) -> Result<Root> {
         Some(1..=LAYOUT) => Ok(root),
         Some(layout) => Err(Error::unsupported(format!("the dataset has layout {layout}"))
             .at(file)
-            .with_remedy(format!("update hsipack; this one reads layout {LAYOUT}"))),
+            .with_remedy(format!("update hsipack; this version reads layout {LAYOUT}"))),
         None => Err(Error::malformed("attributes.hsipack.layout is missing").at(file)),
     }
 }

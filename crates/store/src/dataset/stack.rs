@@ -46,7 +46,7 @@ impl Stack {
                 let mask = ChunkArray::open(root, files, &folder, &array, 3)?;
                 let (m, i) = (mask.shape(), image.shape());
                 if (mask.len(), m.rows, m.columns) != (image.len(), i.rows, i.columns) {
-                    return Err(Error::damaged("a mask of another shape than the image")
+                    return Err(Error::damaged("the mask has a different shape from the image")
                         .at(folder.join(array)));
                 }
                 masks.push(mask);

@@ -129,8 +129,9 @@ impl LocalCache {
 
 /// Free bytes on the disk of a folder.
 fn free(folder: &Path) -> Result<u64> {
-    let disk = rustix::fs::statvfs(folder)
-        .map_err(|error| Error::io(folder, "cannot ask how much room there is", error.into()))?;
+    let disk = rustix::fs::statvfs(folder).map_err(|error| {
+        Error::io(folder, "cannot find out how much space is free", error.into())
+    })?;
     Ok(disk.f_bavail * disk.f_frsize)
 }
 

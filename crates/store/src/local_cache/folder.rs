@@ -103,11 +103,11 @@ impl CacheFolder {
     /// If it cannot be created, or the folder contains other files.
     pub fn create(path: &Path) -> Result<Self> {
         if remote::is_url(path) {
-            return Err(Error::unsupported("a local cache cannot lie on a server")
+            return Err(Error::unsupported("a local cache cannot be on a server")
                 .at(path)
-                .with_remedy("give a folder of this machine, best on a fast disk"));
+                .with_remedy("give a folder on this machine, preferably on a fast disk"));
         }
-        let cannot = |error| Error::io(path, "cannot make the local cache", error);
+        let cannot = |error| Error::io(path, "cannot create the local cache", error);
         fs::create_dir_all(path).map_err(cannot)?;
         let path = fs::canonicalize(path).map_err(cannot)?;
         let cache = Self { path };
@@ -150,7 +150,7 @@ impl CacheFolder {
     }
 
     fn foreign(&self) -> Error {
-        Error::conflict("the folder is no local cache of this version of hsipack")
+        Error::conflict("the folder is not a local cache of this version of hsipack")
             .at(&self.path)
             .with_remedy(remedy!["give an empty folder, or a new one, as ", Opt::LocalCache])
     }
@@ -458,7 +458,10 @@ mod tests {
         fs::write(folder.path().join("thesis.tex"), "years of work").unwrap();
         for opened in [CacheFolder::create(folder.path()), CacheFolder::open(folder.path())] {
             let error = opened.unwrap_err().to_string();
-            assert!(error.contains("no local cache") && error.contains("empty folder"), "{error}");
+            assert!(
+                error.contains("not a local cache") && error.contains("empty folder"),
+                "{error}"
+            );
         }
         let cache = folder.path().join("cache/of/mine");
         CacheFolder::create(&cache).unwrap();

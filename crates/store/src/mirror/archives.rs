@@ -43,9 +43,9 @@ pub fn is_archive(path: &Path) -> bool {
 pub fn folder_of_archive(path: &Path) -> Result<PathBuf> {
     let mirror = mirror_for(path)?;
     if mirror.is_of_archive(path) {
-        return Err(Error::unsupported("an archive in an archive, which is not opened")
+        return Err(Error::unsupported("an archive inside another archive is not opened")
             .at(path)
-            .with_remedy("unpack the outer one, and give what is in it"));
+            .with_remedy("unpack the outer archive, and give the inner one"));
     }
     // For a file that stands for an object, users know the object's URL.
     let told = mirror.url_of(path).unwrap_or_else(|| path.to_owned());

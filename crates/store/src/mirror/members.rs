@@ -123,12 +123,12 @@ impl Table {
         let name = archive.archive.told().join(&archive.archive.members()[number].name);
         let folder = self.root.parent().unwrap_or(&self.root).display().to_string();
         let error = format!(
-            "unpacking it takes {:.3} GB in {folder}, where {:.3} GB are free",
+            "unpacking it takes {:.3} GB in {folder}, but only {:.3} GB are free there",
             gb(size),
             gb(free)
         );
         Err(Error::new(ErrorKind::Io, error).at(name).with_remedy(
-            "let TMPDIR name a folder with more room, or unpack the archive and give its folder",
+            "set TMPDIR to a folder with more space, or unpack the archive and give its folder",
         ))
     }
 }

@@ -46,7 +46,7 @@ const PREFIX: &str = "hsipack-inputs-";
 /// The file in a folder that its process keeps locked.
 const LOCK: &str = ".lock";
 /// What to do if there is no room for temporary files.
-const ROOM: &str = "files of servers and archives are put among the temporary files: let TMPDIR name a folder with room";
+const ROOM: &str = "files from servers and archives are stored as temporary files: set TMPDIR to a folder with enough space";
 
 /// The mirror of this process.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ fn mirror_for(place: &Path) -> Result<Arc<Mirror>> {
     }
     if present.sessions == 0 {
         return Err(Error::unsupported(
-            "cubes at URLs are only converted, and compared with their dataset",
+            "cubes at URLs can only be converted, or compared with their dataset",
         )
         .at(place)
         .with_remedy("copy the cube to this machine first"));
@@ -373,7 +373,7 @@ impl Mirror {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| Error::bug("no URL"))?;
         let below = Path::new(rest.trim_end_matches('/'));
         if below.components().any(|part| !matches!(part, Component::Normal(_))) {
-            return Err(Error::unsupported("a name that no file can have").at(url));
+            return Err(Error::unsupported("this cannot be the name of a file").at(url));
         }
         Ok(self.root.join(scheme).join(below))
     }

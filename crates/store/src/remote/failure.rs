@@ -47,9 +47,9 @@ impl Failure {
             (Library::Precondition { .. }, _) | (_, Some(412)) => Self::Replaced,
             (Library::NotSupported { .. }, _) => Self::NoRanges,
             _ if text.contains("non-partial response") => Self::NoRanges,
-            _ if text.contains("redirect") => {
-                Self::Other("the server sends elsewhere; is the region right?".to_owned())
-            }
+            _ if text.contains("redirect") => Self::Other(
+                "the server redirects to another address; is the region right?".to_owned(),
+            ),
             _ if text.contains("InvalidGetRange") || status == Some(416) => Self::Replaced,
             (_, Some(_)) => Self::Away(told(&text, status)),
             _ => match system(error) {
@@ -77,11 +77,11 @@ impl Failure {
     pub(crate) fn of_writing(&self, url: &Path) -> Error {
         match self {
             Self::Missing => Error::new(ErrorKind::Io, "cannot write: there is no such bucket").at(url).with_remedy(
-                "check the URL, and make the bucket or container with the cloud's own tool",
+                "check the URL, and create the bucket or container with the cloud's own tool",
             ),
             Self::Denied(said) => {
                 Error::new(ErrorKind::Io, format!("cannot write: the server refuses ({said})")).at(url).with_remedy(
-                    "check the credentials, which may have expired, and whether they allow to write there",
+                    "check the credentials, which may have expired, and whether they allow writing there",
                 )
             }
             _ => self.of_doing("cannot write", url),
@@ -97,21 +97,21 @@ impl Failure {
             }
             Self::Exists => Error::conflict("the object exists").at(url).with_remedy("choose another name"),
             Self::Denied(said) => io(&format!("the server refuses ({said})")).with_remedy(
-                "check the credentials: the environment's variables, the profile or storage_options; they may have expired",
+                "check the credentials: environment variables, profile or storage_options; they may have expired",
             ),
             Self::Replaced => Error::conflict("the object was replaced while it was open")
                 .at(url)
                 .with_remedy("open the dataset again"),
-            Self::NoRanges => Error::unsupported("the server gives whole files only, no parts of them")
+            Self::NoRanges => Error::unsupported("the server sends only whole files, not parts of them")
                 .at(url)
-                .with_remedy("use a server that answers range requests, as nginx and object stores do"),
-            Self::Cut => io("what the server sends is cut short").with_remedy("look at the server, and what lies between"),
-            Self::Away(said) => io(&format!("the server does not serve ({said})"))
+                .with_remedy("use a server that supports range requests, such as nginx or an object store"),
+            Self::Cut => io("the answer of the server is cut short").with_remedy("check the server and the network"),
+            Self::Away(said) => io(&format!("the server is not available ({said})"))
                 .with_remedy("check the URL, the endpoint and the network; try again"),
             Self::Other(said) => io(said).with_remedy("check the URL, the endpoint and the network"),
             Self::Memory(bytes) => Error::new(ErrorKind::Io, format!("there is no memory for {bytes} bytes"))
                 .at(url)
-                .with_remedy("raise the limit of memory"),
+                .with_remedy("raise the memory limit"),
         }
     }
 }

@@ -64,7 +64,7 @@ impl Fetched {
                 Some(fetched) => return fetched,
             }
         }
-        Err(Error::conflict("an append is being finished again and again")
+        Err(Error::conflict("the dataset changed several times while it was being opened")
             .at(root)
             .with_remedy("try again later"))
     }
@@ -232,7 +232,7 @@ pub(crate) fn list(folder: &Path) -> Result<Vec<String>> {
         object.folders().await.map_err(|failure| match failure {
             Failure::Missing | Failure::Other(_) | Failure::Away(_) => {
                 Error::unsupported("there is no SHA256SUMS, and the server lists no names").at(folder).with_remedy(
-                    "check the URL; where a store of another library is read, use an object store, or copy it",
+                    "check the URL; to read a store that another library wrote, use an object store, or copy it",
                 )
             }
             failure => failure.of(folder),

@@ -121,6 +121,6 @@ pub fn refuse(path: &Path, doing: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::unsupported(format!("{doing} a URL is not possible")).at(path).with_remedy(
-        "give a path on this machine; copy the dataset there first, if it lies on a server",
+        "give a path on this machine; copy the dataset there first, if it is on a server",
     ))
 }

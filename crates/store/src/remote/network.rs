@@ -91,7 +91,7 @@ fn with<T>(run: impl FnOnce(&Network) -> T) -> Result<T> {
 /// wait.
 pub(crate) fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
     if Handle::try_current().is_ok() {
-        return Err(Error::unsupported("a thread of tokio's would wait for a server")
+        return Err(Error::unsupported("a tokio thread must not wait for a server")
             .with_remedy("call hsipack from a thread of its own: tokio::task::spawn_blocking"));
     }
     let until_stopped = async {
@@ -237,7 +237,7 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     // The library's message may contain values.
     built.map_err(|_| {
         Error::malformed("no connection can be made with these options").with_remedy(
-            "look at the values of storage_options, and at the environment's variables for this cloud",
+            "check the values of storage_options and the environment variables for this cloud",
         )
     })
 }

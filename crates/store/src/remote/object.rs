@@ -122,7 +122,7 @@ impl Object {
                 "the file has {len} bytes; such a file has at most {most}"
             ))
             .at(&self.url)
-            .with_remedy("look what wrote it; restore the file from a copy"));
+            .with_remedy("find out what wrote it, and restore the file from a copy"));
         }
         memory::check(len, "reading this file").map_err(|error| error.at(&self.url))?;
         let reserved = memory::reserved(len as usize, "this file");

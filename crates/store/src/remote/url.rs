@@ -63,8 +63,8 @@ impl Address {
     /// If it is not a URL, or contains a possible secret: a user name or a query.
     pub(super) fn of(url: &Path) -> Result<Self> {
         let (scheme, rest) = split(url).ok_or_else(|| {
-            Error::malformed("not a URL that datasets are read from").at(url).with_remedy(
-                "write s3://, gs://, az://, http:// or https://; a folder has no storage_options",
+            Error::malformed("not a URL that datasets can be read from").at(url).with_remedy(
+                "write s3://, gs://, az://, http:// or https://; storage_options are only for URLs",
             )
         })?;
         let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
@@ -79,14 +79,14 @@ impl Address {
         };
         if authority.contains('@') {
             return wrong(
-                "the URL has a user's name or password in it",
-                "give credentials by the environment or storage_options",
+                "the URL contains a user name or password",
+                "give credentials in environment variables or storage_options",
             );
         }
         if rest.contains(['?', '#']) {
             return wrong(
-                "the URL has a query or a fragment, which names no folder",
-                "give the dataset's own URL, and signatures by the environment or storage_options",
+                "the URL has a query or a fragment, which cannot be part of a folder name",
+                "give the URL of the dataset alone, and signatures in environment variables or storage_options",
             );
         }
         if authority.is_empty() {
@@ -103,7 +103,7 @@ impl Address {
         match parsed {
             Ok(key) => Ok(Self { scheme, authority: authority.to_owned(), key }),
             Err(error) => wrong(
-                &format!("no name of an object: {error}"),
+                &format!("this cannot be the name of an object: {error}"),
                 "write names without `//`, `.` and `..`",
             ),
         }

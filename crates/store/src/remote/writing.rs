@@ -120,7 +120,7 @@ pub(super) fn to_write(url: &Path) -> Result<Object> {
     let object = Object::at(url)?;
     match object.client.parts {
         Some(_) => Ok(object),
-        None => Err(Error::unsupported("plain web servers take no files")
+        None => Err(Error::unsupported("plain web servers do not accept files")
             .at(url)
             .with_remedy("write to a folder or an object store (s3://, gs://, az://), from which the server serves")),
     }

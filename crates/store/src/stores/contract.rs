@@ -130,7 +130,7 @@ fn spans_outside_the_file_are_errors_that_name_it(store: &dyn Store, folder: &Fo
     for span in NONSENSE {
         let error = read_new(&*file, span.clone()).unwrap_err();
         assert_eq!(error.path(), Some(path.as_path()), "{span:?}");
-        assert!(error.what().contains("were wanted of a file of 12305"), "{error}");
+        assert!(error.what().contains("were requested, but the file has 12305 bytes"), "{error}");
     }
 }
 

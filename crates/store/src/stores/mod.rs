@@ -211,7 +211,7 @@ impl StoreKind {
             _ if !is_url(path) && link.is_free() => Ok(self.store()),
             _ if !is_url(path) => Ok(Arc::new(Limited::disk(self.store(), link))),
             StoreKind::Mapped => Ok(Arc::new(RemoteStore::new().behind(link))),
-            _ => Err(Error::unsupported(format!("objects on a server cannot be read by {self}"))
+            _ => Err(Error::unsupported(format!("files on a server cannot be read with {self}"))
                 .at(path)
                 .with_remedy(remedy!["leave ", Opt::Store, " out"])),
         }
@@ -250,7 +250,7 @@ fn checked(path: &Path, span: &Range<u64>, len: u64) -> Result<Range<usize>> {
     match ends {
         (Ok(start), Ok(end)) if start <= end && span.end <= len => Ok(start..end),
         _ => Err(Error::damaged(format!(
-            "bytes {} to {} were wanted of a file of {len}",
+            "bytes {} to {} were requested, but the file has {len} bytes",
             span.start, span.end
         ))
         .at(path)),
@@ -282,9 +282,8 @@ fn cannot_read(path: &Path, error: io::Error) -> Error {
     let failed = error.raw_os_error() == Some(libc::EIO);
     let error = Error::io(path, "cannot read", error);
     if failed {
-        return error.with_remedy(
-            "look into the system's log, check the disk, restore the file from a copy",
-        );
+        return error
+            .with_remedy("check the system log and the disk, and restore the file from a copy");
     }
     error
 }
@@ -303,7 +302,7 @@ fn explained(error: Error) -> Error {
         return error.with_remedy(remedy![
             "raise the limit of open files with `ulimit -n 65536`, or choose ",
             Opt::Store.to("mmap"),
-            ", which holds none"
+            ", which keeps no files open"
         ]);
     }
     error
@@ -362,6 +361,6 @@ mod tests {
     fn a_failing_disk_is_told_from_a_file_cut_short() {
         let error = |error| cannot_read(Path::new("a"), error).to_string();
         assert!(error(io::ErrorKind::UnexpectedEof.into()).contains("shorter"));
-        assert!(error(io::Error::from_raw_os_error(libc::EIO)).contains("check the disk"));
+        assert!(error(io::Error::from_raw_os_error(libc::EIO)).contains("and the disk"));
     }
 }

@@ -1,4 +1,4 @@
-//! Batches as tensors of libtorch: what they hold is what the arrays of `Host` hold, on the CPU bit for bit.
+//! Batches as tensors of libtorch: their values are those of the arrays of `Host`, on the CPU with the same bits.
 
 use hsipack_read::augment::Pipeline;
 use hsipack_read::{
@@ -13,7 +13,7 @@ const PIPELINE: &str = r#"{"seed": 3, "ops": [
     {"op": "affine", "degrees": 30, "p": 0.7}, {"op": "hflip"}, {"op": "band_jitter", "sigma": 0.1}, {"op": "snv"}
 ]}"#;
 
-/// Images as they are stored, and ones that everything is done to.
+/// Images as they are stored, and images with all conversions.
 fn all(device: Device) -> [DeviceOptions; 3] {
     let stored = DeviceOptions::new(device);
     let normalization = Normalization::Standardize;
@@ -37,15 +37,15 @@ fn values(array: &Array) -> Vec<f64> {
     }
 }
 
-/// What a tensor holds, in the order in which it lies in memory.
+/// The values of a tensor, in the order of memory.
 fn held(tensor: &Tensor) -> Vec<f64> {
     let there = tensor.to_device(tch::Device::Cpu).to_kind(tch::Kind::Double);
     let there = if there.dim() == 4 { there.permute([0, 2, 3, 1]) } else { there };
     Vec::try_from(there.contiguous().view([-1])).unwrap()
 }
 
-/// The greatest difference, as a share of the greatest number, or of 1 where all are smaller; infinite where only one of
-/// two is a number.
+/// The greatest difference, as a share of the greatest number, or of 1 if all are smaller. It is infinite if only one of
+/// two values is a number.
 fn off(have: &[f64], want: &[f64]) -> f64 {
     let finite = want.iter().filter(|want| want.is_finite());
     let greatest = finite.fold(1.0f64, |greatest, want| greatest.max(want.abs()));
@@ -61,14 +61,14 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// How far tensors may be off, as [`off`] says.
+/// How far tensors may be off, as measured by [`off`].
 #[derive(Clone, Copy)]
 struct Bounds {
     loaded: f64,
     augmented: f64,
 }
 
-/// Runs a loader of tensors beside one of arrays and compares what they hold. Gives how far they were off.
+/// Runs a loader of tensors beside a loader of arrays, and compares their values. Returns how far they were off.
 fn side_by_side(device: &DeviceOptions, batches: usize, bounds: Bounds) -> Bounds {
     let (_folder, written) = made();
     let dataset = Dataset::open(&written.path).unwrap();
@@ -143,8 +143,8 @@ fn on_a_gpu_tensors_hold_what_arrays_hold_and_kept_ones_stay() {
         return;
     }
     for device in all(Device::Cuda(0)) {
-        // What is stored is what it is. Sums are in another order there, float16 is rounded after each operation, and
-        // dividing by a spectrum's small spread makes roundings of before larger.
+        // Stored values are exact. On the GPU, sums are in another order, float16 is rounded after each operation, and
+        // dividing by the small spread of a spectrum enlarges earlier rounding errors.
         let bounds = match device.image {
             ElementType::F16 => Bounds { loaded: 0.0, augmented: 0.1 },
             _ => Bounds { loaded: 1e-5, augmented: 1e-3 },

@@ -1,4 +1,4 @@
-//! Both engines do the same, but for what they draw by themselves.
+//! Both engines do the same, except for the numbers that they draw themselves.
 
 use hsipack_augment::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
 use hsipack_augment::{
@@ -15,7 +15,7 @@ use crate::contract::{all_ops, name, numbers, pipeline};
 const ROWS: usize = 12;
 const COLUMNS: usize = 12;
 const BANDS: usize = 6;
-/// Of these both draw numbers of their own.
+/// Augmentations for which each engine draws its own numbers.
 const RANDOM: [&str; 2] = ["gaussian_noise", "elastic"];
 
 /// Random numbers in [-1, 2) with whole sixteenths, some of them NaN.
@@ -41,7 +41,7 @@ fn labels(samples: usize, seed: u64, element: ElementType) -> Array {
     Array::of_integers(&labels, &[samples, ROWS, COLUMNS], element).unwrap()
 }
 
-/// How far values may be apart after so many augmentations, each of which may round.
+/// How far values may be apart after `steps` augmentations, each of which may round.
 fn tolerance(element: ElementType, steps: usize) -> f64 {
     let one = match element {
         ElementType::F16 => 2e-3,
@@ -51,7 +51,7 @@ fn tolerance(element: ElementType, steps: usize) -> f64 {
     one * steps as f64
 }
 
-/// Values that are further apart than they may be; values next to gaps are compared only where nothing is interpolated.
+/// The number of values that are too far apart. Values next to gaps are compared only if nothing is interpolated.
 fn apart(have: &[f64], want: &[f64], tolerance: f64) -> usize {
     let greatest = want.iter().filter(|want| want.is_finite()).fold(1.0f64, |a, b| a.max(b.abs()));
     let differ = |(have, want): &(&f64, &f64)| {
@@ -96,11 +96,11 @@ proptest! {
         prop_assert_eq!(have.mixed, want.mixed);
         prop_assert_eq!(have.image.shape(), want.image.shape());
         prop_assert_eq!(have.masks[0].labels.element(), want.masks[0].labels.element());
-        // Dividing by a spectrum's small spread or sum makes roundings of before larger.
+        // Dividing by the small spread or sum of a spectrum enlarges earlier rounding errors.
         let norms = ops.iter().filter(|op| ["snv", "l1_normalize", "l2_normalize"].contains(&name(op))).count();
         let tolerance = tolerance(element, ops.len()) * 20f64.powi(norms as i32);
         let (have_image, want_image) = (numbers(&have.image), numbers(&want.image));
-        // Positions are float32 there and float64 here: a nearest pixel may be another one.
+        // Positions are float32 in one engine and float64 in the other, so the nearest pixel may differ.
         let nearest = pipeline.to_json().contains("\"nearest\"");
         let most = if nearest { want_image.len() / 50 } else { 0 };
         let count = apart(&have_image, &want_image, tolerance);
@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// Bits as they are stored, whatever the type that libtorch sees them as.
+/// Bits as they are stored, whatever type they have in libtorch.
 #[test]
 fn what_is_stored_becomes_the_same_masks() {
     let libtorch = Libtorch::new(1);

@@ -1,4 +1,4 @@
-//! Augmentations on a GPU, by kernels and by libtorch's operations alone.
+//! Augmentations on a GPU, with kernels and with libtorch's operations alone.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use hsipack_testing::skipped;
 use hsipack_torch::{Libtorch, Operations, cuda_is_available};
 use tch::{Device, Kind, Tensor};
 
-/// Every augmentation whose result depends on nothing that a device draws.
+/// Every augmentation whose result does not depend on random numbers of the device.
 const EACH: &[&str] = &[
     r#"{"op": "hflip"}"#,
     r#"{"op": "vflip"}"#,
@@ -42,7 +42,7 @@ const EACH: &[&str] = &[
     r#"{"op": "standardize", "mean": 0.5, "std": 0.3}"#,
 ];
 
-/// What an augmentation makes of a batch on a device: image and mask, brought to the host.
+/// Augments a batch on a device. Returns image and mask on the host.
 fn on(
     device: Device,
     with_kernels: bool,
@@ -79,14 +79,14 @@ fn on_a_gpu_augmentations_give_what_they_give_on_the_cpu() {
         skipped("there is no CUDA device");
         return;
     }
-    // Else operations would be compared with themselves.
+    // Otherwise operations would be compared with themselves.
     let before = Instant::now();
     if let Err(error) = kernels::of_device(0) {
         panic!("{error}");
     }
     println!("kernels were loaded in {:.0} ms", 1e3 * before.elapsed().as_secs_f64());
     tch::manual_seed(3);
-    // Bands that are read one by one, two at a time, and as many as there may be.
+    // Numbers of bands that are read one at a time, two at a time, and as many as possible at a time.
     for bands in [11, 10, 32] {
         let image = Tensor::rand([5, 36, 48, bands], (Kind::Double, Device::Cpu));
         let mask = Tensor::randint(4, [5, 36, 48], (Kind::Uint8, Device::Cpu));
@@ -105,7 +105,7 @@ fn on_a_gpu_augmentations_give_what_they_give_on_the_cpu() {
                     let by = if with_kernels { "kernels" } else { "operations" };
                     println!("{by}, {bands} bands, {kind:?}: {off:.1e}, {moved} labels: {op}");
                     assert!(off <= tolerance * largest, "{by} {kind:?} {op}: {off}");
-                    // Positions are float32 there and float64 here, so that a few may fall on the other side.
+                    // Positions are float32 on the GPU and float64 here, so a few labels may differ.
                     assert!(moved <= 4, "{by} {kind:?} {op}: {moved} labels");
                 }
             }

@@ -1,5 +1,6 @@
-//! The kernels for GPUs without one: their source as C++, run by loops, in the place of libtorch's operations on the CPU.
-//! The contract of augmentations holds for them, too; `engines.rs` has them beside the host's loops.
+//! The kernels for GPUs, tested without a GPU: their source is compiled as C++ and run in loops, instead of libtorch's
+//! operations on the CPU. They must keep the contract of augmentations, too. `engines.rs` compares them with the host's
+//! loops.
 
 use std::ffi::{CString, c_void};
 use std::path::Path;
@@ -13,10 +14,10 @@ use hsipack_torch::{Libtorch, Operations};
 
 const SOURCE: &str = "../augment/src/kernels/kernels.cu";
 
-/// Kernels in a library that was made of their source.
+/// Kernels in a library that was compiled from their source.
 struct OnHost {
     library: usize,
-    /// Those that ran.
+    /// The names of kernels that ran.
     ran: Mutex<Vec<String>>,
 }
 
@@ -76,12 +77,12 @@ fn on_host() -> &'static Arc<OnHost> {
     })
 }
 
-/// Runs them.
+/// A launcher that runs the kernels.
 pub fn launcher() -> Arc<dyn Launcher> {
     on_host().clone()
 }
 
-/// As on a GPU with kernels, on the CPU.
+/// Applies a pipeline on the CPU, as on a GPU with kernels.
 pub fn apply(
     pipeline: &Pipeline,
     images: &Images<Array>,

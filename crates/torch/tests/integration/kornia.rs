@@ -1,8 +1,8 @@
 //! Augmentations against the installed Kornia, with the same parameters.
 //!
-//! Random cases are drawn here, done by both engines (loops over the host's memory, and libtorch's operations, which are
-//! what GPUs do; float32 and float16), and replayed in Kornia by `tests/kornia/replay.py` in float64, which is the
-//! reference, and in float32. `--nocapture` shows the greatest errors.
+//! Random cases are drawn here and done by both engines, in float32 and float16: loops over the host's memory, and
+//! libtorch's operations, as on GPUs. `tests/kornia/replay.py` replays them in Kornia in float64, which is the reference,
+//! and in float32. `--nocapture` shows the greatest errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,10 +20,10 @@ use tch::{Device, Kind, Tensor};
 
 type Mask = hsipack_augment::Mask<hsipack_torch::Tensor>;
 
-/// Cases of every augmentation.
+/// The number of cases of every augmentation.
 const CASES: u64 = 208;
 
-/// Random choices of a test, the same in every run.
+/// Random choices of a test. They are the same in every run.
 pub struct Dice(u64);
 
 impl Dice {
@@ -56,10 +56,10 @@ impl Dice {
     }
 }
 
-/// How near results must come to Kornia's.
+/// How close results must be to Kornia's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Law {
-    /// Values only change places, or are replaced: bit for bit.
+    /// Values only move or are replaced, so all bits are equal.
     Exact,
     /// Interpolated.
     Warp,
@@ -69,7 +69,7 @@ enum Law {
 
 struct Case {
     group: String,
-    /// What does it: both engines, but for noise that each makes by itself.
+    /// The engines: both, except for noise that each engine draws itself.
     variants: Vec<Variant>,
     name: String,
     law: Law,
@@ -80,7 +80,7 @@ struct Case {
     masks: Vec<Mask>,
 }
 
-/// The interpreter that Kornia is installed for: `$HSIPACK_PYTHON`, the workspace's `.venv`, or python3.
+/// The interpreter with Kornia: `$HSIPACK_PYTHON`, the workspace's `.venv`, or python3.
 pub fn python() -> PathBuf {
     if let Some(python) = std::env::var_os("HSIPACK_PYTHON") {
         return PathBuf::from(python);
@@ -89,7 +89,7 @@ pub fn python() -> PathBuf {
     if venv.exists() { venv } else { PathBuf::from("python3") }
 }
 
-/// Whether Kornia is installed; says so where it is not. Importing it, too, would take seconds.
+/// Whether Kornia is installed; prints a note if it is not. Does not import it, which would take seconds.
 pub fn kornia_is_there() -> bool {
     let program = "import sys, importlib.util as found\n\
                    names = 'kornia', 'torch', 'safetensors'\n\
@@ -105,7 +105,7 @@ pub fn kornia_is_there() -> bool {
     there
 }
 
-/// Runs a script beside these tests.
+/// Runs one of the scripts that belong to these tests.
 pub fn run_script(name: &str, arguments: &[&Path]) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kornia").join(name);
     let output = Command::new(python()).arg(script).args(arguments).output().unwrap();
@@ -120,7 +120,7 @@ fn padding(dice: &mut Dice) -> &'static str {
     dice.one_of(&["zeros", "border", "reflection"])
 }
 
-/// Options of one augmentation, as its JSON has them.
+/// The options of one augmentation, as in its JSON.
 fn options(name: &str, dice: &mut Dice, frame: Frame) -> Value {
     let Frame { rows, columns, bands } = frame;
     let p = dice.one_of(&[0.3, 0.7, 1.0]);
@@ -155,7 +155,7 @@ fn options(name: &str, dice: &mut Dice, frame: Frame) -> Value {
         }),
         "random_crop" => {
             let padding = padding(dice);
-            // Kornia mirrors no further than the frame goes.
+            // Kornia mirrors at most as far as the size of the frame.
             let reach = |side: usize| if padding == "reflection" { side } else { 6 };
             let most = reach(rows.min(columns)).min(6) - 1;
             let pad: Vec<usize> =
@@ -262,7 +262,7 @@ fn law_of(name: &str) -> Law {
     }
 }
 
-/// What also has frames of one, two or three rows or columns.
+/// Augmentations that are also tested with frames of one, two or three rows or columns.
 const TINY: [&str; 8] = [
     "random_crop",
     "center_crop",
@@ -274,7 +274,7 @@ const TINY: [&str; 8] = [
     "resized_crop",
 ];
 
-/// Rows, columns and bands, odd and even, square and not, few bands and many; small, so that there can be many cases.
+/// Rows, columns and bands: odd and even, square and not, few bands and many. All are small, to allow many cases.
 fn frame(name: &str, dice: &mut Dice) -> Frame {
     let bands = dice.one_of(&[1, 2, 3, 4, 7, 8, 9, 16, 31, 100, 224]);
     let most = if bands > 50 { 16 } else { 41 };
@@ -291,7 +291,7 @@ fn frame(name: &str, dice: &mut Dice) -> Frame {
         "jigsaw" => (rows, columns) = (4 * (1 + rows / 4), 6 * (1 + columns / 6)),
         _ => {}
     }
-    // Spectra of few bands may be constant but for rounding.
+    // Spectra of few bands may be constant except for rounding.
     let bands = if name == "snv" { bands.max(4) } else { bands };
     Frame { rows, columns, bands }
 }
@@ -307,7 +307,7 @@ fn random_image(frame: Frame, samples: i64, seed: u64) -> Tensor {
     })
 }
 
-/// Patches of labels 0 … 5 (0 and 1 for booleans).
+/// A mask with patches of the labels 0 … 5 (0 and 1 for booleans).
 fn random_mask(frame: Frame, samples: i64, kind: Kind, dice: &mut Dice) -> Tensor {
     let Frame { rows, columns, .. } = frame;
     let labels = if kind == Kind::Bool { 2 } else { 6 };
@@ -323,9 +323,9 @@ fn random_mask(frame: Frame, samples: i64, kind: Kind, dice: &mut Dice) -> Tenso
     Tensor::from_slice(&values).view([samples, rows as i64, columns as i64]).to_kind(kind)
 }
 
-/// Groups of the one augmentation whose noise both engines make by themselves.
+/// The groups of the augmentation for which both engines draw their own noise.
 const ELASTIC: [&str; 2] = ["elastic", "elastic_tensors"];
-/// What kernels do.
+/// The augmentations that have kernels.
 const KERNELS: [&str; 18] = [
     "affine",
     "band_dropout",
@@ -389,7 +389,7 @@ fn case(group: &str, number: u64) -> Case {
         })
         .collect();
     let law = law_of(group);
-    // Kernels, where they do something; half of the cases are enough, since operations are tried by all.
+    // Kernels, for augmentations that have them. Half of the cases are enough, because all cases test operations.
     let by_kernels = number.is_multiple_of(2) && KERNELS.contains(&group);
     let takes = |variant: &Variant| {
         let engine = !ELASTIC.contains(&group) || variant.tensors() == (group == ELASTIC[1]);
@@ -415,7 +415,7 @@ struct Variant {
     by: By,
 }
 
-/// Who augments: the host's loops, libtorch's operations, or kernels together with these.
+/// The engine: the host's loops, libtorch's operations, or kernels together with operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum By {
     Loops,
@@ -443,7 +443,7 @@ fn masks_of(masks: &[Mask]) -> Vec<Mask> {
     masks.iter().map(copied).collect()
 }
 
-/// Does what was drawn by one of the engines, on the CPU.
+/// Applies the draws with one of the engines, on the CPU.
 fn apply(
     pipeline: &Pipeline,
     image: &Tensor,
@@ -477,7 +477,7 @@ fn elastic_noise(seed: u64, [rows, columns]: [usize; 2], tensors: bool) -> Tenso
 impl Case {
     fn done(&self, image: &Tensor, variant: Variant) -> (Tensor, Vec<Mask>) {
         let kind = if variant.half { Kind::Half } else { Kind::Float };
-        // Half of the cases lie as the loader has them, the others as Kornia wants them.
+        // Half of the cases have the memory layout of the loader, the others that of Kornia.
         let image = image.to_kind(kind).copy();
         let image = if self.name.ends_with(['0', '2', '4', '6', '8']) {
             image
@@ -502,7 +502,7 @@ impl Case {
         )
     }
 
-    /// What noise the augmentation makes, as Kornia takes it.
+    /// The noise of the augmentation, as an argument for Kornia.
     fn noise(&self, variant: Variant) -> Option<Tensor> {
         match self.group.as_str() {
             "gaussian_noise" => Some(self.done(&self.image.zeros_like(), variant).0),
@@ -547,7 +547,7 @@ fn most(tensor: &Tensor) -> f64 {
     if tensor.numel() == 0 { 0.0 } else { f64::try_from(tensor.abs().max()).unwrap() }
 }
 
-/// Greatest errors of a group.
+/// The greatest errors of a group.
 #[derive(Debug, Default)]
 struct Errors {
     cases: usize,
@@ -567,7 +567,7 @@ impl Errors {
     }
 }
 
-/// What results may differ by from Kornia's in float64, value by value.
+/// The accepted difference from Kornia's results in float64, for each value.
 fn tolerance(
     case: &Case,
     variant: Variant,
@@ -581,13 +581,13 @@ fn tolerance(
         // One unit in the last place of float16 (2^-10), and 1e-6 of float32 for data in [0, 1].
         Law::Pointwise if variant.half => wanted.abs() * 1e-3 + 1e-6,
         Law::Pointwise if case.group == "snv" => {
-            // Dividing by the spectrum's deviation makes the rounding of its mean as much larger.
+            // Dividing by the spectrum's deviation enlarges the rounding error of its mean by the same factor.
             let deviation = case.image.to_kind(Kind::Double).std_dim([1i64].as_slice(), true, true);
             wanted.abs() * 1e-6 + deviation.reciprocal() * (4.0 * f32_step) + 1e-6
         }
         Law::Pointwise => wanted.abs().clamp_min(1.0) * 1e-6,
-        // float16 data with float32 positions and arithmetic, rounded once: half a unit in the last place and a bit.
-        // embedding_bag takes weights of the table's type: they are rounded to float16 too.
+        // float16 data with float32 positions and arithmetic, rounded once: slightly more than half a unit in the last
+        // place. embedding_bag requires weights of the table's type, so they are also rounded to float16.
         Law::Warp => {
             let rounding = match (variant.half, variant.by) {
                 (false, _) => 1e-5,
@@ -595,9 +595,9 @@ fn tolerance(
                 (true, By::Kernels) => 5e-4 * x,
                 (true, By::Operations) => 1e-3 * x,
             };
-            // The loops compute coordinates in float64, the tensor operations in float32, which are as coarse as the
-            // greatest number on their way; from one pixel to the next the image changes by its greatest value at
-            // most. At these sizes that is hardly ever more than the rest.
+            // The loops compute coordinates in float64, the tensor operations in float32. float32 coordinates are as
+            // coarse as the greatest number in their computation. From one pixel to the next, the image changes by at
+            // most its greatest value. At these sizes, this error is hardly ever greater than the others.
             match results.get("reach") {
                 Some(reach) if variant.tensors() && !variant.half => {
                     let reach = reach.unsqueeze(1).expand_as(wanted);
@@ -625,7 +625,7 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
         };
         let (image, masks) = case.done(source, variant);
         if case.group == "gaussian_noise" && variant.tensors() {
-            // libtorch draws other numbers.
+            // libtorch draws different numbers.
             let noise = case.done(&case.image.zeros_like(), Variant { half: false, ..variant }).0;
             wanted = source.to_kind(Kind::Double) + noise.to_kind(Kind::Double);
         }
@@ -688,7 +688,7 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
     }
     if let Some(theirs) = results.get("matrix") {
         let ours = case.parameters.matrices(&case.pipeline).unwrap();
-        // A single row's or column's pixel goes to several when it is resized.
+        // Resizing maps a pixel of a single row or column to several pixels.
         let many = ["resize", "resized_crop"].contains(&case.group.as_str());
         if many && ours.iter().any(Option::is_none) {
             return;
@@ -706,12 +706,12 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
     }
 }
 
-/// The tensor with zeros where there is an exemption.
+/// The tensor with zeros at exempted places.
 fn masked(tensor: &Tensor, exempt: Option<&Tensor>) -> Tensor {
     exempt.map_or_else(|| tensor.shallow_clone(), |exempt| tensor.masked_fill(exempt, 0.0))
 }
 
-/// Samples that drew nothing keep their bits.
+/// Checks that samples without a draw keep their bits.
 fn unmoved(case: &Case, variant: Variant, source: &Tensor, image: &Tensor, errors: &mut Errors) {
     if source.size() != image.size() {
         return;
@@ -728,7 +728,7 @@ fn unmoved(case: &Case, variant: Variant, source: &Tensor, image: &Tensor, error
 
 type Group = (&'static str, Vec<Case>);
 
-/// What becomes of each item, by two threads, in any order.
+/// Processes each item with two threads, in any order.
 fn by_two<T: Send, U: Send>(items: Vec<T>, done: impl Fn(T) -> U + Sync) -> Vec<U> {
     let left = Mutex::new(items.into_iter());
     let all = Mutex::new(Vec::new());
@@ -766,7 +766,7 @@ fn errors_of(group: &str, cases: &[Case], folder: &Path) -> Errors {
     for case in cases {
         compare(case, &by_case[&case.name], &mut errors);
     }
-    // Kornia's own float32 is off by as much as 1e-5, and by more near a perspective's horizon.
+    // Kornia's own float32 results are off by up to 1e-5, and by more near the horizon of a perspective.
     if law_of(group) == Law::Warp && group != "perspective" && errors.between > 2e-5 {
         errors.failures.push(format!("{:.1e} from Kornia in float32", errors.between));
     }
@@ -778,7 +778,7 @@ fn augmentations_equal_kornias_with_the_same_parameters() {
     if !kornia_is_there() {
         return;
     }
-    // Two threads of ours; libtorch's own would wait for each other beside them.
+    // We use two threads, beside which libtorch's own threads would wait for each other.
     tch::set_num_threads(1);
     let only = std::env::var("HSIPACK_KORNIA_ONLY").ok();
     let groups: Vec<&str> = EXACT
@@ -829,7 +829,7 @@ fn augmentations_equal_kornias_with_the_same_parameters() {
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
-/// A chain with what was drawn for it.
+/// A chain with its draws.
 fn drawn(ops: Value, more: Value, frame: Frame, samples: usize) -> (Pipeline, Parameters) {
     let mut json = json!({"ops": ops, "seed": 11});
     json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -843,7 +843,7 @@ fn applied(pipeline: &Pipeline, parameters: &Parameters, image: &Tensor, by: By)
     apply(pipeline, image, Vec::new(), parameters, by).image.into()
 }
 
-/// Pixels normalised to -1 … 1, as libtorch's grids are.
+/// The matrix that normalises pixels to -1 … 1, as in libtorch's grids.
 fn normalised(frame: Frame, align_corners: bool) -> Tensor {
     let axis = |size: usize| {
         let size = size as f64;
@@ -853,8 +853,8 @@ fn normalised(frame: Frame, align_corners: bool) -> Tensor {
     Tensor::from_slice(&[a, 0.0, b, 0.0, c, d, 0.0, 0.0, 1.0]).view([3, 3])
 }
 
-/// One warp by affine matrices, in float64, as Kornia does it with libtorch's own sampling; Kornia 0.8 normalised as if
-/// with `align_corners`, whatever was asked for.
+/// One warp by affine matrices, in float64, as in Kornia with libtorch's own sampling. Kornia 0.8 always normalised as with
+/// `align_corners`.
 fn warped(
     image: &Tensor,
     matrices: &Tensor,
@@ -909,7 +909,7 @@ fn fused_warps_are_one_warp_by_the_product_of_their_matrices() {
             for by in [By::Loops, By::Operations, By::Kernels] {
                 let fused = applied(&pipeline, &parameters, &image, by);
                 let error = most(&(fused.to_kind(Kind::Double) - &wanted));
-                // The bound of warps at this size; float32 positions lie up to three frames outside.
+                // The bound for warps of this size: float32 positions are up to three frames outside.
                 assert!(
                     error <= if by == By::Loops { 1e-5 } else { 5e-5 },
                     "{padding} {align_corners}: {error:.1e}"
@@ -940,7 +940,7 @@ fn one_warp_is_nearer_to_the_scene_than_two() {
     ]);
     let (fused, parameters) = drawn(ops.clone(), json!({"fuse": true}), frame, 6);
     let (sequential, _) = drawn(ops, json!({"fuse": false}), frame, 6);
-    // The scene itself where every pixel of the result comes from.
+    // The scene itself, at the source of every pixel of the result.
     let back = matrices(&fused, &parameters).inverse();
     let at = |row: i64| {
         let number = |column: i64| back.select(1, row).select(1, column).view([6, 1, 1]);
@@ -949,7 +949,7 @@ fn one_warp_is_nearer_to_the_scene_than_two() {
     let wanted = scene(&at(0), &at(1));
     let error = |pipeline: &Pipeline| {
         let image = applied(pipeline, &parameters, &image, By::Loops).to_kind(Kind::Double);
-        // Far from the edges, where nothing comes from outside in either way.
+        // Far from the edges, where neither way reads outside the frame.
         let middle = |tensor: &Tensor| tensor.narrow(2, 22, 20).narrow(3, 26, 20);
         f64::try_from((middle(&image) - middle(&wanted)).square().mean(Kind::Double))
             .unwrap()
@@ -986,11 +986,11 @@ fn kornia_0_8_is_followed_where_it_is_asked_for() {
                 "the two differ without align_corners only: {other:.1e}"
             );
             if align_corners && padding == "reflection" {
-                // Kornia 0.8.2 mirrors these masks about pixels' edges, their images about centres; here masks are
-                // mirrored as their images are.
+                // Kornia 0.8.2 mirrors these masks about the edges of pixels, but their images about centres. Here, masks
+                // are mirrored like their images.
                 continue;
             }
-            // Masks were sampled without align_corners, always: floating-point labels follow the nearest pixel.
+            // Kornia 0.8 always sampled masks without align_corners: floating-point labels follow the nearest pixel.
             let labels = (image.narrow(1, 0, 1) * 6.0).floor();
             let nearest = {
                 let normal = normalised(frame, true);

@@ -1,4 +1,4 @@
-//! What is drawn has the distributions of what Kornia draws.
+//! Draws have the same distributions as those of Kornia.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ use tch::Tensor;
 
 use super::kornia::{kornia_is_there, run_script};
 
-/// Numbers of every parameter.
+/// How many numbers of every parameter are drawn.
 const NUMBERS: u64 = 20_000;
-/// Samples drawn for at once.
+/// Samples in a batch.
 const BATCH: u64 = 100;
 const FRAME: Frame = Frame { rows: 33, columns: 41, bands: 7 };
 
@@ -57,10 +57,10 @@ fn pipelines() -> Vec<(&'static str, Value)> {
 
 type Columns = BTreeMap<String, Vec<f64>>;
 
-/// Everything that was drawn for a list with one augmentation, number by number.
+/// All draws for a list with one augmentation, by number.
 fn ours(options: &Value) -> Columns {
     let pipeline = Pipeline::from_json(&json!({"ops": [options], "seed": 5}).to_string()).unwrap();
-    // Quarter turns need a square, cells whole parts.
+    // Quarter turns need a square, cells need whole parts.
     let frame = match options["op"].as_str() {
         Some("rot90") => Frame { columns: FRAME.rows, ..FRAME },
         Some("jigsaw") => Frame { rows: 36, columns: 36, ..FRAME },
@@ -99,7 +99,7 @@ fn flatten(value: &Value, into: &mut Vec<f64>) {
     }
 }
 
-/// Kolmogorov and Smirnov's greatest distance between two samples' distributions.
+/// The Kolmogorov-Smirnov distance between the distributions of two samples.
 fn distance(one: &[f64], other: &[f64]) -> f64 {
     let sorted = |values: &[f64]| {
         let mut values = values.to_vec();
@@ -111,7 +111,7 @@ fn distance(one: &[f64], other: &[f64]) -> f64 {
     let above = |value: f64| value + value.abs() * f64::from(f32::EPSILON);
     let mut greatest = 0.0f64;
     for values in [&one, &other] {
-        // How many of each are no greater: values grow, so these do.
+        // How many values of each are not greater. Values increase, so these counts do, too.
         let (mut a, mut b) = (0, 0);
         for at in values.iter().map(|value| above(*value)) {
             a += one[a..].iter().take_while(|value| **value <= at).count();
@@ -123,7 +123,7 @@ fn distance(one: &[f64], other: &[f64]) -> f64 {
     greatest
 }
 
-/// What the distance exceeds once in 10,000 times if the distributions are the same.
+/// The limit that the distance exceeds once in 10,000 times if the distributions are equal.
 fn limit(one: usize, other: usize) -> f64 {
     let (one, other) = (one as f64, other as f64);
     (-(1e-4f64 / 2.0).ln() / 2.0).sqrt() * ((one + other) / (one * other)).sqrt()
@@ -162,7 +162,7 @@ fn kornia_draws_the_same_distributions() {
     for (name, options) in pipelines() {
         let ours = ours(&options);
         for (parameter, theirs) in &theirs[name] {
-            // The gate's own case has numbers of some samples only.
+            // The case for the gate has numbers for only some samples.
             if name == "affine_gate" && parameter != "gate" {
                 continue;
             }
@@ -191,7 +191,7 @@ fn what_is_drawn_is_independent_of_what_else_is() {
             (share - p).abs() <= 6.0 * (p * (1.0 - p) / gate.len() as f64).sqrt(),
             "{name}: {share} for {p}"
         );
-        // Those that depend on one another by what they are: places on sizes, bands that are sorted and orders.
+        // Skips parameters that depend on each other by definition: places on sizes, sorted bands, and orders.
         if !["affine", "affine_axes", "perspective", "perspective_area", "random_crop"]
             .contains(&name)
         {
@@ -228,6 +228,6 @@ fn orders_are_all_equally_likely() {
     assert_eq!(counts.len(), 24);
     let wanted = NUMBERS as f64 / 24.0;
     let squares: f64 = counts.values().map(|count| (*count as f64 - wanted).powi(2) / wanted).sum();
-    // Chi squared with 23 degrees of freedom is above 58.6 once in 15,000 times.
+    // Chi-squared with 23 degrees of freedom is above 58.6 once in 15,000 times.
     assert!(squares < 58.6, "{squares}");
 }

@@ -1,4 +1,4 @@
-//! Augmentations by the host's loops and by libtorch's operations, against Kornia and against each other; batches of
+//! Augmentations with the host's loops and with libtorch's operations, compared with Kornia and with each other; batches of
 //! `hsipack-read` as tensors.
 
 mod batches;
@@ -19,7 +19,7 @@ mod libtorch {
     use hsipack_format::Result;
     use hsipack_torch::{Libtorch, Operations};
 
-    /// As on a GPU, on the CPU.
+    /// Applies a pipeline on the CPU, as on a GPU.
     pub fn apply(
         pipeline: &Pipeline,
         images: &Images<Array>,

@@ -21,12 +21,12 @@ from safetensors.torch import save_file  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 Drawn = dict[str, Tensor]
-# Samples that are drawn for at once.
+# Samples in a batch.
 BATCH = 100
 
 
 def corners(key: str) -> Callable[[Drawn], Drawn]:
-    """First pixel and size of windows that are given by their corners."""
+    """First pixel and size of windows, from their corners."""
 
     def read(drawn: Drawn) -> Drawn:
         at = drawn[key].reshape(-1, 4, 2).double()

@@ -1,20 +1,21 @@
-"""Does with Kornia what was drawn elsewhere, so that the results can be compared.
+"""Applies draws from elsewhere with Kornia, so that the results can be compared.
 
 usage: replay.py FOLDER
 
 FOLDER has cases.json, a list of {"group", "name", "pipeline", "parameters"}: an augmentation
-pipeline and what was drawn for a batch, both as the library writes them. The tensors of a group's
-cases lie in GROUP.safetensors as NAME.image, NAME.rounded (the image rounded to float16),
-NAME.mask0, … and NAME.noise0 (of step 0) where an augmentation takes noise. Images are (samples,
-bands, rows, columns).
+pipeline and the draws for a batch, both as the library writes them. The tensors of a group's cases
+are in GROUP.safetensors as NAME.image, NAME.rounded (the image rounded to float16), NAME.mask0, …
+and, if an augmentation takes noise, NAME.noise0 (of step 0). Images are (samples, bands, rows,
+columns).
 
-GROUP.out.safetensors gets, for every case: NAME.out, computed in float64; NAME.rounded, of the
-rounded image, in float64; NAME.single, in float32; NAME.mask0, …; NAME.matrix (samples, 3, 3) of
-source points to result points, if there is one; and of warps NAME.near, which tells pixels whose
-source lies so near to the middle between two pixels that masks may take either, and NAME.reach, how
-far off the source is, in pixels, as a measure of how coarse float32 coordinates are there.
+Writes for every case into GROUP.out.safetensors: NAME.out, computed in float64; NAME.rounded, from
+the rounded image, in float64; NAME.single, in float32; NAME.mask0, …; and, if there is one,
+NAME.matrix (samples, 3, 3) from source points to result points. Warps also have NAME.near, which
+marks pixels whose source is so close to the middle between two pixels that masks may have either
+label, and NAME.reach, the distance of the source in pixels, which measures how coarse float32
+coordinates are there.
 
-Python tests import it and call replay(), which takes and gives the tensors of one batch.
+Python tests import this module and call replay(), which takes and returns the tensors of one batch.
 """
 
 from __future__ import annotations
@@ -42,16 +43,17 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 Json = dict[str, Any]
-# Gates are honoured for probabilities below 1 only (Kornia 0.9).
+# Kornia 0.9 uses gates only for probabilities below 1.
 SOME = 0.5
-# Pixels from the middle between two pixels within which the nearest one is a matter of rounding.
+# Distance in pixels from the middle between two pixels within which rounding decides the nearest
+# one.
 NEAR = 1e-3
 PADDING = {"zeros": "constant", "border": "replicate", "reflection": "reflect"}
 
 
 @dataclass
 class Step:
-    """One augmentation of a pipeline with what was drawn for it."""
+    """One augmentation of a pipeline with its draws."""
 
     op: Json
     drawn: list[Json | None]
@@ -66,26 +68,26 @@ class Step:
         return torch.tensor([float(drawn is not None) for drawn in self.drawn])
 
     def column(self, key: str, default: Any) -> Tensor:
-        """What was drawn under that name, one row for each sample."""
+        """The draws with this name, one row for each sample."""
         rows = [default if drawn is None else drawn[key] for drawn in self.drawn]
         return torch.tensor(rows, dtype=torch.float64)
 
 
 @dataclass
 class Replay:
-    """How Kornia does a step: a module with parameters, or a function where it has none."""
+    """How Kornia does a step: a module with parameters, or a function if there is no module."""
 
     module: Any = None
     parameters: dict[str, Tensor] = field(default_factory=dict)
     function: Callable[[Tensor], Tensor] | None = None
-    # For masks, where Kornia has nothing for them: what it does to an image.
+    # The function for masks, if Kornia has none for them: the one for images.
     masks: Callable[[Tensor], Tensor] | None = None
-    # What masks are given otherwise than Kornia's container would.
+    # Arguments for masks that differ from those of Kornia's container.
     for_masks: Json = field(default_factory=dict)
 
 
 def window(x: Tensor, y: Tensor, width: Tensor, height: Tensor) -> Tensor:
-    """Corners (samples, 4, 2), the last pixels included."""
+    """Corners (samples, 4, 2), including the last pixels."""
     right, bottom = x + width - 1, y + height - 1
     corners = [(x, y), (right, y), (right, bottom), (x, bottom)]
     return torch.stack([torch.stack(corner, -1) for corner in corners], 1)
@@ -122,7 +124,7 @@ def affine(step: Step) -> Replay:
         "shear_x": shear[:, 0],
         "shear_y": shear[:, 1],
     }
-    # Kornia fills masks with the image's value if there is one band, with 0 if there are several.
+    # Kornia fills masks with the value of the image if there is one band, otherwise with 0.
     return Replay(module, parameters, for_masks={"fill_value": torch.zeros(())} if fill else {})
 
 
@@ -132,7 +134,7 @@ def rotate(step: Step) -> Replay:
     if op["padding"] == "zeros":
         options: Json = {"resample": op["interpolation"], "align_corners": op["align_corners"]}
         return Replay(K.RandomRotation(degrees=180.0, p=SOME, **options), {"degrees": angle})
-    # RandomRotation pads with zeros only; RandomAffine turns the other way.
+    # RandomRotation pads only with zeros, so RandomAffine is used, which rotates the other way.
     turned = [drawn and {**still(), "angle": -drawn["angle"]} for drawn in step.drawn]
     return affine(replace(step, op={**op, "fill": 0}, drawn=turned))
 
@@ -156,7 +158,7 @@ def perspective(step: Step) -> Replay:
     if op["padding"] == "zeros":
         return Replay(module, points)
 
-    # RandomPerspective pads with zeros only, the function under it otherwise too.
+    # RandomPerspective pads only with zeros, but the function that it calls has other paddings.
     def warped(tensor: Tensor, mode: str) -> Tensor:
         given = {name: value.to(tensor.dtype) for name, value in points.items()}
         matrix = module.compute_transformation(tensor, given, module.flags)
@@ -189,7 +191,7 @@ def elastic(step: Step) -> Replay:
         padding_mode=op["padding"],
         p=SOME,
     )
-    # Kornia's container has masks follow the field as if without align_corners, away from
+    # Kornia's container applies the field to masks without align_corners, so that they do not match
     # their image.
     options: Json = {"align_corners": op["align_corners"]}
     return Replay(module, {"noise": step.noise}, for_masks=options)
@@ -222,7 +224,7 @@ def resized_crop(step: Step) -> Replay:
 
 
 def undrawn(step: Step, module: Any) -> Replay:
-    """A module that draws nothing by chance."""
+    """A module without random draws."""
     shape = (len(step.drawn), step.bands, step.rows, step.columns)
     return Replay(module, module.generate_parameters(torch.Size(shape)))
 
@@ -293,7 +295,7 @@ def donors(step: Step) -> Tensor:
 
 
 def image_only(module: Any, parameters: dict[str, Tensor]) -> Replay:
-    """Kornia mixes no masks with these: they are moved as an image would be."""
+    """Kornia does not mix masks with these, so masks are moved like an image."""
 
     def mask(labels: Tensor) -> Tensor:
         moved: Tensor = module(labels.double(), params=dict(parameters))
@@ -373,7 +375,7 @@ def standardize(step: Step) -> Replay:
 
 
 def normalize(step: Step) -> Replay:
-    """Kornia has nothing for spectra: HTC's formulas."""
+    """HTC's formulas, because Kornia has no augmentation of spectra."""
 
     def spectra(image: Tensor) -> Tensor:
         if step.op["op"] == "snv":
@@ -454,7 +456,7 @@ def apply(step: Step, image: Tensor) -> tuple[Tensor, list[Tensor], Tensor | Non
 def sources(
     step: Step, matrix: Tensor | None, size: tuple[int, int]
 ) -> tuple[Tensor, Tensor] | None:
-    """Where pixels come from, (samples, rows, columns, 2), and how coarse float32 is there."""
+    """The sources of pixels (samples, rows, columns, 2), and how coarse float32 is there."""
     y, x = torch.meshgrid(*[torch.arange(n, dtype=torch.float64) for n in size], indexing="ij")
     points = torch.stack([x, y, torch.ones_like(x)], -1)
     op = step.op
@@ -516,13 +518,13 @@ def replayed(case: Json, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         for number, (op, drawn) in enumerate(zip(ops, case["parameters"]["steps"], strict=True)):
             rows, columns = image.shape[-2:]
             noise = given.get(f"noise{number}")
-            # Masks are wanted once. Only what looks labels up needs them to move an image.
+            # Masks are needed once, and for images only by augmentations that look up labels.
             if name != "out" and "transplant" not in [op["op"] for op in ops]:
                 masks = []
             step = Step(op, drawn["drawn"], rows, columns, image.shape[1], noise, masks)
             image, masks, matrix = apply(step, image)
             if name == "out" and matrix is not None:
-                # If only one of several interpolates, pixels lie where the product says.
+                # If only one of several steps interpolates, the product gives the places of pixels.
                 total = matrix if total is None else matrix @ total
                 out["matrix"] = total.expand(len(step.drawn), 3, 3)
             if name == "out" and number + 1 == len(ops):
@@ -546,11 +548,11 @@ def replay(
     masks: list[Tensor],
     noise: dict[int, Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """What Kornia makes of one batch: "out" (float64), "rounded", "single", "mask0", … as above.
+    """Kornia's results for one batch: "out" (float64), "rounded", "single", "mask0", … as above.
 
-    `pipeline` and `parameters` are what the library writes as JSON. `image` is float32 (samples,
-    bands, rows, columns), `masks` are (samples, 1, rows, columns); `noise` is that of the steps
-    that take some, by their numbers.
+    `pipeline` and `parameters` are JSON, as the library writes them. `image` is float32 (samples,
+    bands, rows, columns), `masks` are (samples, 1, rows, columns). `noise` has the noise of steps
+    that take it, by their numbers.
     """
     tensors = {"case.image": image, "case.rounded": image.half().float()}
     tensors.update({f"case.mask{number}": mask for number, mask in enumerate(masks)})
@@ -584,7 +586,7 @@ def main() -> None:
     groups: dict[str, list[Json]] = {}
     for case in json.loads((folder / "cases.json").read_text()):
         groups.setdefault(case["group"], []).append(case)
-    # Images are too small for threads of libtorch. None has started, so that a fork has all.
+    # Images are too small for threads of libtorch. None has started, so a fork loses no thread.
     with ProcessPoolExecutor(mp_context=get_context("fork")) as pool:
         for done in [pool.submit(replay_group, folder, cases) for cases in groups.values()]:
             done.result()

@@ -18,7 +18,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 impl Deadline {
     /// The deadline for a question about a cube that is asked now.
     pub fn new() -> Self {
-        Self::with_remedy("look at a smaller part, or pack the cube to read it faster")
+        Self::with_remedy("choose a smaller part, or pack the cube to read it faster")
     }
 
     /// The deadline for another question, with what to do if it takes too long.

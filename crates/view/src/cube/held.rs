@@ -36,7 +36,7 @@ impl Held {
         let sampling = grid::held(cube.shape);
         let bands = cube.shape.bands;
         let mut values = Vec::new();
-        memory::room(&mut values, sampling.pixels() * bands, "the cube that is looked at")?;
+        memory::room(&mut values, sampling.pixels() * bands, "the cube in view")?;
         values.resize(sampling.pixels() * bands, f32::NAN);
         let mut rest = &mut values[..];
         let mut reads = Vec::new();

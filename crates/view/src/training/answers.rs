@@ -118,7 +118,7 @@ impl State {
             return Ok(dataset.clone());
         }
         let packed = subject.dataset().ok_or_else(|| {
-            Error::conflict("these cubes are not packed: loaders read packed datasets")
+            Error::conflict("these cubes are not packed: loaders read only packed datasets")
                 .with_remedy("pack them to see what training is given")
         })?;
         // Leave out samples that were appended since: the viewer does not list them either.
@@ -157,7 +157,7 @@ fn setup(batches: &Batches, epoch: u64) -> Result<Answer> {
 
 /// The places of the windows of a sample in an epoch.
 fn places(batches: &Batches, epoch: u64, sample: usize) -> Result<Answer> {
-    let deadline = Deadline::with_remedy("ask for fewer windows a cube, or for one split");
+    let deadline = Deadline::with_remedy("use fewer windows per cube, or one split");
     let mut found = batches.places(epoch, sample, PLACES + 1, deadline)?;
     let more = found.len() > PLACES;
     found.truncate(PLACES);
@@ -310,7 +310,7 @@ impl Shown<'_> {
         match self.query.get("what").unwrap_or("augmented") {
             "read" => Ok(&self.made.read),
             "augmented" => Ok(&self.made.augmented),
-            other => Err(Error::conflict(format!("what={other} is neither read nor augmented"))),
+            other => Err(Error::conflict(format!("what={other} is not read or augmented"))),
         }
     }
 

@@ -98,9 +98,11 @@ fn check(bytes: usize, items: usize, Frame { rows, columns, bands }: Frame) -> R
     }
     let size = format!("{rows} × {columns} × {bands} take {}", memory::size(bytes as u64));
     let (what, remedy) = match items {
-        1 => (format!("images of {size}"), "choose crops to look at"),
+        1 => (format!("images of {size}"), "choose crops"),
         _ => (
-            format!("{items} images of {size}, all of which are needed: augmentations mix them"),
+            format!(
+                "{items} images of {size}, and all of them are needed because augmentations mix them"
+            ),
             "choose a smaller batch size, or crops",
         ),
     };

@@ -108,9 +108,9 @@ impl Setup {
             None => augment,
             Some(text) if text.trim().is_empty() => None,
             Some(text) if text.len() > MOST_AUGMENT => {
-                let what = format!("augmentations of {} bytes", text.len());
+                let what = format!("the augmentations have {} bytes", text.len());
                 return Err(Error::conflict(what)
-                    .with_remedy(format!("on the page give at most {MOST_AUGMENT} bytes of JSON; start the viewer with longer ones")));
+                    .with_remedy(format!("on the page, give at most {MOST_AUGMENT} bytes of JSON; pass longer ones when you start the viewer")));
             }
             Some(text) => Some(text.to_owned()),
         };

@@ -1,4 +1,4 @@
-"""A real browser that looks at small datasets through `hsipack view`."""
+"""A real browser that shows small datasets through `hsipack view`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import scenes
 from playwright.sync_api import Browser, sync_playwright
 from scenes import Scene
 
-# Before it is imported, so that its assertions say what they saw.
+# Registered before its import, so that failing assertions show their values.
 pytest.register_assert_rewrite("looking")
 
 from looking import View  # noqa: E402
@@ -27,7 +27,7 @@ LARGE, DAMAGED = 6, 7
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
-    """Chromium, which scripts/test installs where it may."""
+    """Chromium, which scripts/test installs if it can."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
@@ -36,7 +36,7 @@ def chromium() -> str:
 
 @pytest.fixture(scope="session")
 def hsipack() -> Path:
-    """The command: $HSIPACK, else the debug build."""
+    """The command: $HSIPACK, otherwise the debug build."""
     default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target")) / "debug/hsipack"
     binary = Path(os.environ.get("HSIPACK", default))
     if not binary.is_file():
@@ -46,8 +46,8 @@ def hsipack() -> Path:
 
 @pytest.fixture(scope="session")
 def browser(chromium: str) -> Iterator[Browser]:
-    """One browser for all tests; each has a context of its own."""
-    # As root it has no sandbox.
+    """One browser for all tests. Each test has its own context."""
+    # Chromium has no sandbox as root.
     words = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=words)
@@ -64,7 +64,7 @@ def convert(hsipack: Path, out: Path, *words: object) -> None:
 
 @contextmanager
 def serving(hsipack: Path, what: Path, *words: object) -> Iterator[str]:
-    """`hsipack view` while it runs; gives the page's address."""
+    """Runs `hsipack view`, and yields the address of the page."""
     command = [str(hsipack), "view", str(what), "--no-browser", "--port", "0", "--json"]
     command += map(str, words)
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
@@ -80,7 +80,7 @@ def serving(hsipack: Path, what: Path, *words: object) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def small() -> list[Scene]:
-    """What the dataset holds: six small cubes, a large one, one that is damaged."""
+    """The cubes of the dataset: six small ones, a large one, and a damaged one."""
     return [*scenes.small_scenes(), scenes.large_scene(), scenes.damaged_scene()]
 
 
@@ -106,7 +106,7 @@ def dataset(hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="session")
 def address(hsipack: Path, dataset: Path) -> Iterator[str]:
-    """Where the dataset's page is."""
+    """The address of the dataset's page."""
     with serving(hsipack, dataset) as url:
         yield url
 
@@ -115,7 +115,7 @@ def address(hsipack: Path, dataset: Path) -> Iterator[str]:
 def compared(
     hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A dataset of two cubes whose predictions lie in files beside it."""
+    """A dataset of two cubes, with predictions in separate files."""
     folder = tmp_path_factory.mktemp("compared")
     cubes = folder / "cubes"
     cubes.mkdir()
@@ -152,6 +152,6 @@ def many(hsipack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
 @pytest.fixture
 def view(browser: Browser, address: str) -> Iterator[View]:
-    """A desktop's window on the dataset, which has to end without errors."""
+    """A window on the dataset, with the size of a desktop. It must end without errors."""
     with View.opened(browser, address) as view:
         yield view

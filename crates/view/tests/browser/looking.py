@@ -1,4 +1,4 @@
-"""A page in a browser: how tests open it, point at it and read it."""
+"""A page in a browser: opening it, pointing at it and reading it in tests."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ COLOURS = """
 """
 
 
-# After the next frame is drawn.
+# Resolves after the next frame is drawn.
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)))"
 
-# The picture of the page's own cube, and the one beside it.
+# The picture of the page's own cube, and the picture next to it.
 FRAME, OTHER = ".frame:not(.other)", ".frame.other"
 
-# Where the canvas is centred, (row, column), and CSS pixels a pixel.
+# The centre of the canvas (row, column), and CSS pixels per pixel.
 At = tuple[float, float, float]
 
 
@@ -60,7 +60,7 @@ class View:
         self.errors: list[str] = []
         self.requests: list[str] = []
         self.dialogs: list[str] = []
-        # What a test expects to go wrong: texts that errors of the console may hold.
+        # Errors that a test expects: texts that errors on the console may contain.
         self.expected: list[str] = []
         page.on("console", lambda message: self._heard(message.type, message.text))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -81,7 +81,7 @@ class View:
     def opened(
         cls, browser: Browser, address: str, size: tuple[int, int] = DESKTOP, **options: Any
     ) -> Iterator[View]:
-        """A window of a new context, looked over at the end."""
+        """A window of a new context, which is checked at the end."""
         width, height = size
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         try:
@@ -92,7 +92,7 @@ class View:
             context.close()
 
     def check(self) -> None:
-        """No errors but expected ones, and nothing asked of anyone but the server."""
+        """Checks that there were only expected errors, and only requests to the server."""
         odd = [text for text in self.errors if not any(one in text for one in self.expected)]
         assert odd == []
         assert self.dialogs == []
@@ -111,42 +111,42 @@ class View:
         return self.page.locator(".card .name").all_inner_texts()
 
     def total(self) -> str:
-        """How many samples the page says there are."""
+        """The number of samples, as the page shows it."""
         return self.page.locator(".total").inner_text()
 
     # -------------------------------------------------------------------------------- one cube
 
     def cube(self, number: int, hash: str = "") -> None:
         """Opens a cube and waits for its picture."""
-        # Or only what follows the # would change, and the cube before is still there.
+        # Otherwise only the part after # would change, and the previous cube would stay.
         self.page.goto("about:blank")
         self.page.goto(f"{self.address}#cube/{number}{'?' if hash else ''}{hash}")
         self.page.wait_for_selector(".cube")
         self.settle()
 
     def settle(self) -> None:
-        """Waits until nothing is loading, and what is there is drawn."""
+        """Waits until nothing is loading, and everything is drawn."""
         self.page.wait_for_selector('.frame[aria-busy="false"]')
         self.page.evaluate(DRAWN)
 
     def wait(self, ask: Callable[[], Any], seconds: float = 8) -> None:
-        """As `until`, for what the browser calls: it does so while it is waited for."""
+        """Like `until`, for events of the browser, which it handles while we wait."""
         end = time.monotonic() + seconds
         while not ask():
             assert time.monotonic() < end, f"still not after {seconds} s"
             self.page.wait_for_timeout(20)
 
     def state(self) -> dict[str, list[str]]:
-        """What the address says."""
+        """The options in the address."""
         return parse_qs(self.hash().partition("?")[2], keep_blank_values=True)
 
     def hash(self) -> str:
-        """The address after '#', as the browser knows it now."""
+        """The address after '#', as it is now in the browser."""
         hash: str = self.page.evaluate("location.hash")
         return hash
 
     def places(self, at: At, pixels: np.ndarray, frame: str = FRAME) -> list[tuple[float, float]]:
-        """Where the centres of pixels (row, column) lie on the canvas."""
+        """The places of the centres of pixels (row, column) on the canvas."""
         box = self.page.locator(f"{frame} canvas").bounding_box()
         assert box is not None
         row, column, scale = at
@@ -159,12 +159,12 @@ class View:
         ]
 
     def colours(self, at: At, pixels: np.ndarray, frame: str = FRAME) -> np.ndarray:
-        """The colours of pixels (row, column) on the canvas, which is centred there."""
+        """The colours of pixels (row, column) on the canvas, which is centred at `at`."""
         found = self.page.evaluate(COLOURS, [self.places(at, pixels, frame), frame])
         return np.array(found, dtype=int)
 
     def shows(self, at: At, pixels: np.ndarray, colours: np.ndarray, frame: str = FRAME) -> None:
-        """Waits until pixels have these colours, give or take rounding."""
+        """Waits until pixels have these colours, except for rounding."""
         try:
             until(lambda: bool(np.all(np.abs(self.colours(at, pixels, frame) - colours) <= 2)))
         except AssertionError:
@@ -199,7 +199,7 @@ class View:
             section.locator("> summary").click()
 
     def table(self, name: str, columns: int) -> tuple[list[str], list[list[str]]]:
-        """The table beside the chart of a section, once it has so many columns."""
+        """The table next to the chart of a section, when it has `columns` columns."""
         values = self.page.locator(f".section.{name} .values")
         values.wait_for()
         if values.get_attribute("open") is None:
@@ -213,13 +213,13 @@ class View:
         return head, rows
 
     def set_number(self, label: str, value: object) -> None:
-        """Types into a box of numbers."""
+        """Types a number into a box."""
         box = self.page.get_by_label(label, exact=True)
         box.fill(str(value))
         box.press("Enter")
 
     def saved(self, button: str, scope: str = "body") -> Download:
-        """Clicks what saves a file."""
+        """Clicks a button that saves a file."""
         with self.page.expect_download() as told:
             self.page.locator(scope).get_by_role("button", name=button).click()
         return told.value
@@ -230,12 +230,12 @@ class View:
         return list(csv.reader(io.StringIO(text)))
 
     def saved_png(self) -> np.ndarray:
-        """The picture that is saved, RGB."""
+        """The saved picture, RGB."""
         with Image.open(self.saved("Save the visible part as PNG").path()) as image:
             return np.asarray(image.convert("RGB")).astype(int)
 
     def stored(self) -> dict[str, str]:
-        """What the page keeps in the browser."""
+        """The data that the page stores in the browser."""
         kept: dict[str, str] = json.loads(
             self.page.evaluate("() => JSON.stringify({ ...localStorage })")
         )

@@ -1,4 +1,4 @@
-"""The cubes that the tests look at, and NumPy's word on what they should see."""
+"""The cubes of the tests, and the expected results, computed by NumPy."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ ROWS, COLUMNS, BANDS = 24, 32, 20
 WAVELENGTH = [400.0 + 30 * band for band in range(BANDS)]
 BAD = (12, 13)
 GOOD = np.array([band not in BAD for band in range(BANDS)])
-# GDAL's order: x and y of the upper left corner, metres a pixel.
+# In GDAL's order: x and y of the upper left corner, metres per pixel.
 TRANSFORM = (500000.0, 10.0, 0.0, 5300000.0, 0.0, -10.0)
 HOSTILE = "<img src=x onerror=alert(1)>"
 NODATA = (206, 190, 220)
-# Of hsipack's previews: classes 1 and 2.
+# The colours of classes 1 and 2 in hsipack's previews.
 CLASS_COLOURS = {1: (0, 114, 178), 2: (213, 94, 0)}
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A cube, its mask, and its line of the table."""
+    """A cube, its mask, and its line in the table."""
 
     name: str
     cube: np.ndarray
@@ -32,7 +32,7 @@ class Scene:
 
     @property
     def packed(self) -> np.ndarray:
-        """The values as a dataset of float16 holds them."""
+        """The values in float16, as in the dataset."""
         return self.cube.astype(np.float16).astype(np.float32)
 
 
@@ -54,7 +54,7 @@ def classes(number: int, rows: int, columns: int) -> np.ndarray:
 
 
 def predicted(scene: Scene) -> np.ndarray:
-    """Some pixels of each class called otherwise, and a class that the truth does not have."""
+    """A prediction: some pixels of each class are wrong, and one class is not in the truth."""
     rng = np.random.default_rng(5)
     wrong = rng.random(scene.mask.shape) < 0.2
     ids = np.where(wrong, rng.integers(0, 3, scene.mask.shape), scene.mask)
@@ -63,13 +63,13 @@ def predicted(scene: Scene) -> np.ndarray:
 
 
 def layers(scene: Scene) -> dict[str, np.ndarray]:
-    """Layers of a second mask, which overlap."""
+    """The overlapping layers of a second mask."""
     y, x = np.mgrid[: scene.mask.shape[0], : scene.mask.shape[1]]
     return {"valid": x + y > 20, "shadow": y > 9}
 
 
 def small_scenes() -> list[Scene]:
-    """Six cubes of one shape: the third is named like markup, the fourth has missing values."""
+    """Six cubes of one shape. The third has markup as its name, the fourth has missing values."""
     names = ["scan_0", "scan_1", HOSTILE, "scan_3", "=scan_4", "scan_5"]
     rows = [
         {"split": "train", "group": "P1", "label": "tumour", "age": 41},
@@ -90,17 +90,17 @@ def small_scenes() -> list[Scene]:
 
 
 def large_scene() -> Scene:
-    """More rows than a picture of a whole cube has."""
+    """A cube with more rows than a picture of a whole cube."""
     return Scene("large", smooth(7, 2400, 64, 4), classes(7, 2400, 64), {"split": "test"})
 
 
 def damaged_scene() -> Scene:
-    """A shape of its own, and so a file of its own."""
+    """A cube with its own shape, and therefore its own file."""
     return Scene("damaged", smooth(8, 10, 12, 5), classes(8, 10, 12), {"split": "test"})
 
 
 def write(folder: Path, scenes: list[Scene]) -> None:
-    """ENVI cubes with wavelengths, bad bands and places on Earth; PNG masks; a table."""
+    """Writes ENVI cubes with wavelengths, bad bands and georeferencing, PNG masks, and a table."""
     for scene in scenes:
         rows, columns, bands = scene.cube.shape
         scene.cube.transpose(2, 0, 1).astype("<f4").tofile(folder / f"{scene.name}.img")
@@ -133,14 +133,14 @@ def write(folder: Path, scenes: list[Scene]) -> None:
 
 
 def stretched(plane: np.ndarray, low: float = 2, high: float = 98) -> np.ndarray:
-    """What a band looks like: 0 to 255 between two percentiles."""
+    """The brightness of a band: 0 to 255 between two percentiles."""
     ends = np.nanpercentile(plane.astype(np.float64), [low, high])
     shades: np.ndarray = np.clip((plane - ends[0]) / (ends[1] - ends[0]), 0, 1) * 255
     return shades
 
 
 def blend(under: np.ndarray, colour: tuple[int, int, int], opacity: float) -> np.ndarray:
-    """A class's colour laid over."""
+    """Blends the colour of a class over another colour."""
     over: np.ndarray = under + (np.array(colour) - under) * opacity
     return over
 

@@ -1,4 +1,4 @@
-"""Two samples side by side: one place, one stretch, spectra of both, their difference."""
+"""Two samples side by side: the same place and stretch, spectra of both, their difference."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pictures(one: Scene, two: Scene) -> list[np.ndarray]:
 
 
 def choose(view: View, text: str, name: str) -> None:
-    """Looks a sample up and puts it beside the one of the page."""
+    """Searches for a sample, and shows it next to the sample of the page."""
     view.page.get_by_role("searchbox", name="Sample").fill(text)
     choice = view.page.locator(".choices button").filter(has_text=name)
     until(lambda: view.page.locator(".choices button").count() == 1)
@@ -45,7 +45,7 @@ def choose(view: View, text: str, name: str) -> None:
 def test_another_sample_is_shown_beside_with_one_stretch(view: View, small: list[Scene]) -> None:
     view.cube(0, VIEW)
     choices = view.page.locator(".choices button .text")
-    # Those of the same shape only, and not itself.
+    # Only samples of the same shape, and not the sample itself.
     until(lambda: choices.count() == 5)
     assert sorted(choices.all_inner_texts()) == sorted(scene.name for scene in small[1:6])
     own = scenes.stretched(small[0].packed[..., 8])[ALL[:, 0], ALL[:, 1]]
@@ -54,7 +54,7 @@ def test_another_sample_is_shown_beside_with_one_stretch(view: View, small: list
     expected = pictures(small[0], small[3])
     view.shows(AT, ALL, expected[0], FRAME)
     view.shows(AT, ALL, expected[1], OTHER)
-    # Other bands are those of both.
+    # Other bands apply to both.
     view.page.get_by_role("button", name="Close", exact=True).click()
     until(lambda: view.page.locator(".frame").count() == 1)
     until(lambda: bool(np.abs(view.colours(AT, ALL)[:, 0] - own).max() <= 2))
@@ -66,7 +66,7 @@ def test_another_sample_is_shown_beside_with_one_stretch(view: View, small: list
 def test_place_and_cursor_are_those_of_both(view: View, small: list[Scene]) -> None:
     view.cube(0, f"{VIEW}&other=1")
     view.shows(AT, ALL, pictures(small[0], small[1])[1], OTHER)
-    # A pixel that is pointed at on the right has a cross on the left, and is read out of both.
+    # Pointing at a pixel on the right marks it on the left, and shows the values of both.
     plain = view.colours(AT, ALL)
     view.point(AT, (7, 11), OTHER)
     told = view.page.locator(".readout")
@@ -79,7 +79,7 @@ def test_place_and_cursor_are_those_of_both(view: View, small: list[Scene]) -> N
     crossed = ALL[np.abs(view.colours(AT, ALL) - plain).max(1) > 8]
     assert len(crossed)
     assert np.abs(crossed - (7, 11)).max() <= 2
-    # Zoomed on the right, both are.
+    # Zooming on the right zooms both.
     view.page.mouse.move(3, 3)
     view.page.locator(f"{OTHER} canvas").hover()
     view.page.mouse.wheel(0, -240)
@@ -100,7 +100,7 @@ def test_spectra_of_both_are_pinned_together(view: View, small: list[Scene]) -> 
     assert head[2:] == ["row 5, column 9", "row 5, column 9, scan_1"]
     np.testing.assert_allclose(numbers(rows, 2), small[0].packed[5, 9], rtol=1e-6)
     np.testing.assert_allclose(numbers(rows, 3), small[1].packed[5, 9], rtol=1e-6)
-    # By keys, too.
+    # Keys do the same.
     view.page.locator(f"{OTHER} canvas").focus()
     view.page.keyboard.press("ArrowDown")
     view.page.keyboard.press("Enter")
@@ -135,7 +135,7 @@ def test_the_difference_is_numpys(view: View, browser: Browser, small: list[Scen
         again.page.goto(view.page.url)
         again.shows(AT, ALL, coloured(found, limit)[ALL[:, 0], ALL[:, 1]], FRAME)
         again.shows(AT, ALL, pictures(small[0], small[3])[1], OTHER)
-    # Without the other there is no difference.
+    # Without the other sample, there is no difference.
     view.page.get_by_role("button", name="Close", exact=True).click()
     until(lambda: not {"map", "other"} & set(view.state()))
 
@@ -165,7 +165,7 @@ def test_on_a_phone_the_pictures_are_below_each_other(browser: Browser, address:
 def test_one_of_many_is_found_by_name_or_number(
     browser: Browser, hsipack: Path, tmp_path: Path
 ) -> None:
-    # More than are looked through for a part of a name.
+    # More samples than are searched for a part of a name.
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(600):

@@ -1,4 +1,4 @@
-"""Masks that are compared: where they differ, and which classes are confused."""
+"""Comparing masks: where they differ, and which classes are confused."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ NAMES = ["0 background", "1 skin", "2 fat"]
 
 @pytest.fixture
 def view(browser: Browser, compared: str) -> Iterator[View]:
-    """A window on these."""
+    """A window on the dataset of `compared`."""
     with View.opened(browser, compared) as view:
         yield view
 
 
 def matrix(scene: Scene) -> np.ndarray:
-    """How many pixels have which classes."""
+    """The number of pixels for each pair of classes."""
     counts = np.zeros((4, 4), int)
     np.add.at(counts, (scene.mask.ravel(), predicted(scene).ravel()), 1)
     return counts
 
 
 def cells(view: View) -> list[list[str]]:
-    """What the matrix says."""
+    """The cells of the matrix."""
     found: list[list[str]] = view.page.locator(".matrix tbody").evaluate(
         "(node) => [...node.rows].map((row) => [...row.querySelectorAll('button')].map((cell) => "
         "[...cell.children].map((part) => part.textContent).join(' ')))"
@@ -52,7 +52,7 @@ def by_class(view: View) -> list[list[str]]:
 
 
 def percent(part: float) -> str:
-    """As the page writes it: halves are rounded up."""
+    """A percentage as on the page: halves are rounded up."""
     return f"{Decimal(float(part) * 100).quantize(Decimal('0.1'), ROUND_HALF_UP)} %"
 
 
@@ -80,7 +80,7 @@ def test_the_confusion_matrix_is_numpys(view: View, small: list[Scene]) -> None:
     assert f"accuracy {percent(right.sum() / counts.sum())}" in told
     assert f"mean IoU {percent((right / union).mean())}" in told
     assert f"{counts.sum()} pixels" in told
-    # Without what is background in the truth; what is called background stays a mistake.
+    # Without pixels that are background in the truth. Predicting background is still a mistake.
     view.page.get_by_label("Leave out class 0").check()
     until(lambda: len(cells(view)) == 3)
     left = counts[1:]
@@ -117,7 +117,7 @@ def test_the_picture_shows_where_masks_differ(
     view.page.locator(".frame canvas").hover(position={"x": x, "y": y})
     told = view.page.locator(".readout")
     until(lambda: "labels: 1 skin; predicted: 2 fat" in told.inner_text())
-    # A cell of the matrix.
+    # Click a cell of the matrix.
     view.page.locator("[data-cell='1,2']").click()
     expected = muted(scene)
     wrong = scene.mask != other
@@ -131,7 +131,7 @@ def test_the_picture_shows_where_masks_differ(
         again.page.goto(view.page.url)
         again.shows(AT, ALL, expected[ALL[:, 0], ALL[:, 1]])
         assert again.page.locator("[data-cell='1,2']").get_attribute("aria-pressed") == "true"
-    # What is left out is dark, and judged neither right nor wrong.
+    # Pixels that are left out are dark, and neither right nor wrong.
     view.page.get_by_label("Leave out class 0").check()
     expected = muted(scene)
     expected[wrong] = WRONG

@@ -1,6 +1,6 @@
-"""How the page is laid out on a desktop and a phone, light and dark.
+"""The layout of the page on a desktop and a phone, light and dark.
 
-With HSIPACK_SCREENSHOTS=FOLDER its pictures are saved there, to be looked at.
+HSIPACK_SCREENSHOTS=FOLDER saves screenshots there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BESIDE = "bands=8,5,2&mask=&open=beside,spectra&other=1&map=difference&mapband=6
 BESIDE += "&pin=5:6~7:8~0072b2~leaf"
 CUBE = f"pin=5:6~7:8~0072b2~leaf&pin=10:14~12:19~d55e00~area&cursor=6,9&open={OPEN}"
 
-# What is cut off or lies on something else: buttons and boxes, and texts of charts.
+# Finds elements that are cut off or overlap others: buttons and boxes, and texts of charts.
 FLAWS = """
 () => {
   const seen = (node) => node.checkVisibility() && node.getClientRects().length > 0;
@@ -47,7 +47,7 @@ FLAWS = """
 
 
 def keep(view: View, name: str, whole: bool = False) -> None:
-    """Saves a picture of the page if that was asked for."""
+    """Saves a screenshot of the page if this is requested."""
     if folder := os.environ.get("HSIPACK_SCREENSHOTS"):
         Path(folder).mkdir(parents=True, exist_ok=True)
         view.page.screenshot(path=Path(folder) / f"{name}.png", full_page=whole)
@@ -76,7 +76,7 @@ def test_nothing_is_cut_off_or_lies_on_something_else(
         keep(view, f"cube-{theme}-{size[0]}", whole=size == PHONE)
         frame = view.page.locator(".frame").bounding_box()
         assert frame is not None
-        # The picture is what the page is about.
+        # The picture is the main part of the page.
         assert frame["width"] * frame["height"] > 0.27 * size[0] * size[1]
         view.page.locator(".frame canvas").focus()
         view.page.keyboard.press("a")

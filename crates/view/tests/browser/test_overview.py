@@ -1,4 +1,4 @@
-"""All samples: what the cards say, filters, order, and grids that scroll."""
+"""All samples: texts of cards, filters, order, and scrolling."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_name_that_looks_like_markup_is_text(view: View) -> None:
     assert view.page.locator("h2.cube-name").inner_text() == HOSTILE
     view.click((12, 16, 10), (3, 4))
     assert view.page.locator("img[src=x]").count() == 0
-    # A dialog would be an error at the end.
+    # An opened dialog would be an error at the end of the test.
 
 
 def test_back_and_forward_keep_what_was_filtered(view: View) -> None:
@@ -152,7 +152,7 @@ def test_five_thousand_samples_scroll_with_few_elements(browser: Browser, many: 
         until(lambda: "s4999" in view.names())
         assert most < 80
         pictures = [url for url in view.requests if "thumbnail" in url]
-        # Those passed by are not asked for, or hardly any.
+        # Pictures that are only scrolled past are not requested, except for a few.
         assert len(pictures) < 250
         page.locator(".card a").last.focus()
         page.keyboard.press("Home")
@@ -161,7 +161,7 @@ def test_five_thousand_samples_scroll_with_few_elements(browser: Browser, many: 
         until(lambda: "s4999" in view.names())
         focused = page.locator("li:has(:focus)")
         assert focused.get_attribute("aria-posinset") == "5000"
-        # Where it was is kept over a visit to a cube.
+        # The position is kept during a visit to a cube.
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="s4999").wait_for()
         view.settle()
@@ -180,7 +180,7 @@ def test_pictures_that_are_passed_by_are_given_up(browser: Browser, many: str) -
         view.wait(lambda: len(held) == 4)
         first = [route.request.url for route in held]
         view.page.evaluate(SCROLL, 1.0)
-        # Those at the end are asked for only when those at the beginning make room.
+        # Pictures at the end are requested only when those at the beginning are cancelled.
         view.wait(lambda: len(held) == 8)
         assert sorted(given_up) == sorted(first)
         for route in held:
@@ -202,15 +202,15 @@ def test_next_and_previous_follow_the_list_that_was_left(view: View) -> None:
     view.page.get_by_role("link", name="Previous cube").click()
     view.page.get_by_role("heading", name="scan_5").wait_for()
     view.settle()
-    # It is the first.
+    # This is the first sample.
     assert view.page.get_by_role("link", name="Previous cube").count() == 0
     assert heading.inner_text() == "scan_5"
-    # The way back leads to where the list was left for.
+    # Escape leads back to the sample's place in the list.
     view.page.keyboard.press("Escape")
     until(lambda: view.names() == names)
     until(lambda: view.page.locator("li:has(:focus)").count() == 1)
     assert "scan_5" in view.page.locator("li:has(:focus)").inner_text()
-    # A link has no list: the dataset's order.
+    # A direct link has no list, so the order of the dataset is used.
     view.cube(1)
     view.page.keyboard.press("n")
     view.page.get_by_role("heading", name=HOSTILE).wait_for()

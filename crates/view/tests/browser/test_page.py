@@ -1,4 +1,4 @@
-"""The page as a whole: links, keys, errors, themes, phones, what assistive technology finds."""
+"""The page as a whole: links, keys, errors, themes, phones, accessibility."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT = (12.0, 16.0, 16.0)
 
 
 def looks(view: View) -> np.ndarray:
-    """The picture as it is drawn, with its marks."""
+    """The picture as drawn, with its marks."""
     pixels = np.array([(row, column) for row in range(24) for column in range(32)])
     return view.colours(AT, pixels)
 
@@ -59,7 +59,7 @@ def test_a_link_opens_the_same_view_elsewhere(view: View, browser: Browser) -> N
         assert other.page.get_by_label("Opacity of the mask").input_value() == "70"
         assert not other.page.locator(".legend input[data-class='2']").is_checked()
         assert other.page.locator(".section.histogram").get_attribute("open") is not None
-        # Either may be painted once more.
+        # Either picture may be drawn again.
         until(lambda: bool(np.array_equal(looks(other), looks(view))))
         assert other.hash() == link[link.index("#") :]
 
@@ -176,7 +176,7 @@ def test_axe_finds_nothing(
 
 
 def check_axe(view: View) -> None:
-    """No violation of the rules of WCAG 2 A and AA, and of good practice."""
+    """Checks the rules of WCAG 2 A and AA, and of good practice."""
     found = Axe().run(view.page)
     assert found.violations_count == 0, found.generate_report()
 
@@ -193,7 +193,7 @@ def test_a_late_answer_does_not_replace_a_newer_one(view: View, small: list[Scen
     grey = scenes.stretched(small[0].packed[..., 9])[pixels[:, 0], pixels[:, 1]]
     expected = np.repeat(grey[:, None], 3, axis=1)
     view.shows(AT, pixels, expected)
-    # The page has given the first up; if it has not, it gets it now.
+    # The page has cancelled the first request. If it has not, it gets the response now.
     for route in held:
         with suppress(Error):
             route.continue_()
@@ -230,7 +230,7 @@ def test_a_raw_cube_opens_at_once(
         view.page.locator(".frame canvas").focus()
         view.page.keyboard.press("Enter")
         _, rows = view.table("spectra", 3)
-        # Not packed, not rounded.
+        # The cube is not packed, so values are not rounded.
         np.testing.assert_allclose(numbers(rows, 2), small[1].cube[12, 16], rtol=1e-6)
         view.section("masks")
         view.page.get_by_text("This cube has no mask.").wait_for()

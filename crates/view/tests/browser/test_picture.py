@@ -1,4 +1,4 @@
-"""The picture of a cube: colours, zoom, masks, the map of angles, places on Earth, PNG."""
+"""The picture of a cube: colours, zoom, masks, the map of angles, georeferencing, PNG."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scenes import BANDS, COLUMNS, NODATA, ROWS, Scene, blend, stretched
 AT = (12.0, 16.0, 16.0)
 VIEW = "at=12,16,16"
 ALL = np.array([(row, column) for row in range(1, ROWS - 1) for column in range(1, COLUMNS - 1)])
-# 640, 550, 460 nm and nearest.
+# The bands nearest to 640, 550 and 460 nm.
 RGB = (8, 5, 2)
 
 
@@ -22,7 +22,7 @@ def at_pixels(plane: np.ndarray, pixels: np.ndarray = ALL) -> np.ndarray:
 
 
 def coloured(scene: Scene, bands: tuple[int, ...], low: float = 2, high: float = 98) -> np.ndarray:
-    """What the picture of three bands, or one, has to be."""
+    """The expected picture of three bands, or of one."""
     planes = [stretched(scene.packed[..., band], low, high) for band in bands]
     picture = np.stack(planes * (3 // len(planes)), axis=-1)
     picture[np.isnan(picture).any(axis=-1)] = NODATA
@@ -30,7 +30,7 @@ def coloured(scene: Scene, bands: tuple[int, ...], low: float = 2, high: float =
 
 
 def around(centre: float, reach: float) -> slice:
-    """The pixels of which something is seen."""
+    """The pixels that are at least partly visible."""
     return slice(int(np.floor(centre - reach)), int(np.ceil(centre + reach - 1e-3)))
 
 
@@ -59,7 +59,7 @@ def test_bands_are_chosen_by_slider_number_and_as_grey(view: View, small: list[S
     view.shows(AT, ALL, at_pixels(coloured(small[0], (17, 6, 2))))
     view.page.get_by_role("button", name="Grey").click()
     view.shows(AT, ALL, at_pixels(coloured(small[0], (17,))))
-    # What the cube does not have is put right.
+    # A band that the cube does not have is corrected.
     view.set_number("Grey band number", 500)
     view.shows(AT, ALL, at_pixels(coloured(small[0], (BANDS - 1,))))
 
@@ -69,7 +69,7 @@ def test_percentiles_can_be_set(view: View, small: list[Scene]) -> None:
     view.set_number("Low percentile, black", 10)
     view.set_number("High percentile, full colour", 70.5)
     view.shows(AT, ALL, at_pixels(coloured(small[1], RGB, 10, 70.5)))
-    # A stretch of nothing is refused.
+    # An empty stretch is refused.
     view.set_number("Low percentile, black", 90)
     assert view.page.get_by_label("Low percentile, black").input_value() == "10"
 
@@ -85,7 +85,7 @@ def test_zoom_and_pan_by_wheel_buttons_and_mouse(view: View, small: list[Scene])
     view.page.get_by_role("button", name="Zoom in").click()
     inner = np.array([(12, 16), (10, 14), (14, 20)])
     view.shows((12, 16, fitted * 1.5), inner, at_pixels(picture, inner))
-    # The wheel zooms about the pointer: the pixel below it stays.
+    # The wheel zooms around the pointer: the pixel below it stays in place.
     view.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     view.page.mouse.wheel(0, -300)
     until(lambda: "at" in view.state() and float(view.state()["at"][0].split(",")[2]) > fitted * 2)
@@ -164,7 +164,7 @@ def test_only_pixels_that_are_shown_are_read_out(view: View, small: list[Scene])
     told = view.page.locator(".readout")
     value = f"{float(f'{large.packed[row, column, 1]:.4g}'):g}"
     assert f"band 1: {value}" in told.inner_text()
-    # Its neighbour is not among those that were sent.
+    # The neighbouring pixel was not sent.
     view.cube(6, f"mask=&bands=1&cursor={row + 1},{column}")
     assert f"row {row + 1}, column {column}" in told.inner_text()
     assert "band 1" not in told.inner_text()
@@ -204,7 +204,7 @@ def test_layers_of_a_mask_overlap(view: View, small: list[Scene]) -> None:
     texts = legend.all_inner_texts()
     assert ["valid" in texts[0], "shadow" in texts[1]] == [True, True]
     assert [text.split()[-1] for text in texts] == [str(layer.sum()) for layer in layers]
-    # The cursor lies where both are.
+    # The cursor is at a pixel of both.
     told = view.page.locator(".readout")
     until(lambda: "valid" in told.inner_text() and "shadow" in told.inner_text())
     swatches = legend.locator(".swatch")
@@ -228,12 +228,12 @@ def test_the_angle_map_has_numpys_angles(view: View, small: list[Scene]) -> None
     view.page.locator(".scale").wait_for()
     view.set_number("Largest angle of the colours, in radians", 0.2)
     view.settle()
-    # Where no mark lies over it.
+    # Only pixels that no mark covers.
     marked = (abs(ALL[:, 0] - 5) < 4) & (abs(ALL[:, 1] - 7) < 4) & (ALL != (5, 7)).any(axis=1)
     pixels = ALL[~marked]
     found = view.colours(AT, pixels)
     part = 1 - at_pixels(scenes.angles(scene.packed, scene.packed[5, 7]), pixels) / 0.2
-    # Viridis grows lighter all the way: its ends, and the order between them.
+    # Viridis becomes lighter from end to end: check its ends, and the order between them.
     dark, light = np.array([68, 1, 84]), np.array([253, 231, 37])
     own = np.flatnonzero((pixels == (5, 7)).all(axis=1))
     assert np.abs(found[own] - light).max() <= 4
@@ -256,7 +256,7 @@ def test_the_pixel_under_the_pointer_is_read_out(view: View, small: list[Scene])
     text = told.inner_text()
     for band in RGB:
         assert f"{float(f'{scene.packed[7, 11, band]:.4g}'):g}" in text
-    # The pixel's centre.
+    # The centre of the pixel.
     x0, dx, _, y0, _, dy = scenes.TRANSFORM
     assert f"{x0 + 11.5 * dx:.0f}, {y0 + 7.5 * dy:.0f} (EPSG:32632)" in text
     assert str(scene.mask[7, 11]) in told.locator("span").nth(2).inner_text()
@@ -272,12 +272,12 @@ def test_the_saved_picture_has_the_cubes_pixels(view: View, small: list[Scene]) 
     saved = view.saved_png()
     assert saved.shape == (ROWS, COLUMNS, 3)
     np.testing.assert_allclose(saved, expected, atol=2)
-    # Of a closer look only what is seen.
+    # If the picture is zoomed, only the visible part is saved.
     view.cube(1, "bands=8,5,2&hidden=0&at=12,16,80")
     seen = view.saved_png()
     box = view.page.locator(".frame canvas").bounding_box()
     assert box is not None
-    # 80 CSS pixels a pixel: half of the canvas's edge is that many rows or columns.
+    # At 80 CSS pixels per pixel, half of an edge of the canvas shows this many rows or columns.
     seen_rows = around(12, box["height"] / 160)
     seen_columns = around(16, box["width"] / 160)
     np.testing.assert_allclose(seen, expected[seen_rows, seen_columns], atol=2)

@@ -1,4 +1,4 @@
-"""What packing did to the values: the chart of it, the map, and what cannot be compared."""
+"""The effect of packing on values: the chart, the map, and cubes that cannot be compared."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BLUE_RED = ["2166ac", "67a9cf", "d1e5f0", "f7f7f7", "fddbc7", "ef8a62", "b2182b"
 
 
 def kept(values: np.ndarray, bits: int) -> np.ndarray:
-    """Rounded once to so many bits of float16's mantissa, halves to even."""
+    """Rounds once to `bits` mantissa bits of float16, halves to even."""
     values = values.astype(np.float64)
     _, exponent = np.frexp(np.where(np.isfinite(values), values, 1))
-    # Those of float16 end at 2^-14.
+    # The normal exponents of float16 end at 2^-14.
     step = 2.0 ** (np.maximum(exponent, -13) - 1 - bits)
     rounded: np.ndarray = np.rint(values / step) * step
     return rounded
@@ -35,7 +35,7 @@ def kept(values: np.ndarray, bits: int) -> np.ndarray:
 def packed(
     hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A dataset with 7 bits kept: the second cube's source has changed, the third's is gone."""
+    """A dataset with 7 bits kept. The second cube's source has changed, the third one's is gone."""
     folder = tmp_path_factory.mktemp("precision")
     cubes = folder / "cubes"
     cubes.mkdir()
@@ -56,19 +56,19 @@ def packed(
 
 @pytest.fixture
 def view(browser: Browser, packed: str) -> Iterator[View]:
-    """A window on it."""
+    """A window on the dataset of `packed`."""
     with View.opened(browser, packed) as view:
         yield view
 
 
 def deviations(scene: Scene) -> np.ndarray:
-    """Packed less source."""
+    """Packed values minus source values."""
     found: np.ndarray = kept(scene.cube, 7) - scene.cube.astype(np.float64)
     return found
 
 
 def coloured(values: np.ndarray, limit: float) -> np.ndarray:
-    """Colours from blue to red, of 256 steps."""
+    """Colours from blue to red in 256 steps."""
     scale = np.array([[int(one[at : at + 2], 16) for at in (0, 2, 4)] for one in BLUE_RED])
     step = np.round((np.clip(values, -limit, limit) + limit) / (2 * limit) * 255) / 255
     at = np.linspace(0, 1, len(scale))
@@ -79,7 +79,7 @@ def coloured(values: np.ndarray, limit: float) -> np.ndarray:
 
 def test_the_chart_has_numpys_deviations(view: View, small: list[Scene]) -> None:
     view.cube(0, VIEW.replace("precision", "display"))
-    # It is asked for only when it is looked at.
+    # It is requested only when it is shown.
     assert not [url for url in view.requests if url.endswith("/precision")]
     view.section("precision")
     head, rows = view.table("precision", 6)
@@ -106,7 +106,7 @@ def test_the_chart_has_numpys_deviations(view: View, small: list[Scene]) -> None
     saved = np.array([[float(cell) for cell in row] for row in view.saved_csv(".precision")[1:]])
     np.testing.assert_allclose(saved[:, 2], found.max(0), rtol=1e-9)
     np.testing.assert_allclose(saved[:, 4], relative.max(0), rtol=1e-9)
-    # Where the line is: of the greatest values, as a logarithm if they are far apart.
+    # Keys move to the first band, whose greatest relative deviation is shown.
     chart.focus()
     view.page.keyboard.press("Home")
     told = view.page.locator(".section.precision .told").inner_text()
@@ -138,7 +138,7 @@ def test_the_map_has_numpys_deviations(view: View, browser: Browser, small: list
         again.page.goto(view.page.url)
         again.shows(AT, ALL, expected)
         assert "band 5, 550 nm" in again.page.locator(".scale").inner_text()
-    # Of the whole spectrum, as a part of it.
+    # The deviation of the whole spectrum, relative to its length.
     view.page.get_by_role("button", name="Of the spectrum").click()
     cube = small[3].cube.astype(np.float64)
     part = np.linalg.norm(deviations(small[3]), axis=-1) / np.linalg.norm(cube, axis=-1)
@@ -148,7 +148,7 @@ def test_the_map_has_numpys_deviations(view: View, browser: Browser, small: list
     assert (
         f"deviation of the spectrum: {float(f'{part[7, 11] * 100:.3g}'):g} %" in told.inner_text()
     )
-    # The lighter, the farther off.
+    # Lighter pixels are farther off.
     shades = view.colours(AT, ALL) @ np.array([0.2126, 0.7152, 0.0722])
     values = part[ALL[:, 0], ALL[:, 1]]
     there = np.isfinite(values)
@@ -163,7 +163,7 @@ def test_a_source_that_has_changed_is_told(view: View, small: list[Scene]) -> No
     warning.wait_for()
     assert "changed" in warning.inner_text()
     assert "worst band: band 6," in view.page.locator(".section.precision .hint").inner_text()
-    # One band is off much farther than others: the axis is logarithmic.
+    # One band deviates much more than others, so the axis is logarithmic.
     source = small[1].cube.astype(np.float64)
     source[..., 6] = (small[1].cube[..., 6] + np.float32(0.5)).astype(np.float64)
     greatest = np.abs(kept(small[1].cube, 7) - source).reshape(-1, BANDS).max(0)
@@ -186,12 +186,12 @@ def test_a_source_that_is_gone_is_told_in_the_section(view: View, small: list[Sc
     view.expected = ["500"]
     view.cube(2, VIEW)
     told = view.page.locator(".section.precision .hint")
-    until(lambda: "is not there" in told.inner_text())
+    until(lambda: "is missing" in told.inner_text())
     assert "--source" in told.inner_text()
     assert view.page.locator(".alert").count() == 0
-    # A link to its map says so, too, and shows the picture.
+    # A link to the map of this cube also says so, and shows the picture.
     view.cube(2, "at=12,16,16&bands=8,5,2&map=deviation&mask=")
-    until(lambda: "is not there" in told.inner_text())
+    until(lambda: "is missing" in told.inner_text())
     planes = [scenes.stretched(kept(small[4].cube, 7)[..., band]) for band in (8, 5, 2)]
     view.shows(AT, ALL, np.stack(planes, -1)[ALL[:, 0], ALL[:, 1]])
     assert view.page.locator(".alert").count() == 0

@@ -1,4 +1,4 @@
-"""Spectra of pixels, rectangles and classes: what the charts and their tables show, and CSV."""
+"""Spectra of pixels, rectangles and classes: charts, tables and CSV."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_click_pins_the_spectrum_of_a_pixel(view: View, small: list[Scene]) ->
     assert [row[0] for row in rows][BAD[0]] == f"{BAD[0]} (bad)"
     chart = view.page.locator(".section.spectra svg.chart")
     assert "row 9, column 20" in (chart.get_attribute("aria-label") or "")
-    # A gap where bands are bad: two lines, and grey behind it.
+    # There is a gap at bad bands: two lines, with grey behind the gap.
     line = chart.locator("path.line")
     assert line.count() == 2
     assert chart.locator(".bad rect").count() == 1
@@ -37,7 +37,7 @@ def test_a_rectangle_gives_mean_and_standard_deviation(view: View, small: list[S
     pixels = small[1].packed[4:10, 6:16].reshape(-1, BANDS).astype(np.float64)
     np.testing.assert_allclose(numbers(rows, 2), pixels.mean(0), rtol=1e-5)
     np.testing.assert_allclose(numbers(rows, 3), pixels.std(0), rtol=1e-4)
-    # By its button, too, backwards.
+    # The same with the button, and backwards.
     view.page.get_by_role("button", name="Rectangle").click()
     view.drag(AT, (20, 30), (18, 29))
     head, rows = view.table("spectra", 6)
@@ -63,7 +63,7 @@ def test_spectra_are_named_coloured_chosen_and_removed(view: View) -> None:
     until(lambda: pins.count() == 2)
     head, _ = view.table("spectra", 4)
     assert head[2:] == ["row 3, column 3", "row 20, column 25"]
-    # Again the same pixel: it is chosen, not pinned twice.
+    # Clicking the same pixel again selects it, and does not pin it twice.
     view.click(AT, (20, 25))
     assert view.page.get_by_label("Choose row 20, column 25").is_checked()
     assert pins.count() == 2

@@ -1,4 +1,4 @@
-"""What training is given, before and after augmentation, compared with NumPy's word on it."""
+"""The items of training, before and after augmentation, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scenes import Scene
 from test_looks import FLAWS, keep
 from test_page import check_axe
 
-# Of the cubes' wavelengths: what is red, green and blue.
+# The bands of red, green and blue for the wavelengths of the cubes.
 RGB = [8, 5, 2]
 
 PIXELS = """
@@ -32,7 +32,7 @@ PIXELS = """
 
 
 def training(view: View, **options: Any) -> None:
-    """Opens what a loader of the training split gives, and waits for its pictures."""
+    """Opens the batches of a loader of the training split, and waits for their pictures."""
     options = {"split": "train", "order": "sequential", "batch_size": 3, **options}
     view.page.goto("about:blank")
     view.page.goto(f"{view.address}#training?{urlencode(options)}")
@@ -62,7 +62,7 @@ def pictures(node: Locator) -> list[np.ndarray]:
 
 
 def coloured(values: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
-    """What an image looks like, stretched as `like`, else by its own values."""
+    """The picture of an image, stretched like `like` or, without it, by its own values."""
     bands = []
     for band in RGB:
         low, high = np.nanpercentile((values if like is None else like)[..., band], [2, 98])
@@ -71,7 +71,7 @@ def coloured(values: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
 
 
 def window(card: Locator) -> tuple[slice, slice]:
-    """The rows and columns that a card says it shows."""
+    """The rows and columns in the text of a card."""
     found = re.search(r"rows (\d+) to (\d+), columns (\d+) to (\d+)", card.inner_text())
     assert found is not None, card.inner_text()
     top, bottom, left, right = map(int, found.groups())
@@ -124,7 +124,7 @@ def test_layers_are_shown_too(view: View, train: dict[str, Scene]) -> None:
         covered = np.any(list(scenes.layers(scene).values()), axis=0)
         plain = coloured(scene.packed)
         differs = np.abs(read - plain).max(axis=-1) > 3
-        # Where a colour is what lies below it, nothing is seen of it.
+        # Pixels without a layer do not change.
         assert not differs[~covered].any()
         assert differs[covered].mean() > 0.97
         np.testing.assert_allclose(augmented, read[::-1], atol=3)
@@ -147,7 +147,7 @@ def test_the_form_says_which_windows_are_drawn(view: View, train: dict[str, Scen
         assert part.shape[:2] == (8, 10)
         [read] = pictures(card)
         np.testing.assert_allclose(read, coloured(part), atol=2)
-    # Back to what the viewer was started with.
+    # Back to the options with which the viewer was started.
     view.page.get_by_role("button", name="As started").click()
     until(lambda: "Whole" in view.page.get_by_label("Crop").locator("option:checked").inner_text())
     until(lambda: "setup" not in view.hash() and "crop" not in view.hash())
@@ -199,7 +199,7 @@ def test_an_item_tells_what_was_drawn_and_its_spectra(view: View, train: dict[st
     mean = scene.packed.astype(np.float64).mean(axis=(0, 1))
     np.testing.assert_allclose(numbers(rows, 2), mean, rtol=1e-5)
     np.testing.assert_allclose(numbers(rows, 4), 2 * mean, rtol=1e-3)
-    # A pixel of each picture: by a click, and by its numbers.
+    # Choose a pixel of each picture, by a click and by its numbers.
     box = view.page.locator(".close-look").nth(1).bounding_box()
     assert box is not None
     x, y = (5 + 0.5) / 32 * box["width"], (3 + 0.5) / 24 * box["height"]
@@ -260,7 +260,7 @@ def test_windows_are_drawn_on_the_cube(view: View) -> None:
     lines = [(12 - 0.5, 3.0), (3.0, 16 - 0.5)]
     for line in lines:
         colours = view.colours((12.0, 16.0, scale), np.array([line]))
-        # A line of one pixel may lie on two of the screen's.
+        # A line of one pixel may be on two pixels of the screen.
         assert (colours > [150, 120, -1]).all(), (line, colours)
         assert colours[0, 2] < 60, (line, colours)
     section.get_by_role("link").nth(2).click()
@@ -301,13 +301,13 @@ def test_what_was_refused_is_not_asked_for_again(view: View) -> None:
     box.fill('[{"op": "hflop"}]')
     apply.click()
     until(lambda: "hflop" in error.inner_text())
-    # Back to what it was before.
+    # Back to the earlier value.
     box.fill("")
     apply.click()
     loaded(view)
     assert not error.is_visible()
     until(lambda: "augment" not in view.state())
-    # The same once more, and then something else.
+    # The same again, and then something else.
     box.fill('[{"op": "hflop"}]')
     apply.click()
     until(lambda: error.is_visible())
@@ -326,7 +326,7 @@ def test_a_link_that_asks_for_what_cannot_be_can_be_mended(view: View) -> None:
     view.page.goto(f"{view.address}#training?{urlencode(options)}")
     error = view.page.locator("form [role=alert]")
     until(lambda: "hflop" in error.inner_text())
-    # The form has what the viewer was started with.
+    # The form shows the options with which the viewer was started.
     until(lambda: view.page.get_by_label("Batch size").input_value() == "8")
     view.page.get_by_label("Split").select_option("train")
     view.page.get_by_role("button", name="Apply").click()
@@ -350,7 +350,7 @@ def test_an_item_is_not_shown_with_what_belongs_to_another(view: View) -> None:
     assert panel.locator("path.line").count() == 0 or not panel.locator("svg").first.is_visible()
     # The picture, and the mean of its spectra.
     assert len(held) == 2
-    # Requests that wait go on, too.
+    # Waiting requests continue, too.
     view.page.unroute("**/api/training/**place=1**")
     panel.locator("canvas").first.wait_for()
     until(csv.is_enabled)
@@ -361,7 +361,7 @@ def test_an_item_is_not_shown_with_what_belongs_to_another(view: View) -> None:
     view.page.keyboard.press("n")
     until(lambda: view.state().get("batch") == ["1"])
     until(lambda: panel.locator("h2.cube-name").inner_text() == names(view)[0])
-    # The last batch has one item: none is at the place of the second.
+    # The last batch has one item, so there is no item at the second place.
     view.page.keyboard.press("p")
     until(lambda: len(cards(view)) == 2)
     cards(view)[1].click()
@@ -384,7 +384,7 @@ def test_windows_of_a_cube_are_asked_for_once(view: View) -> None:
 
 
 def test_everything_is_done_with_keys(view: View) -> None:
-    # Of all samples the damaged one may come first.
+    # With all samples, the damaged one may come first.
     view.expected = ["422"]
     training(view, batch_size=2, augment=json.dumps([{"op": "hflip"}]))
     press = view.page.keyboard.press

@@ -1,4 +1,4 @@
-//! Answers are what was packed.
+//! Responses contain the packed values.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::common::{
     BANDS, COLUMNS, ROWS, SAMPLES, Viewed, dataset, label, value, write_envi, write_npy,
 };
 
-/// Equal, or both no numbers.
+/// Whether two values are equal, or both are NaN.
 fn same(found: f64, wanted: f64) -> bool {
     (found - wanted).abs() <= 1e-6 * wanted.abs() || (found.is_nan() && wanted.is_nan())
 }
@@ -19,7 +19,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
 
-/// Whatever is asked of a cube with the values of sample `sample`.
+/// Checks all kinds of requests for a cube with the values of sample `sample`.
 pub fn check_cube(viewed: &Viewed, id: usize, sample: usize) {
     let planes = viewed.get(&format!("api/cube/{id}/planes?bands=4,1"));
     assert_eq!(planes.shape(), [2, ROWS, COLUMNS]);
@@ -33,7 +33,7 @@ pub fn check_cube(viewed: &Viewed, id: usize, sample: usize) {
         }
     }
     let part = viewed.get(&format!("api/cube/{id}/planes?bands=0&rows=1:6&columns=3:7&side=2"));
-    // Five rows and four columns in two and one: rows 1 + 1 and 1 + 3, column 3 + 2.
+    // Five rows become two and four columns become one: rows 1 + 1 and 1 + 3, column 3 + 2.
     assert_eq!(part.shape(), [1, 2, 1]);
     let wanted = [value(sample, 2, 5, 0), value(sample, 4, 5, 0)].map(|value| value as f32);
     assert_eq!(part.singles(), wanted);
@@ -183,7 +183,7 @@ fn cubes_in_files_are_shown_without_being_packed() {
 fn masks_in_files_are_shown_and_compared() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    // As the mask, but for one column.
+    // Like the mask, except for one column.
     for sample in 0..SAMPLES {
         let labels: Vec<u8> = (0..ROWS * COLUMNS)
             .map(|at| if at % COLUMNS == 8 { 7 } else { label(at / COLUMNS, at % COLUMNS) })
@@ -200,7 +200,7 @@ fn masks_in_files_are_shown_and_compared() {
     };
     let open = || Subject::open(&path.to_string_lossy(), None).unwrap();
     let clash = open().with_masks(&[option("mask", &pattern)]).unwrap_err();
-    assert!(clash.to_string().contains("a mask named mask already"), "{clash}");
+    assert!(clash.to_string().contains("already has a mask named mask"), "{clash}");
     let lost = option("lost", "{dir}/{name}_lost.npy");
     let subject = open().with_masks(&[option("predicted", &pattern), lost]).unwrap();
     let viewed = Viewed::start(subject, &Options::default());
@@ -215,7 +215,7 @@ fn masks_in_files_are_shown_and_compared() {
     let ids: Vec<&Value> =
         found["classes"].as_array().unwrap().iter().map(|one| &one["id"]).collect();
     assert_eq!(ids, [0, 1, 2, 3, 7]);
-    // Of the five rows below the first one, columns 5 to 7 are right and 8 is not.
+    // In the five rows below the first one, columns 5 to 7 are right and column 8 is wrong.
     assert_eq!(found["counts"][1], json!([0, 15, 0, 0, 5]));
     assert_eq!(found["counts"][3], json!([0, 0, 0, 3, 1]));
     assert!(viewed.get("api/cube/0/confusion?truth=mask").error().contains("no mask ''"));
@@ -225,7 +225,7 @@ fn masks_in_files_are_shown_and_compared() {
 fn what_packing_did_to_values_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
-    // The source of sample 1 is other than it was: 1/8 more in one value.
+    // The source of sample 1 has changed: one value is greater by 1/8.
     let raw = folder.path().join("cubes").join("s01.raw");
     let mut bytes = std::fs::read(&raw).unwrap();
     let at = 4 * ((2 * ROWS + 3) * COLUMNS + 4);
@@ -250,7 +250,7 @@ fn what_packing_did_to_values_is_told() {
     let whole = viewed.get("api/cube/1/deviation").singles();
     assert!(whole[3 * COLUMNS + 4] > 0.0 && whole.iter().filter(|one| **one > 0.0).count() == 1);
     std::fs::remove_file(raw.with_extension("hdr")).unwrap();
-    assert!(viewed.get("api/cube/1/precision").error().contains("is not there"));
+    assert!(viewed.get("api/cube/1/precision").error().contains("is missing"));
     let raw = Viewed::of(&folder.path().join("cubes").join("s00.hdr"));
     assert!(raw.get("api/cube/0/precision").error().contains("not packed"));
 }

@@ -10,7 +10,7 @@ use zip::{CompressionMethod, ZipWriter};
 use crate::answers::check_cube;
 use crate::common::{Viewed, write_envi};
 
-/// An archive of the cube of sample `sample`, as it is or deflated.
+/// An archive with the cube of sample `sample`, stored or deflated.
 fn zipped(folder: &Path, sample: usize, method: CompressionMethod) -> Vec<u8> {
     let cube = folder.join("cube");
     write_envi(&cube, sample);
@@ -44,7 +44,7 @@ fn a_cube_in_an_archive_is_shown_and_called_by_where_it_is() {
 fn no_band_is_shown_of_a_member_that_does_not_match_its_checksum() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = zipped(folder.path(), 5, CompressionMethod::Stored);
-    // A value of the cube, which lies before the directory.
+    // A value of the cube, which is before the directory.
     let at = bytes.len() / 2;
     bytes[at] ^= 1;
     let path = folder.path().join("damaged.zip");

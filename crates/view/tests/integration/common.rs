@@ -1,4 +1,4 @@
-//! A dataset and a raw cube whose values are known, and requests as a browser sends them.
+//! A dataset and a raw cube with known values, and requests like those of a browser.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,10 +14,10 @@ use serde_json::Value;
 pub const ROWS: usize = 6;
 pub const COLUMNS: usize = 9;
 pub const BANDS: usize = 5;
-/// Samples of the dataset.
+/// The number of samples in the dataset.
 pub const SAMPLES: usize = 12;
 
-/// The value that was packed; exact in fp16.
+/// The packed value, which is exact in fp16.
 pub fn value(sample: usize, row: usize, column: usize, band: usize) -> f64 {
     if sample == 3 && (row, column, band) == (2, 4, 1) {
         return f64::NAN;
@@ -46,7 +46,7 @@ pub fn write_npy(path: &Path, kind: &str, shape: &[usize], values: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// A cube in an ENVI file, band after band; values as of sample `sample`, wavelengths from 400 nm.
+/// Writes a cube to an ENVI file, band after band, with the values of sample `sample` and wavelengths from 400 nm.
 pub fn write_envi(path: &Path, sample: usize) {
     let header = format!(
         "ENVI\nsamples = {COLUMNS}\nlines = {ROWS}\nbands = {BANDS}\ndata type = 4\ninterleave = bsq\n\
@@ -65,7 +65,7 @@ pub fn write_envi(path: &Path, sample: usize) {
     fs::write(path.with_extension("raw"), bytes).unwrap();
 }
 
-/// Packs [`SAMPLES`] cubes with masks, splits and labels; the last one's name is markup.
+/// Packs [`SAMPLES`] cubes with masks, splits and labels. The name of the last one is markup.
 pub fn dataset(folder: &Path) -> PathBuf {
     let cubes = folder.join("cubes");
     fs::create_dir(&cubes).unwrap();
@@ -95,7 +95,7 @@ pub fn dataset(folder: &Path) -> PathBuf {
     output
 }
 
-/// An answer.
+/// A response of the server.
 pub struct Answer {
     pub status: u16,
     pub head: String,
@@ -108,7 +108,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The error that it is.
+    /// The error in the response.
     pub fn error(&self) -> String {
         assert!(self.status >= 400, "{}", self.status);
         let body: Value = serde_json::from_slice(&self.body).unwrap();
@@ -158,13 +158,13 @@ impl Viewed {
         Self { view, host, token }
     }
 
-    /// What is answered to a question at `path` behind the token.
+    /// The response to a request for `path` after the token.
     pub fn get(&self, path: &str) -> Answer {
         let head = format!("GET /{}/{path} HTTP/1.1\r\nHost: {}", self.token, self.host);
         self.send(&head)
     }
 
-    /// What is answered to a request with this head; it lacks the end of its last line.
+    /// The response to a request with this head, without the end of its last line.
     pub fn send(&self, head: &str) -> Answer {
         let mut stream = TcpStream::connect(&self.host).unwrap();
         write!(stream, "{head}\r\nConnection: close\r\n\r\n").unwrap();

@@ -7,7 +7,7 @@ use hsipack_view::{End, Options, Subject, View};
 
 use crate::common::{Viewed, write_envi};
 
-/// Waits until the server has ended by itself; gives up after a while.
+/// Waits until the server has ended by itself, at most for a while.
 fn ends_by_itself(view: &View) -> bool {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(20) {
@@ -36,7 +36,7 @@ fn it_ends_when_it_is_told_and_when_the_page_is_gone() {
 
     let kept = Viewed::with(&path, &Options { linger: None, ..Options::default() });
     assert_eq!(kept.get("api/ping").status, 200);
-    // A connection that asks nothing holds nobody up.
+    // A connection without a request does not delay the end.
     let _idle = TcpStream::connect(&kept.host).unwrap();
     kept.view.stop();
     assert!(ends_by_itself(&kept.view));

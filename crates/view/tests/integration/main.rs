@@ -1,4 +1,4 @@
-//! Tests of the server over real connections: what it answers, compared with the values that were packed, and whom it refuses.
+//! Tests of the server over real connections: its responses, compared with the packed values, and the requests it refuses.
 
 mod answers;
 mod archives;

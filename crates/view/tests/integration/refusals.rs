@@ -1,4 +1,4 @@
-//! Whom the server refuses, and what it says of questions that are none.
+//! Requests that the server refuses, and its errors for invalid requests.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn only_the_page_with_its_token_is_answered() {
     for origin in ["http://evil.example", "null", "https://127.0.0.1"] {
         assert_eq!(viewed.send(&head(&about, &format!("\r\nOrigin: {origin}"))).status, 403);
     }
-    // A name of somebody else's that leads here.
+    // A foreign host name that leads to this server.
     let rebound =
         format!("GET {about} HTTP/1.1\r\nHost: evil.example:{}", host.rsplit(':').next().unwrap());
     assert_eq!(viewed.send(&rebound).status, 403);

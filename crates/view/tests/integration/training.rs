@@ -1,4 +1,4 @@
-//! What training is given is what the loader gives, item by item.
+//! The shown items of training are those of the loader, item by item.
 
 use form_urlencoded::byte_serialize;
 use hsipack_view::{Options, Subject, Training};
@@ -114,7 +114,7 @@ fn augmented_items_are_what_was_drawn_for_them() {
         }
     }
     assert!(flipped > 0 && kept > 0, "{flipped} {kept}");
-    // The page's own list takes the place of the one that was given.
+    // The list in the request replaces the one at the start.
     let none = viewed.get("api/training/batch?augment=").json();
     assert_eq!(none["items"][0]["steps"], json!([]));
 }
@@ -172,7 +172,7 @@ fn chosen_bands_keep_their_numbers() {
     let of_all = Viewed::of(&path).get("api/training/batch").json();
     let preset = &listed["presets"][0];
     let caption = preset["caption"].as_str().unwrap();
-    // Places among those that are read, as the pixels have them; numbers in words.
+    // Bands are given as places among the bands that are read. The caption has their numbers.
     for place in preset["bands"].as_array().unwrap() {
         let band = [4, 2, 1][number(place)];
         assert!(caption.contains(&band.to_string()), "{preset}");

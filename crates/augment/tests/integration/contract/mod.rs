@@ -1,5 +1,5 @@
-//! What every engine has to do, whatever was drawn. Each function takes what applies a pipeline; [`contract`] makes tests
-//! of all of them.
+//! The contract of every engine, for all draws. Each function takes a function that applies a pipeline; [`contract`] turns
+//! all of them into tests.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-/// Applies a pipeline, with so many threads if there are any to be chosen.
+/// Applies a pipeline. The number is that of threads, if the engine has a choice.
 pub type Apply = dyn Fn(&Pipeline, &Images<Array>, &Parameters, usize) -> Result<Augmented<Array>>;
 
 /// Tests that an engine keeps the contract.
@@ -47,10 +47,10 @@ macro_rules! contract {
 const FRAME: Frame = Frame { rows: 12, columns: 12, bands: 6 };
 /// Labels of the masks.
 const LABELS: [i64; 4] = [0, 3, 7, 200];
-/// Random cases of a test.
+/// The number of random cases of a test.
 const CASES: u32 = 96;
 
-/// Every augmentation, each with options that do something.
+/// Every augmentation, each with options that have an effect.
 pub fn all_ops() -> Vec<Value> {
     let unit: Vec<Vec<f64>> = (0..6)
         .map(|row| (0..6).map(|band| if row == band { 0.9 } else { 0.02 }).collect())
@@ -92,7 +92,7 @@ pub fn pipeline(ops: &[Value], seed: u64) -> Pipeline {
     Pipeline::from_json(&json!({"ops": ops, "seed": seed}).to_string()).unwrap()
 }
 
-/// Those of the indices that follow one another without an error of sizes.
+/// A pipeline of the chosen augmentations, without those that do not fit the size of their input.
 pub fn fitting(choices: &[usize], seed: u64) -> Pipeline {
     let all = all_ops();
     let mut ops = Vec::new();
@@ -134,7 +134,7 @@ impl Numbers {
         }
     }
 
-    /// One band, whose values are the labels, too.
+    /// One band, whose values are also the labels.
     fn plane(rows: usize, columns: usize, values: &[f64]) -> Self {
         let labels = values.iter().map(|value| *value as i64).collect();
         Self { shape: [1, 1, rows, columns], image: values.to_vec(), labels }
@@ -153,7 +153,7 @@ impl Numbers {
         }
     }
 
-    /// As arrays, the image's bands in planes.
+    /// Converts to arrays, with the bands of the image in planes.
     pub fn arrays(&self, element: ElementType) -> Images<Array> {
         let [samples, _, rows, columns] = self.shape;
         let image = Array::of_numbers(&self.image, &self.shape, element).unwrap();
@@ -163,7 +163,7 @@ impl Numbers {
     }
 }
 
-/// The numbers of an array, in the order of its axes; images may have their bands in planes or together.
+/// The numbers of an array, in the order of its axes. The bands of an image may be in planes or interleaved.
 pub fn numbers(array: &Array) -> Vec<f64> {
     if array.is_contiguous() {
         return decoded(array.bytes().unwrap(), array.element());
@@ -202,7 +202,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
 
-/// What came out.
+/// The result of a pipeline.
 struct Done {
     samples: usize,
     image: Vec<f64>,
@@ -290,7 +290,7 @@ pub fn flips_and_turns_undo_themselves(apply: &Apply) {
     for element in [ElementType::F16, ElementType::F32, ElementType::BF16, ElementType::F64] {
         let images = batch.arrays(element);
         let before = numbers(&images.image);
-        // Where the pixel (row, column) of the result comes from.
+        // The source of the pixel (row, column) of the result.
         type From = fn(usize, usize, usize) -> [usize; 2];
         let turns: [(Value, usize, From); 4] = [
             (json!({"op": "hflip", "p": 1.0}), 2, |row, column, side| [row, side - 1 - column]),
@@ -360,7 +360,7 @@ pub fn spectra_with_gaps_are_normalised_by_the_rule_of_the_format(apply: &Apply)
     }
 }
 
-/// NaN spoils what it goes into, and nothing else.
+/// NaN affects only the values that are computed from it.
 pub fn gaps_stay_where_they_are(apply: &Apply) {
     let mut batch = Numbers::of_frame(1);
     let plane = FRAME.rows * FRAME.columns;
@@ -387,7 +387,7 @@ pub fn gaps_stay_where_they_are(apply: &Apply) {
     let around =
         (5..=7).flat_map(|row| (4..=8).map(move |column| [2, row, column])).collect::<Vec<_>>();
     assert_eq!(blurred, around);
-    // What is moved out of the frame leaves what it was filled with.
+    // Pixels that were moved out of the frame are replaced by the fill value.
     batch.image[..plane].fill(f64::NAN);
     let ops = json!({"op": "affine", "p": 1.0, "degrees": [0.0, 0.0], "translate": [1.0, 1.0], "fill": 0.5});
     let pipeline = pipeline(&[ops], 3);
@@ -414,7 +414,7 @@ pub fn resized_masks_lie_under_their_image_unless_corners_are_aligned(apply: &Ap
             (done.image[..to].to_vec(), done.labels[..to].to_vec())
         };
         let ratio = from as f64 / to as f64;
-        // As Kornia: the outermost centres stay, masks go by edges.
+        // Like Kornia: images keep their outermost centres, masks keep their edges.
         let (values, labels) = resized(json!({}));
         let mut apart: f64 = 0.0;
         for (place, (value, label)) in values.iter().zip(&labels).enumerate() {
@@ -425,7 +425,7 @@ pub fn resized_masks_lie_under_their_image_unless_corners_are_aligned(apply: &Ap
             apart = apart.max((value - ((place + 0.5) * ratio - 0.5)).abs());
         }
         assert!((apart - (ratio - 1.0).abs() / 2.0).abs() < 1e-3, "{from} to {to}: {apart}");
-        // Alike: the label is that of the pixel nearest to where the value comes from.
+        // Otherwise both agree: the label is that of the pixel nearest to the source of the value.
         for options in [json!({"align_corners": false}), json!({"interpolation": "nearest"})] {
             let (values, labels) = resized(options.clone());
             for (value, label) in values.iter().zip(&labels) {
@@ -441,7 +441,7 @@ pub fn resized_masks_lie_under_their_image_unless_corners_are_aligned(apply: &Ap
     }
 }
 
-/// The pixel that NumPy's `pad` takes along an axis of `size` pixels, counted from the first: `None` is the constant.
+/// The pixel that NumPy's `pad` uses along an axis of `size` pixels, counted from the first. `None` is the constant.
 fn padded_place(place: i64, size: i64, padding: &str) -> Option<i64> {
     match padding {
         "zeros" => (0..size).contains(&place).then_some(place),
@@ -454,7 +454,7 @@ fn padded_place(place: i64, size: i64, padding: &str) -> Option<i64> {
     }
 }
 
-/// `to` rows and columns of a plane of that size, the first of them at `first`, with NumPy's padding.
+/// `to` rows and columns of a plane of `size`, beginning at `first`, with NumPy's padding.
 fn padded(
     from: &[f64],
     size: [usize; 2],
@@ -529,7 +529,7 @@ pub fn bands_without_statistics_are_not_standardised(apply: &Apply) {
     let batch = Numbers { shape: [1, 3, 1, 1], image: vec![5.0, 6.0, 7.0], labels: vec![0] };
     let standardize =
         json!({"op": "standardize", "mean": [1.0, null, 3.0], "std": [2.0, null, null]});
-    // By itself, and after another that it is done together with.
+    // Alone, and after another augmentation with which it is fused.
     for (before, want) in [(None, [2.0, 6.0, 7.0]), (Some(2.0), [4.5, 12.0, 14.0])] {
         let gain = before.map(|gain| json!({"op": "gain", "range": [gain, gain]}));
         let ops: Vec<Value> = gain.into_iter().chain([standardize.clone()]).collect();
@@ -542,7 +542,7 @@ pub fn bands_without_statistics_are_not_standardised(apply: &Apply) {
 }
 
 pub fn a_row_of_pixels_is_padded_before_it_is_turned(apply: &Apply) {
-    // Both pad with zeros and could be one warp, in which the row's own frame is no longer that of the turn.
+    // Both pad with zeros and could be one warp, but then the frame would no longer be the one of the rotation.
     let ops = [
         json!({"op": "pad_to", "size": [3, 5]}),
         json!({"op": "rotate", "p": 1.0, "degrees": [90.0, 90.0]}),
@@ -554,7 +554,7 @@ pub fn a_row_of_pixels_is_padded_before_it_is_turned(apply: &Apply) {
         pipeline.fuse = fuse;
         let parameters = pipeline.draw(frame, 0, &keys(1)).unwrap();
         let is = done(apply, &pipeline, &batch.arrays(ElementType::F32), &parameters).image;
-        // Counter-clockwise about the middle of 3 x 5: the first row becomes the column left of the middle.
+        // Counter-clockwise about the centre of 3 x 5: the first row becomes the column left of the centre.
         for (row, wanted) in [4.0, 3.0, 2.0].into_iter().enumerate() {
             assert!((is[row * 5 + 1] - wanted).abs() < 1e-5, "{fuse}: {is:?}");
         }
@@ -626,7 +626,7 @@ pub fn samples_that_drew_nothing_keep_their_bits(apply: &Apply) {
     });
 }
 
-/// Results have memory of their own.
+/// Results have their own memory.
 pub fn images_that_are_not_ours_are_left_alone(apply: &Apply) {
     let batch = Numbers::of_frame(3);
     for op in all_ops() {
@@ -647,7 +647,7 @@ pub fn images_that_are_not_ours_are_left_alone(apply: &Apply) {
     }
 }
 
-/// The numbers of a JSON value, each replaced by something else now and then.
+/// Replaces numbers in a JSON value by something else now and then.
 fn mutate(value: &mut Value, choices: &mut impl Iterator<Item = usize>) {
     let others = [
         json!(0),

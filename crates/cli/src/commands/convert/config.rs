@@ -60,9 +60,9 @@ fn merge_with(file: &Path, command: Command, typed: &[OsString]) -> Result<Args>
     for (key, value) in &table {
         let found = known.get_arguments().find(|arg| arg.get_long() == Some(key));
         let arg = found.filter(|_| !NOT_HERE.contains(&key.as_str())).ok_or_else(|| {
-            Error::conflict(format!("{key} is not an option that a file can give"))
+            Error::conflict(format!("{key} is not an option for configuration files"))
                 .at(file)
-                .with_remedy("take the key away, or see `hsipack convert --help` for the names")
+                .with_remedy("remove the key, or see `hsipack convert --help` for the names")
         })?;
         let takes_value = !matches!(arg.get_action(), ArgAction::SetTrue);
         let own = spelled(key, value, takes_value).map_err(|error| error.at(file))?;

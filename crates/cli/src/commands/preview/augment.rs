@@ -83,7 +83,7 @@ impl<'a> Shown<'a> {
         let first = match &args.sample {
             None => 0,
             Some(text) => all.find(text).ok_or_else(|| {
-                Error::conflict(format!("no sample {text}"))
+                Error::conflict(format!("there is no sample {text}"))
                     .at(&args.path)
                     .with_remedy("give an id or a name; samples.jsonl lists them")
             })?,
@@ -99,10 +99,12 @@ impl<'a> Shown<'a> {
                 Some(mask.ok_or_else(|| {
                     let names: Vec<&str> = stack.masks.iter().map(ChunkArray::name).collect();
                     let remedy = match names[..] {
-                        [] => "this dataset has none".to_owned(),
+                        [] => "the dataset has no masks".to_owned(),
                         _ => format!("choose from {}", names.join(", ")),
                     };
-                    Error::conflict(format!("no mask {name}")).at(&args.path).with_remedy(remedy)
+                    Error::conflict(format!("there is no mask {name}"))
+                        .at(&args.path)
+                        .with_remedy(remedy)
                 })?)
             }
         };

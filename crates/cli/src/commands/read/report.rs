@@ -137,7 +137,7 @@ impl Report {
             total.seconds,
             match self.ended {
                 "stopped" => " (stopped)",
-                "max-batches" => " (as many batches as asked for)",
+                "max-batches" => " (as many batches as requested)",
                 _ => "",
             }
         );
@@ -162,7 +162,7 @@ impl Report {
     fn print_nothing(&self) {
         match (&self.resumed, &self.state) {
             (Some(resumed), Some(path)) if self.ended == "complete" => say!(
-                "  note: all {} were read before ({}); for more, raise --epochs or change --state",
+                "  note: all {} were already read ({}); to read more, raise --epochs or change --state",
                 output::count(resumed.epoch as usize, "epoch"),
                 path.display()
             ),

@@ -67,7 +67,7 @@ pub fn what_if(text: &str) -> Result<WhatIf, String> {
 
 /// `0.5x` or `300ms`.
 fn time(text: &str) -> Result<Change, String> {
-    let bad = || format!("{text:?} is neither a factor such as 0.5x nor a time such as 300ms");
+    let bad = || format!("{text:?} is not a factor such as 0.5x or a time such as 300ms");
     match text.trim().strip_suffix(['x', '×']) {
         Some(factor) => {
             let factor: f64 = factor.trim().parse().map_err(|_| bad())?;

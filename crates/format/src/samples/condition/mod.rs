@@ -172,7 +172,7 @@ impl Samples {
             let all: Vec<&str> =
                 OWN.into_iter().chain(self.columns().iter().map(String::as_str)).collect();
             return Err(problem(&condition.text, *at, &format!("there is no column '{name}'"))
-                .with_remedy(format!("there are {}; text stands in quotes", all.join(", "))));
+                .with_remedy(format!("the columns are {}; put text in quotes", all.join(", "))));
         }
         let mut chosen = Vec::new();
         for id in ids {

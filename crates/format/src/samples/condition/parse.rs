@@ -46,7 +46,7 @@ impl Parser<'_> {
 
     fn wrong(&self, what: &str) -> crate::Error {
         problem(self.text, self.at(), what).with_remedy(
-            "write such as label == 'urban' and cloud < 10, with ==, !=, <, <=, >, >=, in, and, or, not and brackets",
+            "write a condition such as label == 'urban' and cloud < 10, with ==, !=, <, <=, >, >=, in, and, or, not and brackets",
         )
     }
 
@@ -75,7 +75,7 @@ impl Parser<'_> {
     fn one(&mut self) -> Result<Node> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong("too many brackets within each other"));
+            return Err(self.wrong("too many nested brackets"));
         }
         let node = if self.takes("not") {
             Node::Not(Box::new(self.one()?))

@@ -68,7 +68,7 @@ fn conditions_choose_samples() {
 fn errors_point_at_the_place() {
     for (text, what) in [
         ("", "at the end: a column or a value is missing"),
-        ("label = 'urban'", "at character 7: '=' is no comparison; write '=='"),
+        ("label = 'urban'", "at character 7: '=' does not compare values; write '=='"),
         ("label == 'urban", "at character 10: ' is not closed"),
         ("label == 'urban' cloud", "at character 18: 'and' or 'or' is missing before this"),
         ("(cloud < 3", "at the end: ')' is missing"),
@@ -76,18 +76,18 @@ fn errors_point_at_the_place() {
         ("cloud <", "at the end: a column or a value is missing"),
         ("cloud < < 3", "at character 9: a column or a value is missing"),
         ("µ == 1 && a", "at character 8: write 'and', 'or' or 'not' for '&'"),
-        ("cloud < 3a", "at character 9: '3a' is no number"),
+        ("cloud < 3a", "at character 9: '3a' is not a number"),
         ("cloud in 3", "at character 10: 'in' needs a list, such as ('a', 'b')"),
         ("cloud in (3 4)", "at character 13: ')' is missing"),
         ("'urban'", "at the end: a comparison is missing"),
-        ("a.b == 1", "at character 2: '.b' is no number"),
+        ("a.b == 1", "at character 2: '.b' is not a number"),
         ("f(x)", "at character 2: 'and' or 'or' is missing before this"),
     ] {
         let error = Condition::parse(text).unwrap_err();
         assert_eq!(error.what(), format!("{text}: {what}"));
     }
     let deep = format!("{}a{}", "(".repeat(9000), ")".repeat(9000));
-    assert!(Condition::parse(&deep).unwrap_err().what().contains("too many brackets"));
+    assert!(Condition::parse(&deep).unwrap_err().what().contains("too many nested brackets"));
     assert!(Condition::parse(&"not ".repeat(9000)).unwrap_err().what().contains("too many"));
 }
 
@@ -100,7 +100,7 @@ fn what_the_samples_do_not_have_is_said() {
         fault("split == 'val' and clouds < 3"),
         format!(
             "split == 'val' and clouds < 3: at character 20: there is no column 'clouds' \
-             (there are {}, cloud, sunny day, note; text stands in quotes)",
+             (the columns are {}, cloud, sunny day, note; put text in quotes)",
             OWN.join(", ")
         )
     );

@@ -80,7 +80,7 @@ fn number(text: &str, at: usize, rest: &[char]) -> Result<(Word, usize)> {
     let number = whole.or_else(|| plain.parse::<f64>().ok().and_then(Number::from_f64));
     match number {
         Some(number) => Ok((Word::Value(Value::Number(number)), len)),
-        None => Err(problem(text, at, &format!("'{digits}' is no number"))),
+        None => Err(problem(text, at, &format!("'{digits}' is not a number"))),
     }
 }
 
@@ -107,9 +107,9 @@ fn sign(text: &str, at: usize, rest: &[char]) -> Result<(Word, usize)> {
         Some(sign) => Ok((Word::Sign(sign), sign.len())),
         None => {
             let what = match rest[0] {
-                '=' => "'=' is no comparison; write '=='".to_owned(),
+                '=' => "'=' does not compare values; write '=='".to_owned(),
                 '&' | '|' | '!' | '~' => format!("write 'and', 'or' or 'not' for '{}'", rest[0]),
-                other => format!("'{other}' means nothing here"),
+                other => format!("'{other}' is not allowed here"),
             };
             Err(problem(text, at, &what))
         }

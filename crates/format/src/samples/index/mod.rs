@@ -514,7 +514,6 @@ impl Column {
 #[cold]
 fn changed() -> ! {
     panic!(
-        "samples.index of an open dataset was changed in place, or cannot be read any more; \
-         look into the system's log, and open the dataset again"
+        "samples.index of an open dataset was changed in place, or can no longer be read; check the system log, and open the dataset again"
     )
 }

@@ -139,7 +139,7 @@ fn lines_that_are_not_those_of_the_index_are_refused() {
     let other = String::from_utf8(text.clone()).unwrap().replace("split 1", "split 2");
     let list = opened(other.into_bytes(), index.clone());
     assert_eq!(list.get(0).unwrap(), all[0]);
-    assert!(list.get(1).unwrap_err().what().contains("is not what samples.index says"));
+    assert!(list.get(1).unwrap_err().what().contains("differs from samples.index"));
     let broken = opened(vec![b'x'; text.len()], index.clone());
     assert!(broken.get(0).is_err() && broken.line(1).is_err());
     let short = opened(text[..9].to_vec(), index);

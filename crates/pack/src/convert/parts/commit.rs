@@ -78,9 +78,9 @@ fn check_receipts(opened: &Opened, staging: &Staging) -> Result<()> {
         ))
         .at(staging.folder())
         .with_remedy(remedy![
-            "have them written with ",
+            "write them with ",
             Command::Work,
-            ", which does what is left, then commit again"
+            ", which does the rest, then commit again"
         ]));
     }
     all.iter().try_for_each(|(stack, shard)| staging.check_receipt(stack, *shard))

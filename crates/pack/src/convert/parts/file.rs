@@ -479,7 +479,7 @@ impl PlanFile {
     pub fn read(path: &Path) -> Result<Self> {
         let text = small::read(path, small::SAMPLES)?;
         let not_whole = || {
-            Error::damaged("not a plan, or one that was changed or cut short").at(path).with_remedy(
+            Error::damaged("not a plan, or the plan was changed or cut short").at(path).with_remedy(
                 remedy![
                     "give the file that was written with ",
                     Opt::Plan,
@@ -508,7 +508,7 @@ impl PlanFile {
     pub fn into_plan(self) -> Result<(Plan, ConvertOptions)> {
         let options = self.options.options(&self.output, self.append)?;
         let kinds = self.kinds;
-        let broken = || Error::malformed("a plan that contradicts itself");
+        let broken = || Error::malformed("the plan contradicts itself");
         let count = self.stacks.len();
         let samples = self.samples.into_iter().map(|sample| {
             let kind =

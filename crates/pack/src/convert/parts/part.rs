@@ -52,8 +52,8 @@ impl FromStr for Part {
             .and_then(|(number, of)| Some((number.trim().parse().ok()?, of.trim().parse().ok()?)));
         match numbers {
             Some((number, of)) => Self::new(number, of),
-            None => Err(Error::conflict(format!("{text:?} is no part"))
-                .with_remedy("give its number and how many there are, as 1/16")),
+            None => Err(Error::conflict(format!("{text:?} is not a part"))
+                .with_remedy("give its number and the number of parts, such as 1/16")),
         }
     }
 }

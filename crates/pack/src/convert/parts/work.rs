@@ -115,7 +115,7 @@ impl Opened {
     /// The error for an output at which nothing was begun.
     pub fn nothing_begun(&self) -> Error {
         Error::conflict(
-            "nothing is begun here: the conversion was discarded, or ended by another command",
+            "no conversion was begun here: it was discarded, or another command completed it",
         )
         .at(self.output())
         .with_remedy(remedy!["plan it again with ", Command::Convert.with(Opt::Plan)])
@@ -131,17 +131,17 @@ fn enter(folder: &Path, plan: &Path, change: bool) -> Result<()> {
         return std::env::set_current_dir(folder).map_err(|error| {
             Error::io(
                 folder,
-                "cannot go to the folder that the plan's relative paths are seen from",
+                "cannot change to the folder that the plan's relative paths start from",
                 error,
             )
         });
     }
     Err(Error::conflict(format!(
-        "the plan has relative paths, which are seen from {}",
+        "the plan has relative paths, which start from {}",
         folder.display()
     ))
     .at(plan)
-    .with_remedy("work in that folder, or plan with absolute paths"))
+    .with_remedy("run the command in that folder, or plan with absolute paths"))
 }
 
 /// Writes the shards of a part of the conversion planned in `file`, except those that have receipts. `planned` is

@@ -71,10 +71,10 @@ pub(super) fn with_made(
 ) -> Result<Vec<MaskGroup>> {
     if let Some(group) = groups.iter().find(|group| made.contains_key(&group.name)) {
         return Err(Error::conflict(format!(
-            "mask {} was added to the dataset after packing, so new cubes cannot have files of it",
+            "mask {} was added to the dataset after packing, so files for new cubes cannot be given",
             group.name
         ))
-        .with_remedy(remedy!["leave it out of ", Opt::Mask, "; it is 0 in new cubes"]));
+        .with_remedy(remedy!["leave it out of ", Opt::Mask, "; the mask is 0 in new cubes"]));
     }
     groups.extend(made.keys().map(|name| MaskGroup {
         name: name.clone(),
@@ -94,15 +94,15 @@ pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     debug_assert!(options.mode != Mode::Create);
     if let Some(stack) = base.stacks().iter().find(|stack| stack.image.add_offset() != 0.0) {
         return Err(Error::unsupported(format!(
-            "values of the dataset have an add_offset ({}), those of new cubes would have none",
+            "values of the dataset have an add_offset ({}), but values of new cubes would have none",
             stack.image.add_offset()
         ))
         .at(stack.image.folder())
-        .with_remedy("pack the new cubes as a dataset of their own"));
+        .with_remedy("pack the new cubes as a separate dataset"));
     }
     match base.stacks().iter().find(|stack| stack.image.meta().dtype != options.values.dtype) {
         Some(stack) => Err(Error::conflict(format!(
-            "the dataset holds {}, but {} is asked for",
+            "the dataset holds {}, but {} is requested",
             stack.image.meta().dtype,
             options.values.dtype
         ))
@@ -124,7 +124,7 @@ fn check_keep_bits(options: &ConvertOptions, base: &Dataset) -> Result<()> {
         return Ok(());
     }
     Err(Error::conflict(format!(
-        "the dataset keeps {theirs} of {all} mantissa bits, but {asked} are asked for"
+        "the dataset keeps {theirs} of {all} mantissa bits, but {asked} are requested"
     ))
     .at(base.path())
     .with_remedy(remedy![

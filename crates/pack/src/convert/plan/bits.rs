@@ -39,7 +39,7 @@ pub(super) fn choose(
     plan.keep_bits = KeepBits::Bits(bits);
     let auto = Opt::KeepBits.to("auto");
     plan.notes.push(if information.total() == 0.0 {
-        format!("{auto}: neighbouring values tell nothing of each other; all {all} mantissa bits are kept")
+        format!("{auto}: neighbouring values have no information in common; all {all} mantissa bits are kept")
     } else {
         format!(
             "{auto}: {bits} of {all} mantissa bits are kept, which hold {:.1} % of the information",

@@ -20,7 +20,7 @@ pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Sourc
     let axes = match &values.axes {
         None => None,
         Some(text) => Some(Axes::parse(text).ok_or_else(|| {
-            Error::conflict(format!("{text:?} is not an order of axes")).with_remedy(
+            Error::conflict(format!("{text:?} is not a valid order of axes")).with_remedy(
                 "spell it with y, x and b, each once, such as byx, and 1 for axes of length 1 to leave \
                  out, such as 11yxb",
             )

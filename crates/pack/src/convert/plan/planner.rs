@@ -88,9 +88,9 @@ impl<'a> Planner<'a> {
             _ => input.default_name(),
         };
         if self.names.contains(&name) {
-            return Err(Error::conflict(format!("a second cube is named {name}"))
+            return Err(Error::conflict(format!("another cube already has the name {name}"))
                 .at(&input.file)
-                .with_remedy("give a common parent folder, so that names keep the path, or names in a CSV list"));
+                .with_remedy("give a common parent folder, so that names include the path, or give names in a CSV list"));
         }
         let bands = select_bands(&info, &self.options.values)?;
         let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
@@ -187,7 +187,7 @@ impl<'a> Planner<'a> {
         let values = &self.options.values;
         if values.white.is_none() && pairs::beside(&input.file, Kind::White).is_some() {
             self.plan.notes.push(format!(
-                "{}: a white reference is beside it and not used; pass {} to calibrate",
+                "{}: the white reference beside it is not used; pass {} to calibrate",
                 input.text(),
                 current().together(&[Opt::White.to("auto"), Opt::Dark.to("auto")])
             ));
@@ -238,7 +238,7 @@ impl<'a> Planner<'a> {
                     ));
                 } else {
                     self.plan.notes.push(format!(
-                        "{}: its wavelengths are taken for all cubes of {shape}",
+                        "{}: its wavelengths are used for all cubes of {shape}",
                         file.display()
                     ));
                     stack.wavelength = Some(theirs.clone());
@@ -247,7 +247,7 @@ impl<'a> Planner<'a> {
             }
             (Some(_), None) => {
                 self.plan.notes.push(format!(
-                    "{}: it gives no wavelengths; those of other cubes of {shape} are taken",
+                    "{}: it gives no wavelengths; those of other cubes of {shape} are used",
                     file.display()
                 ));
             }
@@ -260,7 +260,7 @@ impl<'a> Planner<'a> {
             && !self.options.values.raw_values
         {
             self.plan.notes.push(format!(
-                "{}: its values are in {theirs}, those of {} in {ours}, in one stack of {shape}",
+                "{}: its values are in {theirs}, but the values of {} in the same stack of {shape} are in {ours}",
                 file.display(),
                 first.files[0].display()
             ));
@@ -395,7 +395,7 @@ impl<'a> Planner<'a> {
             if !ours.layers.is_empty() && !theirs.layers.is_empty() && ours.layers != theirs.layers
             {
                 return Err(Error::conflict(format!(
-                    "mask {} has other layers than in other cubes",
+                    "mask {} has different layers than in other cubes",
                     ours.name
                 ))
                 .with_remedy("give every cube the same layers in the same order"));
@@ -422,7 +422,9 @@ impl<'a> Planner<'a> {
     pub fn finish(mut self, stop: &AtomicBool) -> Result<Plan> {
         if self.plan.samples.is_empty() {
             let first = self.plan.skipped.first().cloned().unwrap_or_default();
-            return Err(Error::conflict(format!("no input could be opened; the first: {first}")));
+            return Err(Error::conflict(format!(
+                "no input could be opened; the first error: {first}"
+            )));
         }
         if let Some(table) = &self.table {
             let unused = table.remaining();
@@ -430,7 +432,7 @@ impl<'a> Planner<'a> {
                 let shown = unused[..unused.len().min(3)].join(", ");
                 self.plan
                     .notes
-                    .push(format!("{} rows of the table name no input: {shown}, …", unused.len()));
+                    .push(format!("{} rows of the table match no input: {shown}, …", unused.len()));
             }
         }
         self.note_made();
@@ -449,7 +451,7 @@ impl<'a> Planner<'a> {
         if !self.made.is_empty() {
             let names: Vec<&str> = self.made.keys().map(String::as_str).collect();
             self.plan.notes.push(format!(
-                "masks that were added after packing ({}) are 0 in the new cubes, until they are made again",
+                "masks that were added after packing ({}) are 0 in the new cubes until you add them again",
                 names.join(", ")
             ));
         }
@@ -463,7 +465,7 @@ impl<'a> Planner<'a> {
         self.plan.split_stats = splits.len() <= MOST_SPLITS;
         if !self.plan.split_stats {
             self.plan.notes.push(format!(
-                "there are {} splits, so no statistics of splits are recorded; they are for up to {MOST_SPLITS}",
+                "there are {} splits, so no statistics of splits are recorded (at most {MOST_SPLITS} splits can have them)",
                 splits.len()
             ));
         }

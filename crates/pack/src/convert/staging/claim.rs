@@ -250,14 +250,16 @@ impl Claim {
     pub fn unfinished(&self) -> Error {
         // On a server, finished shards are already in their final places.
         let shards = match self.right {
-            Right::Object(_) => format!("{} and what lies in ", self.output.display()),
+            Right::Object(_) => format!("{} and the content of ", self.output.display()),
             Right::Lock(..) => String::new(),
         };
-        Error::conflict("an unfinished conversion is here").at(&self.folder).with_remedy(remedy![
-            "pass ",
-            Opt::Resume,
-            format!(" to go on with it, or delete {shards}the folder to start over")
-        ])
+        Error::conflict("there is an unfinished conversion here").at(&self.folder).with_remedy(
+            remedy![
+                "pass ",
+                Opt::Resume,
+                format!(" to go on with it, or delete {shards}the folder to start over")
+            ],
+        )
     }
 }
 

@@ -135,7 +135,7 @@ impl Staging {
         let resumed = theirs.is_some();
         if theirs.is_some_and(|theirs| theirs["plan"] != plan) {
             return Err(Error::conflict(
-                "the unfinished conversion here has other inputs or options",
+                "the unfinished conversion here has different inputs or options",
             )
             .at(folder)
             .with_remedy(remedy![
@@ -182,11 +182,9 @@ impl Staging {
     /// If another conversion was begun there.
     pub fn of_parts(claim: Claim, plan: &str, append: bool, shards: Shards) -> Result<Self> {
         if claim.plan()?.as_deref() != Some(plan) {
-            return Err(Error::conflict(
-                "another conversion was begun here than the one that was planned",
-            )
-            .at(&claim.folder)
-            .with_remedy("look who else writes there; plan again once that has ended"));
+            return Err(Error::conflict("another conversion than the planned one was begun here")
+                .at(&claim.folder)
+                .with_remedy("check what else writes there, and plan again when it has finished"));
         }
         if let Right::Lock(_, Hold::Alone) = claim.right {
             output::remove_temporaries(&claim.folder)?;
@@ -293,17 +291,18 @@ impl Staging {
     /// If a check fails. The error says which shard is affected and what is wrong.
     pub fn check_receipt(&self, stack: &str, shard: usize) -> Result<()> {
         let file = self.state_file(stack, shard);
-        let again =
-            || remedy!["write the shard with ", Command::Work, ", which finds what is left"];
+        let again = || {
+            remedy!["write the shard with ", Command::Work, ", which finds the unfinished shards"]
+        };
         let name = format!("shard {shard} of {stack}");
         let wrong = match receipt::read(&file, &self.plan, stack, shard)? {
             Some(Found::Receipt(record)) => Ok(record),
             None => Err(Error::conflict(format!("{name} has no receipt: it was not written yet"))),
             Some(Found::Foreign) => {
-                Err(Error::conflict(format!("the receipt of {name} is of another plan")))
+                Err(Error::conflict(format!("the receipt of {name} belongs to another plan")))
             }
             Some(Found::Misplaced) => {
-                Err(Error::conflict(format!("the receipt of {name} is of another shard")))
+                Err(Error::conflict(format!("the receipt of {name} belongs to another shard")))
             }
             Some(Found::Damaged) => {
                 Err(Error::damaged(format!("the receipt of {name} is damaged")))
@@ -317,14 +316,16 @@ impl Staging {
             let path = self.dataset().join(path);
             let there = fs::metadata(&path).ok().map(|meta| meta.len());
             if there != Some(bytes) {
-                let has = there.map_or("is not there".to_owned(), |len| format!("has {len} bytes"));
-                return Err(Error::damaged(format!("{name} {has}, and its receipt says {bytes}"))
-                    .at(&path)
-                    .with_remedy(remedy![
-                        format!("delete {}, then ", file.display()),
-                        "write the shard again with ",
-                        Command::Work
-                    ]));
+                let has = there.map_or("is missing".to_owned(), |len| format!("has {len} bytes"));
+                return Err(Error::damaged(format!(
+                    "{name} {has}, but its receipt says {bytes} bytes"
+                ))
+                .at(&path)
+                .with_remedy(remedy![
+                    format!("delete {}, then ", file.display()),
+                    "write the shard again with ",
+                    Command::Work
+                ]));
             }
         }
         Ok(())

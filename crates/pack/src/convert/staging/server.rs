@@ -90,11 +90,11 @@ impl Writer {
         match read_plan(&self.folder)? {
             Some(plan) if plan["writer"] == self.id.as_str() => Ok(()),
             _ => Err(Error::conflict(
-                "another process goes on with this conversion, or has discarded it",
+                "another process has taken over this conversion, or has discarded it",
             )
             .at(&self.folder)
             .with_remedy(
-                "wait for it to finish; look for other machines that run the same command",
+                "wait for it to finish; check whether another machine runs the same command",
             )),
         }
     }
@@ -110,9 +110,11 @@ impl Writer {
     pub(super) fn commit(&self, root: &str, content: &[u8]) -> Result<()> {
         match output::create_object(&self.output.join(root), content)? {
             true => Ok(()),
-            false => Err(Error::conflict("another process made a dataset here meanwhile")
-                .at(&self.output)
-                .with_remedy(remedy!["look at it, or choose another ", Opt::Output])),
+            false => {
+                Err(Error::conflict("another process has written a dataset here in the meantime")
+                    .at(&self.output)
+                    .with_remedy(remedy!["check that dataset, or choose another ", Opt::Output]))
+            }
         }
     }
 
@@ -133,9 +135,11 @@ impl Writer {
         let files: Vec<&str> = files.collect();
         let decided = json!({ "writer": self.id, "files": files, "dropped": dropped }).to_string();
         if !output::create_object(&self.folder.join(DECIDED), decided.as_bytes())? {
-            return Err(Error::conflict("another process has finished an append here meanwhile")
-                .at(&self.output)
-                .with_remedy("look at the dataset, and append again what is missing"));
+            return Err(Error::conflict(
+                "another process has finished an append here in the meantime",
+            )
+            .at(&self.output)
+            .with_remedy("check the dataset, and append the missing cubes again"));
         }
         settle(&self.output, &self.folder)
     }
@@ -145,8 +149,8 @@ impl Writer {
         let there: BTreeSet<PathBuf> = output::list(&self.output)?.into_iter().collect();
         match shards.all.iter().map(|shard| self.output.join(shard)).find(|shard| !there.contains(shard)) {
             None => Ok(()),
-            Some(shard) => Err(Error::conflict("a shard that was uploaded is not there any more").at(shard).with_remedy(
-                "look who deletes objects there; delete what is left in the .partial folder, and convert again",
+            Some(shard) => Err(Error::conflict("an uploaded shard no longer exists").at(shard).with_remedy(
+                "find out what deletes objects there, delete the rest of the .partial folder, and convert again",
             )),
         }
     }
@@ -210,7 +214,7 @@ pub(super) fn is_decided(folder: &Path) -> Result<bool> {
 fn decision(folder: &Path) -> Result<Option<Value>> {
     let file = folder.join(DECIDED);
     let Some(text) = small::read_if_there(&file, small::METADATA)? else { return Ok(None) };
-    let broken = |_| Error::damaged("not what hsipack writes").at(&file);
+    let broken = |_| Error::damaged("hsipack did not write this file").at(&file);
     serde_json::from_slice(&text).map(Some).map_err(broken)
 }
 

@@ -20,7 +20,7 @@ fn numbers(fields: &Fields, key: &str, bands: usize, notes: &mut Vec<String>) ->
     let values: Option<Vec<f64>> =
         tokens.iter().map(|token| number(token).filter(|value| value.is_finite())).collect();
     if values.is_none() {
-        notes.push(format!("`{key}` holds something else than numbers, so it is not used"));
+        notes.push(format!("`{key}` holds values that are not numbers, so it is not used"));
     }
     values
 }
@@ -88,7 +88,7 @@ fn unit_factor(
         return None;
     };
     let (factor, name) = guess(wavelength);
-    notes.push(format!("the header gives no wavelength unit; taken as {name}"));
+    notes.push(format!("the header gives no wavelength unit; assumed to be {name}"));
     Some(factor)
 }
 
@@ -99,7 +99,9 @@ pub(super) fn good_bands(
 ) -> Option<Vec<bool>> {
     let values = numbers(fields, "bbl", bands, notes)?;
     if values.iter().any(|value| *value != 0.0 && *value != 1.0) {
-        notes.push("`bbl` holds more than 0 (bad) and 1 (good), so it is not used".to_owned());
+        notes.push(
+            "`bbl` holds values other than 0 (bad) and 1 (good), so it is not used".to_owned(),
+        );
         return None;
     }
     Some(values.into_iter().map(|value| value == 1.0).collect())

@@ -105,7 +105,7 @@ impl Fields {
                 .with_remedy(format!("keep the right `{key}` line")));
             }
             let (key, times) = (shorten(key), values.len());
-            notes.push(format!("the header gives `{key}` {times} times; the last counts"));
+            notes.push(format!("the header gives `{key}` {times} times; the last one is used"));
         }
         Ok(notes)
     }

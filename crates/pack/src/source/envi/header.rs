@@ -285,7 +285,8 @@ fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<
             .with_remedy("use 0 for little-endian or 1 for big-endian")),
         None => {
             if dtype.size() > 1 {
-                notes.push("the header gives no byte order; taken as little-endian".to_owned());
+                notes
+                    .push("the header gives no byte order; assumed to be little-endian".to_owned());
             }
             Ok(false)
         }
@@ -306,8 +307,10 @@ fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Optio
         Some(value) if dtype == DType::F32 => Some(f64::from(value as f32)),
         Some(value) => Some(value),
         None => {
-            notes
-                .push(format!("data ignore value '{}' is not used: not one number", shorten(text)));
+            notes.push(format!(
+                "data ignore value '{}' is not used: it is not a single number",
+                shorten(text)
+            ));
             None
         }
     }
@@ -520,10 +523,13 @@ mod tests {
     fn unknown_wavelength_units_are_guessed_from_the_largest() {
         let header = with("wavelength = {0.5, 2.5}\nwavelength units = Unknown");
         assert_eq!(header.wavelength, Some(vec![500.0, 2500.0]));
-        assert_eq!(header.notes, ["the header gives no wavelength unit; taken as micrometres"]);
+        assert_eq!(
+            header.notes,
+            ["the header gives no wavelength unit; assumed to be micrometres"]
+        );
         let header = with("wavelength = {99.0, 100.0}");
         assert_eq!(header.wavelength, Some(vec![99.0, 100.0]));
-        assert_eq!(header.notes, ["the header gives no wavelength unit; taken as nanometres"]);
+        assert_eq!(header.notes, ["the header gives no wavelength unit; assumed to be nanometres"]);
     }
 
     #[test]
@@ -544,8 +550,8 @@ mod tests {
     fn wavelengths_that_are_none_are_dropped_with_a_note() {
         for (more, what) in [
             ("wavelength = {1,2,3}\nwavelength units = nm", "3 values for 2 bands"),
-            ("wavelength = {a, b}\nwavelength units = nm", "something else than numbers"),
-            ("wavelength = {NaN, 5}\nwavelength units = nm", "something else than numbers"),
+            ("wavelength = {a, b}\nwavelength units = nm", "values that are not numbers"),
+            ("wavelength = {NaN, 5}\nwavelength units = nm", "values that are not numbers"),
             ("wavelength = {-1, 5}\nwavelength units = nm", "negative"),
             ("wavelength = {1, 1e300}\nwavelength units = m", "infinite"),
             ("fwhm = {1, 1e300}\nwavelength units = m", "infinite"),

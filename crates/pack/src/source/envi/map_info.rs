@@ -16,7 +16,10 @@ use crate::source::georeference::{self, Wkt};
 pub(super) fn geo(fields: &Fields, notes: &mut Vec<String>) -> Option<Geo> {
     let text = fields.get("map info")?;
     let Some(map) = Map::parse(text) else {
-        notes.push(format!("map info '{}' is not used: not what ENVI writes", shorten(text)));
+        notes.push(format!(
+            "map info '{}' is not used: it is not in the form that ENVI writes",
+            shorten(text)
+        ));
         return None;
     };
     let wkt = fields.get("coordinate system string").and_then(|text| {
@@ -30,7 +33,7 @@ pub(super) fn geo(fields: &Fields, notes: &mut Vec<String>) -> Option<Geo> {
         return None;
     }
     let Some(geo) = Geo::new(None, map.transform()) else {
-        notes.push(format!("map info '{}' is not used: pixels without a size", shorten(text)));
+        notes.push(format!("map info '{}' is not used: it gives no pixel size", shorten(text)));
         return None;
     };
     let (crs, unit) = map.crs(wkt.as_ref(), notes);
@@ -131,7 +134,7 @@ impl<'a> Map<'a> {
                 if self.name != "arbitrary" {
                     let words = self.words.join(", ");
                     notes.push(format!(
-                        "the reference system of map info ({}: {}) is not known; only where pixels lie in it is kept",
+                        "the reference system of map info ({}: {}) is not known; only the coordinates of pixels are kept",
                         shorten(&self.name),
                         shorten(&words)
                     ));
@@ -177,7 +180,7 @@ impl<'a> Map<'a> {
             return Some(said);
         }
         notes.push(format!(
-            "map info has the datum {}, but coordinate system string has {}, which counts",
+            "map info has the datum {}, but coordinate system string has {}, which is used",
             shorten(name),
             shorten(other)
         ));

@@ -145,7 +145,7 @@ impl Pair {
 
     fn open(mut self, options: &OpenOptions) -> Result<Box<dyn Source>> {
         if self.header.classification && !options.mask {
-            return Err(Error::unsupported("an ENVI classification map, not a cube")
+            return Err(Error::unsupported("this is an ENVI classification map, not a cube")
                 .at(&self.header_path)
                 .with_remedy(remedy!["use it as labels, with ", Opt::Mask]));
         }
@@ -185,7 +185,7 @@ impl Pair {
         }
         if len < expected {
             return Err(Error::malformed(format!(
-                "has {len} bytes, but {} asks for {expected}: {}",
+                "has {len} bytes, but {} requires {expected}: {}",
                 self.header_path.display(),
                 self.header.describe_len()
             ))
@@ -211,7 +211,7 @@ impl Pair {
     fn check_surplus(&mut self, len: u64, expected: u64) -> Result<()> {
         if len - expected >= self.line() {
             return Err(Error::malformed(format!(
-                "has {len} bytes, but {} asks for only {expected}: {}",
+                "has {len} bytes, but {} requires only {expected}: {}",
                 self.header_path.display(),
                 self.header.describe_len()
             ))
@@ -219,7 +219,7 @@ impl Pair {
                 "correct samples, lines, bands, data type or header offset in the header",
             ));
         }
-        self.note(format!("{} bytes behind the cube are not used", len - expected));
+        self.note(format!("{} bytes after the cube are not used", len - expected));
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Pair {
         let expected = self.header.file_len();
         if self.data.len.saturating_mul(BEST_DEFLATE_RATIO) < expected {
             return Err(Error::malformed(format!(
-                "{} bytes of gzip cannot hold the {expected} that {} asks for: {}",
+                "{} bytes of gzip cannot hold the {expected} bytes that {} requires: {}",
                 self.data.len,
                 self.header_path.display(),
                 self.header.describe_len()
@@ -338,7 +338,7 @@ impl<R: Read> Read for Verified<R> {
                 if std::io::copy(&mut { behind }, &mut std::io::sink())? == self.line {
                     return Err(std::io::Error::new(
                         std::io::ErrorKind::InvalidData,
-                        "there is more than the header asks for",
+                        "the data are longer than the header says",
                     ));
                 }
             }

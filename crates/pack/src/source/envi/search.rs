@@ -90,7 +90,7 @@ fn no_data(path: &Path, names: &[PathBuf]) -> Error {
     let names: Vec<String> = names.iter().map(|name| file_name(name)).collect();
     Error::malformed("the data file of this header is missing").at(path).with_remedy(format!(
         "put it beside the header, under one of the names {} (suffix in lower or upper case), or \
-         any other suffix if its size is exactly as the header says",
+         any other suffix if it has exactly the size that the header says",
         names.join(", ")
     ))
 }

@@ -70,7 +70,7 @@ pub(crate) fn order_of_length(lengths: [usize; 3], bands: usize) -> Option<AxisO
 pub(crate) fn cannot_tell<T>(path: &str, lengths: [usize; 3], why: &str) -> Result<T> {
     let [a, b, c] = lengths;
     Err(Error::ambiguous(format!("'{path}' is {a}x{b}x{c}, and {why}")).with_remedy(remedy![
-        "say so with ",
+        "give the order of axes with ",
         Opt::Axes,
         ": yxb if it is (row, column, band), ybx if (row, band, column), byx if (band, row, column)"
     ]))

@@ -117,7 +117,9 @@ fn named(
         match (&found[..], &can[..]) {
             ([only], _) | (_, [only]) => return Ok((*only).clone()),
             ([], _) => {}
-            _ => return Err(ambiguous(path, &format!("'{name}' fits several datasets"), &found)),
+            _ => {
+                return Err(ambiguous(path, &format!("'{name}' matches several datasets"), &found));
+            }
         }
     }
     if tree.groups.contains(&wanted) {

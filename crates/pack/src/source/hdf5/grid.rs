@@ -109,6 +109,9 @@ fn of_every_pixel(
     };
     found.retain(|name| degrees(name));
     (found.len() >= 2).then(|| {
-        format!("where each pixel lies is in '{}', which are not kept", found.join("' and '"))
+        format!(
+            "the positions of pixels are stored in '{}', which are not kept",
+            found.join("' and '")
+        )
     })
 }

@@ -180,14 +180,18 @@ impl Meaning<'_> {
             (None, Some(list)) if self.matlab && shown[2] == list.values.len() => AxisOrder::BIP,
             (None, Some(list)) => {
                 let why = format!(
-                    "the wavelength list in {} ({}) fits more than one axis",
+                    "the wavelength list in {} ({}) matches more than one axis",
                     list.found,
                     list.values.len()
                 );
                 return axes::cannot_tell(path, lengths, &why);
             }
             (None, None) => {
-                return axes::cannot_tell(path, lengths, "nothing tells which axis is the bands");
+                return axes::cannot_tell(
+                    path,
+                    lengths,
+                    "it is unclear which axis holds the bands",
+                );
             }
         };
         Ok(if self.matlab { order.reversed() } else { order })
@@ -298,7 +302,7 @@ fn ignore_value(attributes: &Attributes, notes: &mut Vec<String>) -> Option<f64>
     if found.iter().any(|(_, other)| !same(*other)) {
         let all: Vec<_> = found.iter().map(|(name, value)| format!("{name} {value}")).collect();
         notes.push(format!(
-            "several values mark missing data ({}); the first is taken",
+            "several values mark missing data ({}); the first one is used",
             all.join(", ")
         ));
     }

@@ -184,7 +184,7 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     info.files.extend(sources.iter().map(beside));
     meaning.describe(&cube, &mut info);
     if !tree.complete {
-        info.notes.push("the file holds more groups than were looked through".into());
+        info.notes.push("the file holds too many groups; not all of them were searched".into());
     }
     read::source(path, dataset, cube, info)
 }

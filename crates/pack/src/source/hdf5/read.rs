@@ -134,7 +134,11 @@ impl Hdf5Source {
         let block = block.map_err(|error| damaged(&doing(), &error))?;
         let (from, to) = (bytemuck::cast_slice(&block), out.reset(self.info.dtype, shape.values()));
         if from.len() != to.len() {
-            return Err(Error::malformed(format!("{}: {} bytes came", doing(), from.len())));
+            return Err(Error::malformed(format!(
+                "{}: the file returned {} bytes",
+                doing(),
+                from.len()
+            )));
         }
         permute(self.cube.order, shape, false, self.info.dtype.size(), from, to);
         Ok(())

@@ -87,7 +87,7 @@ impl Search {
         let plist = dataset.dcpl().map_err(|error| damaged("cannot read the layout", &error))?;
         if !plist.get_external().is_ok_and(|files| files.is_empty()) {
             return Err(Error::unsupported(
-                "the values lie in another file (HDF5 external storage), which is not followed",
+                "the values are in another file (HDF5 external storage), which is not followed",
             )
             .with_remedy("write them into the file itself, with h5repack -l CONTI IN OUT"));
         }
@@ -96,7 +96,7 @@ impl Search {
         }
         if std::env::var_os(SEARCH_FIRST).is_some_and(|prefix| !prefix.is_empty()) {
             return Err(Error::conflict(format!(
-                "the cube is a virtual dataset, and {SEARCH_FIRST} would have its files looked for elsewhere"
+                "the cube is a virtual dataset, and {SEARCH_FIRST} makes HDF5 look for its files elsewhere"
             ))
             .with_remedy(format!("unset {SEARCH_FIRST}")));
         }
@@ -104,7 +104,7 @@ impl Search {
         let place = place.map_err(|error| damaged("cannot tell where the cube lies", &error))?;
         if self.within.len() == DEEPEST || self.within.contains(&place) {
             return Err(Error::unsupported(format!(
-                "virtual datasets made of themselves, or more than {DEEPEST} deep"
+                "the virtual datasets contain themselves, or are nested more than {DEEPEST} deep"
             ))
             .with_remedy(PLAIN));
         }
@@ -136,7 +136,7 @@ impl Search {
                 error.kind(),
                 format!("the cube is a virtual dataset over '{shown}': {}", error.what()),
             )
-            .with_remedy("put a sound copy of that file in its place")
+            .with_remedy("replace that file with an intact copy")
         };
         let source = open_file(place).map_err(missing)?;
         let dataset = source
@@ -168,7 +168,7 @@ impl Search {
             .with_remedy(format!("put that file beside this one, or {PLAIN}")));
         }
         if !resolved.is_file() {
-            return Err(Error::unsupported(what("which is no regular file")).with_remedy(PLAIN));
+            return Err(Error::unsupported(what("which is not a regular file")).with_remedy(PLAIN));
         }
         if self.files.insert(resolved) && self.files.len() > MOST_SOURCES {
             return Err(Error::unsupported(format!(

@@ -156,7 +156,7 @@ impl Located {
         let frame = FrameHeader::parse(&raw)?;
         if frame.encoded_len() != self.len {
             return Err(Error::malformed(format!(
-                "the Blosc frame should take {} bytes, there are {}",
+                "the Blosc frame should have {} bytes, but it has {}",
                 frame.encoded_len(),
                 self.len
             ))
@@ -172,8 +172,7 @@ fn describe(info: &mut CubeInfo) {
     info.notes.push(
         match info.wavelength {
             Some(_) => {
-                "the file states no wavelengths; with 100 bands it was taken for a Tivita cube of \
-             500 to 1000 nm"
+                "the file states no wavelengths; with 100 bands, it is assumed to be a Tivita cube of 500 to 1000 nm"
             }
             None => "the file states no wavelengths",
         }

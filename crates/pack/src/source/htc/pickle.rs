@@ -281,7 +281,7 @@ impl Machine<'_> {
                 dict.push((key, value));
                 Ok(())
             }
-            _ => Err(foreign("items set on something that is no dictionary")),
+            _ => Err(foreign("items set on something that is not a dictionary")),
         }
     }
 
@@ -358,7 +358,7 @@ impl Machine<'_> {
     fn build(&mut self) -> Result<()> {
         let state = self.pop()?;
         let (Some(Value::DType(index)), Value::Tuple(state, _)) = (self.stack.last(), state) else {
-            return Err(foreign("a state for something that is no dtype"));
+            return Err(foreign("a state for something that is not a dtype"));
         };
         match &state[..] {
             [Value::Int(3 | 4), Value::Text(order), Value::None, Value::None, Value::None, ..] => {
@@ -417,7 +417,7 @@ impl Machine<'_> {
                 _ => None,
             })
             .collect::<Option<Vec<usize>>>()
-            .ok_or_else(|| foreign("a length that is no whole number"))?;
+            .ok_or_else(|| foreign("a length that is not a whole number"))?;
         let DTypeObject { code, order } = &self.dtypes[*dtype];
         let order = match order.as_deref() {
             Some(order @ ("<" | ">" | "|" | "=")) => order,

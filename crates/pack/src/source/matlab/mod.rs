@@ -90,7 +90,7 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         Content::Numbers(numbers) => numbers,
         Content::Other(what) => {
             return Err(Error::unsupported(format!(
-                "'{}' is no array of real numbers: {what}",
+                "'{}' is not an array of real numbers: {what}",
                 variable.name
             ))
             .with_remedy("name an array of real numbers after '::'"));
@@ -152,7 +152,7 @@ impl<R: Read> Read for ReadToEnd<R> {
             if std::io::copy(&mut { rest }, &mut std::io::sink())? > self.behind {
                 return Err(std::io::Error::new(
                     std::io::ErrorKind::InvalidData,
-                    "there is more than the variable says",
+                    "the data are longer than the variable says",
                 ));
             }
         }
@@ -245,7 +245,7 @@ impl<'a> Workspace<'a> {
                 return error;
             }
             error.with_remedy(remedy![
-                "add scalars nRow and nCol beside a matrix of spectra, or give it as a mask with ",
+                "for a matrix of spectra, add the scalars nRow and nCol to the file; for a mask, use ",
                 Opt::Mask
             ])
         };
@@ -289,13 +289,13 @@ impl<'a> Workspace<'a> {
             [] if options.mask => Ok(None),
             [one] => Ok(Some(one)),
             [] => Err(Error::malformed(format!(
-                "'{}' is {first}x{second}, but no axis has the pixels of {}",
+                "'{}' is {first}x{second}, but no axis has as many pixels as {}",
                 variable.name,
                 sizes.iter().map(ImageSize::text).collect::<Vec<_>>().join(" or "),
             ))
             .with_remedy("correct the scalars, or save the cube as rows x columns x bands")),
             _ => Err(Error::ambiguous(format!(
-                "'{}' of {first}x{second} may be a matrix of spectra in several ways",
+                "'{}' of {first}x{second} could be a matrix of spectra in several ways",
                 variable.name
             ))
             .with_remedy("save the cube as rows x columns x bands")),

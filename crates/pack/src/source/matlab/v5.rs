@@ -223,7 +223,7 @@ impl<I: Input> Walker<'_, I> {
             return Ok(());
         }
         if tag.size / BEST_RATIO > size {
-            return Err(damaged("a compressed variable states more than its bytes can hold"));
+            return Err(damaged("a compressed variable states a size that its bytes cannot hold"));
         }
         self.stream_len = self.position + tag.size;
         self.matrix(Parent::File, self.stream_len, 0)
@@ -264,7 +264,7 @@ impl<I: Input> Walker<'_, I> {
         };
         let room = end.checked_sub(self.position);
         if room.is_none_or(|room| tag.size > room) || (tag.small && tag.size > 4) {
-            return Err(damaged("a variable ends behind what holds it"));
+            return Err(damaged("a variable is longer than the element that contains it"));
         }
         Ok(tag)
     }
@@ -313,7 +313,7 @@ impl<I: Input> Walker<'_, I> {
     fn add(&mut self, variable: Variable) -> Result<()> {
         if self.found.len() == MOST_VARIABLES {
             return Err(Error::unsupported(format!("more than {MOST_VARIABLES} variables"))
-                .with_remedy("save the cube in a file of its own"));
+                .with_remedy("save the cube in a separate file"));
         }
         self.found.push(variable);
         Ok(())
@@ -362,7 +362,7 @@ impl<I: Input> Walker<'_, I> {
             9 => DType::F64,
             12 => DType::I64,
             13 => DType::U64,
-            _ => return Err(damaged(&format!("'{path}' is stored in no numeric type"))),
+            _ => return Err(damaged(&format!("'{path}' is not stored in a numeric type"))),
         };
         let values = header.lengths.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
         let size = values.and_then(|values| values.checked_mul(stored.size()));
@@ -403,7 +403,7 @@ impl<I: Input> Walker<'_, I> {
             let field = format!("{path}.{}", String::from_utf8_lossy(name));
             let tag = self.tag(end)?;
             if tag.kind != MI_MATRIX {
-                return Err(damaged(&format!("'{field}' is no variable")));
+                return Err(damaged(&format!("'{field}' is not a variable")));
             }
             let field_end = self.position + tag.size;
             self.matrix(Parent::Field(&field), field_end, depth + 1)?;
@@ -562,7 +562,7 @@ mod tests {
         let mut huge = MI_MATRIX.to_le_bytes().to_vec();
         huge.extend(u32::MAX.to_le_bytes());
         let error = parse(&file(&[compressed(&huge)])).unwrap_err();
-        assert!(error.what().contains("more than its bytes can hold"), "{error}");
+        assert!(error.what().contains("its bytes cannot hold"), "{error}");
     }
 
     #[test]

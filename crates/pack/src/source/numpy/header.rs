@@ -109,7 +109,7 @@ fn dictionary_range(bytes: &[u8]) -> Result<(usize, usize)> {
     };
     if length > LONGEST_DICTIONARY {
         return Err(Error::unsupported(format!(
-            "a .npy header of {length} bytes, which no plain array has"
+            "the .npy header has {length} bytes, too many for a plain array"
         ))
         .with_remedy(PLAIN_ARRAY));
     }
@@ -235,7 +235,7 @@ impl<'a> Dictionary<'a> {
         let digits =
             self.text.len() - self.text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, rest) = self.text.split_at(digits);
-        let length = number.parse().map_err(|_| bad_header("a length that is no number"))?;
+        let length = number.parse().map_err(|_| bad_header("a length that is not a number"))?;
         // Python 2 wrote long integers as `480L`.
         self.text = rest.strip_prefix('L').unwrap_or(rest);
         Ok(length)

@@ -50,10 +50,13 @@ fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         let (verb, remedy) = if bytes.len() < len {
             ("ends before its last value", "copy the file again; it is cut short")
         } else {
-            ("goes on after its last value", "save one array a file; more can go into one .npz")
+            (
+                "goes on after its last value",
+                "save one array per .npy file, or several in one .npz file",
+            )
         };
         return Err(Error::malformed(format!(
-            "the file {verb}: {} make {len} bytes with the header, the file has {}",
+            "the file {verb}: with the header, {} make {len} bytes, but the file has {}",
             header.text(),
             bytes.len()
         ))

@@ -43,7 +43,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
     if place.size != len {
         return Err(name(
             Error::malformed(format!(
-                "{} make {len} bytes with the header, the zip archive says {}",
+                "with the header, {} make {len} bytes, but the zip archive says {}",
                 header.text(),
                 place.size
             ))
@@ -150,8 +150,8 @@ fn members(path: &Path) -> Result<Vec<Member>> {
     let len = file.len();
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(bad_archive)?;
     if archive.len() > MOST_MEMBERS {
-        return Err(Error::unsupported(format!("an archive of {} files", archive.len()))
-            .with_remedy("save the cube in a file of its own"));
+        return Err(Error::unsupported(format!("the archive has {} files", archive.len()))
+            .with_remedy("save the cube in a separate file"));
     }
     let mut found = Vec::new();
     for index in 0..archive.len() {
@@ -181,7 +181,8 @@ fn place<R: Read>(path: &Path, file_len: u64, member: &zip::read::ZipFile<'_, R>
     };
     let (compressed, size) = (member.compressed_size(), member.size());
     let start = member.data_start().ok_or_else(|| {
-        Error::malformed("its place is unknown").with_remedy("copy the file again; it is damaged")
+        Error::malformed("its position is unknown")
+            .with_remedy("copy the file again; it is damaged")
     })?;
     let inside = start.checked_add(compressed).is_some_and(|end| end <= file_len);
     let possible = if deflated { size / BEST_RATIO <= compressed } else { size == compressed };

@@ -140,7 +140,7 @@ fn describe_classic(file: &Found, info: &mut CubeInfo) -> Result<()> {
             info.files.push(path);
         } else {
             info.notes.push(format!(
-                "{} has {} bands, the image {bands}; left out",
+                "{} has {} bands, but the image has {bands}, so it is left out",
                 path.display(),
                 list.len()
             ));
@@ -150,7 +150,7 @@ fn describe_classic(file: &Found, info: &mut CubeInfo) -> Result<()> {
 }
 
 fn no_gain(file: &Found) -> Error {
-    Error::malformed("the .gain file of this AVIRIS radiance is missing: it has the divisor of each band")
+    Error::malformed("the .gain file of this AVIRIS radiance image is missing; it contains the divisor of each band")
         .at(&file.path)
         .with_remedy("put it beside the image, under the name of the flight line, such as f080702t01p00r09rdn_c.gain")
 }
@@ -177,7 +177,7 @@ fn lines(text: &str) -> impl Iterator<Item = Result<Vec<f64>, String>> {
         let number: Option<f64> = word.parse().ok();
         number
             .filter(|number| number.is_finite())
-            .ok_or_else(|| "a line of it is no list of numbers".to_owned())
+            .ok_or_else(|| "one of its lines is not a list of numbers".to_owned())
     };
     let all = text.lines().map(str::trim).filter(|line| !line.is_empty());
     all.map(move |line| line.split_whitespace().map(number).collect())
@@ -191,7 +191,7 @@ fn lines(text: &str) -> impl Iterator<Item = Result<Vec<f64>, String>> {
 pub fn parse_gain(text: &str) -> Result<Vec<f64>, String> {
     let first = |line: Result<Vec<f64>, String>| match line?.first() {
         Some(gain) if *gain > 0.0 => Ok(*gain),
-        _ => Err("a gain is not above 0".to_owned()),
+        _ => Err("one of its gains is not above 0".to_owned()),
     };
     lines(text).map(first).collect()
 }
@@ -204,7 +204,7 @@ pub fn parse_gain(text: &str) -> Result<Vec<f64>, String> {
 pub fn parse_centres(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let two = |line: Result<Vec<f64>, String>| match line?[..] {
         [centre, fwhm, ..] if centre > 0.0 && fwhm > 0.0 => Ok((centre, fwhm)),
-        _ => Err("a line of it has no centre and width".to_owned()),
+        _ => Err("one of its lines has no centre and width".to_owned()),
     };
     lines(text).map(two).collect()
 }

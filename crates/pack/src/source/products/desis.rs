@@ -93,7 +93,7 @@ const FLAGS: [&str; 8] =
 fn without_metadata(file: &Found, is_l2: bool, info: &mut CubeInfo) -> Result<()> {
     if !is_l2 {
         return Err(Error::malformed(
-            "the METADATA.xml of this DESIS product is missing: it has gain and offset of each band",
+            "the METADATA.xml of this DESIS product is missing: it contains the gain and offset of each band",
         )
         .at(&file.path)
         .with_remedy(format!(
@@ -102,7 +102,7 @@ fn without_metadata(file: &Found, is_l2: bool, info: &mut CubeInfo) -> Result<()
         )));
     }
     info.notes.push(
-        "METADATA.xml is missing: wavelengths are unknown; scaled by 0.0001, as L2A products are"
+        "METADATA.xml is missing: wavelengths are unknown, and values are scaled by 0.0001, as in L2A products"
             .to_owned(),
     );
     info.scaling = Scaling { multiply: L2A_GAIN, ..Scaling::NONE };
@@ -152,8 +152,8 @@ impl Metadata {
     pub fn parse(text: &str) -> Result<Self, String> {
         let document = xml::parse(text).map_err(|why| format!("not usable XML: {why}"))?;
         let root = document.root_element();
-        let specific =
-            xml::at(root, "specific").ok_or("not the metadata of DESIS: no 'specific' in it")?;
+        let specific = xml::at(root, "specific")
+            .ok_or("not the metadata of DESIS: it has no element 'specific'")?;
         // interiorOrientation also contains bands.
         let list = xml::at(specific, "bandCharacterisation").ok_or("it has no list of bands")?;
         let bands = dlr::bands(list, &BAND)?;
@@ -183,7 +183,9 @@ pub fn parse_header(text: &str) -> Result<Vec<dlr::Band>, String> {
         let numbers = fields.get(key).map(|text| {
             tokens(text).map(|token| token.parse().ok().filter(|n: &f64| n.is_finite())).collect()
         });
-        numbers.flatten().ok_or_else(|| format!("`{key}` is missing or holds what is no number"))
+        numbers
+            .flatten()
+            .ok_or_else(|| format!("`{key}` is missing or holds values that are not numbers"))
     };
     let [wavelength, fwhm, gain, offset] =
         ["wavelength", "fwhm", "data gain values", "data offset values"].map(list);
@@ -242,7 +244,7 @@ mod tests {
         };
         assert_eq!(header("1e-4 ,2e-4").unwrap()[1].gain, 2e-4);
         assert!(header("1e-4").unwrap_err().contains("differ in length"));
-        assert!(header("1e-4, x").unwrap_err().contains("no number"));
+        assert!(header("1e-4, x").unwrap_err().contains("not numbers"));
         assert!(header("1e-4, 0").unwrap_err().contains("above 0"));
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn bands(list: Node<'_, '_>, names: &Names) -> Result<Vec<Band>, Stri
             return Err("the numbers of its bands are not 1, 2, 3, …".to_owned());
         };
         if slot.is_some() {
-            return Err(format!("band {} stands in it twice", place.unwrap_or(0) + 1));
+            return Err(format!("it lists band {} twice", place.unwrap_or(0) + 1));
         }
         *slot = Some(band(node, names)?);
     }
@@ -85,7 +85,7 @@ fn band(node: Node<'_, '_>, names: &Names) -> Result<Band, String> {
         return Ok(band);
     }
     Err(format!(
-        "a band lacks {}, {}, {} or {}, or it is no usable number",
+        "a band lacks {}, {}, {} or {}, or one of these is not a usable number",
         names.wavelength, names.fwhm, names.gain, names.offset
     ))
 }
@@ -115,11 +115,14 @@ pub(super) fn level<'n>(base: &'n str, levels: &[&'n str]) -> Option<&'n str> {
 
 /// An error about a delivery whose metadata and image contradict each other.
 pub(super) fn disagree(file: &Found, metadata: &Path, what: &str) -> Error {
-    Error::conflict(format!("{what}, as {} says; they are of different products", metadata.display()))
-        .at(&file.path)
-        .with_remedy(
-            "put the metadata of this image beside it; a part cut out of an image needs metadata of the part",
-        )
+    Error::conflict(format!(
+        "{what}, as {} says; they belong to different products",
+        metadata.display()
+    ))
+    .at(&file.path)
+    .with_remedy(
+        "put the metadata of this image beside it; a part of an image needs metadata for that part",
+    )
 }
 
 /// Refuses metadata for another number of bands. The message states both numbers.

@@ -134,7 +134,7 @@ fn unit(is_l2: bool) -> &'static str {
 /// unknown.
 fn without_metadata(file: &Found, level: Option<&str>, info: &mut CubeInfo) -> Result<()> {
     if level != Some("L2A") {
-        return Err(Error::malformed("the METADATA.XML of this EnMAP product is missing: it has gain and offset of each band")
+        return Err(Error::malformed("the METADATA.XML of this EnMAP product is missing: it contains the gain and offset of each band")
             .at(&file.path)
             .with_remedy(format!(
                 "put {}-METADATA.XML beside it; under another name the image is read as a plain {}",
@@ -142,7 +142,7 @@ fn without_metadata(file: &Found, level: Option<&str>, info: &mut CubeInfo) -> R
             )));
     }
     info.notes.push(
-        "METADATA.XML is missing: wavelengths are unknown; scaled by 0.0001, without -32768, as L2A products are".to_owned(),
+        "METADATA.XML is missing: wavelengths are unknown, values are scaled by 0.0001, and -32768 is missing data, as in L2A products".to_owned(),
     );
     info.scaling = Scaling { multiply: L2A_GAIN, ..Scaling::NONE };
     info.band_scaling = None;
@@ -232,8 +232,8 @@ impl Metadata {
     pub fn parse(text: &str) -> Result<Self, String> {
         let document = xml::parse(text).map_err(|why| format!("not usable XML: {why}"))?;
         let root = document.root_element();
-        let specific =
-            xml::at(root, "specific").ok_or("not the metadata of EnMAP: no 'specific' in it")?;
+        let specific = xml::at(root, "specific")
+            .ok_or("not the metadata of EnMAP: it has no element 'specific'")?;
         let level = level(root).ok_or("it does not say the processing level (L1B, L1C or L2A)")?;
         let list = xml::at(specific, "bandCharacterisation").ok_or("it has no list of bands")?;
         let bands = dlr::bands(list, &BAND)?;

@@ -48,10 +48,10 @@ impl Product for Hyspex {
         if (head.columns, head.bands) != (columns, bands) {
             let (others, other_bands) = (head.columns, head.bands);
             return Err(Error::conflict(format!(
-                "the ENVI header says {columns} columns and {bands} bands, the camera's own {others} and {other_bands}"
+                "the ENVI header says {columns} columns and {bands} bands, but the header of the camera says {others} and {other_bands}"
             ))
             .at(&file)
-            .with_remedy("copy both files again; a part cut out of a scan cannot be calibrated by it"));
+            .with_remedy("copy both files again; a part of a scan cannot be calibrated with it"));
         }
         info.format = format!("HySpex ({})", info.format);
         info.unit = Some(UNIT.to_owned());
@@ -67,7 +67,7 @@ impl Product for Hyspex {
 fn unusable(file: &Path, why: String) -> Error {
     Error::malformed(format!("the camera's header: {why}"))
         .at(file)
-        .with_remedy("copy the file again, or pack stored numbers as they are")
+        .with_remedy("copy the file again, or pack the stored numbers unchanged")
 }
 
 /// What is read from the fixed-length part of the header.
@@ -90,7 +90,7 @@ impl Head {
     /// A message, if the bytes are something else.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() < FIXED {
-            return Err(format!("{} bytes; it has more than {FIXED}", bytes.len()));
+            return Err(format!("it has {} bytes, but needs more than {FIXED}", bytes.len()));
         }
         let whole = |at: usize| {
             let bytes = bytes[at..].first_chunk::<4>().expect("within the fixed part");
@@ -144,7 +144,7 @@ pub(in crate::source) fn read(of: &Radiometry) -> Result<PlaceScaling> {
     }
     let bytes = small::head(file, head.bytes())?;
     if (bytes.len() as u64) < head.bytes() {
-        return Err(unusable(file, format!("{} bytes of {}", bytes.len(), head.bytes())));
+        return Err(unusable(file, format!("it has {} of {} bytes", bytes.len(), head.bytes())));
     }
     Ok(parse_lists(&head, &bytes))
 }

@@ -70,9 +70,9 @@ impl Product for Prisma {
         };
         describe_bands(&root, sensor, bands, &mut facts);
         if facts.scaling.is_none() {
-            facts.notes.push(
-                "the file lacks PRISMA's scale attributes: numbers are left as they are".into(),
-            );
+            facts
+                .notes
+                .push("the file lacks PRISMA's scale attributes: numbers are not scaled".into());
         }
         if level == "L2D" {
             facts.geo = geo(&root, cube, tree);

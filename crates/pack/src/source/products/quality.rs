@@ -115,10 +115,10 @@ fn open_layers(layers: &[Layer], [rows, columns]: [usize; 2]) -> Result<QualityL
         };
         if (shape.rows, shape.columns) != (rows, columns) || shape.bands < least {
             return Err(Error::malformed(format!(
-                "the quality layer {name} is {shape}, its cube has {rows}x{columns} pixels"
+                "the quality layer {name} is {shape}, but its cube has {rows}x{columns} pixels"
             ))
             .at(file)
-            .with_remedy("look whether it belongs to this cube, and copy it again"));
+            .with_remedy("check that it belongs to this cube, and copy it again"));
         }
     }
     let shape = CubeShape { bands: layers.len(), ..shape };

@@ -97,7 +97,7 @@ fn geo(cube: &ProductCube, tree: &Tree, notes: &mut Vec<String>) -> Option<Geo> 
     let text = tree.text("/HDFEOS INFORMATION/StructMetadata.0").unwrap_or_default();
     let Some(grid) = Grid::parse(&text, name) else {
         notes.push(
-            "StructMetadata.0 does not say where the grid lies; not georeferenced".to_owned(),
+            "StructMetadata.0 does not give the position of the grid; the cube is not georeferenced".to_owned(),
         );
         return None;
     };

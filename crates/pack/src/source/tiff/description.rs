@@ -37,7 +37,7 @@ impl Hints {
                 "the pages have several axes ({}): more than one cube",
                 axes.join("x")
             ))
-            .with_remedy("write one file a cube"));
+            .with_remedy("write one file for each cube"));
         }
         let headless_images = images.filter(|images| pages == 1 && *images > 1);
         Ok(Self { headless_images })

@@ -236,10 +236,12 @@ impl<'a> Directories<'a> {
         let mut next = first;
         while next != 0 {
             if !seen.insert(next) {
-                return Err(Error::malformed("the TIFF directories go round in a circle"));
+                return Err(Error::malformed("the TIFF directories form a loop"));
             }
             if pages.len() == MAX_PAGES {
-                return Err(Error::unsupported(format!("more than {MAX_PAGES} TIFF pages")));
+                return Err(Error::unsupported(format!(
+                    "the file has more than {MAX_PAGES} TIFF pages"
+                )));
             }
             let number = pages.len() + 1;
             let (page, following) = self

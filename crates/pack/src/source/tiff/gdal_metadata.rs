@@ -41,8 +41,9 @@ impl GdalMetadata {
     /// # Errors
     /// If it is not well-formed XML.
     pub fn parse(text: &str) -> Result<Self> {
-        let document = xml::parse(text.trim_matches(['\0', ' ', '\n']))
-            .map_err(|why| Error::malformed(format!("the GDAL metadata are no XML: {why}")))?;
+        let document = xml::parse(text.trim_matches(['\0', ' ', '\n'])).map_err(|why| {
+            Error::malformed(format!("the GDAL metadata are not valid XML: {why}"))
+        })?;
         let items = document
             .descendants()
             .filter(|node| node.has_tag_name("Item"))
@@ -203,7 +204,7 @@ impl GdalMetadata {
         };
         if !scales.iter().zip(&offsets).all(usable) {
             info.notes.push(
-                "SCALE or OFFSET of a band is no usable number; the stored numbers are kept unscaled"
+                "SCALE or OFFSET of a band is not a usable number; the stored numbers are not scaled"
                     .to_owned(),
             );
             return;
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!((info.scaling_of(1).multiply, info.scaling_of(2)), (0.0001, Scaling::NONE));
         let info = described(&uniform.replace(">0.0001<", ">inf<"), 2);
         assert!(!info.is_scaled());
-        assert!(info.notes[0].contains("no usable number"), "{:?}", info.notes);
+        assert!(info.notes[0].contains("not a usable number"), "{:?}", info.notes);
     }
 
     #[test]

@@ -138,7 +138,7 @@ impl Keys {
                 format!(" ({})", hsipack_format::text::printable(&name))
             });
             notes.push(format!(
-                "the reference system{} has no EPSG code; only where pixels lie in it is kept",
+                "the reference system{} has no EPSG code; only the coordinates of pixels are kept",
                 name.unwrap_or_default()
             ));
         }

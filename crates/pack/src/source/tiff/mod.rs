@@ -93,10 +93,10 @@ fn open_source(
     let order = options.axes.as_ref().map(Axes::of_three).transpose()?.unwrap_or(usual);
     if !contiguous && planes.len() == 1 && !options.mask {
         return Err(Error::unsupported(format!(
-            "a single {}x{} image, not a cube",
+            "this is a single {}x{} image, not a cube",
             pixel.height, pixel.width
         ))
-        .with_remedy(remedy!["give a file with several bands; a mask goes to ", Opt::Mask]));
+        .with_remedy(remedy!["give a file with several bands; for a mask, use ", Opt::Mask]));
     }
     let shape = order.shape(lengths);
     check_size(shape, pixel.dtype)?;
@@ -120,7 +120,9 @@ fn open_source(
         match text.trim().parse::<f64>() {
             // NaN needs no mark: it means missing by itself.
             Ok(value) => info.ignore_value = (!value.is_nan()).then_some(value),
-            Err(_) => info.notes.push(format!("the ignore value '{}' is no number", text.trim())),
+            Err(_) => {
+                info.notes.push(format!("the ignore value '{}' is not a number", text.trim()))
+            }
         }
     }
     if order == usual {
@@ -128,7 +130,7 @@ fn open_source(
     }
     if planes.iter().any(|plane| plane.chunks.iter().any(|chunk| chunk.offset == 0)) {
         info.notes.push(format!(
-            "page {first_number} leaves out strips or tiles; they hold the ignore value, or 0"
+            "page {first_number} lacks some strips or tiles; they are filled with the ignore value, or 0"
         ));
     }
     let fill = number_bytes(info.ignore_value.unwrap_or(0.0), pixel.dtype);
@@ -161,7 +163,7 @@ fn format_name(page: &Page, big_tiff: bool) -> &'static str {
 fn doubtful_pages([pages, height, width]: [usize; 3]) -> Option<String> {
     (width < pages && width < height).then(|| {
         format!(
-            "its {pages} pages of {height}x{width} pixels are taken as bands; if they are image rows, \
+            "its {pages} pages of {height}x{width} pixels are read as bands; if they are image rows, \
              pass {}",
             Opt::Axes.to("yxb")
         )

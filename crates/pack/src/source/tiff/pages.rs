@@ -145,7 +145,7 @@ fn meant(
         let inner: Vec<Image> = inner.filter(Image::is_whole).collect();
         if !inner.is_empty() {
             notes.push(
-                "the pages are reduced copies of the image within them, which is taken".into(),
+                "the pages are reduced copies of the image within them, which is used".into(),
             );
             return Ok(without_pictures(inner, notes));
         }

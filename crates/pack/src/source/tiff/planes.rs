@@ -93,7 +93,7 @@ pub(super) fn read_planes(
             .checked_mul(page.height.div_ceil(page.chunk.1))
             .filter(|chunks| *chunks <= len)
             .ok_or_else(|| {
-                Error::malformed("the image claims more tiles than the file has bytes")
+                Error::malformed("the image states more tiles than the file has bytes")
             })?;
         let expected = per_plane * count;
         entries_left = entries_left.checked_sub(expected).ok_or_else(|| {
@@ -160,7 +160,7 @@ fn predictor(page: &Page, compression: Compression, dtype: DType) -> Result<u16>
         1 => Ok(1),
         2 | 3 if matches!(compression, Compression::None | Compression::PackBits) => {
             Err(Error::malformed(format!(
-                "predictor {} without LZW, deflate or zstd, which readers take in different ways",
+                "predictor {} without LZW, deflate or zstd is ambiguous: readers interpret it in different ways",
                 page.predictor
             ))
             .with_remedy("rewrite the file"))
@@ -188,7 +188,7 @@ pub(super) fn add_headless_pages(
     };
     let image_bytes = (pixel.row_bytes() as u64)
         .checked_mul(pixel.height as u64)
-        .ok_or_else(|| Error::malformed("the image claims more than 2^64 bytes"))?;
+        .ok_or_else(|| Error::malformed("the image states more than 2^64 bytes"))?;
     let start = planes[0].chunks[0].offset;
     let mut end = start;
     let together = planes[0].chunks.iter().all(|chunk| {
@@ -197,20 +197,19 @@ pub(super) fn add_headless_pages(
         follows
     });
     if images > MOST_IMAGES {
-        return Err(Error::unsupported(format!("the description announces {images} images")));
+        return Err(Error::unsupported(format!("the description states {images} images")));
     }
     let raw = planes[0].compression == Compression::None && !first.tiled && pixel.bits >= 8;
     if !raw || !together || end - start != image_bytes {
         return Err(Error::unsupported(format!(
-            "the description announces {images} images, the file has one"
+            "the description states {images} images, but the file has one"
         ))
         .with_remedy("save the stack again, uncompressed or as a multi-page TIFF"));
     }
     let fits = image_bytes.checked_mul(images as u64).and_then(|bytes| bytes.checked_add(start));
     if fits.is_none_or(|end| end > len) {
         return Err(Error::malformed(format!(
-            "the description announces {images} images of {image_bytes} bytes, more than the file's \
-             {len} bytes hold"
+            "the description states {images} images of {image_bytes} bytes, but the file has only {len} bytes"
         ))
         .with_remedy("copy the file again; it is cut short"));
     }

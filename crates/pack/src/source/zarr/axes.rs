@@ -30,10 +30,10 @@ impl Kept {
             ([] | [_] | [_, _], _) => {
                 let text = lengths_text(shape);
                 return Err(Error::unsupported(format!(
-                    "an array of {} axes ({text}), not a cube",
+                    "this is an array of {} axes ({text}), not a cube",
                     shape.len()
                 ))
-                .with_remedy(remedy!["give a 3-D array; a mask goes to ", Opt::Mask]));
+                .with_remedy(remedy!["give a 3-D array; for a mask, use ", Opt::Mask]));
             }
             _ => {
                 let kept = kept_axes(shape, options.axes.as_ref())?;
@@ -111,7 +111,7 @@ pub(super) fn axis_order(
             _ => {}
         }
     }
-    notes.push("the axes have no names; taken as (row, column, band)".to_owned());
+    notes.push("the axes have no names; assumed to be (row, column, band)".to_owned());
     AxisOrder::BIP
 }
 

@@ -16,8 +16,8 @@ const MAX_NODES: usize = 10_000;
 /// Refuses datasets that hsipack wrote.
 pub(super) fn refuse_packed(path: &Path, node: &Node) -> Result<()> {
     match node.attributes.contains_key("hsipack") {
-        true => Err(Error::unsupported("an hsipack dataset, packed already").at(path).with_remedy(
-            remedy!["take cubes out with ", Command::Export, ", or add to it with ", Opt::Append],
+        true => Err(Error::unsupported("this is already a packed dataset").at(path).with_remedy(
+            remedy!["export cubes with ", Command::Export, ", or add to it with ", Opt::Append],
         )),
         false => Ok(()),
     }
@@ -58,9 +58,11 @@ pub(super) fn whole_path(path: &Path, root: Node, options: &OpenOptions) -> Resu
         && variable.trim_matches('/') != name
         && !variable.trim_matches('/').is_empty()
     {
-        return Err(Error::unsupported(format!("a single array, without '{variable}' in it"))
-            .at(path)
-            .with_remedy("give the path without '::'"));
+        return Err(Error::unsupported(format!(
+            "this is a single array; it does not contain '{variable}'"
+        ))
+        .at(path)
+        .with_remedy("give the path without '::'"));
     }
     Ok(Found { folder: path.to_owned(), name, node: root })
 }
@@ -117,9 +119,11 @@ fn collect(
         // Groups count as well, because links may form cycles.
         *looked_at += 1;
         if *looked_at > MAX_NODES {
-            return Err(Error::unsupported(format!("more than {MAX_NODES} arrays and groups"))
-                .at(folder)
-                .with_remedy("name one as FOLDER::NAME, or give its folder"));
+            return Err(Error::unsupported(format!(
+                "there are more than {MAX_NODES} arrays and groups"
+            ))
+            .at(folder)
+            .with_remedy("name one as FOLDER::NAME, or give its folder"));
         }
     }
     Ok(())

@@ -79,7 +79,7 @@ impl ChunkFiles {
         match fits {
             true => Ok(bytes),
             false => Err(refused(format!(
-                "a chunk decodes to more than the {} bytes that the metadata say",
+                "a chunk decodes to more than the {} bytes that the metadata state",
                 self.stored.decoded
             ))),
         }
@@ -125,7 +125,7 @@ impl ChunkFile {
         };
         match chunks.iter().all(inside) {
             true => Ok(chunks),
-            false => Err(refused("the index of a shard names chunks outside of it")),
+            false => Err(refused("the index of a shard refers to chunks outside it")),
         }
     }
 }
@@ -153,7 +153,7 @@ impl ReadableStorageTraits for ChunkFiles {
 /// file.
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
-        Error::malformed("the array is damaged").with_remedy("copy it again, or write it anew")
+        Error::malformed("the array is damaged").with_remedy("copy it again, or write it again")
     })
 }
 

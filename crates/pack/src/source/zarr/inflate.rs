@@ -140,7 +140,7 @@ fn inflate(stream: impl Read, most: u64) -> Result<Vec<u8>, CodecError> {
     match bytes.len() as u64 <= most {
         true => Ok(bytes),
         false => Err(CodecError::Other(format!(
-            "a chunk decodes to more than the {most} bytes that the metadata say"
+            "a chunk decodes to more than the {most} bytes that the metadata state"
         ))),
     }
 }

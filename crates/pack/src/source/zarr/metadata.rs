@@ -92,7 +92,7 @@ impl Compressor {
         let first = all.next();
         match all.next() {
             None => Ok(first),
-            Some(_) => Err(Error::unsupported("chunks that are compressed twice")
+            Some(_) => Err(Error::unsupported("the chunks are compressed twice")
                 .with_remedy("rewrite the array with one compressor")),
         }
     }
@@ -228,7 +228,7 @@ fn read_json(path: &Path) -> Result<Option<Value>> {
 fn lengths(json: &Value, what: &str) -> Result<Vec<u64>> {
     json.as_array()
         .and_then(|list| list.iter().map(Value::as_u64).collect())
-        .ok_or_else(|| Error::malformed(format!("{what} is no list of lengths")))
+        .ok_or_else(|| Error::malformed(format!("{what} is not a list of lengths")))
 }
 
 fn shape(json: &Value) -> Result<Vec<usize>> {
@@ -253,7 +253,8 @@ fn array_v3(json: &Value) -> Result<ArrayMetadata> {
     }
     let chunk = lengths(&grid["configuration"]["chunk_shape"], "chunk_shape")?;
     let dtype = DType::from_name(&type_name);
-    let codecs = json["codecs"].as_array().ok_or_else(|| Error::malformed("codecs are no list"))?;
+    let codecs =
+        json["codecs"].as_array().ok_or_else(|| Error::malformed("codecs is not a list"))?;
     let is_sharding = |codec: &&Value| codec["name"] == "sharding_indexed";
     let sharding = codecs.iter().find(is_sharding);
     let within = sharding.and_then(|codec| codec["configuration"]["codecs"].as_array());

@@ -112,12 +112,12 @@ impl ZarrSource {
         let lengths = kept.lengths;
         let dtype = metadata.dtype.ok_or_else(|| {
             Error::unsupported(format!("values of type '{}'", metadata.type_name))
-                .with_remedy("only integers and floats make a cube")
+                .with_remedy("give an array of integers or floats")
         })?;
         refuse_unwritten(found, options)?;
         let array = open_zarrs(&found.folder, &metadata.stored)?;
         if array.shape().iter().map(|length| *length as usize).ne(metadata.shape.iter().copied()) {
-            return Err(Error::malformed("the metadata changed while they were read"));
+            return Err(Error::malformed("the metadata changed while they were being read"));
         }
         let mut notes = Vec::new();
         let spectrum = Spectrum::find(found, &lengths, &mut notes);

@@ -30,11 +30,11 @@ impl Shares {
     pub fn new(shares: Vec<(String, Share)>) -> Result<Self> {
         let shares = Self(shares);
         if shares.0.is_empty() || shares.0.len() > MOST {
-            return Err(refused(format!("{} splits", shares.0.len())));
+            return Err(refused(format!("there are {} splits", shares.0.len())));
         }
         for (place, (name, share)) in shares.0.iter().enumerate() {
             if name.is_empty() {
-                return Err(refused("a split without a name".to_owned()));
+                return Err(refused("a split has no name".to_owned()));
             }
             if shares.0[..place].iter().any(|(other, _)| other == name) {
                 return Err(refused(format!("two splits are named {name}")));
@@ -62,7 +62,7 @@ impl Shares {
         let counted = if per_class.is_some() { &self.0[1..] } else { &self.0[..] };
         if per_class.is_some() && self.0[0].1 == Share::Rest {
             return Err(Error::conflict(format!(
-                "{} gets the rest, and a number of pixels of each class",
+                "{} gets the rest, but also a fixed number of pixels of each class",
                 self.0[0].0
             ))
             .with_remedy(remedy![
@@ -74,9 +74,11 @@ impl Shares {
         let sum: f64 = parts(counted).sum();
         let rest = counted.iter().find(|(_, share)| *share == Share::Rest);
         match rest {
-            _ if sum > 1.0 + TINY => Err(refused(format!("the shares come to {sum}, more than 1"))),
+            _ if sum > 1.0 + TINY => {
+                Err(refused(format!("the shares add up to {sum}, more than 1")))
+            }
             Some((name, _)) if sum > 1.0 - TINY => {
-                Err(refused(format!("nothing is left for {name}: the other shares come to 1")))
+                Err(refused(format!("nothing is left for {name}: the other shares add up to 1")))
             }
             _ => Ok(()),
         }
@@ -163,7 +165,7 @@ impl FromStr for Shares {
         let shares = text.split(',').map(|one| {
             let (name, share) = one
                 .split_once('=')
-                .ok_or_else(|| refused(format!("{one:?} is no split with its share")))?;
+                .ok_or_else(|| refused(format!("{one:?} is not a split with its share")))?;
             let share = match share.trim() {
                 "rest" => Share::Rest,
                 number => Share::Part(number.parse().map_err(|_| {
@@ -212,14 +214,14 @@ mod tests {
     #[test]
     fn what_is_no_share_is_refused() {
         for (text, what) in [
-            ("", "is no split with its share"),
-            ("train", "is no split with its share"),
+            ("", "is not a split with its share"),
+            ("train", "is not a split with its share"),
             ("train=x", "not a number or rest"),
             ("train=NaN,test=rest", "the share of train is NaN"),
             ("train=0,test=rest", "not above 0"),
             ("train=-0.1,test=rest", "not above 0"),
             ("train=1.5", "at most 1"),
-            ("=0.1", "without a name"),
+            ("=0.1", "has no name"),
             ("a=0.1,a=0.2", "two splits are named a"),
             ("a=rest,b=rest", "two splits get the rest"),
         ] {

@@ -225,11 +225,13 @@ def _taken_apart(
 ) -> Call:
     if isinstance(image, Mapping):
         if masks:
-            raise ConflictError("a dict and masks beside it", remedy="put the masks into the dict")
+            raise ConflictError(
+                "masks are given both in a dict and beside it", remedy="put the masks into the dict"
+            )
         return _of_dict(image, mask_keys)
     if mask_keys is not None:
         remedy = "give masks as {name: mask}"
-        raise ConflictError("mask_keys without a dict of image and masks", remedy=remedy)
+        raise ConflictError("mask_keys needs a dict of image and masks", remedy=remedy)
     if data_keys is not None and len(data_keys) != 1 + len(masks):
         raise ConflictError(
             f"{1 + len(masks)} arguments for data_keys = {list(data_keys)}",
@@ -245,12 +247,14 @@ def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
         plain = {f"mask{place or ''}": mask} if is_array(mask) else mask
         if not isinstance(plain, Mapping):
             raise ConflictError(
-                f"a mask that is a {type(mask).__name__}", remedy="give arrays, or {name: array}"
+                f"a mask has the type {type(mask).__name__}", remedy="give arrays, or {name: array}"
             )
         named.extend((name, _mask(name, labels, image)) for name, labels in plain.items())
     twice = {name for name, _ in named if sum(name == other for other, _ in named) > 1}
     if twice:
-        raise ConflictError(f"several masks named {sorted(twice)}", remedy="name every mask once")
+        raise ConflictError(
+            f"several masks have the name {sorted(twice)}", remedy="name every mask once"
+        )
 
     def assemble(new: Array, labels: list[Array], _: Any) -> Any:
         rest = iter(labels)
@@ -266,12 +270,12 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
     image = batch.get("image")
     if not is_array(image):
         remedy = "give a dict with the images as `image`, or arrays"
-        raise ConflictError(f"a dict of {sorted(batch)}", remedy=remedy)
+        raise ConflictError(f"the dict has no image, only {sorted(batch)}", remedy=remedy)
     batched = _batched(image)
     missing = [key for key in mask_keys or () if not is_array(batch.get(key))]
     if missing:
         raise ConflictError(
-            f"a dict without the masks {missing}", remedy=f"name some of {sorted(batch)}"
+            f"the dict lacks the masks {missing}", remedy=f"name some of {sorted(batch)}"
         )
     keys = [key for key in batch if _is_mask(batch[key], image)] if mask_keys is None else mask_keys
     named = [(key, _mask(key, batch[key], image)) for key in keys]
@@ -303,12 +307,12 @@ def _ids_of(batch: Mapping[str, Any], batched: bool) -> Ids | None:
 def _batched(image: Any) -> bool:
     if not is_array(image):
         raise ConflictError(
-            f"an image that is a {type(image).__name__}",
+            f"the image has the type {type(image).__name__}",
             remedy="give a NumPy array, a tensor, or any array that supports DLPack",
         )
     if len(image.shape) not in (3, 4) or _type(image) not in _IMAGE_TYPES:
         raise ConflictError(
-            f"an image of shape {tuple(image.shape)} and type {image.dtype}",
+            f"the image has shape {tuple(image.shape)} and type {image.dtype}",
             remedy="give (B, C, H, W) or (C, H, W), float16, bfloat16, float32 or float64",
         )
     if _torch.is_tensor(image):
@@ -321,12 +325,12 @@ def _check_tensor(image: Any) -> None:
     torch = _torch.load()
     if image.layout != torch.strided or image.device.type not in ("cpu", "cuda"):
         raise UnsupportedError(
-            f"an image on {image.device} with layout {image.layout}",
+            f"the image is on {image.device} with layout {image.layout}",
             remedy="give a dense tensor on the CPU or a CUDA device",
         )
     if image.requires_grad and torch.is_grad_enabled():
         raise UnsupportedError(
-            "an image that needs gradients, which augmentations do not support",
+            "the image needs gradients, which augmentations do not support",
             remedy="give image.detach(), or call under torch.no_grad()",
         )
 
@@ -346,10 +350,10 @@ def _place(array: Any) -> str:
 def _mask(name: str, mask: Any, image: Array) -> Array:
     if _is_mask(mask, image) and _type(mask) in _MASK_TYPES and _place(mask) == _place(image):
         return mask
-    what = f"mask {name} that is a {type(mask).__name__}"
+    what = f"mask {name} has the type {type(mask).__name__}"
     if is_array(mask):
         shape = tuple(mask.shape)
-        what = f"mask {name} of shape {shape} and type {mask.dtype} on {_place(mask)}"
+        what = f"mask {name} has shape {shape} and type {mask.dtype}, on {_place(mask)}"
     batched = len(image.shape) == 4
     wanted = "(B, H, W) or (B, layers, H, W)" if batched else "(H, W) or (layers, H, W)"
     raise ConflictError(

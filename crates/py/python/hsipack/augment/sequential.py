@@ -97,7 +97,7 @@ class AugmentationSequential(Applicable):
         unknown = [name for name in fill if name not in names]
         if unknown and (all_read or any(name not in fill for name in names)):
             raise ConflictError(
-                f"mask_fill for {', '.join(map(repr, unknown))}, which is no mask here",
+                f"mask_fill names {', '.join(map(repr, unknown))}, which is not a mask here",
                 remedy=f"the masks are {', '.join(names)}" if names else "there are no masks",
             )
 
@@ -226,7 +226,7 @@ def _made(config: Sequence[Augmentation | Config] | Config, seed: int) -> Augmen
         raise _foreign(config)
     unknown = sorted(set(config) - set(_DEFAULTS) - {"ops"})
     if unknown or "ops" not in config:
-        what = f"a configuration with {unknown}" if unknown else "a configuration without ops"
+        what = f"the configuration has {unknown}" if unknown else "the configuration lacks ops"
         remedy = f"give ops, and optionally {', '.join(_DEFAULTS)}"
         raise MalformedError(what, remedy=remedy)
     options = {"seed": seed, **{name: value for name, value in config.items() if name != "ops"}}
@@ -259,11 +259,11 @@ def _foreign(thing: object) -> UnsupportedError:
     """The error for an augmentation of another library, or for any other object."""
     if isinstance(thing, (str, int, float, type(None))):
         return UnsupportedError(
-            f"{_options.shown(thing)} is no augmentation",
+            f"{_options.shown(thing)} is not an augmentation",
             remedy='give augmentations of hsipack.augment, or configurations {"op": "hflip"}',
         )
     return UnsupportedError(
-        f"{type(thing).__module__}.{type(thing).__name__} is no augmentation of hsipack",
+        f"{type(thing).__module__}.{type(thing).__name__} is not an augmentation of hsipack",
         remedy="take the class of the same name from hsipack.augment, or call yours in your loop",
     )
 

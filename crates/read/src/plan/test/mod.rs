@@ -431,7 +431,10 @@ fn dropped_items_are_counted() {
     assert!(left.dropped() > 0);
     assert!(rest(&plan, 0, &[], 2).iter().all(|batch| batch.len() == 6));
     let error = plan.epoch(0, &[], Share { rank: 0, world_size: 90 }).unwrap_err().to_string();
-    assert!(error.contains("an epoch has 50 items, a full batch of all ranks 270"), "{error}");
+    assert!(
+        error.contains("an epoch has 50 items, but a full batch of all ranks has 270"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -482,7 +485,13 @@ fn a_batch_is_not_allocated_where_it_fits() {
         epoch.batch(n, None, &mut items).unwrap();
     }
     assert_eq!((items.as_ptr(), items.capacity()), (address, 4));
-    assert!(epoch.batch(5, None, &mut items).unwrap_err().to_string().contains("batch 5 of 5"));
+    assert!(
+        epoch
+            .batch(5, None, &mut items)
+            .unwrap_err()
+            .to_string()
+            .contains("no batch 5: 5 batches left")
+    );
     assert!(epoch.shape(5).is_err());
 }
 
@@ -505,15 +514,17 @@ fn senseless_plans_are_refused() {
     assert!(refusal(vec![], options.clone()).contains("no samples"));
     assert!(refusal(cubes(1), PlanOptions::new(0)).contains("0 items"));
     assert!(refusal(with(|s| s.rows = 0), options.clone()).contains("sample 101 of 0x9x5"));
-    assert!(refusal(with(|s| s.sample = 102), options.clone()).contains("102 comes twice"));
+    assert!(refusal(with(|s| s.sample = 102), options.clone()).contains("102 is listed twice"));
     for weight in [-1.0, f64::NAN, f64::INFINITY] {
         let mut samples = cubes(3);
         samples[2].weight = weight;
         assert!(refusal(samples, order(Order::Weighted)).contains("sample 102 has the weight"));
     }
     let weightless = |weight| cubes(2).into_iter().map(|s| PlanSample { weight, ..s }).collect();
-    assert!(refusal(weightless(0.0), order(Order::Weighted)).contains("sum is 0"));
-    assert!(refusal(weightless(f64::MAX), order(Order::Weighted)).contains("sum is inf"));
+    assert!(refusal(weightless(0.0), order(Order::Weighted)).contains("sum of the weights is 0"));
+    assert!(
+        refusal(weightless(f64::MAX), order(Order::Weighted)).contains("sum of the weights is inf")
+    );
     assert!(refusal(with(|s| s.class = None), order(Order::ClassBalanced)).contains("no label"));
     assert!(refusal(with(|s| s.group = None), order(Order::GroupsSpread)).contains("no group"));
     let crop = Crop::Centre { rows: 9, columns: 9 };
@@ -572,7 +583,10 @@ fn foreign_states_are_refused() {
 
     let error = state.check(&plan(&base), "abd").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::State);
-    assert!(error.to_string().contains("its fingerprint is abc, this one's abd"), "{error}");
+    assert!(
+        error.to_string().contains("its fingerprint is abc, but this dataset has abd"),
+        "{error}"
+    );
     let seeded = PlanOptions { seed: 9, ..base.clone() };
     let error = state.check(&plan(&seeded), "abc").unwrap_err();
     assert!(error.what().contains("seed 0, but seed 9"), "{error}");
@@ -594,7 +608,7 @@ fn more_batches_than_there_were_are_refused() {
     let plan = plan(cubes(20), PlanOptions::new(2));
     let segment = |batch_size, world_size, batches| Segment { batch_size, world_size, batches };
     let error = plan.epoch(0, &[segment(2, 2, 6)], Share::ALL).unwrap_err().to_string();
-    assert!(error.contains("another epoch: 6 batches of 2 x 2 items were given"), "{error}");
+    assert!(error.contains("another epoch: 6 batches of 2 x 2 items were read"), "{error}");
     for senseless in
         [segment(0, 1, 0), segment(usize::MAX, usize::MAX, 0), segment(1, 1, usize::MAX)]
     {

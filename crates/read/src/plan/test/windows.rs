@@ -65,7 +65,7 @@ fn classes_are_chosen_ignored_and_bounded() {
     none.add(0, (2, 2), [0; 4]).unwrap();
     let error = none.windows(0).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    assert!(error.to_string().contains("no pixel has a label"), "{error}");
+    assert!(error.to_string().contains("no pixel has one of the requested labels"), "{error}");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn listed_windows_keep_their_order_and_must_touch_their_cube() {
         ((100, 8, 0), "row 8, column 0"),
         ((101, 0, -2), "column -2"),
         ((101, 0, 9), "column 9"),
-        ((99, 0, 0), "windows are listed of sample 99"),
+        ((99, 0, 0), "windows are listed for sample 99"),
     ] {
         let error = refusal(cubes(5), options(crop(&[list[0], outside])));
         assert!(error.contains(what), "{error}");
