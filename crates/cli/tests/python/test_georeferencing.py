@@ -131,7 +131,7 @@ def check_exports(hsipack: Hsipack, dataset: Path, source: Path) -> None:
         assert done.returncode == 0, done.stderr
         found, place = gdal(output.with_suffix(".img") if name.endswith("hdr") else output)
         notes = " ".join(json.loads(done.stdout)["notes"])
-        if "where" in notes:
+        if "georeferencing" in notes:
             assert name.endswith("hdr")
             code = crs.to_epsg() if crs else None
             assert code in (2154, 2263, 6318), notes
