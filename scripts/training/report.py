@@ -31,6 +31,7 @@ def page(results: Json, name: str | None) -> str:
 def setting(results: Json) -> list[str]:
     """The machine, the command, and how each way is fed."""
     machine, workers = results["machine"], results["workers"]
+    threads = "one thread" if results["threads"] == 1 else f"{results['threads']} threads"
     libraries = ", ".join(f"{name} {version}" for name, version in results["libraries"].items())
     where = (
         "The system forgets the files before each epoch, and hsipack keeps no chunks in memory. "
@@ -45,7 +46,7 @@ def setting(results: Json) -> list[str]:
         f"all on the CPU; Python {machine['python']}, {libraries}. `{results['command']}` took "
         f"{results['seconds'] / 60:.1f} minutes.",
         "",
-        f"The network computes in {results['threads']} threads (`--threads`). `files`: torch's "
+        f"The network computes in {threads} (`--threads`). `files`: torch's "
         f"DataLoader with {workers} workers, `persistent_workers=True`, "
         f"`prefetch_factor={results['prefetch']}`; whole batches are augmented in the workers, in "
         f"one thread each. The others: hsipack's Loader with {workers} threads that decode, and "
