@@ -56,13 +56,14 @@ impl Writer {
         write: impl Fn(u32, &[u8]) + Send + 'static,
     ) -> bool {
         let mut queue = self.shared.lock();
-        if queue.bytes + bytes.len() as u64 > self.most || queue.closed {
-            return false;
-        }
-        if queue.waiting.insert(block, bytes.clone()).is_some() {
+        if queue.waiting.contains_key(&block) {
             // The same block was fetched twice.
             return true;
         }
+        if queue.bytes + bytes.len() as u64 > self.most || queue.closed {
+            return false;
+        }
+        queue.waiting.insert(block, bytes.clone());
         queue.bytes += bytes.len() as u64;
         queue.jobs.push_back((block, bytes.clone()));
         drop(queue);
@@ -87,7 +88,8 @@ impl Writer {
             self.shared.run(job, &write);
         }
         let mut queue = self.shared.lock();
-        while !queue.waiting.is_empty() {
+        // Blocks that are being written. Others may have been added meanwhile.
+        while queue.waiting.len() > queue.jobs.len() {
             queue = self.shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! queued ──▶ being fetched ──▶ there ──all its bytes were taken──▶ kept for a while ──▶ gone, its memory spare
-//!    └─somebody waits for it: fetched at once      └─failed: told to whoever waits, then gone
+//!    └─a reader waits for it: fetched at once      └─failed: reported to readers that wait, then gone
 //! ```
 //!
 //! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. The memory of all spans
