@@ -7,6 +7,7 @@ from html import escape
 
 from peers.chart import STYLE
 
+from training.summary import BASELINES
 from training.tasks import Json
 
 WIDTH = 860
@@ -48,8 +49,9 @@ def draw(results: Json) -> str:
         parts += panels(task, top)
         top += TOP + STEP * len(task["ways"]) + 40
     cache = "files from the disk" if results["drop_cache"] else "files in memory"
+    gpu = f"{results['gpu']}; " if results["gpu"] else ""
     note = (
-        f"{results['seeds']} seeds; {cache}; {results['workers']} workers or threads; "
+        f"{results['seeds']} seeds; {cache}; {results['workers']} workers or threads; {gpu}"
         f"{results['machine']['cpu']}, {results['machine']['cores']} cores"
     )
     height = top + 24
@@ -77,6 +79,9 @@ def panels(task: Json, above: float) -> list[str]:
         way: [100 * run["scores"][name][-1] for run in runs] for way, runs in task["runs"].items()
     }
     every = [value for values in finals.values() for value in values]
+    # On a GPU, the last one is the faster one.
+    baseline = next((way for way in reversed(BASELINES) if way in task["ways"]), "")
+    against = f" and times {baseline}" if baseline else ""
     right = LEFT + PANEL + GAP
     scores = Axis(min(every), max(every), LEFT)
     seconds = Axis(0, max(way["epoch_s"] for way in task["ways"].values()), right)
@@ -84,7 +89,7 @@ def panels(task: Json, above: float) -> list[str]:
         words("head", 16, above + 30, task["title"]),
         words("soft", LEFT, above + 56, f"{title} after the last epoch, in %:"),
         words("soft", LEFT, above + 72, "a dot for each seed, a line for the mean"),
-        words("soft", right, above + 56, "seconds an epoch (medians):"),
+        words("soft", right, above + 56, f"seconds an epoch{against} (medians):"),
         square("ours", right, above + 63),
         words("soft", right + 14, above + 72, "training"),
         square("bar", right + 76, above + 63),
@@ -97,7 +102,7 @@ def panels(task: Json, above: float) -> list[str]:
         parts += [
             f'<text class="end" x="{LEFT - 10}" y="{y + 4:.1f}">{escape(way)}</text>',
             *dots(scores, finals[way], 100 * found["final"][name]["mean"], y),
-            *bar(seconds, found, y),
+            *bar(seconds, found, baseline, y),
         ]
     return parts
 
@@ -122,13 +127,13 @@ def dots(axis: Axis, values: list[float], mean: float, y: float) -> list[str]:
     ]
 
 
-def bar(axis: Axis, found: Json, y: float) -> list[str]:
+def bar(axis: Axis, found: Json, baseline: str, y: float) -> list[str]:
     """The time in which the network computes, and the time in which it waits."""
     whole, wait = found["epoch_s"], found["wait_s"]
     start, middle, end = (axis.at(value) for value in (0, whole - wait, whole))
     figures = f"{whole:.2f}"
-    if "times_as_fast" in found:
-        figures += f"  ({found['times_as_fast']['median']:.2f}x)"
+    if baseline in found["times_as_fast"]:
+        figures += f"  ({found['times_as_fast'][baseline]['median']:.2f}x)"
     row = f'y="{y - BAR / 2:.1f}" height="{BAR}"'
     return [
         f'<rect class="ours" x="{start:.1f}" width="{middle - start:.1f}" {row}/>',

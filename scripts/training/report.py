@@ -7,9 +7,9 @@ from typing import Any
 
 from peers.report import markdown
 
-from training.summary import BASELINE
+from training.summary import BASELINES
 from training.tasks import FILES, Json
-from training.ways import WAYS, WHAT
+from training.ways import COPIED, WAYS, WHAT
 
 
 def page(results: Json, name: str | None) -> str:
@@ -23,7 +23,7 @@ def page(results: Json, name: str | None) -> str:
         lines += ["", f"![Accuracy of each training, and seconds an epoch]({name}.svg)"]
     for task in results["tasks"].values():
         lines += ["", f"## {task['title']}", "", *about(task), "", *accuracy(task)]
-        lines += ["", *verdicts(task), "", *times(task, results["drop_cache"])]
+        lines += ["", *verdicts(task), "", *times(task, results["drop_cache"], results["gpu"])]
         lines += ["", *sizes(task), "", *curves(task)]
     return "\n".join([*lines, ""])
 
@@ -41,24 +41,38 @@ def setting(results: Json) -> list[str]:
         else "Files are in the system's cache, and hsipack's Loader keeps decoded chunks in memory "
         "where they fit, as it does by itself."
     )
+    gpu = results["gpu"]
+    network = "on the GPU" if gpu else f"in {threads} (`--threads`)"
+    files = f"`prefetch_factor={results['prefetch']}`" + (", `pin_memory=True`" if gpu else "")
+    draws = f" (but `{FILES}-kornia`, whose noise is drawn on the CPU)" if gpu else ""
+    copied = (
+        f" `{COPIED}`: the same, but batches are copied first, and augmented on the GPU in the "
+        "stream of the network."
+        if gpu
+        else ""
+    )
+    others = (
+        "`hsipack` augments in it, on the GPU, in a stream of its own; `kornia` augments on the "
+        "GPU in the stream of the network."
+        if gpu
+        else "`hsipack` augments in it, `kornia` in the process that trains, both in as many "
+        f"threads as the network has ({results['threads']}), as they do by themselves."
+    )
     return [
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB, "
-        f"all on the CPU; Python {machine['python']}, {libraries}. `{results['command']}` took "
-        f"{results['seconds'] / 60:.1f} minutes.",
+        f"{gpu or 'All on the CPU'}; {machine['cpu']}, {machine['cores']} cores, "
+        f"{machine['memory_bytes'] / 2**30:.0f} GiB; Python {machine['python']}, {libraries}. "
+        f"`{results['command']}` took {results['seconds'] / 60:.1f} minutes.",
         "",
-        f"The network computes in {threads} (`--threads`). `files`: torch's "
-        f"DataLoader with {workers} workers, `persistent_workers=True`, "
-        f"`prefetch_factor={results['prefetch']}`; whole batches are augmented in the workers, in "
-        f"one thread each. The others: hsipack's Loader with {workers} threads that decode, and "
-        "its own defaults; `hsipack` augments in it, `kornia` in the process that trains, both in "
-        f"as many threads as the network has ({results['threads']}), as they do by themselves. "
-        "hsipack makes one warp of flips and affine maps; Kornia does one after the other. "
-        f"{where}",
+        f"The network computes {network}. `{FILES}`: torch's DataLoader with {workers} workers, "
+        f"`persistent_workers=True`, {files}; whole batches are augmented in the workers, in one "
+        f"thread each.{copied} The others: hsipack's Loader with {workers} threads that decode, "
+        f"and its own defaults; {others} hsipack makes one warp of flips and affine maps; Kornia "
+        f"does one after the other. {where}",
         "",
         "With a seed all ways begin with the same weights and see the same windows in the same "
-        "order; ways with the same augmentation get the same draws. Before training, the first "
-        "batch of each way was compared with the cubes as they were drawn. Ways took turns in a "
-        f"drawn order, anew for each of {results['seeds']} seeds.",
+        f"order; ways with the same augmentation get the same draws{draws}. Before training, the "
+        "first batch of each way was compared with the cubes as they were drawn. Ways took turns "
+        f"in a drawn order, anew for each of {results['seeds']} seeds.",
     ]
 
 
@@ -130,17 +144,17 @@ def verdicts(task: Json) -> list[str]:
     return lines
 
 
-def times(task: Json, drop: bool) -> list[str]:
+def times(task: Json, drop: bool, gpu: str | None) -> list[str]:
     """The times of an epoch."""
     what = "workers and threads begin, as in all others"
     if not drop:
         what = "workers, threads and caches begin"
     goal = percent(task["goal"])
     title = next(iter(task["measures"].values()))
-    rows = [["way", "s/epoch", "min-max", "first", "waiting", "s to goal", f"times {BASELINE}"]]
+    baselines = [way for way in BASELINES if way in task["ways"]]
+    rows = [["way", "s/epoch", "min-max", "first", "waiting", "s to goal"]]
+    rows[0] += [f"times {way}" for way in baselines]
     for way, found in task["ways"].items():
-        fast = found.get("times_as_fast")
-        ratio = f"{fast['median']:.2f} ({fast['least']:.2f}-{fast['most']:.2f})" if fast else ""
         rows.append(
             [
                 way,
@@ -149,19 +163,25 @@ def times(task: Json, drop: bool) -> list[str]:
                 f"{found['first_epoch_s']:.2f}",
                 f"{100 * found['wait_s'] / found['epoch_s']:.0f} %",
                 with_std(found["to_goal_s"], 1, ".1f"),
-                ratio,
+                *(ratio(found["times_as_fast"].get(baseline)) for baseline in baselines),
             ]
         )
     return [
         "Seconds an epoch without validation: median over epochs and seeds. `first` is the first "
         f"epoch, in which {what}. `waiting`: the median of the seconds in which no augmented batch "
-        "was there, the start of workers and threads included, as a share of `s/epoch`. "
+        "was there, the start of workers and threads included, as a share of `s/epoch`"
+        f"{' (on the GPU, by events in the stream of the network)' if gpu else ''}. "
         f"`s to goal`: training until {title} is {goal} %, which all "
-        "ways reach with all seeds. The last column compares the median epochs of each seed: "
-        "median (min-max) of the ratios.",
+        "ways reach with all seeds. `times …` compares the median epochs of each seed: median "
+        "(min-max) of the ratios.",
         "",
         *markdown(rows),
     ]
+
+
+def ratio(fast: Json | None) -> str:
+    """How many times as fast a way is, if it is not the baseline itself."""
+    return f"{fast['median']:.2f} ({fast['least']:.2f}-{fast['most']:.2f})" if fast else ""
 
 
 def sizes(task: Json) -> list[str]:

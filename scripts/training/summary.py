@@ -10,9 +10,9 @@ from typing import Any
 from scipy import stats
 
 from training.tasks import FILES, Json
-from training.ways import WAYS
+from training.ways import COPIED, WAYS
 
-BASELINE = f"{FILES}-kornia"
+BASELINES = [f"{FILES}-kornia", f"{COPIED}-kornia"]
 
 
 def summarise(task: Json) -> Json:
@@ -25,8 +25,11 @@ def summarise(task: Json) -> Json:
         control = WAYS[way].control
         if control in runs and control != way:
             found["difference"] = difference(runs[way], runs[control], measure)
-        if BASELINE in runs and way != BASELINE:
-            found["times_as_fast"] = times_as_fast(runs[way], runs[BASELINE])
+        found["times_as_fast"] = {
+            baseline: times_as_fast(runs[way], runs[baseline])
+            for baseline in BASELINES
+            if baseline in runs and way != baseline
+        }
     return {"goal": goal, "ways": ways}
 
 

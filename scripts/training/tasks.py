@@ -29,6 +29,7 @@ Values = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.uint8]
 Scores = dict[str, float]
 
+CPU = "cpu"
 FILES = "files"
 # The packed forms of the files, with their options of `hsipack.convert`.
 FORMS: dict[str, Json] = {
@@ -89,10 +90,11 @@ class Task(ABC):
     margin: int
     """Pixels of padding around the cubes of the files."""
 
-    def __init__(self, folder: Path, sizes: Sizes, drop: bool = False) -> None:
+    def __init__(self, folder: Path, sizes: Sizes, drop: bool, device: str) -> None:
         self.folder = folder / self.key
         self.sizes = sizes
         self.drop = drop
+        self.device = device
         self.bits: dict[str, int] = {}
         self.cubes: list[Values] = []
         self.masks: list[Ids] = []
@@ -239,7 +241,7 @@ class Task(ABC):
 
     def loader(self, form: str, training: bool = True, **options: Any) -> hsipack.Loader:
         """Batches of a packed form."""
-        told: Json = {"shuffle": training, "device": "cpu", "dtype": torch.float32}
+        told: Json = {"shuffle": training, "device": self.device, "dtype": torch.float32}
         if self.drop:
             told["cache"] = None
         words = told | self.loader_options(training) | options
@@ -250,7 +252,7 @@ class Task(ABC):
         each form.
         """
         found = []
-        with self.loader(form, training, seed=seed, bands=[0]) as loader:
+        with self.loader(form, training, seed=seed, bands=[0], device="cpu") as loader:
             for epoch in range(epochs):
                 batches = []
                 for number, batch in enumerate(loader):
@@ -263,17 +265,20 @@ class Task(ABC):
     # -------------------------------------------------------------------------------- validation
 
     def validation(self, form: str, packed: str) -> list[tuple[Tensor, Tensor]]:
-        """Images and targets of a form for validation, in memory. `packed` is any packed form."""
+        """Images and targets of a form for validation, in the device's memory. `packed` is any
+        packed form.
+        """
         if form == FILES:
-            (batches,) = self.windows(packed, 0, 1, training=False)
-            return [self.collate([self.cut(one) for one in each], each) for each in batches]
+            (epoch,) = self.windows(packed, 0, 1, training=False)
+            batches = (self.collate([self.cut(one) for one in each], each) for each in epoch)
+            return [(image.to(self.device), target.to(self.device)) for image, target in batches]
         with self.loader(form, training=False) as loader:
             return [(batch["image"].clone(), self.target(batch).clone()) for batch in loader]
 
     def validate(self, model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> Scores:
         """The scores of a network."""
         classes = fields.CLASSES
-        confusion = torch.zeros(classes * classes, dtype=torch.int64)
+        confusion = torch.zeros(classes * classes, dtype=torch.int64, device=self.device)
         model.eval()
         with torch.no_grad():
             for image, target in batches:
@@ -281,7 +286,7 @@ class Task(ABC):
                 pairs = (target * classes + found).flatten()
                 confusion += torch.bincount(pairs, minlength=classes * classes)
         model.train()
-        return self.scores(confusion.reshape(classes, classes))
+        return self.scores(confusion.reshape(classes, classes).cpu())
 
 
 class Segmentation(Task):
@@ -294,8 +299,8 @@ class Segmentation(Task):
     rate = 3e-3
     margin = 0
 
-    def __init__(self, folder: Path, sizes: Sizes, drop: bool = False) -> None:
-        super().__init__(folder, sizes, drop)
+    def __init__(self, folder: Path, sizes: Sizes, drop: bool, device: str) -> None:
+        super().__init__(folder, sizes, drop, device)
         self.batch = sizes.batch
 
     def draw(self) -> None:
@@ -358,8 +363,8 @@ class Patches(Task):
     window = 9
     margin = window // 2
 
-    def __init__(self, folder: Path, sizes: Sizes, drop: bool = False) -> None:
-        super().__init__(folder, sizes, drop)
+    def __init__(self, folder: Path, sizes: Sizes, drop: bool, device: str) -> None:
+        super().__init__(folder, sizes, drop, device)
         self.batch = sizes.patch_batch
 
     def draw(self) -> None:
@@ -398,7 +403,8 @@ class Patches(Task):
         )
 
     def target(self, batch: Json) -> Tensor:
-        return torch.as_tensor(batch["label"]) - 1
+        # Labels of a batch are in the host's memory, also where its images are on a GPU.
+        return (torch.as_tensor(batch["label"]) - 1).to(self.device)
 
     def target_of_files(self, windows: list[Window]) -> Tensor:
         return torch.tensor([one.label - 1 for one in windows])

@@ -12,15 +12,17 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from training.tasks import FILES, FORMS, Json, Task, Values, Window
+from training.tasks import CPU, FILES, FORMS, Json, Task, Values, Window
 
 Batch = tuple[Tensor, Tensor]
 KORNIA, HSIPACK = "kornia", "hsipack"
 CONTROL = "float32"
+COPIED = "copied"
 AUGMENTATIONS = [KORNIA, HSIPACK]
 PREFETCH = 2
 WHAT = {
     FILES: "float32 `.npy` files, torch's DataLoader",
+    COPIED: "the same; batches are augmented on the GPU",
     "float32": "packed as float32, hsipack's Loader",
     "float16": "packed as float16, hsipack's Loader",
     "auto": "packed as float16, `--keep-bits auto`, hsipack's Loader",
@@ -33,12 +35,22 @@ GREATEST_GAIN = 1.1
 class Way:
     """Where batches come from, and which library augments them."""
 
-    form: str
+    source: str
+    """A form of the cubes, or `copied`: files whose batches are augmented on the GPU."""
     augmentation: str
 
     @property
     def key(self) -> str:
-        return f"{self.form}-{self.augmentation}"
+        return f"{self.source}-{self.augmentation}"
+
+    @property
+    def form(self) -> str:
+        return FILES if self.source == COPIED else self.source
+
+    @property
+    def in_workers(self) -> bool:
+        """Whether the workers of torch's DataLoader augment."""
+        return self.source == FILES
 
     @property
     def control(self) -> str:
@@ -46,7 +58,7 @@ class Way:
         return f"{CONTROL}-{self.augmentation}"
 
 
-WAYS = {way.key: way for form in WHAT for way in (Way(form, one) for one in AUGMENTATIONS)}
+WAYS = {way.key: way for source in WHAT for way in (Way(source, one) for one in AUGMENTATIONS)}
 
 
 def chain(library: Any) -> list[Any]:
@@ -148,22 +160,23 @@ class Order(Sampler[list[Window]]):
 
 
 class Collate:
-    """Collates and augments a batch in a worker. Augmenting the whole batch there is faster than
+    """Collates a batch in a worker, and may augment it there. On a CPU, that is faster than
     augmenting single windows, or than augmenting the batch in the process that trains.
     """
 
-    def __init__(self, task: Task, augment: Augment) -> None:
+    def __init__(self, task: Task, augment: Augment | None) -> None:
         self.task = task
         self.augment = augment
 
     def __call__(self, items: list[tuple[Values, Window]]) -> Batch:
         windows = [window for _, window in items]
-        return self.augment(self.task.collate([image for image, _ in items], windows), windows)
+        batch = self.task.collate([image for image, _ in items], windows)
+        return batch if self.augment is None else self.augment(batch, windows)
 
 
 class Files:
     """torch's DataLoader over the files, with the settings that its documentation recommends:
-    persistent workers that load ahead. Page-locked memory helps only with GPUs.
+    persistent workers that load ahead and, for a GPU, page-locked memory.
     """
 
     def __init__(
@@ -175,20 +188,28 @@ class Files:
         workers: int,
         first: int,
     ) -> None:
+        self.device = task.device
         self.order = Order(epochs, first)
+        augments = augment(task, way, seed)
+        self.augment = None if way.in_workers else augments
         self.loader: DataLoader[Any] | None = DataLoader(
             Windows(task),
             batch_sampler=self.order,
-            collate_fn=Collate(task, augment(task, way, seed)),
+            collate_fn=Collate(task, augments if way.in_workers else None),
             num_workers=workers,
             persistent_workers=True,
             prefetch_factor=PREFETCH,
+            pin_memory=self.device != CPU,
         )
 
     def __iter__(self) -> Iterator[Batch]:
         assert self.loader is not None
         self.order.epoch += 1
-        return iter(self.loader)
+        batches = self.order.epochs[self.order.epoch]
+        for batch, windows in zip(self.loader, batches, strict=True):
+            image, target = (part.to(self.device, non_blocking=True) for part in batch)
+            made = image, target
+            yield made if self.augment is None else self.augment(made, windows)
 
     def close(self) -> None:
         # The workers end when the loader is deleted.
@@ -250,9 +271,12 @@ def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) 
     seed = windows[0].seed
     source = feed(task, way, seed, epochs, workers)
     image, target = next(iter(source))
-    plain = task.collate([task.cut(one) for one in windows], windows)
-    wanted, wanted_target = augment(task, way, seed)(plain, windows)
-    most = float(plain[0].abs().max())
+    cubes, classes = task.collate([task.cut(one) for one in windows], windows)
+    # Where it is augmented decides which draws and roundings there are.
+    place = CPU if way.in_workers else task.device
+    wanted, wanted_target = augment(task, way, seed)((cubes.to(place), classes.to(place)), windows)
+    wanted, wanted_target = wanted.to(task.device), wanted_target.to(task.device)
+    most = float(cubes.abs().max())
     difference = float((image - wanted).abs().max()) / most
     allowed = GREATEST_GAIN * 2.0 ** -(task.bits[way.form] + 1)
     if not difference <= allowed or not torch.equal(target, wanted_target):
@@ -262,6 +286,11 @@ def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) 
         )
     source.close()
     return difference
+
+
+def possible(device: str) -> list[str]:
+    """The ways that there are on a device: without a GPU, none copies to it."""
+    return [key for key, way in WAYS.items() if device != CPU or way.source != COPIED]
 
 
 def forms(ways: list[Way]) -> list[str]:
