@@ -52,6 +52,10 @@ class Way:
         """Whether the workers of torch's DataLoader augment."""
         return self.source == FILES
 
+    def place(self, task: Task) -> str:
+        """The device on which batches are augmented. It decides the draws and the roundings."""
+        return CPU if self.in_workers else task.device
+
     @property
     def control(self) -> str:
         """The way that differs only in rounding."""
@@ -81,12 +85,15 @@ class Augment(Protocol):
 class Kornia:
     """Kornia, which draws with torch's seed. Each batch has its own seed."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, place: str) -> None:
         keys: list[Any] = ["input", "mask"] if task.masked else ["input"]
         self.masked = task.masked
-        self.chain = kornia.augmentation.AugmentationSequential(
-            *chain(kornia.augmentation), data_keys=keys
-        )
+        augmentations = chain(kornia.augmentation)
+        for one in augmentations:
+            if isinstance(one, kornia.augmentation.RandomGaussianNoise):
+                # Otherwise the noise is drawn on the CPU and copied, which takes most of the time.
+                one.set_rng_device_and_dtype(torch.device(place), torch.float32)
+        self.chain = kornia.augmentation.AugmentationSequential(*augmentations, data_keys=keys)
 
     def __call__(self, batch: Batch, windows: list[Window]) -> Batch:
         image, target = batch
@@ -125,7 +132,7 @@ def sequential(seed: int) -> hsipack.augment.AugmentationSequential:
 
 def augment(task: Task, way: Way, seed: int) -> Augment:
     """The augmentations of a way, for batches that are not augmented yet."""
-    return Kornia(task) if way.augmentation == KORNIA else Hsipack(task, seed)
+    return Kornia(task, way.place(task)) if way.augmentation == KORNIA else Hsipack(task, seed)
 
 
 class Feed(Protocol):
@@ -272,9 +279,8 @@ def check(task: Task, way: Way, epochs: list[list[list[Window]]], workers: int) 
     source = feed(task, way, seed, epochs, workers)
     image, target = next(iter(source))
     cubes, classes = task.collate([task.cut(one) for one in windows], windows)
-    # Where it is augmented decides which draws and roundings there are.
-    place = CPU if way.in_workers else task.device
-    wanted, wanted_target = augment(task, way, seed)((cubes.to(place), classes.to(place)), windows)
+    plain = cubes.to(way.place(task)), classes.to(way.place(task))
+    wanted, wanted_target = augment(task, way, seed)(plain, windows)
     wanted, wanted_target = wanted.to(task.device), wanted_target.to(task.device)
     most = float(cubes.abs().max())
     difference = float((image - wanted).abs().max()) / most
