@@ -6,6 +6,10 @@ pub const PIXELS: usize = 64;
 pub const THREADS: usize = 256;
 /// Maximum number of samples of a [`Warp`]: arguments may take 4 KiB.
 pub const SAMPLES: usize = 48;
+/// Maximum number of samples of a [`Draw`].
+pub const DRAWN: usize = 128;
+/// Pairs of normal numbers that are drawn together: the numbers of a pair belong to values that are as many apart.
+pub const PAIRS: usize = 64;
 /// Bytes of the widest vector.
 pub const WIDEST: usize = 16;
 
@@ -88,6 +92,30 @@ pub struct Blur {
     pub zeros: i32,
 }
 
+/// A sample whose numbers are drawn.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Drawn {
+    /// The seed of its numbers.
+    pub seed: u64,
+    /// Index of the sample in the batch.
+    pub place: i64,
+}
+
+/// Random numbers for the values of samples.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Draw {
+    /// Mean of the noise.
+    pub mean: f32,
+    /// Standard deviation of the noise.
+    pub std: f32,
+    /// Vectors per sample.
+    pub all: i64,
+    /// The samples; the grid's second axis has one entry for each.
+    pub samples: [Drawn; DRAWN],
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,5 +124,6 @@ mod tests {
     fn arguments_fit() {
         assert!(size_of::<Warp>() + 3 * 8 <= 4096);
         assert_eq!(size_of::<Warp>() % WIDEST, 0);
+        assert!(size_of::<Draw>() + 3 * 8 <= 4096);
     }
 }

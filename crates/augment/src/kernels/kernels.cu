@@ -20,6 +20,11 @@
 #define PIXELS 64
 #define THREADS 256
 #define SAMPLES 48
+// Samples of a call that draws, pairs of normal numbers drawn together, and values until there is a new key. The host's
+// loops (host/random.rs) say the same, because noise is the same there.
+#define DRAWN 128
+#define PAIRS 64
+#define PIECE 65536
 
 struct F16 {
   unsigned short bits;
@@ -289,6 +294,107 @@ ON_DEVICE void blur(
   ((W *)into)[all * sample + item] = out;
 }
 
+// A sample whose numbers are drawn: its seed, and its place in the batch.
+struct Drawn {
+  unsigned long long seed;
+  long long place;
+};
+
+struct Draw {
+  // Noise is mean + std·(a normal number).
+  float mean, std;
+  // Vectors of a sample.
+  long long all;
+  Drawn samples[DRAWN];
+};
+
+#define GAMMA 0x9e3779b97f4a7c15ULL
+
+// SplitMix64.
+ON_DEVICE unsigned long long mixed(unsigned long long value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+  return value ^ (value >> 31);
+}
+
+ON_DEVICE unsigned long long folded(unsigned long long key, unsigned long long part) {
+  return mixed((key + GAMMA) ^ part);
+}
+
+// Number `number` of the stream of a key.
+ON_DEVICE unsigned long long drawn(unsigned long long key, unsigned long long number) {
+  return mixed(key + (number + 1) * GAMMA);
+}
+
+// The natural logarithm of a number above 0 that is not subnormal.
+ON_DEVICE float logarithm(float x) {
+  unsigned bits = bits_of(x);
+  int exponent = (int)(bits - 0x3f3504f3u) >> 23;
+  float m = of_bits(bits - ((unsigned)exponent << 23)) - 1.0f, z = m * m, e = (float)exponent;
+  float series = 7.0376836e-2f;
+  series = fmaf(series, m, -1.151461e-1f);
+  series = fmaf(series, m, 1.1676999e-1f);
+  series = fmaf(series, m, -1.2420141e-1f);
+  series = fmaf(series, m, 1.4249323e-1f);
+  series = fmaf(series, m, -1.6668057e-1f);
+  series = fmaf(series, m, 2.0000715e-1f);
+  series = fmaf(series, m, -2.4999994e-1f);
+  series = fmaf(series, m, 3.333333e-1f);
+  float y = fmaf(series * m, z, -2.1219444e-4f * e) - 0.5f * z;
+  return fmaf(0.6933594f, e, m + y);
+}
+
+// Two normal numbers from 64 random bits, by the formula of Box and Muller, rounded as in host/random.rs.
+ON_DEVICE void normal_pair(unsigned long long bits, float *one, float *other) {
+  float radius = ((float)(unsigned)(bits >> 32) + 1.0f) * (1.0f / 4294967296.0f);
+  float quarters = (float)(unsigned)bits * (1.0f / 4294967296.0f) * 4.0f;
+  float length = sqrtf(fmaxf(-2.0f * logarithm(radius), 0.0f));
+  float nearest = rintf(quarters);
+  float x = (quarters - nearest) * 1.57079637f, z = x * x;
+  float sine = fmaf(fmaf(fmaf(-1.9515296e-4f, z, 8.332161e-3f), z, -1.6666655e-1f) * z, x, x);
+  float cosine = fmaf(fmaf(fmaf(2.4433157e-5f, z, -1.3887316e-3f), z, 4.1666646e-2f) * z, z, 1.0f - 0.5f * z);
+  int quarter = (int)nearest & 3;
+  float a = quarter & 1 ? cosine : sine, b = quarter & 1 ? sine : cosine;
+  *one = length * ((quarter + 1) & 2 ? -b : b);
+  *other = length * (quarter & 2 ? -a : a);
+}
+
+template <class T>
+ON_DEVICE void add_noise(const Draw &draw, float normal, T *value) {
+  narrow(wide(*value) + fmaf(normal, draw.std, draw.mean), value);
+}
+
+// Adds noise to two vectors of a sample: the numbers of a pair belong to values that are PAIRS apart.
+template <class T, int COUNT>
+ON_DEVICE void noise(const Draw &draw, int sample, long long item, const void *, void *into, const float *) {
+  typedef Vector<T, COUNT> V;
+  const int half = PAIRS / COUNT;
+  long long block = item / half, lane = item % half, first = 2 * half * block + lane;
+  if (first >= draw.all) return;
+  long long value = 2LL * PAIRS * block;
+  unsigned long long key = folded(folded(0, draw.samples[sample].seed), (unsigned long long)(value / PIECE));
+  unsigned long long number = (unsigned long long)(value % PIECE / 2 + lane * COUNT);
+  V *place = (V *)into + draw.all * draw.samples[sample].place + first;
+  bool both = first + half < draw.all;
+  V one = place[0], other = both ? place[half] : one;
+  for (int i = 0; i < COUNT; i++) {
+    float normal, partner;
+    normal_pair(drawn(key, number + i), &normal, &partner);
+    add_noise(draw, normal, &one.at[i]);
+    add_noise(draw, partner, &other.at[i]);
+  }
+  place[0] = one;
+  if (both) place[half] = other;
+}
+
+// Numbers in [-1, 1).
+ON_DEVICE void uniform(const Draw &draw, int sample, long long item, const void *, void *into, const float *) {
+  if (item >= draw.all) return;
+  unsigned long long bits = drawn(draw.samples[sample].seed, (unsigned long long)item);
+  float *place = (float *)into + draw.all * draw.samples[sample].place;
+  place[item] = (float)(unsigned)(bits >> 40) * (1.0f / 8388608.0f) - 1.0f;
+}
+
 // The kernels. A call's second axis are its samples.
 #ifdef HSIPACK_ON_HOST
 
@@ -390,3 +496,17 @@ BLUR(f32_bf16, float, BF16, 1)
 BLUR(f32_f32, float, float, 4)
 BLUR(f32_f32, float, float, 2)
 BLUR(f32_f32, float, float, 1)
+
+#define NOISE(NAME, T, COUNT) EACH(noise_##NAME##_##COUNT, Draw, (noise<T, COUNT>))
+NOISE(f16, F16, 8)
+NOISE(f16, F16, 4)
+NOISE(f16, F16, 2)
+NOISE(f16, F16, 1)
+NOISE(bf16, BF16, 8)
+NOISE(bf16, BF16, 4)
+NOISE(bf16, BF16, 2)
+NOISE(bf16, BF16, 1)
+NOISE(f32, float, 4)
+NOISE(f32, float, 2)
+NOISE(f32, float, 1)
+EACH(uniform_f32, Draw, uniform)

@@ -1,5 +1,6 @@
 //! Our own kernels, which replace a library's operations where they are available: moving pixels, smoothing fields of
-//! displacements, applying factors and summands to bands, blurring. Each function returns whether it did the work.
+//! displacements, applying factors and summands to bands, blurring, drawing noise. Each function returns whether it did
+//! the work.
 //! float64 is left to the operations.
 
 use hsipack_format::Result;
@@ -7,7 +8,9 @@ use hsipack_format::Result;
 use super::{Tensors, Through};
 use crate::array::{Array, ElementType};
 use crate::engine::Held;
-use crate::kernels::arguments::{Blur, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp};
+use crate::kernels::arguments::{
+    Blur, DRAWN, Draw, Drawn, PAIRS, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp,
+};
 use crate::matrix::{Matrix, Whole};
 use crate::moves::{Job, Move};
 use crate::ops::{Field, Padding, gaussian};
@@ -195,6 +198,57 @@ impl<T: Tensors> Through<T> {
         Ok(true)
     }
 
+    /// Adds noise in place: the same as on the host.
+    pub(super) fn noisy_by_kernels(
+        &self,
+        held: &mut Held<T::Tensor>,
+        seeds: &[Option<u64>],
+        mean: f64,
+        std: f64,
+    ) -> Result<bool> {
+        let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        let (Some(name), Some(kernels)) = (named(element), self.0.kernels()?) else {
+            return Ok(false);
+        };
+        let (size, values) = (element.size(), rows * columns * bands);
+        let lines = |count: usize| values.div_ceil(2 * PAIRS) * (PAIRS / count);
+        if blocks(lines(1), THREADS).is_none() {
+            return Ok(false);
+        }
+        self.own(held)?;
+        let image = self.0.address(&held.array)?;
+        let count = vector(values * size, &[image], WIDEST) / size;
+        let blocks = blocks(lines(count), THREADS).expect("there are less than of single values");
+        let all = (values / count) as i64;
+        let kernel = format!("noise_{name}_{count}");
+        for (samples, number) in drawn(seeds.iter().copied()) {
+            let draw = Draw { mean: mean as f32, std: std as f32, all, samples };
+            // SAFETY: as for moving; each value is read before it is written, by the same thread.
+            unsafe { kernels.launch(&kernel, [blocks, number], &draw, [image, image, 0])? };
+        }
+        Ok(true)
+    }
+
+    /// Planes (samples, 2, rows, columns) of uniform numbers in [-1, 1): those of the host for these seeds, 0 for samples
+    /// without a seed.
+    pub(super) fn uniform_by_kernels(
+        &self,
+        seeds: &[Option<u64>],
+        [rows, columns]: [usize; 2],
+    ) -> Result<Option<T::Tensor>> {
+        let Some(kernels) = self.0.kernels()? else { return Ok(None) };
+        let values = 2 * rows * columns;
+        let Some(blocks) = blocks(values, THREADS) else { return Ok(None) };
+        let planes = self.0.full(&[seeds.len(), 2, rows, columns], 0.0, ElementType::F32)?;
+        let into = self.0.address(&planes)?;
+        for (samples, number) in drawn(seeds.iter().copied()) {
+            let draw = Draw { mean: 0.0, std: 1.0, all: values as i64, samples };
+            // SAFETY: as for moving; nothing is read.
+            unsafe { kernels.launch("uniform_f32", [blocks, number], &draw, [into, into, 0])? };
+        }
+        Ok(Some(planes))
+    }
+
     /// Blurs in place, one sample after another. The intermediate result is float32: as large as two float16 samples.
     pub(super) fn blurred_by_kernels(
         &self,
@@ -279,6 +333,18 @@ impl<T: Tensors> Through<T> {
         }
         Ok(Some(smooth))
     }
+}
+
+/// The samples that have a seed, in as many calls as they need, with the number of samples of each call.
+fn drawn(seeds: impl Iterator<Item = Option<u64>>) -> Vec<([Drawn; DRAWN], u32)> {
+    let all: Vec<Drawn> =
+        (0..).zip(seeds).filter_map(|(place, seed)| Some(Drawn { seed: seed?, place })).collect();
+    let call = |some: &[Drawn]| {
+        let mut samples = [Drawn::default(); DRAWN];
+        samples[..some.len()].copy_from_slice(some);
+        (samples, some.len() as u32)
+    };
+    all.chunks(DRAWN).map(call).collect()
 }
 
 /// A number as an element, repeated to fill the widest vector.

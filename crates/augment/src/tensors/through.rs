@@ -269,6 +269,9 @@ impl<T: Tensors> Engine for Through<T> {
         mean: f64,
         std: f64,
     ) -> Result<()> {
+        if self.noisy_by_kernels(held, seeds, mean, std)? {
+            return Ok(());
+        }
         self.noisy(held, seeds, mean, std)
     }
 

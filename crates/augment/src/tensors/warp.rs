@@ -50,12 +50,19 @@ impl<T: Tensors> Through<T> {
         {
             return Err(Error::bug("fields of several augmentations in one pass"));
         }
-        let still = self.0.full(&[2, rows, columns], 0.0, ElementType::F32)?;
-        let noise = fields.iter().map(|field| match field {
-            Some(field) => self.0.uniform(&[2, rows, columns], field.seed),
-            None => Ok(still.clone()),
-        });
-        let noise = self.0.stack(&noise.collect::<Result<Vec<_>>>()?, 0)?;
+        let seeds: Vec<Option<u64>> =
+            fields.iter().map(|field| field.map(|field| field.seed)).collect();
+        let noise = match self.uniform_by_kernels(&seeds, [rows, columns])? {
+            Some(noise) => noise,
+            None => {
+                let still = self.0.full(&[2, rows, columns], 0.0, ElementType::F32)?;
+                let noise = seeds.iter().map(|seed| match seed {
+                    Some(seed) => self.0.uniform(&[2, rows, columns], *seed),
+                    None => Ok(still.clone()),
+                });
+                self.0.stack(&noise.collect::<Result<Vec<_>>>()?, 0)?
+            }
+        };
         let smooth = match self.smoothed_by_kernels(&noise, first)? {
             Some(smooth) => smooth,
             None => {

@@ -121,3 +121,43 @@ fn kernels_do_the_work() {
         assert!(ran.iter().any(|other| other == kernel), "{kernel}: {ran:?}");
     }
 }
+
+#[test]
+fn noise_is_that_of_the_host_bit_for_bit() {
+    use crate::contract::pipeline;
+    use hsipack_augment::{ElementType, Frame, Host, SampleKey};
+
+    let op = serde_json::json!({"op": "gaussian_noise", "mean": 0.25, "std": 0.5, "p": 0.7});
+    let pipeline = pipeline(&[op], 5);
+    // Vectors of every width; less than a block of pairs, several, a part of one at the end; several calls, and several keys.
+    let sizes = [
+        (2, [1, 1, 1]),
+        (3, [7, 9, 11]),
+        (300, [3, 5, 10]),
+        (2, [3, 4, 5]),
+        (2, [30, 24, 100]),
+        (4, [16, 8, 8]),
+    ];
+    for (samples, [rows, columns, bands]) in sizes {
+        let keys: Vec<SampleKey> =
+            (0..samples).map(|sample| SampleKey { sample, repeat: 3 }).collect();
+        let frame = Frame { rows, columns, bands };
+        let parameters = pipeline.draw(frame, 1, &keys).unwrap();
+        let values = samples * rows * columns * bands;
+        let numbers: Vec<f64> = (0..values).map(|number| f64::from(number as u32 % 13)).collect();
+        for element in [ElementType::F16, ElementType::BF16, ElementType::F32] {
+            let shape = [samples, rows, columns, bands];
+            let image = Array::of_numbers(&numbers, &shape, element).unwrap();
+            let images = Images::new(image.permuted(&[0, 3, 1, 2]), Vec::new());
+            let want = pipeline.apply(&Host::new(2), &images, &parameters).unwrap().image;
+            let have = apply(&pipeline, &images, &parameters, 1).unwrap().image;
+            let numbers = crate::contract::numbers;
+            assert_eq!(numbers(&have), numbers(&want), "{element:?} {shape:?}");
+            assert_ne!(numbers(&have), numbers(&images.image), "{element:?} {shape:?}");
+        }
+    }
+    let ran = on_host().ran.lock().unwrap();
+    for width in ["f16_8", "f16_4", "f16_2", "f16_1", "bf16_8", "f32_4", "f32_2", "f32_1"] {
+        assert!(ran.contains(&format!("noise_{width}")), "{width}");
+    }
+}
