@@ -52,8 +52,8 @@ def setting(results: Json) -> list[str]:
         else ""
     )
     others = (
-        "`hsipack` augments in it, on the GPU, in a stream of its own; `kornia` augments on the "
-        "GPU in the stream of the network."
+        "`hsipack` augments in it, `kornia` in the process that trains, both on the GPU in the "
+        "stream of the network."
         if gpu
         else "`hsipack` augments in it, `kornia` in the process that trains, both in as many "
         f"threads as the network has ({results['threads']}), as they do by themselves."

@@ -104,8 +104,14 @@ impl Mixed {
     /// If the number of samples differs.
     pub fn labels(&self, labels: &mut [f32], classes: usize) -> Result<()> {
         if labels.len() != self.partners.len().saturating_mul(classes) {
-            return Err(Error::conflict(format!("{} labels of {classes} classes", labels.len()))
-                .with_remedy(format!("give numbers of {} samples", self.partners.len())));
+            return Err(Error::conflict(format!(
+                "{} numbers are not labels of {classes} classes for the batch",
+                labels.len()
+            ))
+            .with_remedy(format!(
+                "give {classes} numbers for each of {} samples",
+                self.partners.len()
+            )));
         }
         let before = labels.to_vec();
         for (sample, (partner, share)) in self.partners.iter().zip(&self.shares).enumerate() {
@@ -175,10 +181,10 @@ impl Pipeline {
         let (frame, samples) = frame_of(engine, &images.image)?;
         if parameters.frame != frame {
             return Err(Error::conflict(format!(
-                "images of {frame}, but parameters were drawn for {}",
+                "the images are {frame}, but the parameters were drawn for {}",
                 parameters.frame
             ))
-            .with_remedy("draw for images of this size"));
+            .with_remedy("draw parameters for images of this size"));
         }
         let frames = parameters.frames(self, samples)?;
         let mut work = Work::new(engine, self, images)?;
@@ -198,10 +204,12 @@ fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
         [samples, bands, rows, columns] if element.is_float() && !shape.contains(&0) => {
             Ok((Frame { rows, columns, bands }, samples))
         }
-        _ => Err(Error::conflict(format!("images of shape {shape:?} and type {element}"))
-            .with_remedy(
-                "give floating-point images (samples, bands, rows, columns), none of them 0",
-            )),
+        _ => Err(Error::conflict(format!(
+            "images of shape {shape:?} and type {element} cannot be augmented"
+        ))
+        .with_remedy(
+            "give floating-point images (samples, bands, rows, columns) with no axis of length 0",
+        )),
     }
 }
 
@@ -220,14 +228,14 @@ impl<'e, E: Engine> Work<'e, E> {
             };
             if !fits || element.is_float() {
                 return Err(Error::conflict(format!(
-                    "mask {name} of shape {shape:?} and type {element} beside images of {size:?}"
+                    "mask {name} has shape {shape:?} and type {element}, which does not fit images of shape {size:?}"
                 ))
                 .with_remedy("give masks as integers or booleans (samples, rows, columns)"));
             }
             let fill = pipeline.mask_fill.of(name);
             if element != ElementType::Bool && !element.holds(fill) {
                 return Err(Error::conflict(format!(
-                    "mask_fill {fill} for mask {name}, whose labels are {element}"
+                    "mask {name} is {element}, which cannot hold mask_fill {fill}"
                 ))
                 .with_remedy(
                     "give mask_fill a label that the mask can hold, or one for each mask",
@@ -240,12 +248,12 @@ impl<'e, E: Engine> Work<'e, E> {
         for op in &pipeline.ops {
             let missing = op.masks().find(|name| masks.iter().all(|mask| mask.name != *name));
             if missing.is_some() || (op.needs_mask() && masks.is_empty()) {
-                let name = missing.map_or(String::new(), |name| format!(" {name}"));
+                let mask = missing.map_or("a mask".into(), |name| format!("the mask {name}"));
                 return Err(Error::conflict(format!(
-                    "{} needs the mask{name}, which the batch does not have",
+                    "{} needs {mask}, but the batch does not have it",
                     op.name()
                 ))
-                .with_remedy("have the loader read it, or name another one"));
+                .with_remedy("let the loader read this mask, or name another one"));
             }
         }
         let image = engine.hold(&images.image, images.overwrite)?;
@@ -343,7 +351,7 @@ impl<'e, E: Engine> Work<'e, E> {
                 };
                 if self.image.shape != before.image.shape {
                     return Err(Error::conflict(
-                        "valid_guard cannot give samples back once their size has changed",
+                        "valid_guard cannot restore samples whose size has changed",
                     )
                     .with_remedy("put it before crops and resizing"));
                 }

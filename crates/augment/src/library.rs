@@ -145,7 +145,7 @@ fn device_of<L: Library>(library: &L, images: &Images<L::Tensor>) -> Result<Devi
         let other = library.device(&mask.labels)?;
         if other != device {
             return Err(Error::conflict(format!(
-                "mask {} is on {other}, its images are on {device}",
+                "mask {} is on {other}, but its images are on {device}",
                 mask.name
             ))
             .with_remedy("move both to the same device"));
@@ -163,7 +163,7 @@ impl Library for Host {
     }
 
     fn engine(&self, device: usize) -> Result<Host> {
-        Err(Error::unsupported(format!("computing on cuda:{device} without a library that does"))
+        Err(Error::unsupported(format!("there is no library that computes on cuda:{device}"))
             .with_remedy("install torch, or ask for batches on the CPU"))
     }
 

@@ -31,8 +31,8 @@ impl Parameters {
     /// If the JSON is not valid.
     pub fn from_json(json: &str) -> Result<Self> {
         serde_json::from_str(json).map_err(|error| {
-            Error::malformed(format!("these are no parameters of augmentations: {error}"))
-                .with_remedy("give what was written after drawing")
+            Error::malformed(format!("these are not drawn parameters: {error}"))
+                .with_remedy("give the JSON that was written after drawing")
                 .caused_by(error)
         })
     }
@@ -63,11 +63,11 @@ impl Parameters {
         }
         if let Some(step) = self.steps.iter().find(|step| step.drawn.len() != samples) {
             return Err(Error::conflict(format!(
-                "{} was drawn for {} samples, the batch has {samples}",
+                "{} was drawn for {} samples, but the batch has {samples}",
                 step.op,
                 step.drawn.len()
             ))
-            .with_remedy("draw for this batch"));
+            .with_remedy("draw parameters for this batch"));
         }
         let mut frames = vec![self.frame];
         for (op, step) in pipeline.ops.iter().zip(&self.steps) {
@@ -75,10 +75,10 @@ impl Parameters {
             let after = op.frame(before)?;
             if after != before && step.drawn.iter().any(Option::is_none) {
                 return Err(Error::conflict(format!(
-                    "{} changes the frame, but was not drawn for every sample",
+                    "{} changes the frame's size, but was not drawn for every sample",
                     step.op
                 ))
-                .with_remedy("replay parameters with the pipeline and the frame that drew them"));
+                .with_remedy("replay parameters with the pipeline and the frame size that they were drawn for"));
             }
             frames.push(after);
         }

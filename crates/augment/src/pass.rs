@@ -64,7 +64,7 @@ impl Rectangle {
         }
         let Frame { rows, columns, .. } = frame;
         Err(Error::conflict(format!(
-            "a rectangle of {height} x {width} at row {y}, column {x} of a frame of {rows} x {columns}"
+            "a rectangle of {height} x {width} at row {y}, column {x} is not inside a frame of {rows} x {columns}"
         ))
         .with_remedy("draw parameters for images of this size"))
     }
@@ -270,6 +270,8 @@ pub(crate) fn check_donor(donor: usize, samples: usize) -> Result<()> {
     if donor < samples {
         return Ok(());
     }
-    Err(Error::conflict(format!("sample {donor} of a batch of {samples} is to give"))
-        .with_remedy("replay parameters with a batch of the size that they were drawn for"))
+    Err(Error::conflict(format!(
+        "pixels come from sample {donor}, but the batch has {samples} samples"
+    ))
+    .with_remedy("replay parameters with a batch of the size that they were drawn for"))
 }

@@ -69,7 +69,7 @@ impl Pipeline {
     /// If the JSON is not valid; the error says where.
     pub fn from_json(json: &str) -> Result<Self> {
         let bad = |error: serde_json::Error| {
-            Error::malformed(format!("these are no augmentations: {error}"))
+            Error::malformed(format!("this is not a list of augmentations: {error}"))
                 .with_remedy("give a list such as [{\"op\": \"hflip\", \"p\": 0.5}]")
                 .caused_by(error)
         };

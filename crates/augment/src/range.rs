@@ -41,13 +41,15 @@ impl Range {
             return Ok(());
         }
         let bounds = match (least.is_finite(), most.is_finite()) {
-            (true, true) => format!(", between {least} and {most}"),
-            (true, false) => format!(", {least} at least"),
-            (false, true) => format!(", {most} at most"),
+            // The smallest number above 0 has 309 digits.
+            (true, false) if least == f64::MIN_POSITIVE => ", both above 0".to_owned(),
+            (true, true) => format!(", both from {least} to {most}"),
+            (true, false) => format!(", both {least} or more"),
+            (false, true) => format!(", both {most} or less"),
             (false, false) => String::new(),
         };
-        Err(Error::conflict(format!("{what} from {} to {}", self.low, self.high))
-            .with_remedy(format!("give [low, high], low first{bounds}")))
+        Err(Error::conflict(format!("{what} cannot be [{}, {}]", self.low, self.high))
+            .with_remedy(format!("give [low, high] with low <= high{bounds}")))
     }
 }
 
@@ -122,8 +124,14 @@ mod tests {
         assert!(Range::new(0.9, 1.1).check("a scale", 0.0, f64::INFINITY).is_ok());
         for (low, high) in [(2.0, 1.0), (-1.0, 1.0), (0.0, f64::INFINITY), (f64::NAN, 1.0)] {
             let error = Range::new(low, high).check("a scale", 0.0, f64::INFINITY).unwrap_err();
-            assert!(error.to_string().contains("0 at least"), "{error}");
+            assert!(error.to_string().contains("both 0 or more"), "{error}");
         }
+        let error =
+            Range::only(0.0).check("a scale", f64::MIN_POSITIVE, f64::INFINITY).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a scale cannot be [0, 0] (give [low, high] with low <= high, both above 0)"
+        );
         assert_eq!(serde_json::to_string(&Range::around_zero(2.0)).unwrap(), "[-2.0,2.0]");
     }
 }

@@ -123,7 +123,8 @@ class Checks:
         exact = [augment.RandomHorizontalFlip(), augment.RandomVerticalFlip()]
         warps = [augment.RandomAffine(30, padding_mode="reflection"), *exact]
         values = [augment.RandomGaussianBlur((3, 5), (0.5, 2)), augment.Gain((0.5, 2.0))]
-        for list_of_them, error in ((exact, 0.0), (warps, 2e-3), (values, 4e-3)):
+        noise = [augment.RandomGaussianNoise(0.0, 0.1, p=0.7)]
+        for list_of_them, error in ((exact, 0.0), (warps, 2e-3), (values, 4e-3), (noise, 0.0)):
             options: dict[str, Any] = {"augment": list_of_them, "seed": 3, "shuffle": False}
             for here, there in zip(
                 self.loader(**options), self.loader(**options, **{"device": "cpu"}), strict=True

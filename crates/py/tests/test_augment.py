@@ -399,11 +399,11 @@ def test_lists_are_lists(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("[{", "no augmentations"),
+        ("[{", "not a list of augmentations"),
         ('[{"op": "flip"}]', "hflip"),
         ('[{"p": 1}]', "op"),
         ('[{"op": "hflip", "q": 1}]', "`q`"),
-        ('[{"op": "affine", "degrees": "much"}]', "no augmentations"),
+        ('[{"op": "affine", "degrees": "much"}]', "not a list of augmentations"),
         ('{"seed": 1}', "lacks ops"),
         ('{"ops": [], "sed": 1}', "sed"),
         ('{"ops": [], "seed": -1}', "-1"),
@@ -437,8 +437,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (lambda a: a(images()[0, 0]), "shape"),
         (lambda a: a(images()[None]), "shape"),
         (lambda a: a(images(), labels().float()), "long"),
-        (lambda a: a(images(), labels()[:2]), r"beside images"),
-        (lambda a: a(images(), labels()[:, :5]), r"beside images"),
+        (lambda a: a(images(), labels()[:2]), r"does not fit images"),
+        (lambda a: a(images(), labels()[:, :5]), r"does not fit images"),
         (lambda a: a(images(), labels().tolist()), "give arrays"),
         (lambda a: a(images(), {"mask": labels()}, labels(), labels()), None),
         (lambda a: a(images(), {"mask": labels()}, {"mask": labels()}), "several masks"),
@@ -479,7 +479,7 @@ def test_options_that_do_not_fit_the_images_are_refused() -> None:
     for one, what in (
         (augment.RandomCrop((21, 4)), "pad_if_needed"),
         (augment.RandomJigsaw((3, 3)), "divides"),
-        (augment.Normalize([0.0] * 6, 1.0), "6 numbers for 7 bands"),
+        (augment.Normalize([0.0] * 6, 1.0), "6 numbers, but the images have 7 bands"),
         (augment.RandomHorizontalFlip(p=1.5), "from 0 to 1"),
         (augment.RandomTransplantation(), "mask"),
         (augment.ValidGuard("valid"), "valid"),

@@ -144,17 +144,19 @@ impl DlPack {
             CPU | CUDA_HOST => Device::Cpu,
             CUDA => Device::Cuda(tensor.device.number.max(0) as usize),
             other => {
-                return Err(Error::unsupported(format!("an array on DLPack's device {other}"))
-                    .with_remedy("copy it to the CPU or to a CUDA device before"));
+                return Err(Error::unsupported(format!(
+                    "the array is on a device of DLPack's type {other}"
+                ))
+                .with_remedy("copy it to the CPU or to a CUDA device first"));
             }
         };
         let element = ElementType::ALL.into_iter().find(|one| type_of(*one) == tensor.dtype);
         let element = element.ok_or_else(|| {
             let DlType { code, bits, lanes } = tensor.dtype;
             Error::unsupported(format!(
-                "an array of a type that is not computed with (DLPack's {code}, {bits} bits, {lanes} lanes)"
+                "the array has a type that cannot be used (DLPack's code {code}, {bits} bits, {lanes} lanes)"
             ))
-            .with_remedy("convert it: mask.int(), image.float()")
+            .with_remedy("convert it first, with mask.int() or image.float() for example")
         })?;
         let axes = tensor.axes.max(0) as usize;
         let numbers = |first: *const i64| -> Vec<i64> {
@@ -167,7 +169,8 @@ impl DlPack {
         let shape = numbers(tensor.shape);
         let shape =
             shape.iter().map(|length| usize::try_from(*length).ok()).collect::<Option<Vec<_>>>();
-        let shape = shape.ok_or_else(|| Error::malformed("an array of a negative length"))?;
+        let shape =
+            shape.ok_or_else(|| Error::malformed("an axis of the array has a negative length"))?;
         let strides = if tensor.strides.is_null() {
             contiguous(&shape)
         } else {

@@ -215,8 +215,11 @@ impl Engine for Host {
 
     fn look(&self, array: &Array) -> Result<(Vec<usize>, ElementType)> {
         if array.device() != Device::Cpu {
-            return Err(Error::unsupported(format!("an array on {}", array.device()))
-                .with_remedy("copy it to the CPU, or use a library that computes there"));
+            return Err(Error::unsupported(format!(
+                "the array is on {}, not on the CPU",
+                array.device()
+            ))
+            .with_remedy("copy it to the CPU first, or use a library that computes there"));
         }
         Ok((array.shape().to_vec(), array.element()))
     }

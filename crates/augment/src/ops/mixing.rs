@@ -283,10 +283,10 @@ impl Augmentation for Jigsaw {
             return Ok(());
         }
         Err(Error::conflict(format!(
-            "a jigsaw of {rows} x {columns} cells of a frame of {} x {}",
+            "a frame of {} x {} cannot be cut into {rows} x {columns} equal cells",
             frame.rows, frame.columns
         ))
-        .with_remedy("choose a grid that divides the frame, or crop before"))
+        .with_remedy("choose a grid that divides the frame, or crop first"))
     }
 
     fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
@@ -341,8 +341,8 @@ impl Augmentation for HideAndSeek {
     fn check(&self, _: Frame) -> Result<()> {
         Range::only(self.proportion).check("proportion", 0.0, 1.0)?;
         if self.patches.is_empty() || self.patches.iter().flatten().any(|size| *size == 0) {
-            return Err(Error::conflict("hide_and_seek without patches, or with empty ones")
-                .with_remedy("give sizes as [[rows, columns], …]"));
+            return Err(Error::conflict("there are no patches, or empty ones")
+                .with_remedy("give sizes above 0 as [[rows, columns], …]"));
         }
         Ok(())
     }

@@ -298,8 +298,9 @@ impl Drawn {
 
     /// The error if parameters belong to another augmentation.
     pub(crate) fn misfit(&self, op: &str) -> Error {
-        Error::conflict(format!("parameters {self:?} do not fit {op}"))
-            .with_remedy("replay parameters with the pipeline and the frame that drew them")
+        Error::conflict(format!("parameters {self:?} do not fit {op}")).with_remedy(
+            "replay parameters with the pipeline and the frame size that they were drawn for",
+        )
     }
 }
 
@@ -383,8 +384,8 @@ impl Op {
     /// If the options are not valid, or do not fit the frame.
     pub fn frame(&self, frame: Frame) -> Result<Frame> {
         if !(0.0..=1.0).contains(&self.p()) {
-            return Err(Error::conflict(format!("{} with p = {}", self.name(), self.p()))
-                .with_remedy("give a share of the samples, from 0 to 1"));
+            return Err(Error::conflict(format!("{} has p = {}", self.name(), self.p()))
+                .with_remedy("give a probability from 0 to 1"));
         }
         self.options().check(frame).map_err(|error| error.within(self.name()))?;
         self.geometric().map_or(Ok(frame), |op| op.frame(frame))
@@ -429,7 +430,7 @@ fn size(what: &str, size: [usize; 2]) -> Result<()> {
     if size[0] > 0 && size[1] > 0 {
         return Ok(());
     }
-    Err(Error::conflict(format!("{what} to {} x {}", size[0], size[1]))
+    Err(Error::conflict(format!("{what} cannot have a size of {} x {}", size[0], size[1]))
         .with_remedy("give [rows, columns], both above 0"))
 }
 

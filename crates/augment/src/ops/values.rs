@@ -32,10 +32,10 @@ impl PerBand {
             Self::Same(value) => Ok(vec![*value; bands]),
             Self::Each(values) if values.len() == bands => Ok(values.clone()),
             Self::Each(values) => Err(Error::conflict(format!(
-                "{what} has {} numbers for {bands} bands",
+                "{what} has {} numbers, but the images have {bands} bands",
                 values.len()
             ))
-            .with_remedy("give one number for each band of the images, or one for all")),
+            .with_remedy("give one number for each band, or one number for all")),
         }
     }
 }
@@ -359,8 +359,10 @@ impl Augmentation for BandDropout {
         if least <= most && most <= frame.bands {
             return Ok(());
         }
-        Err(Error::conflict(format!("band_dropout of {least} to {most} of {} bands", frame.bands))
-            .with_remedy("give [least, most], at most as many as there are"))
+        Err(Error::conflict(format!("it cannot drop {least} to {most} of {} bands", frame.bands))
+            .with_remedy(
+                "give [least, most] with least <= most, and most at most the number of bands",
+            ))
     }
 
     fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
@@ -541,10 +543,10 @@ impl Augmentation for Projection {
         let square = self.matrix.iter().all(|row| row.len() == frame.bands);
         if !square || self.matrix.len() != frame.bands {
             return Err(Error::conflict(format!(
-                "the projection's matrix is not {0} x {0}, as the images' bands ask for",
+                "the projection's matrix is not {0} x {0}, but the images have {0} bands",
                 frame.bands
             ))
-            .with_remedy("give as many rows, and numbers in each, as there are bands"));
+            .with_remedy("give one row for each band, with one number for each band"));
         }
         self.offset.of("the projection's offset", frame.bands).map(drop)
     }
@@ -628,10 +630,10 @@ impl Augmentation for GaussianBlur {
             return Ok(());
         }
         Err(Error::conflict(format!(
-            "a blur with a kernel of {rows} x {columns} of a frame of {} x {}",
+            "a kernel of {rows} x {columns} cannot blur a frame of {} x {}",
             frame.rows, frame.columns
         ))
-        .with_remedy("give odd sizes, less than twice the frame's"))
+        .with_remedy("give odd sizes, less than twice the frame's size"))
     }
 
     fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
@@ -687,8 +689,8 @@ impl Augmentation for Standardize {
     fn check(&self, frame: Frame) -> Result<()> {
         self.mean.of("the mean", frame.bands)?;
         match self.std.of("the standard deviation", frame.bands)?.iter().find(|std| **std <= 0.0) {
-            Some(std) => Err(Error::conflict(format!("a standard deviation of {std}"))
-                .with_remedy("give numbers above 0; constant bands want 1")),
+            Some(std) => Err(Error::conflict(format!("the standard deviation of a band is {std}"))
+                .with_remedy("give numbers above 0; for constant bands, give 1")),
             None => Ok(()),
         }
     }

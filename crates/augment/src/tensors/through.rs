@@ -157,8 +157,10 @@ impl<T: Tensors> Engine for Through<T> {
     fn hold(&self, array: &T::Tensor, overwrite: bool) -> Result<Held<T::Tensor>> {
         let (shape, element) = self.look(array)?;
         if element.signed() != element {
-            return Err(Error::unsupported(format!("labels of type {element} on a device"))
-                .with_remedy("convert them to a type with a sign: mask.int(), mask.long()"));
+            return Err(Error::unsupported(format!(
+                "masks of type {element} cannot be augmented on a device"
+            ))
+            .with_remedy("convert them to a signed type with mask.int() or mask.long()"));
         }
         let (inner, turned) = match shape[..] {
             [samples, rows, columns] => ([samples, rows, columns, 1], array.clone()),

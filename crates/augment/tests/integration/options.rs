@@ -13,7 +13,7 @@ fn bad_options_are_told_by_name_with_a_remedy() {
     for (json, wanted) in [
         (json!([{"op": "hflip", "p": 2.0}]), "hflip"),
         (json!([{"op": "affine", "scale": [2.0, 1.0]}]), "scale"),
-        (json!([{"op": "affine", "translate": [2.0, 0.0]}]), "translation"),
+        (json!([{"op": "affine", "translate": [2.0, 0.0]}]), "translate"),
         (json!([{"op": "elastic", "kernel": [4, 3]}]), "elastic"),
         (json!([{"op": "random_crop", "size": [0, 3]}]), "random_crop"),
         (json!([{"op": "random_crop", "size": [99, 3]}]), "random_crop"),

@@ -159,10 +159,12 @@ fn fits(what: &str, size: [usize; 2], frame: Frame) -> Result<()> {
         return Ok(());
     }
     Err(Error::conflict(format!(
-        "{what} to {} x {} of a frame of {} x {}",
+        "{what} to {} x {} is larger than the frame of {} x {}",
         size[0], size[1], frame.rows, frame.columns
     ))
-    .with_remedy("crop to less, pad before (pad_to, or pad_if_needed of random_crop), or resize"))
+    .with_remedy(
+        "crop to a smaller size, pad first (pad_to, or pad_if_needed of random_crop), or resize",
+    ))
 }
 
 impl Augmentation for CenterCrop {
@@ -400,10 +402,10 @@ impl Geometric for PadTo {
     fn frame(&self, frame: Frame) -> Result<Frame> {
         if self.size[0] < frame.rows || self.size[1] < frame.columns {
             return Err(Error::conflict(format!(
-                "pad_to {} x {} of a frame of {} x {}",
+                "pad_to {} x {} is smaller than the frame of {} x {}",
                 self.size[0], self.size[1], frame.rows, frame.columns
             ))
-            .with_remedy("pad to at least the frame's size, or crop before"));
+            .with_remedy("pad to at least the frame's size, or crop first"));
         }
         Ok(frame.resized(self.size))
     }

@@ -79,8 +79,8 @@ impl Augmentation for Rot90 {
         if least <= most {
             return Ok(());
         }
-        Err(Error::conflict(format!("rot90 by {least} to {most} turns"))
-            .with_remedy("give [least, most]"))
+        Err(Error::conflict(format!("turns cannot be [{least}, {most}]"))
+            .with_remedy("give [least, most] with least <= most"))
     }
 
     fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
@@ -116,7 +116,7 @@ fn odd_turn(frame: Frame) -> Error {
         "rot90 cannot turn a frame of {} x {} by a quarter and keep its size",
         frame.rows, frame.columns
     ))
-    .with_remedy("allow half turns, crop to a square before, or use rotate")
+    .with_remedy("allow half turns only, crop to a square first, or use rotate")
 }
 
 impl Geometric for Rot90 {

@@ -129,8 +129,8 @@ impl Augmentation for Affine {
             shear.map_or(Ok(()), |shear| shear.check(what, -89.0, 89.0))?;
         }
         match self.translate.iter().find(|part| !(0.0..=1.0).contains(*part)) {
-            Some(part) => Err(Error::conflict(format!("a translation by {part} of the frame"))
-                .with_remedy("give parts of the frame from 0 to 1")),
+            Some(part) => Err(Error::conflict(format!("translate cannot be {part} of the frame"))
+                .with_remedy("give shares of the frame, from 0 to 1")),
             None => Ok(()),
         }
     }
@@ -193,8 +193,8 @@ fn affine(frame: Frame, angle: f64, scale: [f64; 2], by: [f64; 2], shear: [f64; 
 /// The source for a warp of a frame onto itself.
 fn warp(map: Matrix, frame: Frame, align_corners: bool, compat: KorniaCompat) -> Result<Source> {
     let back = map.inverse().ok_or_else(|| {
-        Error::conflict("a warp that cannot be undone was drawn")
-            .with_remedy("draw less extreme angles, scales or distortions")
+        Error::conflict("the warp that was drawn has no inverse")
+            .with_remedy("use less extreme angles, scales or distortions")
     })?;
     if compat == KorniaCompat::V0_9 {
         return Ok(Source::map(back));
@@ -204,7 +204,10 @@ fn warp(map: Matrix, frame: Frame, align_corners: bool, compat: KorniaCompat) ->
         let stretch = frame.normalised(aligned).inverse()?.after(&frame.normalised(true));
         Some(stretch.after(&back).after(&stretch.inverse()?))
     };
-    let unusable = || Error::conflict("Kornia 0.8 warps frames of more than one pixel only");
+    let unusable = || {
+        Error::conflict("warps as in Kornia 0.8 need frames of more than one pixel")
+            .with_remedy("use those of Kornia 0.9, the default")
+    };
     let (image, mask) = legacy(align_corners).zip(legacy(false)).ok_or_else(unusable)?;
     Ok(Source { image, mask, bounds: None, elastic: None })
 }
@@ -328,9 +331,9 @@ impl Geometric for Perspective {
         }
         let Frame { rows, columns, .. } = frame;
         Err(Error::conflict(format!(
-            "perspective of a frame of {rows} x {columns}, whose corners coincide"
+            "perspective needs four corners, but those of a frame of {rows} x {columns} coincide"
         ))
-        .with_remedy("give frames of two rows and two columns at least, or leave perspective out"))
+        .with_remedy("give frames of at least two rows and two columns, or leave out perspective"))
     }
 
     fn source(&self, drawn: &Drawn, frame: Frame, compat: KorniaCompat) -> Result<Source> {
@@ -380,10 +383,10 @@ impl Augmentation for Elastic {
             return Ok(());
         }
         Err(Error::conflict(format!(
-            "an elastic field smoothed with a kernel of {:?} and sigma {:?}",
+            "a kernel of {:?} with sigma {:?} cannot smooth an elastic field",
             self.kernel, self.sigma
         ))
-        .with_remedy("give an odd kernel size and a sigma above 0"))
+        .with_remedy("give odd kernel sizes, and sigmas above 0"))
     }
 
     fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {

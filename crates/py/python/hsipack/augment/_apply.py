@@ -357,7 +357,7 @@ def _mask(name: str, mask: Any, image: Array) -> Array:
     batched = len(image.shape) == 4
     wanted = "(B, H, W) or (B, layers, H, W)" if batched else "(H, W) or (layers, H, W)"
     raise ConflictError(
-        f"{what} beside images of {tuple(image.shape)} on {_place(image)}",
+        f"{what}, which does not fit images of shape {tuple(image.shape)} on {_place(image)}",
         remedy=f"give {wanted}, integers or booleans: mask.long()",
     )
 
@@ -404,6 +404,6 @@ def _known_keys(data_keys: Sequence[Any]) -> list[str]:
     if keys and keys[0] in _IMAGE_KEYS and all(key == "mask" for key in keys[1:]):
         return keys
     raise UnsupportedError(
-        f"data_keys = {keys}",
+        f"data_keys = {keys} cannot be used",
         remedy='give ["input", "mask", …]: an image, then masks; labels are mixed with mix_labels',
     )

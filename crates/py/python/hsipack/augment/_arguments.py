@@ -49,7 +49,7 @@ def around(
     most = float(given)
     if most < 0:
         raise ConflictError(
-            f"{name} = {most}", remedy="give a number that is not below 0, or [low, high]"
+            f"{name} = {most} is below 0", remedy="give a number of at least 0, or [low, high]"
         )
     low = centre - most
     return [low if least is None else max(least, low), centre + most]
@@ -73,7 +73,7 @@ def one_for_all(name: str, value: Number | Numbers) -> float:
     if given and given[0] is not None and all(number == given[0] for number in given):
         return given[0]
     raise UnsupportedError(
-        f"{name} with different numbers for the bands", remedy="give one number for all bands"
+        f"{name} has different numbers for the bands", remedy="give one number for all bands"
     )
 
 
@@ -126,7 +126,7 @@ def each_by_itself(same_on_batch: bool | None) -> None:
     """Refuses to use one draw for a whole batch."""
     if same_on_batch:
         raise UnsupportedError(
-            "same_on_batch = True: every sample is drawn for by itself",
+            "same_on_batch = True is not supported: every sample has its own random numbers",
             remedy="leave it out, or call with the same id for every sample: ids=[0] * len(image)",
         )
 
@@ -135,7 +135,7 @@ def always(name: str, p: float) -> None:
     """Refuses a share ``p`` for augmentations that change the size: a batch has one size."""
     if p != 1:
         raise UnsupportedError(
-            f"{name} with p = {p}: samples of a batch have one size",
+            f"{name} does not support p = {p}: all samples of a batch have one size",
             remedy="leave p out: crops and resizing are always applied",
         )
 
@@ -144,8 +144,8 @@ def whole_batches(p_batch: float) -> None:
     """Refuses a probability for whole batches."""
     if p_batch != 1:
         raise UnsupportedError(
-            f"p_batch = {p_batch}: every sample is drawn for by itself",
-            remedy="give p, the share of the samples",
+            f"p_batch = {p_batch} is not supported: every sample has its own random numbers",
+            remedy="give p, the probability for each sample",
         )
 
 
@@ -153,7 +153,7 @@ def unclipped(clip_output: bool) -> None:
     """Refuses to clip values."""
     if clip_output:
         raise UnsupportedError(
-            "clip_output = True: spectra are not bound to 0 … 1",
+            "clip_output = True is not supported: spectra need not lie between 0 and 1",
             remedy="leave it out, or clip yourself: image.clamp(0, 1)",
         )
 

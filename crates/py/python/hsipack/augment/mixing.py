@@ -131,11 +131,11 @@ class RandomCutMixV2(Augmentation):
         read.each_by_itself(same_on_batch)
         if num_mix != 1:
             raise UnsupportedError(
-                f"num_mix = {num_mix}", remedy="add RandomCutMixV2 several times"
+                f"num_mix = {num_mix} is not supported", remedy="add RandomCutMixV2 several times"
             )
         if cut_size is not None:
             raise UnsupportedError(
-                f"cut_size = {cut_size!r}", remedy="leave it out; beta sets the sizes"
+                f"cut_size = {cut_size!r} is not supported", remedy="leave it out; beta sets the sizes"
             )
         super().__init__(beta=1.0 if beta is None else float(beta), p=p, data_keys=data_keys)
 
@@ -193,7 +193,7 @@ class RandomJigsaw(Augmentation):
         read.each_by_itself(same_on_batch)
         if ensure_perm:
             raise UnsupportedError(
-                "ensure_perm = True: every order is as likely as any other", remedy="leave it out"
+                "ensure_perm = True is not supported: every order is equally likely", remedy="leave it out"
             )
         super().__init__(grid=read.size("grid", grid), p=p, data_keys=data_keys)
 
@@ -266,14 +266,14 @@ def mix_labels(labels: Labels, mixed: Sequence[Mapping[str, Sequence[Any]]]) -> 
     """
     if labels.ndim != 2 or "float" not in str(labels.dtype):
         raise ConflictError(
-            f"labels of shape {tuple(labels.shape)} and type {labels.dtype}",
+            f"labels have shape {tuple(labels.shape)} and type {labels.dtype}",
             remedy="give (B, classes), floating point, such as one-hot vectors",
         )
     for entry in mixed:
         partners, shares = entry["partners"], entry["shares"]
         if len(partners) != len(labels):
             raise ConflictError(
-                f"{len(labels)} labels for {len(partners)} samples", remedy="give one row for each"
+                f"there are {len(labels)} labels, but {len(partners)} samples", remedy="give one row for each"
             )
         share: Any
         if _torch.is_tensor(labels):
