@@ -108,23 +108,6 @@ pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
     })
 }
 
-/// Requests huge pages for memory that is not used yet: there are then fewer page faults. The system may refuse.
-pub fn want_huge_pages<T>(values: &[T]) {
-    #[cfg(target_os = "linux")]
-    {
-        const PAGE: usize = 4096;
-        let range = values.as_ptr_range();
-        let start = (range.start as usize).next_multiple_of(PAGE);
-        let end = range.end as usize / PAGE * PAGE;
-        if start < end {
-            // SAFETY: whole pages of the caller's own memory; advice changes no content.
-            unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = values;
-}
-
 /// A vector of `len` zeros. The system provides the memory when it is first used. `what` is for the error.
 ///
 /// # Errors

@@ -50,7 +50,7 @@ impl Buffer {
     pub fn zeroed(bytes: usize) -> Result<Self> {
         let lines: Vec<Line> = memory::zeroed(bytes.div_ceil(size_of::<Line>()), "an array")?;
         if bytes >= LARGE {
-            memory::want_huge_pages(&lines);
+            huge(&lines);
         }
         Ok(Self { lines, bytes, pool: Weak::new() })
     }
@@ -109,6 +109,18 @@ impl Drop for Buffer {
         if let Some(pool) = self.pool.upgrade() {
             pool.keep(std::mem::take(&mut self.lines));
         }
+    }
+}
+
+/// Requests huge pages, which cause fewer page faults.
+fn huge(lines: &[Line]) {
+    const PAGE: usize = 4096;
+    let range = lines.as_ptr_range();
+    let start = (range.start as usize).next_multiple_of(PAGE);
+    let end = range.end as usize / PAGE * PAGE;
+    if start < end {
+        // SAFETY: whole pages of the vector's own memory; advice changes no content, and may be refused.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
     }
 }
 

@@ -253,7 +253,8 @@ pub struct Args {
     ///
     /// With `once`, changes on the disk after the first check (a failing disk, a file overwritten in place) are not
     /// noticed, and the changed data is delivered. `always` finds them in every epoch, except in chunks that are kept in
-    /// memory (--cache). With `never`, damaged data may be delivered.
+    /// memory (--cache). Data from a server is checked in every epoch in both cases. With `never`, damaged data may be
+    /// delivered.
     #[arg(long, value_name = "WHEN", value_parser = parse::one_of(&Verify::ALL), default_value_t = Verify::Once, help_heading = "Reading")]
     verify: Verify,
 

@@ -240,8 +240,9 @@ class Dataset(Base):
             otherwise NumPy arrays.
         verify: when to compare checksums: ``"always"``, ``"once"`` (when a process first decodes a
             chunk) or ``"never"``. With ``"once"``, a chunk that changes on the disk after that is
-            returned unchecked; ``"always"`` finds the change. With ``"never"``, damaged data may
-            be returned as if they were intact.
+            returned unchecked; ``"always"`` finds the change. Chunks from a server are checked
+            each time in both cases. With ``"never"``, damaged data may be returned as if they were
+            intact.
         store: how to read files: ``"mmap"`` for local disks, ``"pread"`` for network disks,
             ``"direct"`` to bypass the system's cache. For a URL, keep the default.
         storage_options: for a URL, credentials and settings of its server that are not in the

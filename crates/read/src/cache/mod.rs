@@ -13,20 +13,18 @@ mod meeting;
 mod meeting;
 #[cfg(target_os = "linux")]
 mod segment;
-mod slabs;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use hsipack_format::random;
+use hsipack_store::memory;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 use meeting::{ChunksOf, Meeting};
-use slabs::Slabs;
 
 /// What to keep in memory, in addition to what the operating system keeps of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,7 +66,6 @@ enum Places {
         /// Bytes that may still be used.
         left: AtomicU64,
         used: AtomicU64,
-        slabs: Slabs,
         /// Per stack, per array.
         arrays: Vec<Vec<Chunks>>,
     },
@@ -113,8 +110,15 @@ impl SharedChunks {
     }
 }
 
+/// A copy of a chunk.
+fn copied(bytes: &[u8]) -> Result<Box<[u8]>> {
+    let mut copy = memory::reserved(bytes.len(), "a chunk")?;
+    copy.extend_from_slice(bytes);
+    Ok(copy.into_boxed_slice())
+}
+
 /// A place for every chunk of an array.
-type Chunks = Box<[OnceLock<Bytes>]>;
+type Chunks = Box<[OnceLock<Box<[u8]>>]>;
 
 impl Cache {
     /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
@@ -126,8 +130,7 @@ impl Cache {
             return Ok(None);
         }
         let arrays = dataset.for_every_chunk("the cache", OnceLock::new)?;
-        let (left, used) = (AtomicU64::new(budget), AtomicU64::new(0));
-        let places = Places::Own { left, used, slabs: Slabs::default(), arrays };
+        let places = Places::Own { left: AtomicU64::new(budget), used: AtomicU64::new(0), arrays };
         Ok(Some(Self { kind, budget, places }))
     }
 
@@ -168,8 +171,8 @@ impl Cache {
     /// Keeps a chunk if there is room.
     pub(crate) fn keep(&self, array: ArrayRef<'_>, number: usize, stored: &[u8], decoded: &[u8]) {
         let bytes = if self.kind == CacheKind::Decoded { decoded } else { stored };
-        let (left, used, slabs, arrays) = match &self.places {
-            Places::Own { left, used, slabs, arrays } => (left, used, slabs, arrays),
+        let (left, used, arrays) = match &self.places {
+            Places::Own { left, used, arrays } => (left, used, arrays),
             Places::Shared(chunks) => {
                 let segment = chunks.meeting.segment();
                 return segment.keep(chunks.array(array), number, bytes, self.budget);
@@ -177,12 +180,12 @@ impl Cache {
         };
         let len = bytes.len() as u64;
         let take = |left: u64| left.checked_sub(len);
-        let Ok(before) = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) else {
+        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
             return;
-        };
+        }
         let place = &arrays[array.stack][array.array][number];
         // If the system refuses the memory, the chunk is not kept, and is read again.
-        if slabs.copy(bytes, before).is_ok_and(|copy| place.set(copy).is_ok()) {
+        if copied(bytes).is_ok_and(|copy| place.set(copy).is_ok()) {
             used.fetch_add(len, Ordering::Relaxed);
         } else {
             // Another thread may also have been first.

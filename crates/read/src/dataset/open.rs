@@ -22,7 +22,8 @@ pub enum Verify {
     /// Whenever a chunk is decoded.
     Always,
     /// The first time a process decodes a chunk. If the chunk changes on the disk after that (a failing disk, a file
-    /// overwritten in place), the changed values are delivered.
+    /// overwritten in place), the changed values are delivered. In datasets on servers, whenever a chunk is decoded:
+    /// every transfer can damage it.
     #[default]
     Once,
     /// Never. Damaged values may then be delivered as if they were correct.
@@ -119,7 +120,10 @@ impl Dataset {
         };
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
         let labels = Labels::of(packed.samples());
-        let verify = options.verify;
+        let verify = match options.verify {
+            Verify::Once if is_url(path) => Verify::Always,
+            verify => verify,
+        };
         Ok(Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify })))
     }
 

@@ -1,5 +1,6 @@
 //! Datasets on servers.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsipack_read::plan::Order;
-use hsipack_read::{CacheKind, Dataset, ErrorKind, Loader, LoaderOptions};
+use hsipack_read::store::{RemoteStore, Store};
+use hsipack_read::{CacheKind, Dataset, ErrorKind, Loader, LoaderOptions, OpenOptions};
 use hsipack_testing::server::{Fault, Link, Request, Server};
 use serde_json::json;
 
@@ -164,6 +166,41 @@ fn a_turned_bit_is_found_and_the_chunk_is_named() {
         error.to_string().contains("chunk") && error.to_string().contains("http://"),
         "{error}"
     );
+}
+
+#[test]
+fn what_is_fetched_again_is_checked_again() {
+    let folder = made();
+    let damages = Arc::new(AtomicBool::new(false));
+    let damaging = damages.clone();
+    let server = Server::with_faults(folder.path(), move |request| {
+        let damaged = damaging.load(Ordering::SeqCst) && is_chunk(request);
+        if damaged && request.number.is_multiple_of(17) { Fault::Corrupt } else { Fault::None }
+    });
+    // Nothing is kept, so every epoch fetches all chunks.
+    let store = Some(Arc::new(RemoteStore::with_bytes(0)) as Arc<dyn Store>);
+    let options = OpenOptions { store, ..OpenOptions::default() };
+    let dataset = Dataset::open_with(server.url("made"), options).unwrap();
+    let options = LoaderOptions { cache: CacheKind::None, ..images::options(1) };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    let (mut first, mut right, mut errors) = (HashMap::new(), 0, 0);
+    for epoch in 0..6 {
+        damages.store(epoch > 0, Ordering::SeqCst);
+        for batch in loader.epoch() {
+            match batch {
+                Ok(batch) => {
+                    let (sample, bytes) = (batch.items()[0].sample, batch.image().bytes.to_vec());
+                    assert!(*first.entry(sample).or_insert_with(|| bytes.clone()) == bytes);
+                    right += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Damaged, "{error}");
+                    errors += 1;
+                }
+            }
+        }
+    }
+    assert!(first.len() == 12 && right > 12 && errors > 0, "{right} {errors}");
 }
 
 #[test]

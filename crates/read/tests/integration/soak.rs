@@ -121,7 +121,10 @@ fn open(written: &Written, server: &Server, cache: &Path, dice: &mut Dice) -> Re
 fn live(written: &Written, server: &Server, cache: &Path, dice: &mut Dice) -> (usize, usize) {
     // A file of the dataset may have been damaged on its way.
     let Ok(dataset) = open(written, server, cache, dice) else { return (0, 1) };
-    let Ok(mut loader) = Loader::new(&dataset, options(dice)) else { return (0, 1) };
+    let options = options(dice);
+    // If something is wrong, it shows what was tried.
+    println!("{} of {}, {options:?}", dataset.path().display(), written.path.display());
+    let Ok(mut loader) = Loader::new(&dataset, options) else { return (0, 1) };
     let (mut batches, mut errors) = (0, 0);
     let mut kept: Vec<Batch> = Vec::new();
     for _ in 0..dice.below(60) {
