@@ -132,11 +132,13 @@ fn kind(output: &Path, mask: bool) -> Result<Kind> {
         ("zarr", _) => Ok(Kind::Zarr),
         ("png", true) => Ok(Kind::Png),
         ("png", false) => {
-            Err(Error::unsupported("PNG cannot hold a cube").at(output).with_remedy(remedy![
-                "use .npy, .hdr, .tif or .zarr; a mask of the dataset can be a .png, and ",
-                Command::Preview,
-                " draws a cube"
-            ]))
+            Err(Error::unsupported("only a mask of the dataset can be written as PNG")
+                .at(output)
+                .with_remedy(remedy![
+                    "use .npy, .hdr, .tif or .zarr; ",
+                    Command::Preview,
+                    " draws a cube"
+                ]))
         }
         _ => Err(Error::unsupported("no export format has this ending").at(output).with_remedy(
             if mask {

@@ -157,6 +157,8 @@ pub(super) fn cube_axes(
             .with_remedy(remedy![
                 "give it as a mask with ",
                 Opt::Mask,
+                ", leave it out with ",
+                Opt::Exclude,
                 ", or save it with a third axis"
             ]));
         }

@@ -77,7 +77,7 @@ class Concat:
         place = _options.whole("index", index)
         length = len(self)
         if not -length <= place < length:
-            raise IndexError(f"sample {place} of {length}")
+            raise IndexError(f"there is no sample {place}: they are numbered 0 to {length - 1}")
         place %= length
         for number, dataset in enumerate(self.datasets):
             if place < len(dataset):

@@ -750,7 +750,9 @@ class Dataset(Base):
         place = _options.whole("index", index, remedy)
         length = len(self)
         if not -length <= place < length:
-            raise IndexError(f"sample {place} of {length} in {self._path}")
+            raise IndexError(
+                f"there is no sample {place}: those of {self._path} are numbered 0 to {length - 1}"
+            )
         place %= length
         return place if self._ids is None else self._ids[place]
 

@@ -42,7 +42,10 @@ class Samples(Sequence[dict[str, Any]]):
             return self._read(self._ids[index])
         place = _options.whole("index", index)
         if not -len(self) <= place < len(self):
-            raise IndexError(f"sample {place} of {len(self)} in {self._path}")
+            raise IndexError(
+                f"there is no sample {place}: those of {self._path} are numbered 0 to "
+                f"{len(self) - 1}"
+            )
         return self._read([self._ids[place]])[0]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

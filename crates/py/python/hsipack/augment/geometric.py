@@ -166,7 +166,8 @@ def _filled(padding_mode: Padding, fill_value: Number | Numbers | None) -> dict[
     if fill != 0 and padding == "zeros":
         # Kornia ignores fill_value in other modes; nobody wants that.
         raise UnsupportedError(
-            f'fill_value = {fill} has no effect with padding_mode = "zeros"', remedy='give padding_mode = "fill"'
+            f'fill_value = {fill} has no effect with padding_mode = "zeros"',
+            remedy='give padding_mode = "fill"',
         )
     return {"padding": padding}
 
@@ -239,7 +240,8 @@ class RandomPerspective(Augmentation):
         read.each_by_itself(same_on_batch)
         if sampling_method not in ("basic", "area_preserving"):
             raise UnsupportedError(
-                f"sampling_method = {sampling_method!r} is not supported", remedy='give "basic" or "area_preserving"'
+                f"sampling_method = {sampling_method!r} is not supported",
+                remedy='give "basic" or "area_preserving"',
             )
         super().__init__(
             distortion=float(distortion_scale),

@@ -135,7 +135,8 @@ class RandomCutMixV2(Augmentation):
             )
         if cut_size is not None:
             raise UnsupportedError(
-                f"cut_size = {cut_size!r} is not supported", remedy="leave it out; beta sets the sizes"
+                f"cut_size = {cut_size!r} is not supported",
+                remedy="leave it out; beta sets the sizes",
             )
         super().__init__(beta=1.0 if beta is None else float(beta), p=p, data_keys=data_keys)
 
@@ -193,7 +194,8 @@ class RandomJigsaw(Augmentation):
         read.each_by_itself(same_on_batch)
         if ensure_perm:
             raise UnsupportedError(
-                "ensure_perm = True is not supported: every order is equally likely", remedy="leave it out"
+                "ensure_perm = True is not supported: every order is equally likely",
+                remedy="leave it out",
             )
         super().__init__(grid=read.size("grid", grid), p=p, data_keys=data_keys)
 
@@ -273,7 +275,8 @@ def mix_labels(labels: Labels, mixed: Sequence[Mapping[str, Sequence[Any]]]) -> 
         partners, shares = entry["partners"], entry["shares"]
         if len(partners) != len(labels):
             raise ConflictError(
-                f"there are {len(labels)} labels, but {len(partners)} samples", remedy="give one row for each"
+                f"there are {len(labels)} labels, but {len(partners)} samples",
+                remedy="give one row for each",
             )
         share: Any
         if _torch.is_tensor(labels):

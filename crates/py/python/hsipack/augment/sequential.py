@@ -216,7 +216,9 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         remedy = 'give a list such as [{"op": "hflip", "p": 0.5}]'
-        raise MalformedError(f"this is not a list of augmentations: {error}", remedy=remedy) from error
+        raise MalformedError(
+            f"this is not a list of augmentations: {error}", remedy=remedy
+        ) from error
 
 
 def _made(config: Sequence[Augmentation | Config] | Config, seed: int) -> AugmentationSequential:
@@ -238,7 +240,8 @@ def _augmentation(entry: Augmentation | Config) -> Augmentation:
         return entry
     if isinstance(entry, AugmentationSequential):
         raise UnsupportedError(
-            "an AugmentationSequential cannot contain another one", remedy="unpack it: *augmentations"
+            "an AugmentationSequential cannot contain another one",
+            remedy="unpack it: *augmentations",
         )
     if not isinstance(entry, Mapping):
         raise _foreign(entry)
