@@ -69,7 +69,7 @@ enum Law {
 
 struct Case {
     group: String,
-    /// The engines: both, except for noise that each engine draws itself.
+    /// The engines: all, except for noise that libtorch draws.
     variants: Vec<Variant>,
     name: String,
     law: Law,
@@ -323,17 +323,18 @@ fn random_mask(frame: Frame, samples: i64, kind: Kind, dice: &mut Dice) -> Tenso
     Tensor::from_slice(&values).view([samples, rows as i64, columns as i64]).to_kind(kind)
 }
 
-/// The groups of the augmentation for which both engines draw their own noise.
+/// The groups of the augmentation whose noise the host and kernels draw, and libtorch's operations.
 const ELASTIC: [&str; 2] = ["elastic", "elastic_tensors"];
 /// The augmentations that have kernels.
-const KERNELS: [&str; 18] = [
+const KERNELS: [&str; 19] = [
     "affine",
     "band_dropout",
     "center_crop",
     "chain",
-    "elastic_tensors",
+    "elastic",
     "gain",
     "gaussian_blur",
+    "gaussian_noise",
     "hflip",
     "offset",
     "pad_to",
@@ -392,7 +393,7 @@ fn case(group: &str, number: u64) -> Case {
     // Kernels, for augmentations that have them. Half of the cases are enough, because all cases test operations.
     let by_kernels = number.is_multiple_of(2) && KERNELS.contains(&group);
     let takes = |variant: &Variant| {
-        let engine = !ELASTIC.contains(&group) || variant.tensors() == (group == ELASTIC[1]);
+        let engine = !ELASTIC.contains(&group) || variant.draws() == (group == ELASTIC[1]);
         engine && (by_kernels || variant.by != By::Kernels)
     };
     Case {
@@ -426,6 +427,11 @@ enum By {
 impl Variant {
     fn tensors(self) -> bool {
         self.by != By::Loops
+    }
+
+    /// Whether libtorch draws the noise. Kernels draw the host's.
+    fn draws(self) -> bool {
+        self.by == By::Operations
     }
 }
 
@@ -513,9 +519,7 @@ impl Case {
                     Value::Null => {
                         Tensor::zeros([2, rows as i64, columns as i64], (Kind::Float, Device::Cpu))
                     }
-                    seed => {
-                        elastic_noise(seed.as_u64().unwrap(), [rows, columns], variant.tensors())
-                    }
+                    seed => elastic_noise(seed.as_u64().unwrap(), [rows, columns], variant.draws()),
                 });
                 Some(Tensor::stack(&noise.collect::<Vec<_>>(), 0))
             }
@@ -624,7 +628,7 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
             results["out"].shallow_clone()
         };
         let (image, masks) = case.done(source, variant);
-        if case.group == "gaussian_noise" && variant.tensors() {
+        if case.group == "gaussian_noise" && variant.draws() {
             // libtorch draws different numbers.
             let noise = case.done(&case.image.zeros_like(), Variant { half: false, ..variant }).0;
             wanted = source.to_kind(Kind::Double) + noise.to_kind(Kind::Double);
@@ -654,7 +658,7 @@ fn compare(case: &Case, results: &BTreeMap<String, Tensor>, errors: &mut Errors)
         if !variant.half {
             let between =
                 most(&masked(&(&image - results["single"].to_kind(Kind::Double)), exempt.as_ref()));
-            if case.group != "gaussian_noise" || !variant.tensors() {
+            if case.group != "gaussian_noise" || !variant.draws() {
                 errors.between = errors.between.max(between);
             }
         }
