@@ -194,7 +194,7 @@ fn what_cannot_be_is_an_error_that_says_so() {
     let error = |question: &str| viewed.get(&format!("api/training{question}")).error();
     let augment = |json: &str| error(&format!("/batch?augment={}", encoded(json)));
     assert!(augment(r#"[{"op": "hflop"}]"#).contains("unknown variant `hflop`"));
-    assert!(augment("nothing").contains("no augmentations"));
+    assert!(augment("nothing").contains("not a list of augmentations"));
     let large = r#"[{"op": "random_crop", "size": [60, 60]}]"#;
     assert!(augment(large).contains("60"), "{}", augment(large));
     assert!(augment(&format!("[{}]", " ".repeat(17_000))).contains("bytes"));
