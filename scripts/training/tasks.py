@@ -252,7 +252,7 @@ class Task(ABC):
         each form.
         """
         found = []
-        with self.loader(form, training, seed=seed, bands=[0], device="cpu") as loader:
+        with self.loader(form, training, seed=seed, bands=[0], device=CPU) as loader:
             for epoch in range(epochs):
                 batches = []
                 for number, batch in enumerate(loader):

@@ -248,12 +248,11 @@ impl<'e, E: Engine> Work<'e, E> {
         for op in &pipeline.ops {
             let missing = op.masks().find(|name| masks.iter().all(|mask| mask.name != *name));
             if missing.is_some() || (op.needs_mask() && masks.is_empty()) {
-                let mask = missing.map_or("a mask".into(), |name| format!("the mask {name}"));
-                return Err(Error::conflict(format!(
-                    "{} needs {mask}, but the batch does not have it",
-                    op.name()
-                ))
-                .with_remedy("let the loader read this mask, or name another one"));
+                let what = missing.map_or("a mask, but the batch has none".into(), |name| {
+                    format!("the mask {name}, but the batch does not have it")
+                });
+                return Err(Error::conflict(format!("{} needs {what}", op.name()))
+                    .with_remedy("let the loader read the mask, or name another one"));
             }
         }
         let image = engine.hold(&images.image, images.overwrite)?;

@@ -446,18 +446,22 @@ typedef int Nearest[PIXELS];
 #define Taps_START
 #define Nearest_START [0]
 
+// A kernel for each type and each width of its vectors.
+#define EACH_VECTOR(KERNEL) \
+  KERNEL(f16, F16, 8)       \
+  KERNEL(f16, F16, 4)       \
+  KERNEL(f16, F16, 2)       \
+  KERNEL(f16, F16, 1)       \
+  KERNEL(bf16, BF16, 8)     \
+  KERNEL(bf16, BF16, 4)     \
+  KERNEL(bf16, BF16, 2)     \
+  KERNEL(bf16, BF16, 1)     \
+  KERNEL(f32, float, 4)     \
+  KERNEL(f32, float, 2)     \
+  KERNEL(f32, float, 1)
+
 #define LINEAR(NAME, T, COUNT) WARP(warp_##NAME##_##COUNT, Taps, find_taps, (blend<T, COUNT>))
-LINEAR(f16, F16, 8)
-LINEAR(f16, F16, 4)
-LINEAR(f16, F16, 2)
-LINEAR(f16, F16, 1)
-LINEAR(bf16, BF16, 8)
-LINEAR(bf16, BF16, 4)
-LINEAR(bf16, BF16, 2)
-LINEAR(bf16, BF16, 1)
-LINEAR(f32, float, 4)
-LINEAR(f32, float, 2)
-LINEAR(f32, float, 1)
+EACH_VECTOR(LINEAR)
 
 // Whole pixels, by the bytes of their vectors.
 #define WHOLE(BYTES, WORD, COUNT) WARP(take_##BYTES, Nearest, find_nearest, (take<Vector<WORD, COUNT> >))
@@ -468,17 +472,7 @@ WHOLE(2, unsigned short, 1)
 WHOLE(1, unsigned char, 1)
 
 #define BY_BAND(NAME, T, COUNT) EACH(by_band_##NAME##_##COUNT, Values, (by_band<T, COUNT>))
-BY_BAND(f16, F16, 8)
-BY_BAND(f16, F16, 4)
-BY_BAND(f16, F16, 2)
-BY_BAND(f16, F16, 1)
-BY_BAND(bf16, BF16, 8)
-BY_BAND(bf16, BF16, 4)
-BY_BAND(bf16, BF16, 2)
-BY_BAND(bf16, BF16, 1)
-BY_BAND(f32, float, 4)
-BY_BAND(f32, float, 2)
-BY_BAND(f32, float, 1)
+EACH_VECTOR(BY_BAND)
 
 #define BLUR(NAME, From, Into, COUNT) EACH(blur_##NAME##_##COUNT, Blur, (blur<From, Into, COUNT>))
 BLUR(f16_f32, F16, float, 4)
@@ -498,15 +492,5 @@ BLUR(f32_f32, float, float, 2)
 BLUR(f32_f32, float, float, 1)
 
 #define NOISE(NAME, T, COUNT) EACH(noise_##NAME##_##COUNT, Draw, (noise<T, COUNT>))
-NOISE(f16, F16, 8)
-NOISE(f16, F16, 4)
-NOISE(f16, F16, 2)
-NOISE(f16, F16, 1)
-NOISE(bf16, BF16, 8)
-NOISE(bf16, BF16, 4)
-NOISE(bf16, BF16, 2)
-NOISE(bf16, BF16, 1)
-NOISE(f32, float, 4)
-NOISE(f32, float, 2)
-NOISE(f32, float, 1)
+EACH_VECTOR(NOISE)
 EACH(uniform_f32, Draw, uniform)

@@ -218,10 +218,10 @@ impl<T: Tensors> Through<T> {
         self.own(held)?;
         let image = self.0.address(&held.array)?;
         let count = vector(values * size, &[image], WIDEST) / size;
-        let blocks = blocks(lines(count), THREADS).expect("there are less than of single values");
+        let blocks = blocks(lines(count), THREADS).expect("wider vectors need fewer blocks");
         let all = (values / count) as i64;
         let kernel = format!("noise_{name}_{count}");
-        for (samples, number) in drawn(seeds.iter().copied()) {
+        for (samples, number) in drawn(seeds) {
             let draw = Draw { mean: mean as f32, std: std as f32, all, samples };
             // SAFETY: as for moving; each value is read before it is written, by the same thread.
             unsafe { kernels.launch(&kernel, [blocks, number], &draw, [image, image, 0])? };
@@ -241,7 +241,7 @@ impl<T: Tensors> Through<T> {
         let Some(blocks) = blocks(values, THREADS) else { return Ok(None) };
         let planes = self.0.full(&[seeds.len(), 2, rows, columns], 0.0, ElementType::F32)?;
         let into = self.0.address(&planes)?;
-        for (samples, number) in drawn(seeds.iter().copied()) {
+        for (samples, number) in drawn(seeds) {
             let draw = Draw { mean: 0.0, std: 1.0, all: values as i64, samples };
             // SAFETY: as for moving; nothing is read.
             unsafe { kernels.launch("uniform_f32", [blocks, number], &draw, [into, into, 0])? };
@@ -336,9 +336,11 @@ impl<T: Tensors> Through<T> {
 }
 
 /// The samples that have a seed, in as many calls as they need, with the number of samples of each call.
-fn drawn(seeds: impl Iterator<Item = Option<u64>>) -> Vec<([Drawn; DRAWN], u32)> {
-    let all: Vec<Drawn> =
-        (0..).zip(seeds).filter_map(|(place, seed)| Some(Drawn { seed: seed?, place })).collect();
+fn drawn(seeds: &[Option<u64>]) -> Vec<([Drawn; DRAWN], u32)> {
+    let all: Vec<Drawn> = (0..)
+        .zip(seeds)
+        .filter_map(|(place, seed)| Some(Drawn { seed: (*seed)?, place }))
+        .collect();
     let call = |some: &[Drawn]| {
         let mut samples = [Drawn::default(); DRAWN];
         samples[..some.len()].copy_from_slice(some);

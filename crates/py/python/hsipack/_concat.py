@@ -74,11 +74,7 @@ class Concat:
         return sum(len(dataset) for dataset in self.datasets)
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        place = _options.whole("index", index)
-        length = len(self)
-        if not -length <= place < length:
-            raise IndexError(f"there is no sample {place}: they are numbered 0 to {length - 1}")
-        place %= length
+        place = _options.position(index, len(self))
         for number, dataset in enumerate(self.datasets):
             if place < len(dataset):
                 sample: dict[str, Any] = dataset[place]

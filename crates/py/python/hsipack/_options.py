@@ -65,6 +65,17 @@ def whole(name: str, value: object, remedy: str = "give a whole number") -> int:
     raise wrong(name, value, remedy)
 
 
+def position(
+    value: object, length: int, what: str = "samples", remedy: str = "give a whole number"
+) -> int:
+    """The position of a sample among ``length``. A negative one counts from the end."""
+    place = whole("index", value, remedy)
+    if -length <= place < length:
+        return place % length
+    numbers = f"are numbered 0 to {length - 1}" if length else "do not exist"
+    raise IndexError(f"there is no sample {place}: {what} {numbers}")
+
+
 def number(name: str, value: object) -> float:
     """A number, which may be NaN or infinite."""
     if not isinstance(value, str | bytes) and not _is_bool(value):

@@ -747,13 +747,7 @@ class Dataset(Base):
 
     def _id(self, index: int) -> int:
         remedy = "give the number of one sample; ds.select takes several"
-        place = _options.whole("index", index, remedy)
-        length = len(self)
-        if not -length <= place < length:
-            raise IndexError(
-                f"there is no sample {place}: those of {self._path} are numbered 0 to {length - 1}"
-            )
-        place %= length
+        place = _options.position(index, len(self), f"those of {self._path}", remedy)
         return place if self._ids is None else self._ids[place]
 
     def _read(

@@ -40,12 +40,7 @@ class Samples(Sequence[dict[str, Any]]):
     def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         if isinstance(index, slice):
             return self._read(self._ids[index])
-        place = _options.whole("index", index)
-        if not -len(self) <= place < len(self):
-            raise IndexError(
-                f"there is no sample {place}: those of {self._path} are numbered 0 to "
-                f"{len(self) - 1}"
-            )
+        place = _options.position(index, len(self), f"those of {self._path}")
         return self._read([self._ids[place]])[0]
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -29,7 +29,7 @@ struct Dice(u64);
 impl Dice {
     fn new(seed: u64) -> Self {
         // Any odd number will do: the state must not be 0, and small seeds must differ in many bits.
-        Self((2 * seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+        Self((seed << 1 | 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
     fn below(&mut self, bound: u64) -> u64 {
@@ -217,7 +217,7 @@ fn loaders_that_are_stopped_fail_or_wait_leave_nothing_behind() {
         }
         loaders += 1;
         if loaders % LOADERS_OF_A_SERVER == 0 {
-            server = served(folder.path(), seed + loaders);
+            server = served(folder.path(), seed ^ loaders);
         }
     }
     drop(server);

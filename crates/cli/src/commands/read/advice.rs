@@ -14,7 +14,8 @@ pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
         decoded_bytes: Some(dataset.decoded_bytes()),
         rate_limited: !args.link.link().is_free(),
         mapped: args.store == StoreKind::Mapped,
-        always_verified: args.verify == Verify::Always,
+        // Data from a server are checked each time anyway.
+        always_verified: args.verify == Verify::Always && dataset.traffic().is_none(),
         auto: chosen,
         ..Facts::of(dataset, loader.options(), &loader.outlook())
     };
