@@ -3,13 +3,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use crate::{memory, threads};
 
-/// Maximum number of bytes that wait to be written, or an eighth of the available memory if that is less. Blocks that arrive
-/// while the queue is full are not kept, because a disk that is slower than the link must not delay readers. They can be
-/// kept in the next epoch.
-const MOST: u64 = 512 << 20;
+/// Maximum number of bytes that wait to be written, or a sixteenth of the available memory if that is less (every process
+/// of a node has its own queue). Blocks that arrive while the queue is full are not kept, because a disk that is slower than
+/// the link must not delay readers. They can be kept in the next epoch, but then they are fetched a second time.
+const MOST: u64 = 2 << 30;
+/// How long the waiting blocks are still written after the last reader is closed. Then the rest is dropped: a program must not
+/// be kept from ending for long by a slow disk.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The number of a block to be written, and its bytes.
 type Job = (u32, Arc<Vec<u8>>);
@@ -21,6 +25,7 @@ type Waiting = HashMap<u32, Arc<Vec<u8>>>;
 #[derive(Debug)]
 pub(super) struct Writer {
     most: u64,
+    patience: Duration,
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -39,13 +44,15 @@ struct Queue {
     bytes: u64,
     /// The blocks of the jobs, and the blocks that are being written.
     waiting: Waiting,
-    closed: bool,
+    /// Once the writer is closed: when the remaining jobs are dropped.
+    ends: Option<Instant>,
 }
 
 impl Writer {
     pub(super) fn new() -> Self {
         let free = memory::available().map_or(u64::MAX, |available| available.bytes);
-        Self { most: MOST.min(free / 8), shared: Arc::default(), thread: Mutex::default() }
+        let most = MOST.min(free / 16);
+        Self { most, patience: PATIENCE, shared: Arc::default(), thread: Mutex::default() }
     }
 
     /// Queues a block to be written with `write`. Returns `false` if too many bytes wait.
@@ -60,7 +67,7 @@ impl Writer {
             // The same block was fetched twice.
             return true;
         }
-        if queue.bytes + bytes.len() as u64 > self.most || queue.closed {
+        if queue.bytes + bytes.len() as u64 > self.most || queue.ends.is_some() {
             return false;
         }
         queue.waiting.insert(block, bytes.clone());
@@ -97,7 +104,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.shared.lock().closed = true;
+        self.shared.lock().ends = Some(Instant::now() + self.patience);
         self.shared.changed.notify_all();
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
@@ -120,16 +127,19 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes blocks until the writer is dropped and none are left.
+    /// Writes blocks until the writer is dropped and none are left, or its patience is over.
     fn work(&self, write: &dyn Fn(u32, &[u8])) {
         loop {
             let job = {
                 let mut queue = self.lock();
                 loop {
+                    if queue.ends.is_some_and(|ends| Instant::now() >= ends) {
+                        return;
+                    }
                     if let Some(job) = queue.next() {
                         break job;
                     }
-                    if queue.closed {
+                    if queue.ends.is_some() {
                         return;
                     }
                     queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -143,5 +153,35 @@ impl Shared {
         write(block, &bytes);
         self.lock().waiting.remove(&block);
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// How many of `jobs` blocks a writer with this patience has written when it is gone. Each takes 1 ms.
+    fn written(jobs: u32, patience: Duration) -> u32 {
+        let count = Arc::new(AtomicU32::new(0));
+        let mut writer = Writer::new();
+        writer.patience = patience;
+        for block in 0..jobs {
+            let count = count.clone();
+            assert!(writer.add(block, &Arc::new(vec![0]), move |_, _| {
+                std::thread::sleep(Duration::from_millis(1));
+                count.fetch_add(1, Ordering::Relaxed);
+            }));
+        }
+        drop(writer);
+        count.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_program_that_ends_waits_for_the_disk_but_not_for_long() {
+        assert_eq!(written(20, PATIENCE), 20);
+        // 10 s of writing.
+        assert!(written(10_000, Duration::ZERO) < 10_000);
     }
 }
