@@ -141,7 +141,7 @@ Examples:
   hsipack bench scans/ --cubes 24 --augment pipeline.json --network small
   hsipack bench --strategies original,+ring-buffer --step-time 1ms --json | jq '.strategies[].speedup.mean'
 
-Keys of --json (times in seconds, sizes in bytes, shares from 0 to 1; docs/benching.md):
+Keys of --json (times in seconds, sizes in bytes, shares from 0 to 1; page Benching of the documentation):
   schema machine device gpu data settings repeats notes
   strategies[]: name rate_limit epoch_s cubes_per_s speedup cpu_s peak_bytes bytes_read disk_bytes
            utilisation (each {mean sd n values}) timeline{window_s source busy} statistics";

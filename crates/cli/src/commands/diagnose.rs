@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
     batch_size: u32,
 
-    /// Augment every batch with the augmentations in this JSON file; see docs/augmentations.md
+    /// Augment every batch with the augmentations in this JSON file; the page Augmentations of the documentation describes it
     #[arg(long, value_name = "FILE")]
     augment: Option<PathBuf>,
 
@@ -131,7 +131,7 @@ Keys of --json (times in seconds, shares from 0 to 1):
               (levels: step augment copy collate decode read cold)
   remedy:     action ... advice[] predicted_s predicted_gain basis (measurements for that)
   verified:   before_s after_s gain error basis_s[2] (then, and beside the remedy) steady
-  statistics: of the complete pipeline, see docs/statistics.md";
+  statistics: of the complete pipeline, see the page Statistics of the documentation";
 
 /// Runs the command.
 ///

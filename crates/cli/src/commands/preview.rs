@@ -14,8 +14,9 @@ use crate::output;
 ///
 /// A cube is drawn in colour (from the bands nearest 640, 550 and 460 nm, otherwise in false colour), with
 /// its mask on top, and with the mean spectra of the classes, or of all pixels. A dataset is drawn as a
-/// contact sheet of up to 12 samples, with the spectra of the dataset. Values are physical. At most 1024
-/// rows and columns of a cube are read, evenly spread.
+/// contact sheet of up to 12 samples, with the spectra of the dataset. Values are physical. Pixels that the
+/// mask calls cloud do not count for the brightness of the picture. At most 1024 rows and columns of a cube
+/// are read, evenly spread.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {

@@ -283,7 +283,7 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
            first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
            local_cache{folder,limit_bytes,total_bytes,read_bytes,kept_bytes,passed_bytes,dropped_bytes,
                        damaged,problem} (null without one)
-           statistics (see docs/statistics.md; `hsipack simulate --from` reads it)
+           statistics (page Statistics of the documentation; `hsipack simulate --from` reads it)
   figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
            cached_chunks cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy
            consumer_waiting consumer_waiting_s mean_ready limit

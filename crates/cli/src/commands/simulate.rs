@@ -124,7 +124,7 @@ Keys of --what-if, joined by commas:
 
 With --from, `loaders` batches are loaded at a time. Each load time is drawn from the percentiles of
 `load_s`, each step time from those of `step_s`. Of S `slots` one is in use, so the queue has
-S - 1 - loaders places. See docs/simulating.md.
+S - 1 - loaders places. See the page Simulating of the documentation.
 
 Keys of --json (times in seconds, rates in batches/s, shares from 0 to 1):
   batches duration_s batches_per_s loaded stepping queued held consumer_idle queue_mean queue_min

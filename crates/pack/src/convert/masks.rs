@@ -241,7 +241,7 @@ impl MaskReader {
             }
         };
         Err(Error::unsupported(wrong).at(&input.file).with_remedy(
-            "leave out this mask, or give the file of each layer; docs/products.md lists the products",
+            "leave out this mask, or give the file of each layer; the page 'Products of sensors' of the documentation lists the products that have quality layers",
         ))
     }
 

@@ -14,13 +14,18 @@ use crate::source::{self, OpenOptions, RowBuffer, Source};
 const SHOWN: usize = 10;
 /// Opacity of a class's colour over the picture.
 const OPACITY: f64 = 0.5;
+/// The part of the pixels that must not be cloud for a picture to be stretched without its clouds.
+const CLEAR: f64 = 0.02;
 /// Memory for one read.
 const BUDGET: usize = 64 << 20;
+
+/// The id of the class of pixels that are in no layer of a mask.
+const IN_NO_LAYER: u16 = u16::MAX;
 
 /// A class, or a boolean layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// Class id, or bit of the layer.
+    /// Class id, or bit of the layer, or [`IN_NO_LAYER`].
     pub id: u16,
     /// The label, such as `3 liver`.
     pub label: String,
@@ -35,7 +40,7 @@ pub struct Class {
 pub struct ClassMap {
     /// The mask's name.
     pub name: String,
-    /// The most frequent classes, in order of their ids.
+    /// The most frequent classes, in order of their ids. If some pixels are in no layer, these come last.
     pub classes: Vec<Class>,
     /// Number of further classes that are in the picture.
     pub more: usize,
@@ -126,8 +131,46 @@ impl ClassMap {
             pixels: counts[usize::from(id)],
             colour: meaning.colour(id),
         };
-        let classes = present.into_iter().map(class).collect();
+        let mut classes: Vec<Class> = present.into_iter().map(class).collect();
+        let outside = meaning.in_no_layer(&ids);
+        if outside > 0 && !classes.is_empty() {
+            classes.push(Class {
+                id: IN_NO_LAYER,
+                label: "in no layer".to_owned(),
+                pixels: outside,
+                colour: class_colour(0),
+            });
+        }
         Self { name, classes, more, ids, meaning }
+    }
+
+    /// Of the pixels of a picture of this mask, those by which the picture should be stretched: those that are not cloud, if
+    /// at least [`CLEAR`] of the pixels with data remain. Clouds are so bright that the ground would be black. Returns the
+    /// names of the classes that were left out, if any.
+    pub fn clear(&self, values: &[[f32; 3]]) -> Option<(Vec<[f32; 3]>, Vec<String>)> {
+        let clouds: Vec<usize> =
+            (0..self.classes.len()).filter(|class| self.is_cloud(&self.classes[*class])).collect();
+        if clouds.is_empty() {
+            return None;
+        }
+        let valid = |pixel: &[f32; 3]| pixel.iter().all(|value| value.is_finite());
+        let is_clear = |place: usize| !self.of_pixel(place).any(|class| clouds.contains(&class));
+        let clear: Vec<[f32; 3]> = (values.iter().enumerate())
+            .filter(|(place, pixel)| valid(pixel) && is_clear(*place))
+            .map(|(_, pixel)| *pixel)
+            .collect();
+        let all = values.iter().filter(|pixel| valid(pixel)).count();
+        let names = clouds.into_iter().map(|class| self.classes[class].label.clone()).collect();
+        (clear.len() as f64 >= CLEAR * all as f64 && !clear.is_empty()).then_some((clear, names))
+    }
+
+    /// Whether a class is bright cloud, by its name. Shadows of clouds are dark.
+    fn is_cloud(&self, class: &Class) -> bool {
+        let name = class.label.to_lowercase();
+        name.contains("cloud")
+            && !["shadow", "no cloud", "cloud-free", "cloud free", "cloudless"]
+                .iter()
+                .any(|word| name.contains(word))
     }
 
     /// Number of pixels in the picture.
@@ -140,8 +183,10 @@ impl ClassMap {
     pub fn of_pixel(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         let id = self.ids[place];
         let layers = matches!(self.meaning, Meaning::Layers { .. });
-        let member = move |class: &Class| {
-            if layers { id & (1 << class.id) != 0 } else { id == class.id }
+        let member = move |class: &Class| match layers {
+            true if class.id == IN_NO_LAYER => self.meaning.is_in_no_layer(id),
+            true => id & (1 << class.id) != 0,
+            false => id == class.id,
         };
         self.classes.iter().enumerate().filter(move |(_, class)| member(class)).map(|(i, _)| i)
     }
@@ -173,6 +218,17 @@ impl Meaning {
                 counts
             }
         }
+    }
+
+    /// Number of pixels that are in no layer.
+    fn in_no_layer(&self, ids: &[u16]) -> u64 {
+        ids.iter().filter(|id| self.is_in_no_layer(**id)).count() as u64
+    }
+
+    /// Whether a pixel with these bits is in no layer. `false` if the labels are class ids.
+    fn is_in_no_layer(&self, bits: u16) -> bool {
+        let Self::Layers { names } = self else { return false };
+        u32::from(bits) & ((1 << names.len().min(16)) - 1) == 0
     }
 
     /// The label: `3 liver`, `3` for a class without a name, or the name of a layer.
@@ -319,9 +375,38 @@ mod tests {
     fn layers_overlap() {
         let names = vec!["bone".to_owned(), "skin".to_owned(), "never".to_owned()];
         let map = ClassMap::new("m".into(), vec![0, 1, 2, 3], Meaning::Layers { names });
-        assert_eq!(map.classes.len(), 2);
+        let labels: Vec<&str> = map.classes.iter().map(|class| class.label.as_str()).collect();
+        assert_eq!(labels, ["bone", "skin", "in no layer"]);
+        assert_eq!(map.classes[2].pixels, 1);
         assert_eq!(map.of_pixel(3).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(map.of_pixel(0).collect::<Vec<_>>(), [2]);
         assert_eq!(map.overlay(&image(4)).pixels[0], [100, 100, 100]);
+    }
+
+    #[test]
+    fn pixels_are_in_no_layer_only_if_some_are_in_one() {
+        let layers = |ids| {
+            let names = vec!["cloud".to_owned()];
+            ClassMap::new("m".into(), ids, Meaning::Layers { names }).classes.len()
+        };
+        assert_eq!((layers(vec![1, 1]), layers(vec![1, 0]), layers(vec![0, 0])), (1, 2, 0));
+    }
+
+    #[test]
+    fn clouds_do_not_decide_how_a_picture_is_stretched() {
+        let values = [[0.1; 3], [0.2; 3], [0.9; 3], [f32::NAN; 3]];
+        let clear = |names: [&str; 2], ids: [u16; 4]| {
+            let names = names.map(str::to_owned).into();
+            ClassMap::new("m".into(), ids.into(), Meaning::Layers { names }).clear(&values)
+        };
+        let (rest, names) = clear(["land", "cloud"], [1, 0, 3, 0]).unwrap();
+        assert_eq!((rest.as_slice(), names), (&values[..2], vec!["cloud".to_owned()]));
+        assert!(clear(["land", "cloud shadow"], [1, 0, 3, 0]).is_none());
+        assert!(clear(["land", "cloud"], [1; 4]).is_none(), "no pixel is cloud");
+        assert!(clear(["land", "cloud"], [2; 4]).is_none(), "every pixel is cloud");
+        let names = Some(vec!["clear".to_owned(), "Cloud".to_owned()]);
+        let map = ClassMap::new("m".into(), vec![0, 0, 1, 0], Meaning::Ids { names });
+        assert_eq!(map.clear(&values).unwrap().1, ["1 Cloud"]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod sampling;
 mod stretch;
 mod text;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::metadata::Scaling;
@@ -49,6 +50,7 @@ pub use classes::{Meaning, packed_labels};
 use page::{Cell, Words};
 use sampling::{Gathered, gather};
 pub use sampling::{Sampling, spread};
+use stretch::stretch_like;
 pub use stretch::{Image, stretch};
 
 /// The most rows and columns of one picture.
@@ -179,9 +181,13 @@ fn draw_single(
     let choice =
         bands::choose(cube.shape.bands, cube.wavelength.as_deref(), cube.good_bands.as_deref());
     let Gathered { rgb, spectra } = gather(cube, sampling, choice.bands, map)?;
-    let image = stretch(sampling.columns.len(), sampling.rows.len(), &rgb);
+    let (image, without) = stretch_clear(sampling, &rgb, map);
+    let without = match without.as_slice() {
+        [] => String::new(),
+        names => format!(" of the pixels without {}", names.join(", ")),
+    };
     let mut captions = vec![format!(
-        "{}; each channel stretched from its 2nd to its 98th percentile.",
+        "{}; each channel stretched from its 2nd to its 98th percentile{without}.",
         choice.caption
     )];
     captions.extend(size_caption(cube, sampling));
@@ -221,6 +227,19 @@ fn draw_single(
         cubes: vec![title.to_owned()],
         captions: words.captions,
     })
+}
+
+/// Stretches a picture, by the pixels without clouds if the mask marks them. Returns it, and the names of what was left out.
+fn stretch_clear(
+    sampling: &Sampling,
+    rgb: &[[f32; 3]],
+    map: Option<&ClassMap>,
+) -> (Image, Vec<String>) {
+    let (like, without) = match map.and_then(|map| map.clear(rgb)) {
+        Some((clear, names)) => (Cow::Owned(clear), names),
+        None => (Cow::Borrowed(rgb), Vec::new()),
+    };
+    (stretch_like(sampling.columns.len(), sampling.rows.len(), rgb, &like), without)
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -342,9 +361,12 @@ fn cell(dataset: &Dataset, sample: &Sample, mask: Option<&str>) -> Result<Cell> 
             Ok(())
         })?;
     }
-    let mut image = stretch(sampling.columns.len(), sampling.rows.len(), &rgb);
-    if let Some(mask) = mask_of(dataset, sample, mask, false)? {
-        image = ClassMap::of_sample(mask, sample.index, &sampling)?.overlay(&image);
+    let map = mask_of(dataset, sample, mask, false)?
+        .map(|mask| ClassMap::of_sample(mask, sample.index, &sampling))
+        .transpose()?;
+    let (mut image, _) = stretch_clear(&sampling, &rgb, map.as_ref());
+    if let Some(map) = map {
+        image = map.overlay(&image);
     }
     Ok(Cell { image, name: sample.name.clone(), detail: detail(sample) })
 }

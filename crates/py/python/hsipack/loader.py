@@ -558,7 +558,7 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """Returns how the time was spent since the loader was made, in seconds; see
-        docs/statistics.md.
+        the page Statistics of the documentation.
 
         ``waiting_s`` is how long you waited for batches. ``loader`` has the times of the loader's
         own threads.

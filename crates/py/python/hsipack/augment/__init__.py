@@ -15,7 +15,7 @@ things differ from Kornia:
 - Masks are integers or booleans, and keep their number of dimensions.
 - ``keepdim`` changes nothing, because images always keep their number of dimensions.
 
-docs/augmentations.md describes each augmentation.
+The page Augmentations of the documentation describes each augmentation.
 """
 
 from hsipack.augment._augmentation import Augmentation

@@ -27,8 +27,8 @@ class Augmentation(Applicable):
         self._config = {"op": self.op, **given}
 
     def config(self) -> dict[str, Any]:
-        """Returns the configuration: ``op`` and the options, plain data as in
-        docs/augmentations.md.
+        """Returns the configuration: ``op`` and the options, plain data as on
+        the page Augmentations of the documentation.
         """
         return copy.deepcopy(self._config)
 

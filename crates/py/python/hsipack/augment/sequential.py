@@ -103,7 +103,7 @@ class AugmentationSequential(Applicable):
 
     def config(self) -> dict[str, Any]:
         """Returns the configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain
-        data as in docs/augmentations.md.
+        data as on the page Augmentations of the documentation.
         """
         return {**self._options, "ops": [entry.config() for entry in self._augmentations]}
 
