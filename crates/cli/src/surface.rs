@@ -114,6 +114,8 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::RawValues => &["raw-values"],
         Opt::KeepBits => &["keep-bits"],
         Opt::Bands => &["bands"],
+        Opt::Wavelengths => &["wavelengths"],
+        Opt::Normalize => &["normalize"],
         Opt::DropBadBands => &["drop-bad-bands"],
         Opt::White => &["white"],
         Opt::Dark => &["dark"],

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_format::{Error, Opt, Remedy, Result, remedy};
 use hsipack_store::remote::is_url;
 use hsipack_store::small;
 use serde_json::{Map, Value};
@@ -28,15 +28,14 @@ impl Table {
     /// # Errors
     /// If the file is not a CSV with a header, lacks the column, or names a sample twice.
     pub fn read(path: &Path) -> Result<Self> {
-        let rows = read_rows(path)?;
+        let rows =
+            read_rows(path, "name", remedy!["add a column `name` with the names of the samples"])?;
         let mut table = Self::default();
-        for mut row in rows {
+        for (mut row, line) in rows.into_iter().zip(2..) {
             let Some(Value::String(name)) = row.remove("name") else {
-                return Err(Error::malformed(
-                    "the table has no `name` column, or a row without a name",
-                )
-                .at(path)
-                .with_remedy("add a column `name` with the names of the samples"));
+                return Err(Error::malformed(format!("the row {line} of the table has no name"))
+                    .at(path)
+                    .with_remedy("give the name of the sample, or leave out the row"));
             };
             check_columns(&row).map_err(|error| error.at(path))?;
             if table.rows.insert(name.clone(), row).is_some() {
@@ -68,14 +67,13 @@ impl Table {
 /// If the file is not a CSV with a header, or lacks the column.
 pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let inputs = read_rows(path)?.into_iter().map(|mut row| {
+    let advice = remedy!["add a column `path`; to add columns to cubes, use ", Opt::Table];
+    let rows = read_rows(path, "path", advice)?.into_iter().zip(2..);
+    let inputs = rows.map(|(mut row, line)| {
         let Some(Value::String(file)) = row.remove("path") else {
-            return Err(Error::malformed("the list has no `path` column, or a row without a path")
+            return Err(Error::malformed(format!("the row {line} of the list has no path"))
                 .at(path)
-                .with_remedy(remedy![
-                    "add a column `path`; to add columns to cubes, use ",
-                    Opt::Table
-                ]));
+                .with_remedy("give the path of the cube, or leave out the row"));
         };
         let place = if is_url(Path::new(&file)) { file.into() } else { folder.join(file) };
         let mut input = Input::parse(&place.to_string_lossy());
@@ -106,12 +104,24 @@ pub fn check_columns(row: &Map<String, Value>) -> Result<()> {
     }
 }
 
-fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
-    let fail = |error: csv::Error| match error.into_kind() {
-        csv::ErrorKind::Io(error) => Error::io(path, "cannot read", error),
-        kind => Error::malformed(format!("not a CSV: {kind:?}"))
+/// The rows of a CSV that must have the column `needed`; otherwise `advice` is given.
+fn read_rows(path: &Path, needed: &str, advice: Remedy) -> Result<Vec<Map<String, Value>>> {
+    let fail = |error: csv::Error| {
+        let line = |position: Option<csv::Position>| {
+            position.map_or_else(String::new, |position| format!("line {}: ", position.line()))
+        };
+        let what = match error.into_kind() {
+            csv::ErrorKind::Io(error) => return Error::io(path, "cannot read", error),
+            csv::ErrorKind::UnequalLengths { pos, expected_len, len } => format!(
+                "{}the header has {expected_len} columns, but this row has {len}; a comma inside a cell needs quotes around the cell",
+                line(pos)
+            ),
+            csv::ErrorKind::Utf8 { pos, .. } => format!("{}the text is not UTF-8", line(pos)),
+            other => format!("{other:?}"),
+        };
+        Error::malformed(format!("not a CSV: {what}"))
             .at(path)
-            .with_remedy("save it as comma-separated UTF-8 with a header line"),
+            .with_remedy("save it as comma-separated UTF-8 with a header line")
     };
     let (file, size) = small::open(path)?;
     if size > LARGEST {
@@ -129,6 +139,24 @@ fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
         .iter()
         .map(|column| column.trim_start_matches('\u{feff}').to_owned())
         .collect();
+    let named = header.iter().filter(|column| *column == needed).count();
+    if named != 1 {
+        let columns: Vec<String> = header.iter().map(|column| format!("{column:?}")).collect();
+        let found = columns.join(", ");
+        let (what, advice) = match header.as_slice() {
+            _ if named > 1 => {
+                (format!("{named} columns are called `{needed}`"), remedy!["keep one of them"])
+            }
+            [only] if only.contains([';', '\t']) => (
+                format!(
+                    "the header has one column, {found}, so its cells are not separated by commas"
+                ),
+                remedy!["save it as comma-separated UTF-8 with a header line"],
+            ),
+            _ => (format!("it has no column `{needed}`, only {found}"), advice),
+        };
+        return Err(Error::malformed(what).at(path).with_remedy(advice));
+    }
     let records = reader.records().collect::<Result<Vec<_>, _>>().map_err(fail)?;
     let types: Vec<fn(&str) -> Value> = (0..header.len())
         .map(|column| {
@@ -232,6 +260,26 @@ mod tests {
             let error = Table::read(write(text).path()).unwrap_err();
             assert!(error.to_string().contains(problem), "{error}");
         }
-        assert!(Table::read(write("name,x\na\n").path()).is_err());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_table_is_told_in_words() {
+        for (text, told) in [
+            ("name,x\na\n", "line 2: the header has 2 columns, but this row has 1"),
+            (
+                "name;x\na;1\n",
+                "the header has one column, \"name;x\", so its cells are not separated by commas",
+            ),
+            ("Name,x\na,1\n", "it has no column `name`, only \"Name\", \"x\""),
+            ("name,x,name\na,1,b\n", "2 columns are called `name`"),
+            ("name,x\n,1\n", "the row 2 of the table has no name"),
+        ] {
+            let error = Table::read(write(text).path()).unwrap_err().to_string();
+            assert!(error.contains(told) && !error.contains('{'), "{error}");
+        }
+        let latin = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(latin.path(), b"name,x\na,m\xfcll\n").unwrap();
+        let error = Table::read(latin.path()).unwrap_err().to_string();
+        assert!(error.contains("line 2: the text is not UTF-8"), "{error}");
     }
 }

@@ -39,6 +39,8 @@ fn taker(option: Opt) -> Taker {
         Opt::RawValues => of("convert", "raw_values"),
         Opt::KeepBits => of("convert", "keep_bits"),
         Opt::Bands => of("convert", "bands"),
+        Opt::Wavelengths => of("convert", "wavelengths"),
+        Opt::Normalize => of("convert", "normalize"),
         Opt::DropBadBands => of("convert", "drop_bad_bands"),
         Opt::White => of("convert", "white"),
         Opt::Dark => of("convert", "dark"),

@@ -71,7 +71,7 @@ def test_weights_follow_their_formulas(counts: dict[int, int], ignore: list[int]
     for kind, of_known in want.items():
         weights = hsipack.class_weights(counts, kind, ignore=ignore)  # type: ignore[arg-type]
         assert weights.dtype == np.float32
-        assert len(weights) == max([*counts, *ignore]) + 1
+        assert len(weights) == max(set(counts) - set(ignore)) + 1
         np.testing.assert_allclose(weights[list(known)], of_known, rtol=1e-6)
         others = [one for one in range(len(weights)) if one not in known]
         assert not weights[others].any()

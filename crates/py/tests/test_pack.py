@@ -252,7 +252,7 @@ def test_no_source_is_left_to_compare_with(tmp_path: Path, monkeypatch: pytest.M
     ("cubes", "options", "told"),
     [
         ({"a": cube(0)}, {}, "give an iterable of"),
-        ([cube(0)], {}, r"give \(name, array\) or"),
+        ([cube(0)], {}, r"give a tuple \(name, array\) or"),
         ([("", cube(0))], {}, "name=''"),
         ([("a", np.zeros((1, 1, 1), complex))], {}, "cube 'a' is of complex128"),
         ([("a", np.zeros((1, 1, 1), bool))], {}, "cube 'a' is of bool"),

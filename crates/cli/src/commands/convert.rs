@@ -81,6 +81,9 @@ pub struct Args {
 
     /// CSV with a `name` column. The other columns (label, group, split, any) go to samples.jsonl as numbers,
     /// booleans (True, False) or text; empty cells become null
+    ///
+    /// The name of a cube is its path below the folder that was given, without the ending: day1/scan_01. For files and
+    /// patterns it is the file's name without the ending: scan_01.
     #[arg(long, value_name = "CSV", help_heading = "Samples")]
     table: Option<PathBuf>,
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use hsipack_format::{Error, ErrorKind, Result};
-use hsipack_pack::validate::{self, Problem, Report, ValidateOptions};
+use hsipack_pack::validate::{self, Problem, ProblemKind, Report, ValidateOptions};
 
 use crate::task::Task;
 use crate::{failure, output};
@@ -93,7 +93,10 @@ fn print(report: &Report) {
     } else {
         String::new()
     };
-    let verdict = if !report.ok {
+    let only_sources = report.problems.iter().all(|problem| problem.kind == ProblemKind::Source);
+    let verdict = if !report.ok && only_sources {
+        "DIFFERS FROM ITS SOURCES"
+    } else if !report.ok {
         "DAMAGED"
     } else if report.unchecked.is_empty() {
         "intact"
@@ -112,6 +115,12 @@ fn print(report: &Report) {
         say!(
             "  `hsipack repair {}` makes their chunks again from the sources",
             report.dataset.display()
+        );
+    }
+    if !report.ok && only_sources {
+        say!(
+            "  the dataset itself is intact: all chunks have their checksums. So a source, its references or its mask changed since the conversion, \
+             or is another file of that name"
         );
     }
     for unchecked in report.unchecked.iter().take(SHOWN) {

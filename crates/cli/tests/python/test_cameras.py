@@ -200,3 +200,73 @@ def test_hyspex_headers_that_mean_something_else_are_refused(
         assert what in message, message
     scan.write_bytes(whole)
     hsipack.convert(scan, out=tmp_path / "yes.hsipack")
+
+
+def specim(folder: Path, name: str, seed: int) -> np.ndarray:
+    """A scan of a Specim camera with its references; returns its reflectance."""
+    cube = smooth_cube((6, 9, 11), dtype="uint16")
+    white, dark = reference(7, 3000, seed), reference(5, 90, seed + 1)
+    for prefix, array in (("", cube), ("WHITEREF_", white), ("DARKREF_", dark)):
+        write_envi(folder / f"{prefix}{name}.hdr", array, interleave="bil")
+    return reflectance(cube, white, dark)
+
+
+def test_what_is_appended_is_calibrated_as_what_is_there(hsipack: Hsipack, tmp_path: Path) -> None:
+    wanted = [specim(tmp_path / "a", "one", 1), specim(tmp_path / "b", "two", 5)]
+    both, out = ("--white", "auto", "--dark", "auto"), tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "a", *both, out=out)
+    two = tmp_path / "b/two.hdr"
+    for options, missing in (((), "white"), (both[:2], "dark")):
+        message = hsipack.refuse(tmp_path / "b", "--append", *options, out=out, names=two)
+        assert f"calibrated with a {missing} reference, but this one would not be" in message
+        assert f"--{missing} auto" in message
+    message = hsipack.refuse(
+        tmp_path / "b", "--append", *both, "--normalize", "snv", out=out, names=out
+    )
+    assert "--normalize none" in message
+    message = hsipack.refuse(tmp_path / "b", "--append", *both, "--raw-values", out=out, names=out)
+    assert "leave out --raw-values" in message
+    report = hsipack.convert(tmp_path / "b", "--append", *both, out=out)
+    check(out, wanted)
+    # The size by which it grew, not that of the shard that both cubes are in.
+    assert report["stored_bytes"] < 1.2 * report["packed_bytes"]
+    # A cube that was calibrated before has no references beside it.
+    np.save(tmp_path / "three.npy", wanted[0].astype(np.float32))
+    report = hsipack.convert(tmp_path / "three.npy", "--append", out=out)
+    told = "calibrated with no reference, those of the dataset with a white and a dark reference"
+    assert any(told in note for note in report["notes"]), report["notes"]
+    # That cube does not make others like it acceptable.
+    specim(tmp_path / "c", "four", 9)
+    four = tmp_path / "c/four.hdr"
+    hsipack.refuse(tmp_path / "c", "--append", out=out, names=four)
+
+
+def test_a_dark_reference_that_is_not_used_is_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    specim(tmp_path / "a", "one", 1)
+    report = hsipack.convert(tmp_path / "a", "--white", "auto", out=tmp_path / "out.hsipack")
+    assert any("--dark auto to subtract it" in note for note in report["notes"]), report["notes"]
+
+
+def test_where_white_is_no_brighter_than_dark_the_value_is_missing(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """A dead column of the sensor: its reflectance is not known, and not below 0."""
+    cube = write_envi(tmp_path / "scan.hdr", smooth_cube(dtype="uint16"))
+    values = {"white": reference(7, 3000), "dark": reference(5, 90, 2)}
+    values["white"][:, 3] = 0
+    files = {kind: write_envi(tmp_path / f"{kind}.hdr", array) for kind, array in values.items()}
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(cube, "--white", files["white"], "--dark", files["dark"], out=out)
+    (packed,) = read_everywhere(out)
+    assert np.isnan(packed[:, 3]).all()
+    assert np.isfinite(np.delete(packed, 3, axis=1)).all()
+
+
+def test_references_that_a_pattern_matches_are_told(hsipack: Hsipack, tmp_path: Path) -> None:
+    specim(tmp_path / "a", "one", 1)
+    pattern = str(tmp_path / "a/*.hdr")
+    dark = tmp_path / "a/DARKREF_one.hdr"
+    message = hsipack.refuse(
+        pattern, "--white", "auto", "--dark", "auto", out=tmp_path / "no", names=dark
+    )
+    assert "it is itself the reference of a cube" in message

@@ -338,3 +338,21 @@ def test_a_long_list_of_samples_takes_little_more_than_its_lines(
     words = ["preview", out, "-o", tmp_path / "no.png", "--sample", "nobody"]
     done = hsipack.run(*words, memory=(100 << 20) + 2 * size)
     assert "no sample nobody" in done.stderr, done.stderr
+
+
+def test_a_group_in_several_splits_is_noted(hsipack: Hsipack, tmp_path: Path) -> None:
+    """Test cubes of a patient who is also in the training cubes measure nothing."""
+    write_cubes(tmp_path / "in", 4)
+    table = tmp_path / "table.csv"
+    rows = ("0,p1,train", "1,p2,train", "2,p1,test", "3,p3,test")
+    table.write_text("name,group,split\n" + "".join(f"cube_00{row}\n" for row in rows))
+    report = hsipack.convert(tmp_path / "in", "--table", table, out=tmp_path / "out.hsipack")
+    assert "group p1 is in the splits test, train" in report["notes"]
+    # Cubes that are appended are looked at together with those that are there.
+    write_cubes(tmp_path / "more", 1, first=4)
+    table.write_text("name,group,split\ncube_004,p2,test\n")
+    report = hsipack.convert(
+        tmp_path / "more", "--table", table, "--append", out=tmp_path / "out.hsipack"
+    )
+    told = "group p1 is in the splits test, train, and another group is divided, too"
+    assert told in report["notes"]

@@ -72,6 +72,10 @@ options! {
     KeepBits "keep_bits" = "auto";
     /// Bands to keep.
     Bands "bands" = Value::Numbers(vec![0, 1, 2]);
+    /// Wavelengths to keep, in nm.
+    Wavelengths "wavelengths" = "450-900";
+    /// Normalisation of spectra.
+    Normalize "normalize" = "snv";
     /// Skip bands that the file marks as bad.
     DropBadBands "drop_bad_bands";
     /// The white reference.

@@ -52,7 +52,7 @@ impl Calibration {
     }
 
     /// Calibrates whole pixels of `bands` bands in place. The first is at `place` of a cube of `rows` × `columns`. If
-    /// white and dark are equal, the result is NaN, because the value is not known.
+    /// the span is 0, the result is NaN, because the value is not known.
     pub fn apply(
         &self,
         values: &mut [f64],

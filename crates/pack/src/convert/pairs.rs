@@ -102,6 +102,13 @@ pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
         Reference::Auto => {
             let found = beside(&cube.file, kind).map(|file| Input::of(&file));
             found.ok_or_else(|| {
+                if is_reference(&cube.file) {
+                    return Error::conflict("it is itself the reference of a cube")
+                        .at(&cube.file)
+                        .with_remedy(
+                            "give the folder instead of a pattern, or a pattern that matches cubes only; in folders, references are not packed",
+                        );
+                }
                 let stem = text(cube.file.file_stem());
                 let (prefix, name) = (kind.prefix(), kind.name());
                 Error::conflict(format!(
@@ -110,7 +117,7 @@ pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
                 .at(&cube.file)
                 .with_remedy(remedy![
                     "give the references, for example with ",
-                    kind.option().to("{dir}/white/{stem}.hdr"),
+                    kind.option().to(format!("{{dir}}/{word}/{{stem}}.hdr")),
                     ", or leave out the option"
                 ])
             })

@@ -191,9 +191,10 @@ pub fn load(
     let dark = dark.map_or_else(|| vec![0.0; values], |dark| dark.values);
     let panel = options.white_reflectance * fit.white_time;
     let span = match white {
-        Some(white) => {
-            white.values.iter().zip(&dark).map(|(white, dark)| (white - dark) / panel).collect()
-        }
+        // A dead column, which is no brighter than the dark reference, gives no value: 0 makes it NaN.
+        Some(white) => (white.values.iter().zip(&dark))
+            .map(|(white, dark)| ((white - dark) / panel).max(0.0))
+            .collect(),
         None => vec![1.0; values],
     };
     let references = Calibration::new(dark, span);

@@ -36,7 +36,7 @@ pub struct Report {
     pub source_bytes: u64,
     /// Bytes of the packed values before compression.
     pub packed_bytes: u64,
-    /// Bytes of the shards.
+    /// Bytes of the shards. If cubes were appended, by how much the shards grew.
     pub stored_bytes: u64,
     /// packed_bytes / stored_bytes.
     pub ratio: f64,
@@ -476,13 +476,14 @@ pub(super) fn report(
         })
         .sum();
     let bad_bands = bad_bands::find(plan, Some(&outcome.stacks));
+    let bytes = outcome.bytes.saturating_sub(base.map_or(0, |base| rewritten(plan, base)));
     Report {
         output: options.output.display().to_string(),
         cubes: plan.samples.len(),
         source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
         packed_bytes: packed as u64,
-        stored_bytes: outcome.bytes,
-        ratio: packed as f64 / outcome.bytes.max(1) as f64,
+        stored_bytes: bytes,
+        ratio: packed as f64 / bytes.max(1) as f64,
         seconds: start.elapsed().as_secs_f64(),
         nan: outcome.samples.iter().map(|sample| sample.nan).sum(),
         inf: outcome.samples.iter().map(|sample| sample.inf).sum(),
@@ -500,6 +501,23 @@ pub(super) fn report(
         already_complete: false,
     }
     .appended_to(base)
+}
+
+/// The size of the shards of `base` that an append wrote again with more cubes, in bytes.
+fn rewritten(plan: &Plan, base: &Dataset) -> u64 {
+    let continued = plan.stacks.iter().filter(|stack| !stack.samples.is_empty());
+    let arrays = continued.filter_map(|planned| {
+        let stack = base.stack(&planned.name)?;
+        Some([&stack.image].into_iter().chain(&stack.masks))
+    });
+    let part_full = arrays.flatten().filter_map(|array| {
+        let (full, rest) = (
+            array.len() / array.grid().samples_per_shard(),
+            array.len() % array.grid().samples_per_shard(),
+        );
+        (rest > 0).then(|| array.shard(full).map_or(0, |shard| shard.len()))
+    });
+    part_full.sum()
 }
 
 /// The greatest errors of all samples.

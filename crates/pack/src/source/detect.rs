@@ -135,6 +135,11 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
                 .at(path)
                 .with_remedy("unpack it, or pack it again as .zip, .tar, .tar.gz or .tgz"))
         }
+        None if options.mask => {
+            Err(Error::unsupported("not a mask in any format hsipack knows").at(path).with_remedy(
+                "give a PNG or TIFF picture of class ids (not a JPEG, which changes them), .npy, .npz, .mat, ENVI or HDF5",
+            ))
+        }
         None => {
             Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(
                 "give an ENVI header or data file, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \

@@ -310,6 +310,7 @@ fn finish(report: &mut Report, start: Instant) {
     report.damaged_samples = report
         .problems
         .iter()
+        .filter(|problem| problem.kind != ProblemKind::Source)
         .filter_map(|problem| problem.sample.clone())
         .filter(|name| names.insert(name.clone()))
         .collect();

@@ -44,7 +44,7 @@ class Cube:
     @classmethod
     def of(cls, given: object) -> Cube:
         """Makes a cube from ``(name, array)`` or ``(name, array, more)``."""
-        remedy = "give (name, array) or (name, array, more) for each cube"
+        remedy = "give a tuple (name, array) or (name, array, more) for each cube"
         if not isinstance(given, tuple | list) or len(given) not in (2, 3):
             raise _options.wrong("cubes", given, remedy)
         name, more = given[0], given[2] if len(given) == 3 else None
@@ -91,9 +91,11 @@ class Cube:
         for key, value in columns.items():
             odd = isinstance(value, float) and not np.isfinite(value)
             if odd or not (value is None or isinstance(value, bool | int | float | str)):
+                remedy = "a column has numbers, booleans, texts or None"
+                if hasattr(value, "shape"):
+                    remedy += '; for a mask, give "masks": {name: array}'
                 raise ConflictError(
-                    f"cube {self.name!r}: {key}={_options.shown(value)}",
-                    remedy="a column has numbers, booleans, texts or None",
+                    f"cube {self.name!r}: {key}={_options.shown(value)}", remedy=remedy
                 )
         return json.dumps(columns)
 

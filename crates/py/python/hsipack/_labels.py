@@ -49,7 +49,8 @@ def class_weights(
         counts: number of pixels by class id, as :meth:`Dataset.class_counts` returns it.
         kind: see above.
         ignore: class ids to ignore, such as 0 if it means "unlabelled".
-        num_classes: length of the array. If ``None``, up to the largest class id.
+        num_classes: length of the array. If ``None``, up to the largest class id that is not
+            ignored, so that ``ignore=255`` makes no weights for the ids in between.
 
     Returns:
         A float32 array of weights, indexed by class id.
@@ -73,7 +74,7 @@ def class_weights(
     known = {one: count for one, count in numbers.items() if count and one not in ignored}
     if not known:
         raise ConflictError("no class has a pixel", remedy="count a mask that has labels")
-    length = max([*numbers, *ignored]) + 1
+    length = max(one for one in numbers if one not in ignored) + 1
     if num_classes is not None:
         length = _options.natural("num_classes", num_classes)
         if max(known) >= length:

@@ -15,6 +15,9 @@ from hsipack._errors import ConflictError
 Size = int | tuple[int, int]
 """Pixels: (rows, columns), or one number for a square."""
 
+# Crops whose names augmentations have, too.
+_OF_BOTH = ("RandomCrop", "CenterCrop")
+
 
 @dataclass(frozen=True)
 class RandomCrop:
@@ -184,6 +187,11 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
     if isinstance(crop, Windows):
         return {"kind": "windows", **_listed(crop)}
     if not isinstance(crop, RandomCrop | CenterCrop | GridCrop):
+        name = type(crop).__name__
+        if type(crop).__module__.startswith("hsipack.augment"):
+            # These have names of Kornia, and two of them are names of crops, too.
+            advice = f"hsipack.{name}(…) chooses what is read; " if name in _OF_BOTH else ""
+            raise _options.wrong("crop", crop, f"{advice}augmentations belong into augment=[…]")
         rows, columns = _options.pixels("crop", crop)
         crop = RandomCrop((rows, columns))
     kind = type(crop).__name__

@@ -407,6 +407,23 @@ fn a_batch_of_nothing_but_damage_is_left_out() {
 }
 
 #[test]
+fn ranks_are_not_left_waiting_for_a_batch_of_nothing_but_damage() {
+    let (_folder, written) = made(&[StackSpec { per_shard: 1, ..StackSpec::new(9, 8, 4, 4) }]);
+    std::fs::write(written.path.join("9x8x4/image/c/1/0/0/0"), b"short").unwrap();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let told = (0..2).map(|rank| {
+        let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+        options.plan.order = Order::Sequential;
+        options.share = Share { rank, world_size: 2 };
+        let mut loader = Loader::new(&dataset, options).unwrap();
+        loader.epoch().filter_map(Result::err).map(|error| error.to_string()).collect::<Vec<_>>()
+    });
+    let told: Vec<String> = told.flatten().collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("every rank must have the same number of batches"), "{told:?}");
+}
+
+#[test]
 fn a_missing_shard_or_index_is_damage_of_its_samples() {
     let (_folder, written) = made(&[StackSpec { per_shard: 2, ..StackSpec::new(9, 8, 4, 6) }]);
     std::fs::remove_file(written.path.join("9x8x4/image/c/1/0/0/0")).unwrap();

@@ -189,7 +189,10 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             builder.build().map(Client::of_cloud)
         }};
     }
-    let given = options.0.iter().map(|(name, value)| (name.clone(), value.clone()));
+    let given = options.0.iter().map(|(name, value)| (name.clone(), value.trim().to_owned()));
+    if let Some((name, _)) = given.clone().find(|(_, value)| value.contains(char::is_control)) {
+        return Err(unprintable(&name));
+    }
     let defaults = || {
         let seconds = |time: Duration| format!("{} seconds", time.as_secs());
         [("read_timeout".to_owned(), seconds(STALL)), ("timeout".to_owned(), seconds(PATIENCE))]
@@ -204,16 +207,17 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
                 .rev()
                 .find(|(name, _)| name.ends_with("endpoint") || name.ends_with("endpoint_url"));
             let endpoint = endpoint.map(|(_, value)| value.clone());
-            let endpoint = endpoint.or_else(|| {
-                std::env::var("AWS_ENDPOINT_URL_S3")
-                    .or_else(|_| std::env::var("AWS_ENDPOINT_URL"))
-                    .ok()
-            });
-            if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
-                // A user who gives such an endpoint wants plain HTTP.
-                options.push(("allow_http".to_owned(), "true".to_owned()));
+            let endpoint = endpoint
+                .or_else(|| variable("AWS_ENDPOINT_URL_S3"))
+                .or_else(|| variable("AWS_ENDPOINT_URL"));
+            if let Some(endpoint) = endpoint {
+                check_endpoint(&endpoint)?;
+                if endpoint.starts_with("http://") {
+                    // A user who gives such an endpoint wants plain HTTP.
+                    options.push(("allow_http".to_owned(), "true".to_owned()));
+                }
             }
-            built!(AmazonS3Builder::from_env(), AmazonS3ConfigKey, options)
+            built!(s3_of_environment()?, AmazonS3ConfigKey, options)
         }
         Scheme::Gs => {
             let options = defaults().into_iter().chain(given);
@@ -240,6 +244,46 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             "check the values of storage_options and the environment variables for this cloud",
         )
     })
+}
+
+/// A variable of the environment, without spaces and line feeds around it, which job scripts leave. One that is then empty
+/// counts as not set.
+pub(super) fn variable(name: &str) -> Option<String> {
+    let value = std::env::var(name).ok()?.trim().to_owned();
+    (!value.is_empty()).then_some(value)
+}
+
+/// The settings for S3 in the environment. The client's own reader of them takes every value as it is, and then panics.
+fn s3_of_environment() -> Result<AmazonS3Builder> {
+    let mut builder = AmazonS3Builder::new();
+    for (name, _) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with("AWS_")) else { continue };
+        let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() else { continue };
+        let Some(value) = variable(name) else { continue };
+        if value.contains(char::is_control) {
+            return Err(unprintable(name));
+        }
+        builder = builder.with_config(key, value);
+    }
+    Ok(builder)
+}
+
+/// Refuses an endpoint that is not a URL. It is not shown, because it may contain a password.
+fn check_endpoint(endpoint: &str) -> Result<()> {
+    let is_http = |url: &reqwest::Url| ["http", "https"].contains(&url.scheme()) && url.has_host();
+    match reqwest::Url::parse(endpoint) {
+        Ok(url) if is_http(&url) => Ok(()),
+        _ => Err(Error::malformed("the endpoint is not a URL").with_remedy(
+            "begin it with http:// or https://, as in http://127.0.0.1:9000 (AWS_ENDPOINT_URL, or endpoint in storage_options)",
+        )),
+    }
+}
+
+fn unprintable(name: &str) -> Error {
+    Error::malformed(format!(
+        "the value of {name} contains a line feed or another control character"
+    ))
+    .with_remedy("set it again, on one line")
 }
 
 /// The object store's name for an option, if fsspec (s3fs) uses another name.

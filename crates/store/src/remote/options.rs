@@ -73,6 +73,15 @@ mod tests {
         let error = with("secret_acess_key").unwrap_err();
         assert!(error.what().contains("secret_acess_key"), "{error}");
         assert!(!error.to_string().contains("hunter2"), "{error}");
+        for endpoint in ["127.0.0.1:9000", "localhost:9000", "ftp://a", "http://"] {
+            let given = ("endpoint".to_owned(), endpoint.to_owned());
+            let error = set_options(url, [given]).unwrap_err();
+            assert!(error.to_string().contains("http://127.0.0.1:9000"), "{error}");
+        }
+        set_options(url, [("endpoint".to_owned(), " http://127.0.0.1:9000\n".to_owned())]).unwrap();
+        let two_lines = [("access_key_id".to_owned(), "a\nb".to_owned())];
+        let error = set_options(url, two_lines).unwrap_err();
+        assert!(error.what().contains("access_key_id contains a line feed"), "{error}");
         let missing = with("region").unwrap_err();
         assert!(!missing.to_string().contains("hunter2"), "{missing}");
     }

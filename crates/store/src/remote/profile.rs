@@ -4,14 +4,14 @@
 //! (roles, single sign-on, programs) are not supported: for these, `aws configure export-credentials --format env`
 //! gives the keys.
 
-use std::env;
 use std::path::PathBuf;
 
 use ini::Ini;
 
+use super::network::variable;
+
 /// Options from the profile that the environment selects, with the names that the S3 client uses.
 pub(super) fn of_environment() -> Vec<(String, String)> {
-    let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let file = |name: &str, otherwise: &str| {
         variable(name)
             .map(PathBuf::from)

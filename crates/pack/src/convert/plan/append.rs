@@ -9,8 +9,9 @@ use hsipack_store::{Dataset, Stack};
 
 use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::masks::MaskGroup;
-use crate::convert::options::{ConvertOptions, KeepBits, Mode};
+use crate::convert::options::{ConvertOptions, KeepBits, Mode, ValueOptions};
 use crate::precision;
+use crate::validate::recipe;
 
 /// A planned stack that continues `stack` of the dataset, with the same grid, scale and bands.
 pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedStack> {
@@ -85,11 +86,42 @@ pub(super) fn with_made(
     Ok(groups)
 }
 
-/// Refuses to append if options that decide the layout differ from those of the existing dataset.
+/// The options that decided the values of a dataset; `None` if it does not record them. Of several conversions, the last
+/// that calibrated by references counts, because cubes without references may have been calibrated before.
+pub(super) fn values_of(base: &Dataset) -> Option<ValueOptions> {
+    let recipes = recipe::read(base).ok()?;
+    let calibrated = recipes
+        .iter()
+        .rposition(|recipe| recipe.values.white.is_some() || recipe.values.dark.is_some());
+    let place = calibrated.unwrap_or(recipes.len().checked_sub(1)?);
+    recipes.into_iter().nth(place).map(|recipe| recipe.values)
+}
+
+/// A note if the new cubes are calibrated by references and those of the dataset are not, or the other way round. That is
+/// right if the others were calibrated before.
+pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Option<String> {
+    let is_calibrated = |values: &ValueOptions| (values.white.is_some(), values.dark.is_some());
+    let words = |(white, dark)| match (white, dark) {
+        (true, true) => "a white and a dark reference",
+        (true, false) => "a white reference only",
+        (false, true) => "a dark reference only",
+        (false, false) => "no reference",
+    };
+    let (ours, theirs) = (is_calibrated(ours), is_calibrated(theirs));
+    (ours != theirs).then(|| {
+        format!(
+            "the new cubes are calibrated with {}, those of the dataset with {}: check that their values mean the same",
+            words(ours),
+            words(theirs)
+        )
+    })
+}
+
+/// Refuses to append if options that decide the layout, or the meaning of values, differ from those of the existing dataset.
 ///
 /// # Errors
-/// If the dataset was packed with another dtype, keeps another number of mantissa bits, or its values have an
-/// `add_offset`, which packing never writes.
+/// If the dataset was packed with another dtype, normalisation or choice of `--raw-values`, keeps another number of mantissa
+/// bits, or its values have an `add_offset`, which packing never writes.
 pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
     debug_assert!(options.mode != Mode::Create);
     if let Some(stack) = base.stacks().iter().find(|stack| stack.image.add_offset() != 0.0) {
@@ -108,8 +140,40 @@ pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
         ))
         .at(base.path())
         .with_remedy(remedy!["append with the same ", Opt::Dtype])),
-        None => check_keep_bits(options, base),
+        None => {
+            check_meaning(options, base)?;
+            check_keep_bits(options, base)
+        }
     }
+}
+
+/// Refuses cubes whose values would mean something else than those of the dataset.
+fn check_meaning(options: &ConvertOptions, base: &Dataset) -> Result<()> {
+    let Some(theirs) = values_of(base) else { return Ok(()) };
+    let ours = &options.values;
+    if theirs.normalize != ours.normalize {
+        return Err(Error::conflict(format!(
+            "spectra of the dataset were packed with normalisation {}, but those of the new cubes with {}",
+            theirs.normalize, ours.normalize
+        ))
+        .at(base.path())
+        .with_remedy(remedy!["append with ", Opt::Normalize.to(theirs.normalize.name())]));
+    }
+    if theirs.raw_values != ours.raw_values {
+        let (theirs, ours) = match theirs.raw_values {
+            true => ("stored numbers", "physical values"),
+            false => ("physical values", "stored numbers"),
+        };
+        return Err(Error::conflict(format!(
+            "the dataset holds {theirs}, but the new cubes would be packed as {ours}"
+        ))
+        .at(base.path())
+        .with_remedy(match ours {
+            "physical values" => remedy!["append with ", Opt::RawValues],
+            _ => remedy!["leave out ", Opt::RawValues],
+        }));
+    }
+    Ok(())
 }
 
 fn check_keep_bits(options: &ConvertOptions, base: &Dataset) -> Result<()> {

@@ -120,7 +120,19 @@ pub fn select_bands(info: &CubeInfo, values: &ValueOptions) -> Result<Option<Vec
         bands.retain(|band| good[*band]);
     }
     if bands.is_empty() {
-        return Err(Error::conflict("no band is left after the selection").at(&info.files[0]));
+        let known = info.wavelength.iter().flatten().copied();
+        let (low, high) = known.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), nm| {
+            (low.min(nm), high.max(nm))
+        });
+        let has = match low <= high {
+            true => format!("{all} bands from {low} to {high} nm"),
+            false => format!("{all} bands"),
+        };
+        return Err(Error::conflict(format!(
+            "no band is left after the selection; the cube has {has}"
+        ))
+        .at(&info.files[0])
+        .with_remedy(remedy!["select others with ", Opt::Bands, " or ", Opt::Wavelengths]));
     }
     Ok((bands != (0..all).collect::<Vec<_>>()).then_some(bands))
 }

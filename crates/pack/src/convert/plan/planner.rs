@@ -1,6 +1,6 @@
 //! Adds every input to the plan. Cube by cube, everything that it needs is opened and checked.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
@@ -11,13 +11,13 @@ use hsipack_store::{Dataset, mirror, threads};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::append::{continued, made_masks, with_made};
+use super::append::{calibration_note, continued, made_masks, values_of, with_made};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{
     Pair, Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands,
 };
 use crate::convert::masks::{self, MaskGroup, MaskReader};
-use crate::convert::options::{ConvertOptions, Scale};
+use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
@@ -35,6 +35,8 @@ pub(super) struct Planner<'a> {
     path_columns: Option<Regex>,
     /// Masks of the dataset that were added after packing.
     made: BTreeMap<String, MaskMeaning>,
+    /// How the cubes of the dataset were packed.
+    theirs: Option<ValueOptions>,
 }
 
 impl<'a> Planner<'a> {
@@ -55,6 +57,8 @@ impl<'a> Planner<'a> {
         let taken =
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
         let made = made_masks(base);
+        let theirs = base.and_then(values_of);
+        let notes = theirs.iter().filter_map(|theirs| calibration_note(&options.values, theirs));
         Ok(Self {
             options,
             base,
@@ -65,7 +69,7 @@ impl<'a> Planner<'a> {
                 split_stats: true,
                 keep_bits: options.values.keep_bits,
                 information: None,
-                notes: Vec::new(),
+                notes: notes.collect(),
                 references: Vec::new(),
                 skipped: Vec::new(),
             },
@@ -74,6 +78,7 @@ impl<'a> Planner<'a> {
             table: options.table.as_deref().map(Table::read).transpose()?,
             path_columns: path_columns.transpose()?,
             made,
+            theirs,
         })
     }
 
@@ -88,6 +93,11 @@ impl<'a> Planner<'a> {
             _ => input.default_name(),
         };
         if self.names.contains(&name) {
+            if self.base.is_some() && self.plan.samples.iter().all(|sample| sample.name != name) {
+                return Err(Error::conflict(format!("the dataset already has a sample {name}"))
+                    .at(&input.file)
+                    .with_remedy("leave it out if it is the same cube, or give it another name in a CSV list"));
+            }
             return Err(Error::conflict(format!("another cube already has the name {name}"))
                 .at(&input.file)
                 .with_remedy("give a common parent folder, so that names include the path, or give names in a CSV list"));
@@ -95,6 +105,7 @@ impl<'a> Planner<'a> {
         let bands = select_bands(&info, &self.options.values)?;
         let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
         let shape = CubeShape { bands: kept, ..info.shape };
+        self.check_calibrated(&input)?;
         let references = references::check(&self.options.values, &input, &info)?;
         let (has_mask, masks) = self.open_masks(&input, &name, shape)?;
         let (source_bytes, fingerprint) = fingerprint(&info.files)?;
@@ -185,13 +196,40 @@ impl<'a> Planner<'a> {
 
     fn note_references(&mut self, input: &Input) {
         let values = &self.options.values;
-        if values.white.is_none() && pairs::beside(&input.file, Kind::White).is_some() {
+        let is_beside = |kind| pairs::beside(&input.file, kind).is_some();
+        if values.white.is_none() && is_beside(Kind::White) {
             self.plan.notes.push(format!(
                 "{}: the white reference beside it is not used; pass {} to calibrate",
                 input.text(),
                 current().together(&[Opt::White.to("auto"), Opt::Dark.to("auto")])
             ));
+        } else if values.white.is_some() && values.dark.is_none() && is_beside(Kind::Dark) {
+            self.plan.notes.push(format!(
+                "{}: the dark reference beside it is not used, so values are divided by the white one only; pass {} to subtract it",
+                input.text(),
+                Opt::Dark.to("auto")
+            ));
         }
+    }
+
+    /// Refuses to append a cube that would not be calibrated, although references are beside it, to cubes that were.
+    fn check_calibrated(&self, input: &Input) -> Result<()> {
+        let Some(theirs) = &self.theirs else { return Ok(()) };
+        let values = &self.options.values;
+        for (kind, theirs, ours, option) in [
+            (Kind::White, &theirs.white, &values.white, Opt::White),
+            (Kind::Dark, &theirs.dark, &values.dark, Opt::Dark),
+        ] {
+            if theirs.is_some() && ours.is_none() && pairs::beside(&input.file, kind).is_some() {
+                let word = kind.word();
+                return Err(Error::conflict(format!(
+                    "the cubes of the dataset were calibrated with a {word} reference, but this one would not be"
+                ))
+                .at(&input.file)
+                .with_remedy(remedy!["append with ", option.to("auto"), ", or pack a new dataset"]));
+            }
+        }
+        Ok(())
     }
 
     /// The stack for a cube of `shape`, created if it is the first cube of its shape. Checks that the stack fits the
@@ -430,12 +468,16 @@ impl<'a> Planner<'a> {
             let unused = table.remaining();
             if !unused.is_empty() {
                 let shown = unused[..unused.len().min(3)].join(", ");
-                self.plan
-                    .notes
-                    .push(format!("{} rows of the table match no input: {shown}, …", unused.len()));
+                self.plan.notes.push(match unused.len() {
+                    1 => format!("one row of the table matches no input: {shown}"),
+                    2 | 3 => format!("{} rows of the table match no input: {shown}", unused.len()),
+                    more => format!("{more} rows of the table match no input: {shown}, …"),
+                });
             }
         }
         self.note_made();
+        self.note_groups();
+        self.note_no_split();
         self.limit_splits();
         self.plan.stacks.iter_mut().for_each(size_shards);
         if self.options.values.scale == Scale::Auto {
@@ -454,6 +496,47 @@ impl<'a> Planner<'a> {
                 "masks that were added after packing ({}) are 0 in the new cubes until you add them again",
                 names.join(", ")
             ));
+        }
+    }
+
+    /// Adds a note if the dataset has splits and no new cube has one: then no split reads the new cubes.
+    fn note_no_split(&mut self) {
+        let has_splits = self.base.is_some_and(|base| {
+            let samples = base.samples();
+            (0..samples.len()).any(|id| samples.splits().get(id).is_some())
+        });
+        if has_splits && self.plan.samples.iter().all(|sample| sample.split().is_none()) {
+            self.plan.notes.push(format!(
+                "the new cubes are in no split, unlike those of the dataset; give {} with a column split",
+                current().together(&[Opt::Table.into()])
+            ));
+        }
+    }
+
+    /// Adds a note if a group, such as a patient, is in several splits: then what is measured on one of them is not about
+    /// unseen patients.
+    fn note_groups(&mut self) {
+        let mut splits: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let there = self.base.into_iter().flat_map(|base| {
+            let samples = base.samples();
+            let of = move |id| Some((samples.groups().get(id)?, samples.splits().get(id)?));
+            (0..samples.len()).filter_map(of)
+        });
+        let there = there.map(|(group, split)| (group.to_owned(), split.to_owned()));
+        let new =
+            self.plan.samples.iter().filter_map(|sample| Some((sample.group()?, sample.split()?)));
+        for (group, split) in there.chain(new) {
+            splits.entry(group).or_default().insert(split);
+        }
+        let mut divided = splits.iter().filter(|(_, splits)| splits.len() > 1);
+        if let Some((group, of)) = divided.next() {
+            let of: Vec<&str> = of.iter().map(String::as_str).collect();
+            let more = match divided.count() {
+                0 => String::new(),
+                1 => ", and another group is divided, too".to_owned(),
+                more => format!(", and {more} more groups are divided, too"),
+            };
+            self.plan.notes.push(format!("group {group} is in the splits {}{more}", of.join(", ")));
         }
     }
 
