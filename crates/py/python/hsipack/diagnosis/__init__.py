@@ -56,7 +56,9 @@ class Diagnosis:
         self.notes: list[str] = data["notes"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the data that ``hsipack diagnose --json`` prints; see the page Diagnosing of the documentation."""
+        """Returns the data that ``hsipack diagnose --json`` prints; see the page Diagnosing of the
+        documentation.
+        """
         return self._data
 
     def __str__(self) -> str:
