@@ -31,14 +31,16 @@ impl Table {
         let rows =
             read_rows(path, "name", remedy!["add a column `name` with the names of the samples"])?;
         let mut table = Self::default();
-        for (mut row, line) in rows.into_iter().zip(2..) {
-            let Some(Value::String(name)) = row.remove("name") else {
-                return Err(Error::malformed(format!("the row {line} of the table has no name"))
-                    .at(path)
-                    .with_remedy("give the name of the sample, or leave out the row"));
+        for (mut cells, row) in rows.into_iter().zip(2..) {
+            let Some(Value::String(name)) = cells.remove("name") else {
+                return Err(Error::malformed(format!(
+                    "row {row} of the table has no name; the header is row 1"
+                ))
+                .at(path)
+                .with_remedy("give the name of the sample, or leave out the row"));
             };
-            check_columns(&row).map_err(|error| error.at(path))?;
-            if table.rows.insert(name.clone(), row).is_some() {
+            check_columns(&cells).map_err(|error| error.at(path))?;
+            if table.rows.insert(name.clone(), cells).is_some() {
                 return Err(Error::conflict(format!("the table names {name} twice"))
                     .at(path)
                     .with_remedy("keep one of these rows"));
@@ -69,19 +71,21 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let advice = remedy!["add a column `path`; to add columns to cubes, use ", Opt::Table];
     let rows = read_rows(path, "path", advice)?.into_iter().zip(2..);
-    let inputs = rows.map(|(mut row, line)| {
-        let Some(Value::String(file)) = row.remove("path") else {
-            return Err(Error::malformed(format!("the row {line} of the list has no path"))
-                .at(path)
-                .with_remedy("give the path of the cube, or leave out the row"));
+    let inputs = rows.map(|(mut cells, row)| {
+        let Some(Value::String(file)) = cells.remove("path") else {
+            return Err(Error::malformed(format!(
+                "row {row} of the list has no path; the header is row 1"
+            ))
+            .at(path)
+            .with_remedy("give the path of the cube, or leave out the row"));
         };
         let place = if is_url(Path::new(&file)) { file.into() } else { folder.join(file) };
         let mut input = Input::parse(&place.to_string_lossy());
-        let name = row.get("name").cloned();
-        row.remove("name");
-        check_columns(&row).map_err(|error| error.at(path))?;
-        row.extend(name.map(|name| ("name".to_owned(), name)));
-        input.columns = row;
+        let name = cells.get("name").cloned();
+        cells.remove("name");
+        check_columns(&cells).map_err(|error| error.at(path))?;
+        cells.extend(name.map(|name| ("name".to_owned(), name)));
+        input.columns = cells;
         Ok(input)
     });
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
@@ -272,7 +276,7 @@ mod tests {
             ),
             ("Name,x\na,1\n", "it has no column `name`, only \"Name\", \"x\""),
             ("name,x,name\na,1,b\n", "2 columns are called `name`"),
-            ("name,x\n,1\n", "the row 2 of the table has no name"),
+            ("name,x\n,1\n", "row 2 of the table has no name"),
         ] {
             let error = Table::read(write(text).path()).unwrap_err().to_string();
             assert!(error.contains(told) && !error.contains('{'), "{error}");

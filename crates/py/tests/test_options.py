@@ -322,6 +322,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"cache": None, "cache_size": 1 << 20}, r"needs a cache \(give cache="),
     ({"cache": True, "cache_size": 5}, "cache=True"),
     ({"cache": "decoded", "cache_size": "1GB"}, "cache_size='1GB'"),
+    ({"crop": hsipack.augment.RandomCrop((4, 4))}, r"hsipack.RandomCrop\(…\) chooses what is read"),
+    ({"crop": hsipack.augment.RandomHorizontalFlip()}, r"augmentations belong into augment=\[…\]"),
     ({"crop": "16"}, r"crop='16' .*\(rows, columns\)"),
     ({"crop": "16x16"}, r"crop='16x16' .*\(rows, columns\)"),
     ({"crop": (16,)}, r"crop=\(16,\)"),

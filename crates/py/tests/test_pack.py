@@ -252,6 +252,11 @@ def test_no_source_is_left_to_compare_with(tmp_path: Path, monkeypatch: pytest.M
     ("cubes", "options", "told"),
     [
         ({"a": cube(0)}, {}, "give an iterable of"),
+        (
+            [("a", cube(0), {"mask": np.zeros((4, 4), np.uint8)})],
+            {},
+            r'mask=.*for a mask, give "masks"',
+        ),
         ([cube(0)], {}, r"give a tuple \(name, array\) or"),
         ([("", cube(0))], {}, "name=''"),
         ([("a", np.zeros((1, 1, 1), complex))], {}, "cube 'a' is of complex128"),

@@ -86,7 +86,11 @@ const SHOWN: usize = 20;
 fn print(report: &Report) {
     let what = match report.checked {
         "quick" => "metadata and shard indexes".to_owned(),
-        _ => format!("{} chunks, {} uncompressed", report.chunks, output::bytes(report.bytes)),
+        _ => format!(
+            "{}, {} uncompressed",
+            output::count(report.chunks as usize, "chunk"),
+            output::bytes(report.bytes)
+        ),
     };
     let sources = if report.checked == "source" {
         format!(", {} compared", output::count(report.sources, "source"))

@@ -511,10 +511,8 @@ fn rewritten(plan: &Plan, base: &Dataset) -> u64 {
         Some([&stack.image].into_iter().chain(&stack.masks))
     });
     let part_full = arrays.flatten().filter_map(|array| {
-        let (full, rest) = (
-            array.len() / array.grid().samples_per_shard(),
-            array.len() % array.grid().samples_per_shard(),
-        );
+        let per_shard = array.grid().samples_per_shard();
+        let (full, rest) = (array.len() / per_shard, array.len() % per_shard);
         (rest > 0).then(|| array.shard(full).map_or(0, |shard| shard.len()))
     });
     part_full.sum()

@@ -45,7 +45,7 @@ class ConvertReport:
         cubes: number of packed cubes, including those of earlier interrupted runs.
         source_bytes: bytes of the source files.
         packed_bytes: bytes of the values before compression.
-        stored_bytes: bytes of the shards.
+        stored_bytes: bytes of the shards; if cubes were appended, by how much the shards grew.
         ratio: packed_bytes / stored_bytes.
         seconds: duration.
         nan: number of NaN values in the packed cubes.

@@ -314,19 +314,21 @@ impl Loader {
         positions.dedup();
         if !positions.is_empty() {
             plan.remove(&positions, bytes);
-        }
-        let Share { rank, world_size } = self.shared.options.share;
-        if plan.items.is_empty() && !positions.is_empty() && world_size > 1 {
-            // The other ranks would wait for this one for ever.
-            let what = format!(
-                "all samples of batch {} of rank {rank} are damaged, and every rank must have the same number of batches",
-                plan.number
-            );
-            let error = failures.swap_remove(0).error;
-            return Err(Error::damaged(what)
-                .at(self.shared.dataset.path())
-                .with_remedy(remedy![Command::Repair, " the dataset, or leave these samples out"])
-                .caused_by(error));
+            let Share { rank, world_size } = self.shared.options.share;
+            if plan.items.is_empty() && world_size > 1 {
+                // The other ranks would wait for this one for ever.
+                let what = format!(
+                    "all samples of batch {} of rank {rank} are damaged, and every rank must have the same number of batches",
+                    plan.number
+                );
+                return Err(Error::damaged(what)
+                    .at(self.shared.dataset.path())
+                    .with_remedy(remedy![
+                        Command::Repair,
+                        " the dataset, or leave these samples out"
+                    ])
+                    .caused_by(failures.swap_remove(0).error));
+            }
         }
         self.place.batches += 1;
         self.place.at_end = plan.number + 1 == plan.batches;

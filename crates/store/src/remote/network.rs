@@ -274,7 +274,7 @@ fn check_endpoint(endpoint: &str) -> Result<()> {
     match reqwest::Url::parse(endpoint) {
         Ok(url) if is_http(&url) => Ok(()),
         _ => Err(Error::malformed("the endpoint is not a URL").with_remedy(
-            "begin it with http:// or https://, as in http://127.0.0.1:9000 (AWS_ENDPOINT_URL, or endpoint in storage_options)",
+            "set AWS_ENDPOINT_URL, or endpoint in storage_options, to a URL such as http://127.0.0.1:9000",
         )),
     }
 }

@@ -1,5 +1,6 @@
 //! Adds every input to the plan. Cube by cube, everything that it needs is opened and checked.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -516,21 +517,22 @@ impl<'a> Planner<'a> {
     /// Adds a note if a group, such as a patient, is in several splits: then what is measured on one of them is not about
     /// unseen patients.
     fn note_groups(&mut self) {
-        let mut splits: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut splits: BTreeMap<Cow<'_, str>, BTreeSet<Cow<'_, str>>> = BTreeMap::new();
         let there = self.base.into_iter().flat_map(|base| {
             let samples = base.samples();
             let of = move |id| Some((samples.groups().get(id)?, samples.splits().get(id)?));
             (0..samples.len()).filter_map(of)
         });
-        let there = there.map(|(group, split)| (group.to_owned(), split.to_owned()));
-        let new =
-            self.plan.samples.iter().filter_map(|sample| Some((sample.group()?, sample.split()?)));
+        let there = there
+            .map(|(group, split)| (Cow::Borrowed(group.as_str()), Cow::Borrowed(split.as_str())));
+        let both = |sample: &PlannedSample| Some((sample.group()?.into(), sample.split()?.into()));
+        let new = self.plan.samples.iter().filter_map(both);
         for (group, split) in there.chain(new) {
             splits.entry(group).or_default().insert(split);
         }
         let mut divided = splits.iter().filter(|(_, splits)| splits.len() > 1);
         if let Some((group, of)) = divided.next() {
-            let of: Vec<&str> = of.iter().map(String::as_str).collect();
+            let of: Vec<&str> = of.iter().map(|split| &**split).collect();
             let more = match divided.count() {
                 0 => String::new(),
                 1 => ", and another group is divided, too".to_owned(),
