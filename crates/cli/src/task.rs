@@ -1,5 +1,7 @@
 //! A long task as the user sees it: a progress bar on stderr, and Ctrl-C.
 
+use std::mem::MaybeUninit;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -8,6 +10,8 @@ use std::time::Duration;
 use hsipack_pack::progress::Progress;
 use hsipack_store::threads;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 
 use crate::output;
 
@@ -93,14 +97,28 @@ pub fn spin(bar: &ProgressBar) {
     let _ = threads::start("progress", turn);
 }
 
-/// Sets `progress.stop` at the first Ctrl-C; the second ends the process at once.
-pub fn stop_on_ctrl_c(progress: &Arc<Progress>) {
-    let progress = progress.clone();
-    let handler = move || {
-        if progress.stop.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+/// Sets `progress.stop` at the first Ctrl-C, SIGTERM or SIGHUP; the second one ends the process at once.
+///
+/// The signal handlers themselves do this: a thread that waits for signals could not start where memory is short.
+pub fn stop_on_ctrl_c(progress: &Progress) {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
         }
+        // Handlers run in the order of registration, so the first signal does not end the process. If the system refuses
+        // a handler, the signal ends the process, which is safe.
+        let _ = flag::register_conditional_shutdown(signal, 130, progress.stop.clone())
+            .and_then(|_| flag::register(signal, progress.stop.clone()));
+    }
+}
+
+/// Whether whoever started this process has it ignore a signal, as `nohup` does with SIGHUP.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: only queries, into memory of the right size; if the call fails, all zeros is a valid `sigaction`.
+    let action = unsafe {
+        libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
+        action.assume_init()
     };
-    // This only fails if there is a handler already. Then Ctrl-C just ends the process, which is safe.
-    let _ = ctrlc::set_handler(handler);
+    action.sa_sigaction == libc::SIG_IGN
 }

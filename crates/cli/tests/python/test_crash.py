@@ -285,19 +285,37 @@ def test_changed_inputs_do_not_resume(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "different inputs or options" in done.stderr
 
 
-def test_ctrl_c_stops_cleanly(hsipack: Hsipack, inputs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_stops_cleanly(
+    hsipack: Hsipack, inputs: Path, tmp_path: Path, how: signal.Signals
+) -> None:
     (tmp_path / "whole").mkdir()
     undisturbed(hsipack, tmp_path / "whole", convert(inputs, "first"))
     process = hsipack.start(*convert(inputs, "first"), cwd=tmp_path)
     while not (partial(tmp_path / "out") / "state").exists():
         time.sleep(0.0005)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(how)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130, error
     assert "--resume" in error
     assert not (tmp_path / "out").exists()
     undisturbed(hsipack, tmp_path, [*convert(inputs, "first"), "--resume"])
     assert timeless_tree(tmp_path / "out") == timeless_tree(tmp_path / "whole/out")
+
+
+def test_with_nohup_it_goes_on_when_the_terminal_closes(
+    hsipack: Hsipack, inputs: Path, tmp_path: Path
+) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = hsipack.start(*convert(inputs, "first"), cwd=tmp_path)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    while not (partial(tmp_path / "out") / "state").exists():
+        time.sleep(0.0005)
+    process.send_signal(signal.SIGHUP)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 0, error
 
 
 def test_two_at_once(hsipack: Hsipack, inputs: Path, tmp_path: Path) -> None:

@@ -132,19 +132,31 @@ impl<'a> Timer<'a> {
         &self,
         most: usize,
         wait: impl Fn() -> Result<()>,
+        batch: impl FnMut() -> Result<()>,
+    ) -> Result<f64> {
+        let origin = Instant::now();
+        self.batches_by(|| origin.elapsed(), most, wait, batch)
+    }
+
+    /// Like [`batches`](Self::batches), by a clock.
+    fn batches_by(
+        &self,
+        clock: impl Fn() -> Duration,
+        most: usize,
+        wait: impl Fn() -> Result<()>,
         mut batch: impl FnMut() -> Result<()>,
     ) -> Result<f64> {
         batch()?;
         wait()?;
-        let start = Instant::now();
+        let start = clock();
         let mut batches = 0;
-        while batches < most && (batches < BATCHES || start.elapsed() < self.time) {
+        while batches < most && (batches < BATCHES || clock() - start < self.time) {
             self.check()?;
             batch()?;
             batches += 1;
         }
         wait()?;
-        Ok(start.elapsed().as_secs_f64() / batches.max(1) as f64)
+        Ok((clock() - start).as_secs_f64() / batches.max(1) as f64)
     }
 
     /// Checks whether the diagnosis is to stop.
@@ -335,6 +347,8 @@ fn real(levels: &[Level]) -> Option<Level> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use hsipack_read::Distribution;
 
     use super::*;
@@ -504,7 +518,10 @@ mod tests {
             let again =
                 told.iter().filter(|what| what.ends_with("measuring everything again")).count();
             assert_eq!(again + 1, diagnosis.attempts);
-            (diagnosis.attempts, diagnosis.verified.unwrap().steady)
+            let verified = diagnosis.verified.unwrap();
+            let same = verified.before_s == diagnosis.verdict.real_s();
+            assert_eq!(same, verified.steady, "levels and trial are of the last attempt");
+            (diagnosis.attempts, verified.steady)
         };
         assert_eq!(diagnosed(|_| false), (1, true));
         // Everything real, or the basis of the prediction, was slow only in the first trial; then in every trial.
@@ -519,22 +536,28 @@ mod tests {
     fn a_timer_takes_three_batches_at_least_and_as_many_as_there_is_time_for_or_are_allowed() {
         let stop = AtomicBool::new(false);
         let timer = |time| Timer { time, stop: &stop };
-        let calls = |time, most| {
-            let mut calls = 0;
-            let pause = Duration::from_millis(2);
+        // Batches that take 2 ms each, and queue work on the device that takes another 1 ms each.
+        let timed = |time, most| {
+            let (now, queued, calls) = (Cell::new(0), Cell::new(0), Cell::new(0));
+            let clock = || Duration::from_millis(now.get());
             let batch = || {
-                calls += 1;
-                std::thread::sleep(pause);
+                calls.set(calls.get() + 1);
+                queued.set(queued.get() + 1);
+                now.set(now.get() + 2);
                 Ok(())
             };
-            let batch_s = timer(time).batches(most, || Ok(()), batch).unwrap();
-            assert!(batch_s >= pause.as_secs_f64());
-            calls
+            let wait = || {
+                now.set(now.get() + queued.take());
+                Ok(())
+            };
+            let batch_s = timer(time).batches_by(clock, most, wait, batch).unwrap();
+            assert!((batch_s - 3e-3).abs() < 1e-9, "{batch_s}");
+            calls.get()
         };
         // One call is not measured.
-        assert_eq!(calls(Duration::ZERO, usize::MAX), 1 + BATCHES);
-        assert!(calls(Duration::from_millis(30), usize::MAX) > 1 + BATCHES);
-        assert_eq!(calls(Duration::from_millis(30), 2), 3);
+        assert_eq!(timed(Duration::ZERO, usize::MAX), 1 + BATCHES);
+        assert_eq!(timed(Duration::from_millis(30), usize::MAX), 1 + 15);
+        assert_eq!(timed(Duration::from_millis(30), 2), 3);
         stop.store(true, Ordering::Relaxed);
         let error = timer(Duration::ZERO).batches(9, || Ok(()), || Ok(())).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Interrupted);

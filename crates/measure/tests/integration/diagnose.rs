@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -104,8 +103,21 @@ fn diagnose(options: &PackedOptions, effort: Effort, step: Duration) -> Diagnosi
         Ok(())
     };
     let host = Host::default();
-    let diagnosis = run(options, effort, &host, &mut sleep, &stop, &mut |_| told += 1).unwrap();
+    let diagnosis =
+        certain(|| run(options, effort, &host, &mut sleep, &stop, &mut |_| told += 1).unwrap());
     assert!(told >= effort.rounds.asked() * diagnosis.verdict.rows.len());
+    diagnosis
+}
+
+/// The first of up to five diagnoses that calls itself certain. A busy machine may make rounds too different for that.
+fn certain(mut again: impl FnMut() -> Diagnosis) -> Diagnosis {
+    let steady = |it: &Diagnosis| it.verified.as_ref().is_none_or(|verified| verified.steady);
+    let mut diagnosis = again();
+    for _ in 0..4 {
+        if !(diagnosis.verdict.settled && steady(&diagnosis)) {
+            diagnosis = again();
+        }
+    }
     diagnosis
 }
 
@@ -234,49 +246,6 @@ fn rounds_that_differ_are_followed_by_more_up_to_a_bound() {
     assert_eq!(told.last().unwrap(), "round 9, to be sure: reading files");
 }
 
-/// Steps in one part of a round of a trial: one to warm up, and three that are measured.
-const TRIED: usize = 4;
-
-#[test]
-fn all_is_measured_again_if_the_machine_changed_its_speed_before_the_remedy_was_tried() {
-    let _machine = waiting();
-    changed_speed(0..TRIED);
-}
-
-#[test]
-fn all_is_measured_again_if_only_what_the_prediction_rests_on_changed_its_speed() {
-    let _machine = waiting();
-    changed_speed(2 * TRIED..3 * TRIED);
-}
-
-/// Diagnoses a slow copy on a machine that is slow during some steps of the first trial.
-fn changed_speed(slow: Range<usize>) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = dataset(folder.path());
-    let mut options = options(&path);
-    let effort = Effort { rounds: Rounds::new(1), time: Duration::ZERO, ..VERIFY };
-    options.device.emulated_bus = Some(bytes(3) / (3.0 * STEP.as_secs_f64()));
-    // The steps of the current trial, if it is the first one.
-    let (steps, again) = (Cell::new(None), Cell::new(0));
-    let mut step = |_: &Array, _: &Masks| {
-        let now = steps.get().is_some_and(|steps| slow.contains(&steps));
-        steps.set(steps.get().map(|steps| steps + 1));
-        std::thread::sleep(if now { 5 * STEP } else { STEP });
-        Ok(())
-    };
-    let mut tell = |what: &str| {
-        again.set(again.get() + usize::from(what.ends_with("measuring everything again")));
-        steps.set((again.get() == 0 && what.ends_with("round 1 of 1: the remedy")).then_some(0));
-    };
-    let (stop, host) = (AtomicBool::new(false), Host::new(1));
-    let diagnosis = run(&options, effort, &host, &mut step, &stop, &mut tell).unwrap();
-    let text = diagnosis.text();
-    assert_eq!(diagnosis.verdict.culprit, Some(Level::Copy), "{text}");
-    assert!(again.get() >= 1 && diagnosis.attempts == again.get() + 1, "{text}");
-    let verified = diagnosis.verified.unwrap();
-    assert!(verified.steady && verified.before_s < 5.0 * STEP.as_secs_f64(), "{text}");
-}
-
 #[test]
 fn the_kept_batch_is_augmented_into_memory_that_is_used_again_as_a_loaders_batches_are() {
     let _machine = alone();
@@ -319,14 +288,8 @@ fn windows_around_labels_come_of_cubes_that_have_some_and_the_default_is_what_he
         Ok(())
     };
     let (stop, host) = (AtomicBool::new(false), Host::default());
-    let mut again = || run(&options, effort, &host, &mut step, &stop, &mut |_| {}).unwrap();
-    // Rounds are short, so a busy machine may make them too different for a verdict.
-    let mut diagnosis = again();
-    for _ in 0..4 {
-        if !diagnosis.verdict.settled {
-            diagnosis = again();
-        }
-    }
+    let diagnosis =
+        certain(|| run(&options, effort, &host, &mut step, &stop, &mut |_| {}).unwrap());
     let text = diagnosis.text();
     assert_eq!(seen, HashSet::from([vec![64, SHAPE[2], 3, 3]]), "whole batches");
     let window = diagnosis.facts.window.unwrap();
