@@ -151,6 +151,7 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Cache => &["cache"],
         Opt::CacheSize => &["cache-size"],
         Opt::ShuffleWindow => &["shuffle-window"],
+        Opt::AsOf => &["as-of"],
         Opt::LocalCache => &["local-cache"],
         Opt::LocalCacheSize => &["local-cache-size"],
         Opt::Store => &["store"],

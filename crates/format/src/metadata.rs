@@ -295,6 +295,11 @@ fn is_of_masks(entry: &Value) -> bool {
     entry.get(MASKS).is_some()
 }
 
+/// Whether an entry of `history` is about masks that were replaced: before that, it was another dataset.
+fn replaced_masks(entry: &Value) -> bool {
+    is_of_masks(entry) && entry.get(CONTINUES).is_none()
+}
+
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
@@ -430,6 +435,17 @@ impl Root {
         history.get(at.checked_sub(1)?)?["samples"].as_u64()
     }
 
+    /// The fingerprints that the dataset had before cubes or masks were added, oldest first, each with the number of
+    /// samples that it had.
+    pub fn earlier(&self) -> Vec<(&str, u64)> {
+        let history = self.history().map_or(&[][..], Vec::as_slice);
+        let first = history.iter().rposition(replaced_masks).unwrap_or(0);
+        let pairs = history[first..].windows(2);
+        pairs
+            .filter_map(|pair| Some((pair[1][CONTINUES].as_str()?, pair[0]["samples"].as_u64()?)))
+            .collect()
+    }
+
     /// Names of the masks that were added since the dataset's fingerprint was `fingerprint`.
     pub fn masks_since(&self, fingerprint: &str) -> Vec<&str> {
         let history = self.history().zip(self.position(fingerprint));
@@ -441,9 +457,7 @@ impl Root {
     /// The position in `history` of the change that was made when the fingerprint was `fingerprint`.
     fn position(&self, fingerprint: &str) -> Option<usize> {
         let history = self.history()?;
-        // Before masks were replaced, it was another dataset.
-        let replaced = |entry: &Value| is_of_masks(entry) && entry.get(CONTINUES).is_none();
-        let first = history.iter().rposition(replaced).unwrap_or(0);
+        let first = history.iter().rposition(replaced_masks).unwrap_or(0);
         let after = &history[first..];
         let at = after.iter().position(|entry| entry[CONTINUES] == fingerprint)?;
         Some(first + at)
@@ -553,6 +567,7 @@ mod tests {
         assert_eq!((root.appends(), root.last_request()), (1, Some("r1")));
         assert_eq!(root.recipes().unwrap().iter().map(|(_, until)| *until).sum::<usize>(), 8);
         assert_eq!(["f0", "f1", "f2"].map(|at| root.samples_at(at)), [Some(3), Some(3), Some(5)]);
+        assert_eq!(root.earlier(), [("f0", 3), ("f1", 3), ("f2", 5)]);
         assert_eq!(root.masks_since("f0"), ["a", "b", "c"]);
         assert_eq!(root.masks_since("f1"), ["c"]);
         // If masks are replaced, it becomes another dataset.
@@ -561,5 +576,7 @@ mod tests {
         assert_eq!(["f0", "f2", "f3"].map(|at| root.samples_at(at)), [None; 3]);
         assert_eq!(root.samples_at("f4"), Some(5));
         assert_eq!(root.masks_since("f4"), ["d"]);
+        assert_eq!(root.earlier(), [("f4", 5)]);
+        assert_eq!(Root::default().earlier(), []);
     }
 }

@@ -77,6 +77,7 @@ fn taker(option: Opt) -> Taker {
         Opt::Cache => of("Loader", "cache"),
         Opt::CacheSize => of("Loader", "cache_size"),
         Opt::ShuffleWindow => of("Loader", "shuffle_window"),
+        Opt::AsOf => of("Dataset", "as_of"),
         Opt::LocalCache => of("Dataset", "local_cache"),
         Opt::LocalCacheSize => of("Dataset", "local_cache_size"),
         Opt::Store => of("Dataset", "store"),

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,67 @@ def test_training_goes_on_with_its_own_samples_while_others_are_appended(
     with hsipack.Loader(ds, 2, device="cpu") as fresh:
         assert sum(len(batch["id"]) for batch in fresh) == 4
     assert len(hsipack.open(out)) == 12
+
+
+def test_training_resumes_on_a_dataset_that_has_grown(cubes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "growing.hsipack"
+    files = sorted(cubes.glob("*.hdr"))
+    table = tmp_path / "table.csv"
+    rows = [f"{file.stem},{'train' if place < 4 else 'val'}" for place, file in enumerate(files)]
+    table.write_text("\n".join(["name,split", *rows]))
+    hsipack.convert(files[:4], out, table=table)
+    old = hsipack.open(out).fingerprint
+
+    def loader(ds: hsipack.Dataset | Path, **options: Any) -> hsipack.Loader:
+        return hsipack.Loader(ds, 1, device="cpu", shuffle=True, seed=3, **options)
+
+    def rest(batches: Iterable[dict[str, Any]]) -> list[int]:
+        return [int(batch["id"]) for batch in batches]
+
+    first = loader(out)
+    batches = iter(first)
+    next(batches)
+    begun, want, between = first.state_dict(), rest(batches), first.state_dict()
+    hsipack.convert(files[4:], out, table=table, append=True)
+    grown = loader(out)
+    message = "middle of epoch 0, which began when the dataset had 4 samples; cubes or masks were"
+    with pytest.raises(hsipack.ConflictError, match=message) as caught:
+        grown.load_state_dict(begun)
+    assert f'as_of="{old}"' in str(caught.value)
+    # The new samples are in another split.
+    train = loader(out, split="train")
+    train.load_state_dict(begun)
+    assert rest(train) == want
+    # The epoch that was begun is finished with the dataset as it was, also elsewhere.
+    past = hsipack.open(out, as_of=old)
+    assert (len(past), past.fingerprint) == (4, old)
+    for ds in (past, pickle.loads(pickle.dumps(past))):
+        resumed = loader(ds)
+        resumed.load_state_dict(begun)
+        assert rest(resumed) == want
+    after = resumed.state_dict()
+    # The next epoch has all samples.
+    for state in (between, after):
+        grown.load_state_dict(state)
+        assert sorted(rest(grown)) == list(range(12))
+    assert grown.state_dict()["fingerprint"] == hsipack.open(out).fingerprint != old
+    with pytest.raises(hsipack.ConflictError, match="never had the requested fingerprint abc"):
+        hsipack.open(out, as_of="abc")
+
+
+def test_a_mask_that_is_added_does_not_end_an_epoch(cubes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "labelled.hsipack"
+    hsipack.convert(sorted(cubes.glob("*.hdr"))[:4], out)
+    loader = hsipack.Loader(out, 1, device="cpu", shuffle=True)
+    taken = iter(loader)
+    next(taken)
+    state = loader.state_dict()
+    want = [int(batch["id"]) for batch in taken]
+    hsipack.add_mask(out, "zeros", lambda sample: torch.zeros(sample["image"].shape[1:]).byte())
+    again = hsipack.Loader(out, 1, device="cpu", shuffle=True)
+    again.load_state_dict(state)
+    batches = list(again)
+    assert [int(batch["id"]) for batch in batches] == want and "zeros" in batches[0]
 
 
 def test_a_ring_that_does_not_fit_is_an_error_with_the_numbers(dataset: str) -> None:

@@ -55,7 +55,8 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             ignore_value scaling{multiply,divide,add} band_scaling[]{multiply,divide,add} empty_bands unit
             class_names geo{crs,transform,unit} quality_layers values notes
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
-            geo[]{crs,pixel_size,unit,samples} columns created_by created command appends fingerprint
+            geo[]{crs,pixel_size,unit,samples} columns created_by created command appends
+            earlier[]{samples,fingerprint} fingerprint
   stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
             values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
@@ -323,6 +324,10 @@ fn print_dataset(report: &DatasetReport) {
     }
     if let Some(command) = &report.command {
         line("command", command);
+    }
+    for earlier in &report.earlier {
+        let samples = output::count(earlier.samples as usize, "sample");
+        line("earlier", format!("{samples}, fingerprint {}", earlier.fingerprint));
     }
     line("fingerprint", &report.fingerprint);
     report.stacks.iter().for_each(print_stack);

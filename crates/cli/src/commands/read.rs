@@ -235,6 +235,11 @@ pub struct Args {
     #[command(flatten, next_help_heading = "Reading")]
     link: LinkArgs,
 
+    /// Read the dataset as it was when its fingerprint was this one, without cubes and masks that were added since. `hsipack
+    /// info` shows the fingerprints that it had
+    #[arg(long, value_name = "FINGERPRINT", help_heading = "Samples")]
+    as_of: Option<String>,
+
     /// Keep data fetched from a server in this folder on the local disk, for the next epochs, other processes and later
     /// runs. `hsipack cache DIR` shows what it holds
     #[arg(long, value_name = "DIR", help_heading = "Reading")]
@@ -305,7 +310,8 @@ impl Args {
             bytes: self.local_cache_size.map(|bytes| bytes as u64),
         });
         let (store, verify) = (Some(store), self.verify);
-        let options = OpenOptions { store, verify, local_cache, ..OpenOptions::default() };
+        let as_of = self.as_of.clone();
+        let options = OpenOptions { store, verify, as_of, local_cache };
         Dataset::open_with(&self.dataset, options)
     }
 

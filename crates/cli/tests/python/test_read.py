@@ -655,6 +655,34 @@ def test_a_state_goes_on_with_other_ranks(hsipack: Hsipack, packed: Path, tmp_pa
     assert sorted(seen) == list(range(21))
 
 
+def test_a_dataset_that_has_grown_is_read_as_it_was(hsipack: Hsipack, tmp_path: Path) -> None:
+    for number in range(5):
+        np.save(tmp_path / f"cube{number}.npy", np.full((8, 8, 4), number, np.float32))
+    files, out, state = sorted(tmp_path.glob("*.npy")), tmp_path / "out", tmp_path / "state.json"
+    hsipack.convert(*files[:3], out=out)
+    words = ("--batch-size", 1, "--state", state, "--checksum")
+    begun = read(hsipack, out, *words, "--max-batches", 1)
+    hsipack.convert(*files[3:], "--append", out=out)
+    done = hsipack.run("read", out, *words, "--json")
+    assert done.returncode == 1
+    said = (
+        f"finish the epoch with the dataset as it was: open it with --as-of {begun['fingerprint']}"
+    )
+    assert said in done.stderr
+    ended = read(hsipack, out, *words, "--as-of", begun["fingerprint"])
+    assert sorted(item["sample"] for item in items(begun) + items(ended)) == [0, 1, 2]
+    more = read(hsipack, out, *words, "--epochs", 2)
+    assert sorted(item["sample"] for item in items(more)) == [0, 1, 2, 3, 4]
+    info = json.loads(hsipack.run("info", out, "--json").stdout)
+    assert info["earlier"] == [{"samples": 3, "fingerprint": begun["fingerprint"]}]
+    assert info["fingerprint"] == more["fingerprint"]
+    assert f"3 samples, fingerprint {begun['fingerprint']}" in hsipack.run("info", out).stdout
+    done = hsipack.run("read", out, "--as-of", "abc")
+    assert (
+        "never had the requested fingerprint abc (open it again if it was replaced; " in done.stderr
+    )
+
+
 def test_a_state_of_something_else_is_refused(
     hsipack: Hsipack, packed: Path, plain: Path, tmp_path: Path
 ) -> None:

@@ -112,6 +112,8 @@ options! {
     Split "split" = "train";
     /// The order of samples.
     Order "order" = "groups_spread";
+    /// An earlier fingerprint of the dataset, to open it as it was.
+    AsOf "as_of" = "4c02a1e8";
     /// The seed of order and crops.
     Seed "seed" = 7u64;
     /// Samples of an epoch.

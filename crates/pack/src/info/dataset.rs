@@ -52,8 +52,25 @@ pub struct DatasetReport {
     pub command: Option<String>,
     /// How often cubes were appended.
     pub appends: usize,
+    /// What the dataset was before cubes or masks were added, oldest first. It can be opened as it was.
+    pub earlier: Vec<Earlier>,
     /// Hash of SHA256SUMS.
     pub fingerprint: String,
+}
+
+/// An earlier state of a dataset.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Earlier {
+    /// Number of samples that it had.
+    pub samples: u64,
+    /// The fingerprint that it had.
+    pub fingerprint: String,
+}
+
+impl From<(&str, u64)> for Earlier {
+    fn from((fingerprint, samples): (&str, u64)) -> Self {
+        Self { samples, fingerprint: fingerprint.to_owned() }
+    }
 }
 
 /// Samples that share the pixel size and the reference system.
@@ -196,6 +213,7 @@ impl DatasetReport {
             created: root.created().map(str::to_owned),
             command: root.command().filter(|command| !command.is_empty()).map(str::to_owned),
             appends: root.appends(),
+            earlier: root.earlier().into_iter().map(Earlier::from).collect(),
             fingerprint: dataset.fingerprint().to_owned(),
         })
     }

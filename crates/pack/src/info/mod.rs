@@ -14,6 +14,6 @@ mod values;
 
 pub use cube::{CubeReport, ScalingReport};
 pub use dataset::{
-    CodecReport, DatasetReport, Georeferenced, MaskReport, Quantisation, StackReport,
+    CodecReport, DatasetReport, Earlier, Georeferenced, MaskReport, Quantisation, StackReport,
 };
 pub use values::{Values, Wavelengths};

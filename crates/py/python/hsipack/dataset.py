@@ -238,6 +238,8 @@ class Dataset(Base):
         transform: a function that is called with every sample; its result replaces the sample.
         output: ``"torch"`` or ``"numpy"``. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
+        as_of: an earlier :attr:`fingerprint` of the dataset. It is opened as it was then, without
+            samples and masks that were added since. Statistics are those of all samples.
         verify: when to compare checksums: ``"always"``, ``"once"`` (when a process first decodes a
             chunk) or ``"never"``. With ``"once"``, a chunk that changes on the disk after that is
             returned unchecked; ``"always"`` finds the change. Chunks from a server are checked
@@ -260,7 +262,8 @@ class Dataset(Base):
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
         DamagedError: if its metadata do not match their checksums.
-        ConflictError: if a split, sample, mask or band does not exist.
+        ConflictError: if a split, sample, mask or band does not exist, or the dataset never had
+            the fingerprint ``as_of``.
 
     >>> ds = Dataset(dataset_path, split="train")
     >>> len(ds), ds.classes, ds.splits
@@ -283,6 +286,7 @@ class Dataset(Base):
         physical: bool = False,
         transform: Callable[[Sample], Any] | None = None,
         output: Literal["torch", "numpy"] | None = None,
+        as_of: str | None = None,
         verify: str = "once",
         store: str = "mmap",
         storage_options: Mapping[str, object] | None = None,
@@ -297,7 +301,8 @@ class Dataset(Base):
             "storage_options": _options.storage(storage_options),
             "local_cache": _local_cache(local_cache, local_cache_size),
         }
-        self._native = _hsipack.Dataset(self._path, **self._reading)
+        past = None if as_of is None else _options.text("as_of", as_of)
+        self._native = _hsipack.Dataset(self._path, as_of=past, **self._reading)
         self._asked_masks = None if masks is None else _options.names("masks", masks)
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)

@@ -548,6 +548,8 @@ class Loader:
         Raises:
             ConflictError: if the state is from another dataset or seed or, in the middle of an
                 epoch, from other samples, order or crops. The loader then keeps its position.
+                Samples may have been added to the dataset; an epoch that was begun before that
+                needs the dataset as it was: ``hsipack.open(path, as_of=state["fingerprint"])``.
         """
         if not isinstance(state, Mapping):
             raise _options.wrong("state", state, "give what state_dict() gave")

@@ -237,6 +237,11 @@ impl Dataset {
         self.0.packed.fingerprint()
     }
 
+    /// The number of samples that the dataset had when its fingerprint was this one; `None` if it never had it.
+    pub fn samples_at(&self, fingerprint: &str) -> Option<usize> {
+        self.0.packed.samples_at(fingerprint)
+    }
+
     /// Checks that the path still holds this dataset. Samples that were appended since do not matter: this dataset keeps
     /// its own samples.
     ///

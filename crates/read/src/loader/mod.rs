@@ -134,7 +134,8 @@ impl Loader {
     }
 
     /// Creates a loader that goes on where another loader was when it returned `state`. Batch size, threads and
-    /// world size may differ: what is left of the epoch is divided again, and no item comes twice or is lost.
+    /// world size may differ: what is left of the epoch is divided again, and no item comes twice or is lost. Samples and
+    /// masks may have been added to the dataset since ([`State::check`]).
     ///
     /// # Errors
     /// As [`new`](Self::new), and if the state is of another dataset, seed or plan.
@@ -162,7 +163,8 @@ impl Loader {
             loads: Loads::default(),
         };
         if let Some(state) = state {
-            state.check(&loader.shared.plan, dataset.fingerprint())?;
+            let then = dataset.samples_at(&state.fingerprint);
+            state.check(&loader.shared.plan, dataset.fingerprint(), then)?;
             loader.go_to(state.epoch, state.given.clone());
         }
         // A plan that is impossible from the start is reported here already.

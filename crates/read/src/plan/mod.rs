@@ -32,7 +32,7 @@
 //! // After a batch, training goes on with one process instead of two.
 //! let state = epoch.state("fingerprint of the dataset", 1);
 //! let state = State::from_json(&state.to_json())?;
-//! state.check(&plan, "fingerprint of the dataset")?;
+//! state.check(&plan, "fingerprint of the dataset", None)?;
 //! let rest = plan.epoch(state.epoch, &state.given, Share::ALL)?;
 //! assert_eq!((rest.items(), rest.batches()), (24, 3));
 //! # Ok::<(), hsipack_read::Error>(())

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Plan;
+use super::{Plan, plural};
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 
@@ -92,11 +92,15 @@ impl State {
     /// Batch size and world size may have changed. Between epochs, other options may have changed, too, but
     /// not the seed.
     ///
+    /// `samples_then` is the number of samples that the dataset had when its fingerprint was that of the state; `None` if
+    /// it never had it. Samples and masks may have been added since, but within an epoch the plan must still be the same:
+    /// its splits or samples must not include new ones.
+    ///
     /// # Errors
     /// If it cannot; the error says what differs.
-    pub fn check(&self, plan: &Plan, fingerprint: &str) -> Result<()> {
+    pub fn check(&self, plan: &Plan, fingerprint: &str, samples_then: Option<usize>) -> Result<()> {
         self.check_version()?;
-        if self.fingerprint != fingerprint {
+        if self.fingerprint != fingerprint && samples_then.is_none() {
             return Err(Error::state(format!(
                 "the training state belongs to another dataset: its fingerprint is {}, but this dataset has {fingerprint}",
                 self.fingerprint
@@ -112,6 +116,18 @@ impl State {
             .with_remedy(remedy!["pass ", Opt::Seed.to(self.seed)]));
         }
         if self.plan != plan.digest() && self.is_within_epoch() {
+            if let Some(samples) = samples_then.filter(|_| self.fingerprint != fingerprint) {
+                return Err(Error::state(format!(
+                    "the training state is in the middle of epoch {}, which began when the dataset had {}; cubes or masks were added since",
+                    self.epoch,
+                    plural(samples, "sample"),
+                ))
+                .with_remedy(remedy![
+                    "finish the epoch with the dataset as it was: open it with ",
+                    Opt::AsOf.to(self.fingerprint.clone()),
+                    "; or begin the next epoch with all samples"
+                ]));
+            }
             return Err(Error::state(format!(
                 "the training state is in the middle of epoch {} with other samples, order, crops, shuffle window, epoch length or last batch",
                 self.epoch

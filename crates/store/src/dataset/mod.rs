@@ -118,9 +118,11 @@ impl Dataset {
             };
             let Some(fingerprint) = as_of else { return Ok(dataset) };
             dataset.as_it_was(fingerprint)?.ok_or_else(|| {
-                Error::conflict("the dataset was replaced by another one")
-                    .at(path)
-                    .with_remedy("open it again")
+                let what = "the dataset there never had the requested fingerprint";
+                Error::conflict(format!("{what} {fingerprint}")).at(path).with_remedy(format!(
+                    "open it again if it was replaced; `hsipack info {}` shows the fingerprints that it had",
+                    path.display()
+                ))
             })
         };
         // On a server, versions are compared when the objects are opened.
@@ -281,6 +283,14 @@ impl Dataset {
     /// have equal metadata.
     pub fn fingerprint(&self) -> &str {
         self.folder.fingerprint()
+    }
+
+    /// The number of samples that the dataset had when its fingerprint was this one; `None` if it never had it.
+    pub fn samples_at(&self, fingerprint: &str) -> Option<usize> {
+        if self.fingerprint() == fingerprint {
+            return Some(self.samples.len());
+        }
+        usize::try_from(self.root.samples_at(fingerprint)?).ok()
     }
 }
 

@@ -578,27 +578,39 @@ fn foreign_states_are_refused() {
     let base = PlanOptions::new(2);
     let plan = |options: &PlanOptions| plan(cubes(20), options.clone());
     let state = plan(&base).epoch(4, &[], Share::ALL).unwrap().state("abc", 1);
-    state.check(&plan(&base), "abc").unwrap();
-    state.check(&plan(&PlanOptions { batch_size: 5, ..base.clone() }), "abc").unwrap();
+    state.check(&plan(&base), "abc", None).unwrap();
+    state.check(&plan(&PlanOptions { batch_size: 5, ..base.clone() }), "abc", None).unwrap();
 
-    let error = state.check(&plan(&base), "abd").unwrap_err();
+    let error = state.check(&plan(&base), "abd", None).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::State);
     assert!(
         error.to_string().contains("its fingerprint is abc, but this dataset has abd"),
         "{error}"
     );
     let seeded = PlanOptions { seed: 9, ..base.clone() };
-    let error = state.check(&plan(&seeded), "abc").unwrap_err();
+    let error = state.check(&plan(&seeded), "abc", None).unwrap_err();
     assert!(error.what().contains("seed 0, but seed 9"), "{error}");
     assert_eq!(error.remedy(), Some(&hsipack_format::remedy!["pass ", Opt::Seed.to(0u64)]));
 
     let ordered = PlanOptions { order: Order::Sequential, ..base.clone() };
-    let error = state.check(&plan(&ordered), "abc").unwrap_err().to_string();
+    let error = state.check(&plan(&ordered), "abc", None).unwrap_err().to_string();
     assert!(error.contains("middle of epoch 4"), "{error}");
-    State::new(&plan(&base), "abc", 5).check(&plan(&ordered), "abc").unwrap();
+    State::new(&plan(&base), "abc", 5).check(&plan(&ordered), "abc", None).unwrap();
+
+    // Samples were added. Between epochs this does not matter, nor within one if the plan has none of them.
+    let more = Plan::new(cubes(21), base.clone()).unwrap();
+    state.check(&plan(&base), "abd", Some(20)).unwrap();
+    State::new(&plan(&base), "abc", 5).check(&more, "abd", Some(20)).unwrap();
+    let error = state.check(&more, "abd", Some(20)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::State);
+    assert!(
+        error.what().contains("middle of epoch 4, which began when the dataset had 20 samples")
+    );
+    let said = error.to_string();
+    assert!(said.contains("as_of=abc") && said.contains("the next epoch"), "{said}");
 
     let later = State { version: 2, ..state.clone() };
-    assert!(later.check(&plan(&base), "abc").is_err());
+    assert!(later.check(&plan(&base), "abc", None).is_err());
     assert!(State::from_json(&later.to_json()).is_err());
     assert_eq!(State::from_json("{").unwrap_err().kind(), ErrorKind::Malformed);
 }

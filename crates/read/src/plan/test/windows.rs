@@ -200,8 +200,8 @@ fn states_of_other_windows_are_refused() {
     let other = plan(cubes(5), PlanOptions { crop: other, ..PlanOptions::new(2) });
     assert_ne!(base.digest(), other.digest());
     let state = base.epoch(0, &[], Share::ALL).unwrap().state("abc", 1);
-    state.check(&base, "abc").unwrap();
-    assert!(state.check(&other, "abc").is_err());
+    state.check(&base, "abc", None).unwrap();
+    assert!(state.check(&other, "abc", None).is_err());
 }
 
 #[test]
