@@ -15,6 +15,8 @@ use hsipack_format::{Error, ErrorKind};
 pub(crate) enum Failure {
     /// There is no such object.
     Missing,
+    /// There is no such bucket or container.
+    NoBucket,
     /// The server refused: missing, wrong or expired credentials.
     Denied(String),
     /// Another object is there than when it was opened.
@@ -40,7 +42,10 @@ impl Failure {
         let text = chain(error);
         let status = status_of(&text);
         match (error, status) {
-            (Library::NotFound { .. }, _) | (_, Some(404)) => Self::Missing,
+            (Library::NotFound { .. }, _) | (_, Some(404)) => match code(&text) {
+                Some("NoSuchBucket" | "ContainerNotFound") => Self::NoBucket,
+                _ => Self::Missing,
+            },
             (Library::PermissionDenied { .. } | Library::Unauthenticated { .. }, _)
             | (_, Some(401 | 403)) => Self::Denied(told(&text, status)),
             (Library::AlreadyExists { .. }, _) => Self::Exists,
@@ -54,14 +59,21 @@ impl Failure {
             (_, Some(_)) => Self::Away(told(&text, status)),
             _ => match system(error) {
                 Some(said) => Self::Away(said),
-                None if text.contains("timed out") || text.contains("timeout") => {
+                None if text.contains("dns error") => {
+                    Self::Away("the server's name is not known".to_owned())
+                }
+                None if text.contains("invalid peer certificate") => {
+                    Self::Other(format!("the server's certificate is not valid{}", fault(&text)))
+                }
+                None if text.contains("received corrupt message") => Self::Other(
+                    "the server does not answer with TLS; is its address http:// instead of https://?"
+                        .to_owned(),
+                ),
+                None if text.contains("timed out") || text.contains("deadline has elapsed") => {
                     Self::Away("no answer in time".to_owned())
                 }
                 None if text.contains("redential") => {
                     Self::Denied("no credentials were found".to_owned())
-                }
-                None if text.contains("dns") || text.contains("resolve") => {
-                    Self::Away("the server's name is not known".to_owned())
                 }
                 None => Self::Other("the request failed".to_owned()),
             },
@@ -76,9 +88,11 @@ impl Failure {
     /// The error of writing the object at `url`.
     pub(crate) fn of_writing(&self, url: &Path) -> Error {
         match self {
-            Self::Missing => Error::new(ErrorKind::Io, "cannot write: there is no such bucket").at(url).with_remedy(
-                "check the URL, and create the bucket or container with the cloud's own tool",
-            ),
+            Self::Missing | Self::NoBucket => {
+                Error::new(ErrorKind::Io, "cannot write: there is no such bucket").at(url).with_remedy(
+                    "check the URL, and create the bucket or container with the cloud's own tool",
+                )
+            }
             Self::Denied(said) => {
                 Error::new(ErrorKind::Io, format!("cannot write: the server refuses ({said})")).at(url).with_remedy(
                     "check the credentials, which may have expired, and whether they allow writing there",
@@ -94,6 +108,9 @@ impl Failure {
             Self::Missing => {
                 let source = io::Error::new(io::ErrorKind::NotFound, "there is no such object");
                 Error::io(url, doing, source).with_remedy("check the URL")
+            }
+            Self::NoBucket => {
+                io("there is no such bucket").with_remedy("check the URL, the endpoint and the region")
             }
             Self::Exists => Error::conflict("the object exists").at(url).with_remedy("choose another name"),
             Self::Denied(said) => io(&format!("the server refuses ({said})")).with_remedy(
@@ -137,15 +154,25 @@ fn status_of(text: &str) -> Option<u16> {
 fn told(text: &str, status: Option<u16>) -> String {
     let status =
         status.map_or_else(|| "no permission".to_owned(), |status| format!("status {status}"));
-    let code = text.split_once("<Code>").and_then(|(_, after)| after.split_once("</Code>"));
-    match code {
-        Some((code, _))
-            if !code.is_empty() && code.len() < 64 && code.chars().all(char::is_alphanumeric) =>
-        {
-            format!("{status}, {code}")
-        }
-        _ => status,
-    }
+    code(text).map_or_else(|| status.clone(), |code| format!("{status}, {code}"))
+}
+
+/// The server's own short code, if it is only letters and digits.
+fn code(text: &str) -> Option<&str> {
+    let (_, after) = text.split_once("<Code>")?;
+    let (code, _) = after.split_once("</Code>")?;
+    is_word(code).then_some(code)
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.len() < 64 && text.chars().all(char::is_alphanumeric)
+}
+
+/// What is wrong with a certificate, in brackets, if it is a word such as `UnknownIssuer`.
+fn fault(text: &str) -> String {
+    let after = text.split_once("invalid peer certificate: ").map_or("", |(_, after)| after);
+    let word = after.lines().next().unwrap_or_default();
+    if is_word(word) { format!(" ({word})") } else { String::new() }
 }
 
 /// The system's message, if a system error is the cause.
@@ -189,6 +216,32 @@ mod tests {
         let error = Failure::Missing.of(Path::new("s3://b/k"));
         assert!(crate::small::is_missing(&error));
         assert_eq!(Failure::from_library(&generic("status code: 404 Not Found")), Failure::Missing);
+    }
+
+    #[test]
+    fn a_bucket_that_does_not_exist_is_no_missing_file() {
+        let text = "status code: 404 Not Found: <Error><Code>NoSuchBucket</Code></Error>";
+        let error = Failure::from_library(&generic(text)).of(Path::new("s3://b/k"));
+        assert!(error.to_string().contains("there is no such bucket"), "{error}");
+        assert!(!crate::small::is_missing(&error));
+        let text = "status code: 404 Not Found: <Error><Code>NoSuchKey</Code></Error>";
+        assert_eq!(Failure::from_library(&generic(text)), Failure::Missing);
+    }
+
+    #[test]
+    fn names_certificates_and_servers_without_tls_are_told_apart() {
+        let failed = "after 33 retries, max_retries: 100, retry_timeout: 8s - error sending request";
+        let told = |cause: &str| {
+            let failure = Failure::from_library(&generic(&format!("{failed}\n{cause}")));
+            failure.of(Path::new("https://h/k")).to_string()
+        };
+        assert!(told("dns error\nfailed to lookup address").contains("name is not known"));
+        assert!(told("received corrupt message of type X").contains("does not answer with TLS"));
+        let certificate = told("invalid peer certificate: UnknownIssuer");
+        assert!(certificate.contains("certificate is not valid (UnknownIssuer)"), "{certificate}");
+        assert!(!told("invalid peer certificate: hunter 2").contains("hunter"));
+        assert!(told("operation timed out").contains("no answer in time"));
+        assert!(told("something else").contains("the request failed"));
     }
 
     #[test]
