@@ -54,7 +54,8 @@ def test_nobody_is_to_blame_if_the_step_takes_longest(dataset: str) -> None:
     assert found.culprit is None, str(found)
     assert found.remedy is None
     assert "nobody" in str(found)
-    assert [row["level"] for row in found.levels] == ["step", "collate", "decode", "read"]
+    levels = ["step", "prepare", "collate", "decode", "read"]
+    assert [row["level"] for row in found.levels] == levels
 
 
 def packed(folder: Path, shape: tuple[int, int, int], **options: Any) -> hsipack.Dataset:

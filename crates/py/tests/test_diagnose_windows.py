@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hsipack.diagnosis._own import LoaderLevels
 
+LEVELS = ["step", "prepare", "collate", "decode", "read"]
 # Rows, columns and bands of the cubes in `dataset`, and the number of cubes.
 SHAPE, CUBES = (20, 24, 7), 12
 
@@ -16,7 +17,7 @@ SHAPE, CUBES = (20, 24, 7), 12
 def diagnose(loader: hsipack.Loader) -> tuple[hsipack.Diagnosis, list[Any]]:
     batches: list[Any] = []
     found = hsipack.diagnose(loader, batches.append, rounds=1, seconds=0, device="cpu")
-    assert [row["level"] for row in found.levels] == ["step", "collate", "decode", "read"]
+    assert [row["level"] for row in found.levels] == LEVELS
     # The user's own loader is not changed.
     assert loader.epoch == 0
     return found, batches

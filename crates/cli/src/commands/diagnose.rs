@@ -128,7 +128,7 @@ Examples:
 Keys of --json (times in seconds, shares from 0 to 1):
   subject batch_size culprit (null: none) settled limits{share,spreads} attempts notes facts{...}
   rows[]:     level kept adds batch_s spread_s rounds bound_s cost_s share needed_s counts
-              (levels: step augment copy collate decode read cold)
+              (levels: step augment prepare copy collate decode read cold)
   remedy:     action ... advice[] predicted_s predicted_gain basis (measurements for that)
   verified:   before_s after_s gain error basis_s[2] (then, and beside the remedy) steady
   statistics: of the complete pipeline, see the page Statistics of the documentation";

@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -285,13 +286,24 @@ def test_changed_inputs_do_not_resume(hsipack: Hsipack, tmp_path: Path) -> None:
     assert "different inputs or options" in done.stderr
 
 
+@contextmanager
+def heeding(number: signal.Signals, how: signal.Handlers) -> Iterator[None]:
+    """What is started here inherits how a signal is handled, whatever started the tests."""
+    before = signal.signal(number, how)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_stops_cleanly(
     hsipack: Hsipack, inputs: Path, tmp_path: Path, how: signal.Signals
 ) -> None:
     (tmp_path / "whole").mkdir()
     undisturbed(hsipack, tmp_path / "whole", convert(inputs, "first"))
-    process = hsipack.start(*convert(inputs, "first"), cwd=tmp_path)
+    with heeding(how, signal.SIG_DFL):
+        process = hsipack.start(*convert(inputs, "first"), cwd=tmp_path)
     while not (partial(tmp_path / "out") / "state").exists():
         time.sleep(0.0005)
     process.send_signal(how)
@@ -306,11 +318,8 @@ def test_ctrl_c_stops_cleanly(
 def test_with_nohup_it_goes_on_when_the_terminal_closes(
     hsipack: Hsipack, inputs: Path, tmp_path: Path
 ) -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with heeding(signal.SIGHUP, signal.SIG_IGN):
         process = hsipack.start(*convert(inputs, "first"), cwd=tmp_path)
-    finally:
-        signal.signal(signal.SIGHUP, before)
     while not (partial(tmp_path / "out") / "state").exists():
         time.sleep(0.0005)
     process.send_signal(signal.SIGHUP)

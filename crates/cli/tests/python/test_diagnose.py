@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers import Hsipack, check_refusal
 
+LEVELS = ["step", "prepare", "collate", "decode", "read"]
 # A step that takes no time, and as little measuring as possible.
 QUICK = ("--step-time", "1us", "--rounds", "1", "--time", "1ms", "--threads", "2")
 
@@ -39,7 +40,7 @@ def diagnose(hsipack: Hsipack, *words: object) -> dict[str, Any]:
 def test_a_window_and_what_loaders_keep_are_told(hsipack: Hsipack, packed: Path) -> None:
     words = ("--patch", "3x3", "--mask", "gt", "--batch-size", "64", "--classes", "2")
     found = diagnose(hsipack, packed, *words)
-    assert [row["level"] for row in found["rows"]] == ["step", "collate", "decode", "read"]
+    assert [row["level"] for row in found["rows"]] == LEVELS
     facts = found["facts"]
     window = facts["window"]
     assert (window["rows"], window["columns"], window["bytes"]) == (3, 3, 9 * 16 * 2)

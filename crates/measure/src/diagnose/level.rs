@@ -10,7 +10,9 @@ pub enum Level {
     Step,
     /// One batch is kept on the device, and augmented again for every step.
     Augment,
-    /// One batch is kept on the host, and copied for every step.
+    /// For hsipack's loader on the CPU: one batch is kept as it was stored, and converted and normalised for every step.
+    Prepare,
+    /// One batch is kept on the host, and copied for every step. It is converted and normalised on the device.
     Copy,
     /// Decoded samples are kept on the host, and collated into batches (in the ring).
     Collate,
@@ -28,6 +30,7 @@ pub enum Level {
 hsipack_format::option_names!(Level, "level", {
     Step => "step",
     Augment => "augment",
+    Prepare => "prepare",
     Copy => "copy",
     Collate => "collate",
     Decode => "decode",
@@ -42,6 +45,7 @@ impl Level {
         match self {
             Level::Step => "one batch on the device, ready",
             Level::Augment => "one batch on the device",
+            Level::Prepare => "one batch of stored values",
             Level::Copy => "one batch on the host",
             Level::Collate => "decoded samples",
             Level::Decode => "stored samples",
@@ -55,6 +59,7 @@ impl Level {
         match self {
             Level::Step => "the training step",
             Level::Augment => "augmentation",
+            Level::Prepare => "converting, normalising",
             Level::Copy => "the copy to the device",
             Level::Collate => "collating into batches",
             Level::Decode => "decoding",

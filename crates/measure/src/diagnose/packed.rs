@@ -96,7 +96,7 @@ impl Change {
     fn of_level(level: Level) -> Self {
         let change = Self::default();
         match level {
-            Level::Copy => Self { repeat: true, ..change },
+            Level::Prepare | Level::Copy => Self { repeat: true, ..change },
             Level::Collate => Self { cache: Some(CacheKind::Decoded), ..change },
             Level::Decode => Self { cache: Some(CacheKind::Compressed), ..change },
             Level::Cold => Self { cold: true, ..change },
@@ -327,9 +327,8 @@ fn levels(options: &PackedOptions) -> (Vec<Level>, Vec<String>) {
     if options.pipeline.is_some() {
         levels.push(Level::Augment);
     }
-    if options.device.device != Device::Cpu || options.device.emulated_bus.is_some() {
-        levels.push(Level::Copy);
-    }
+    let copies = options.device.device != Device::Cpu || options.device.emulated_bus.is_some();
+    levels.push(if copies { Level::Copy } else { Level::Prepare });
     levels.extend([Level::Collate, Level::Decode, Level::Read]);
     let mut notes = Vec::new();
     // The memory of a server cannot be dropped from here.

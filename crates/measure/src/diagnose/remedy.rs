@@ -78,6 +78,7 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
     let (action, predicted, advice) = match (facts.kind, culprit) {
         (_, Level::Step) => return None,
         (_, Level::Augment) => augmentation(verdict, facts),
+        (_, Level::Prepare) => (Action::Other, None, prepare_advice()),
         (_, Level::Copy) => copy(verdict, facts),
         (Kind::Hsipack, Level::Collate) if facts.window.is_some() => (
             Action::Other,
@@ -150,6 +151,18 @@ fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
     let without = Prediction::of(cost.without_s, Basis::Without { place });
     let predicted = slowed_by_loading(facts, without, 1.0);
     (Action::Without { place, name: cost.name.clone() }, Some(predicted), advice)
+}
+
+/// Advice for a loader that waits for conversion and normalisation, which threads and memory do not help.
+fn prepare_advice() -> Vec<String> {
+    vec![
+        "choose element types that need less work: float16 images that are not normalised are delivered as they are".to_owned(),
+        format!(
+            "spectra can be normalised once, when they are packed: {}",
+            Command::Convert.with(Opt::Normalize.to("l2"))
+        ),
+        "train on crops, or on fewer bands; on a GPU, this takes a small part of the time".to_owned(),
+    ]
 }
 
 fn copy(verdict: &Verdict, facts: &Facts) -> Found {

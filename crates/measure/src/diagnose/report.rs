@@ -325,6 +325,7 @@ mod tests {
         let levels = [
             Level::Step,
             Level::Augment,
+            Level::Prepare,
             Level::Copy,
             Level::Collate,
             Level::Decode,

@@ -14,10 +14,10 @@ use hsipack_measure::{Error, ErrorKind, Result};
 use hsipack_pack::convert::{ConvertOptions, MaskOption, convert};
 use hsipack_pack::progress::Progress;
 use hsipack_read::augment::array::Buffer;
-use hsipack_read::augment::{Array, Device, Host, Pipeline};
+use hsipack_read::augment::{Array, Device, ElementType, Host, Pipeline};
 use hsipack_read::plan::{Crop, Pad, Patches, Windows};
 use hsipack_read::store::{Limited, Link, StoreKind};
-use hsipack_read::{CacheKind, DeviceOptions, LoaderOptions};
+use hsipack_read::{CacheKind, DeviceOptions, LoaderOptions, Normalization};
 
 use crate::machine::{alone, waiting};
 
@@ -134,7 +134,8 @@ fn nobody_is_accused_where_the_step_dominates() {
     let diagnosis = diagnose(&options, VERIFY, STEP);
     assert_eq!(diagnosis.verdict.culprit, None, "{}", diagnosis.text());
     let levels: Vec<Level> = diagnosis.verdict.rows.iter().map(|row| row.level).collect();
-    let all = [Level::Step, Level::Collate, Level::Decode, Level::Read, Level::Cold];
+    let real = [Level::Collate, Level::Decode, Level::Read, Level::Cold];
+    let all = [&[Level::Step, Level::Prepare][..], &real].concat();
     assert_eq!(levels, all);
     assert!(diagnosis.remedy.is_none() && diagnosis.verified.is_none());
     let statistics = diagnosis.statistics.unwrap();
@@ -176,6 +177,24 @@ fn a_slow_copy_is_named_and_crops_help() {
     assert_eq!(remedy.action, Action::Crop { pixels: [16, 24] });
     assert!((remedy.predicted_gain.unwrap() - 2.0).abs() < 0.3, "{text}");
     assert!(diagnosis.verified.unwrap().gain > 1.4, "{text}");
+}
+
+#[test]
+fn slow_normalisation_is_named() {
+    let _machine = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = dataset_of(folder.path(), [64, 64, 16], CUBES);
+    let mut options = options(&path);
+    options.device.image = ElementType::F32;
+    options.device.normalization = Normalization::Snv;
+    // Nothing but this is in the way of the batches.
+    options.loader.cache = CacheKind::Decoded;
+    let diagnosis = diagnose(&options, EFFORT, Duration::ZERO);
+    let text = diagnosis.text();
+    assert_eq!(diagnosis.verdict.culprit, Some(Level::Prepare), "{text}");
+    let row = diagnosis.verdict.row(Level::Prepare).unwrap();
+    assert!(row.cost_s > 0.5 * diagnosis.verdict.real_s(), "{text}");
+    assert!(text.contains("normalize=l2"), "{text}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use hsipack_augment::array::{Memory, Pool};
 use hsipack_store::process::OfProcess;
 
 use super::batch::Info;
+use super::options::DeviceOptions;
 use super::transfer::Next;
 use crate::Result;
 use crate::loader::{Batch, Loader};
@@ -18,8 +19,10 @@ pub(super) struct Host {
     loader: Loader,
     /// Its reference count is one more than the number of batches whose slots arrays lie over.
     held: Arc<()>,
-    /// A batch that could not be used.
+    /// A batch that could not be used, or that is delivered again and again.
     pending: Option<(Arc<dyn Memory>, Arc<Info>)>,
+    /// Whether the first batch is delivered for ever.
+    repeat: bool,
     /// Whether batches that the ring cannot spare are copied.
     copy: bool,
     /// Where those copies lie.
@@ -58,9 +61,10 @@ unsafe impl Memory for Slot {
 }
 
 impl Host {
-    pub(super) fn new(loader: Loader, copy: bool) -> Self {
+    pub(super) fn new(loader: Loader, options: &DeviceOptions) -> Self {
         let (held, pool) = (Arc::new(()), Arc::default());
-        Self { loader, held, pending: None, copy, pool, copied: 0 }
+        let (copy, repeat) = (options.copy, options.repeat);
+        Self { loader, held, pending: None, repeat, copy, pool, copied: 0 }
     }
 
     /// Like [`Transfer::next`](super::transfer::Transfer::next).
@@ -78,13 +82,11 @@ impl Host {
                 None => return Ok(Next::End(self.loader.state())),
             },
         };
-        match build(&memory, &info) {
-            Ok(built) => Ok(Next::Batch(built, self.loader.state())),
-            Err(error) => {
-                self.pending = Some((memory, info));
-                Err(error)
-            }
+        let built = build(&memory, &info);
+        if built.is_err() || self.repeat {
+            self.pending = Some((memory, info));
         }
+        Ok(Next::Batch(built?, self.loader.state()))
     }
 
     fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
@@ -126,7 +128,9 @@ impl Host {
     }
 
     pub(super) fn go_to(&mut self, epoch: u64) {
-        self.pending = None;
+        if !self.repeat {
+            self.pending = None;
+        }
         self.loader.set_epoch(epoch);
     }
 

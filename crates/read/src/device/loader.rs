@@ -238,17 +238,11 @@ impl<L: Library> DeviceLoader<L> {
             (Device::Cpu, Some(rate)) => {
                 Self::start_on(Emulated::new(rate), dataset, options, device, library, state)
             }
-            (Device::Cpu, None) if device.repeat => {
-                Err(Error::conflict("on the CPU, one batch cannot be copied repeatedly")
-                    .with_remedy(
-                        "no data are copied on the CPU; choose a device, or an emulated bus",
-                    ))
-            }
             (Device::Cpu, None) => {
                 let loader = loader(dataset, options, state)?;
                 let recipe = Recipe::new(loader.shared(), &device)?;
                 let (shared, place) = (loader.shared().clone(), loader.state());
-                let way = Box::new(Host::new(loader, device.copy));
+                let way = Box::new(Host::new(loader, &device));
                 Ok(Self::of(way, library, recipe, shared, device, place, Vec::new()))
             }
             (Device::Cuda(number), _) => {

@@ -38,8 +38,8 @@ pub struct DeviceOptions {
     /// On the CPU, for measuring: emulate a device over a bus of this many bytes per second. A separate thread copies
     /// batches ahead, as to a GPU.
     pub emulated_bus: Option<f64>,
-    /// For measuring the speed of copying alone: decode one batch, and copy it again and again, without end. Not on
-    /// the CPU, where nothing is copied.
+    /// For measuring the speed of copying and converting alone: decode one batch, and deliver it again and again, without
+    /// end. On a device, it is copied each time; on the CPU, converted and normalised.
     pub repeat: bool,
 }
 

@@ -201,7 +201,17 @@ fn an_emulated_bus_takes_its_time_and_changes_nothing() {
         (0..9).map(|_| loader.next_batch().unwrap().unwrap().ids().collect()).collect();
     assert!(ids.iter().all(|batch| *batch == ids[0]), "{ids:?}");
 
-    for (bad, what) in [(Some(0.0), "bus"), (Some(f64::NAN), "bus"), (None, "CPU")] {
+    // On the CPU, it is converted again and again.
+    let repeat = DeviceOptions { repeat: true, ..cpu() };
+    let mut loader = start(&dataset, options(4), repeat.clone()).unwrap();
+    let first: Vec<usize> = loader.next_batch().unwrap().unwrap().ids().collect();
+    for _ in 0..9 {
+        let batch = loader.next_batch().unwrap().unwrap();
+        assert_eq!(batch.ids().collect::<Vec<_>>(), first);
+        check_image(&batch, &written, &repeat);
+    }
+
+    for (bad, what) in [(Some(0.0), "bus"), (Some(f64::NAN), "bus")] {
         let device = DeviceOptions { emulated_bus: bad, repeat: true, ..cpu() };
         let error = start(&dataset, options(4), device).err().unwrap();
         assert!(error.to_string().contains(what), "{error}");

@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn names_certificates_and_servers_without_tls_are_told_apart() {
-        let failed = "after 33 retries, max_retries: 100, retry_timeout: 8s - error sending request";
+        let failed =
+            "after 33 retries, max_retries: 100, retry_timeout: 8s - error sending request";
         let told = |cause: &str| {
             let failure = Failure::from_library(&generic(&format!("{failed}\n{cause}")));
             failure.of(Path::new("https://h/k")).to_string()

@@ -24,10 +24,10 @@ class Diagnosis:
     """The result of :func:`hsipack.diagnose`: what training waits for. Print it to see a report.
 
     Attributes:
-        culprit: the part that training waits for: ``"augment"``, ``"copy"``, ``"collate"``,
-            ``"decode"``, ``"read"``, or ``"load"`` for all parts of loading that cannot be
-            distinguished from outside. None if no part is to blame: the step takes most of the
-            time.
+        culprit: the part that training waits for: ``"augment"``, ``"prepare"`` (converting,
+            normalising), ``"copy"``, ``"collate"``, ``"decode"``, ``"read"``, or ``"load"`` for all
+            parts of loading that cannot be distinguished from outside. None if no part is to
+            blame: the step takes most of the time.
         settled: whether more rounds would hardly change the result. If not, stop other programs on
             the machine, or ask for more ``rounds``.
         levels: the levels in their order, as dictionaries: ``level``, what was ``kept`` ready, what

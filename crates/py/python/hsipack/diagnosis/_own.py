@@ -41,7 +41,7 @@ class LoaderLevels:
         self._raw = next(iter(self._keeper))
         self.names = ["step"]
         self.names += ["augment"] if self._pipeline else []
-        self.names += ["copy"] if self._copies else []
+        self.names += ["copy" if self._copies else "prepare"]
         self.names += ["collate", "decode", "read"]
         report = self._report
         place = report["transfer"]["device"]
@@ -121,6 +121,7 @@ class LoaderLevels:
         if name == "augment":
             return self._augmenting(self._pipeline)
         changes: dict[str, dict[str, Any]] = {
+            "prepare": {"repeat": True},
             "copy": {"repeat": True},
             "collate": {"cache": "decoded", "cache_bytes": ALL},
             "decode": {"cache": "compressed", "cache_bytes": ALL},
