@@ -321,6 +321,32 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
     assert False in enough
 
 
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("s3://bucket/d", "AWS_SECRET_ACCESS_KEY"),
+        ("gs://bucket/d", "GOOGLE_BASE_URL"),
+        ("az://bucket/d", "AZURE_STORAGE_TOKEN"),
+    ],
+)
+def test_a_cloud_s_setting_of_two_lines_is_named_before_any_request(
+    hsipack: Hsipack, url: str, name: str
+) -> None:
+    own = {"AZURE_STORAGE_ACCOUNT_NAME": "account", name: "hunter2\nhunter2"}
+    done = subprocess.run(
+        [hsipack.binary, "info", url],
+        env=os.environ | own,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    no_panic(done.stderr)
+    assert done.returncode == 1
+    assert f"the value of {name} contains a line feed" in done.stderr
+    assert "hunter2" not in done.stderr
+
+
 def test_more_slots_than_there_is_memory_for_are_an_error(hsipack: Hsipack, folder: Path) -> None:
     words = ("read", folder / "data", "--no-masks", "--batch-size", 2, "--slots", 60_000)
     done = hsipack.run(*words, memory=300 << 20)

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -190,8 +191,8 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
         }};
     }
     let given = options.0.iter().map(|(name, value)| (name.clone(), value.trim().to_owned()));
-    if let Some((name, _)) = given.clone().find(|(_, value)| value.contains(char::is_control)) {
-        return Err(unprintable(&name));
+    for (name, value) in given.clone() {
+        check_printable(&name, &value)?;
     }
     let defaults = || {
         let seconds = |time: Duration| format!("{} seconds", time.as_secs());
@@ -217,14 +218,19 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
                     options.push(("allow_http".to_owned(), "true".to_owned()));
                 }
             }
-            built!(s3_of_environment()?, AmazonS3ConfigKey, options)
+            let options = environment::<AmazonS3ConfigKey>("AWS_")?.into_iter().chain(options);
+            built!(AmazonS3Builder::new(), AmazonS3ConfigKey, options)
         }
         Scheme::Gs => {
-            let options = defaults().into_iter().chain(given);
+            let options = environment::<GoogleConfigKey>("GOOGLE_")?
+                .into_iter()
+                .chain(defaults())
+                .chain(given);
             built!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, options)
         }
         Scheme::Az => {
-            let options = defaults().into_iter().chain(given);
+            let options =
+                environment::<AzureConfigKey>("AZURE_")?.into_iter().chain(defaults()).chain(given);
             built!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, options)
         }
         Scheme::Http | Scheme::Https => {
@@ -253,19 +259,31 @@ pub(super) fn variable(name: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// The settings for S3 in the environment. The client's own reader of them takes every value as it is, and then panics.
-fn s3_of_environment() -> Result<AmazonS3Builder> {
-    let mut builder = AmazonS3Builder::new();
+/// The settings in variables of the environment that begin with `prefix` and that a cloud's client knows. The client's own
+/// reader of them takes every value as it is, and then panics.
+fn environment<K: FromStr>(prefix: &str) -> Result<Vec<(String, String)>> {
+    let mut settings = Vec::new();
     for (name, _) in std::env::vars_os() {
-        let Some(name) = name.to_str().filter(|name| name.starts_with("AWS_")) else { continue };
-        let Ok(key) = name.to_ascii_lowercase().parse::<AmazonS3ConfigKey>() else { continue };
-        let Some(value) = variable(name) else { continue };
-        if value.contains(char::is_control) {
-            return Err(unprintable(name));
-        }
-        builder = builder.with_config(key, value);
+        let Some(name) = name.to_str().filter(|name| name.starts_with(prefix)) else { continue };
+        let key = name.to_ascii_lowercase();
+        let Some(value) = variable(name).filter(|_| key.parse::<K>().is_ok()) else { continue };
+        check_printable(name, &value)?;
+        settings.push((key, value));
     }
-    Ok(builder)
+    Ok(settings)
+}
+
+/// Refuses a value with line feeds or other control characters. The key of a service account of Google is JSON, which may
+/// have several lines.
+fn check_printable(name: &str, value: &str) -> Result<()> {
+    let is_json = name.to_ascii_lowercase().ends_with("service_account_key");
+    if is_json || !value.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(Error::malformed(format!(
+        "the value of {name} contains a line feed or another control character"
+    ))
+    .with_remedy("set it again, on one line"))
 }
 
 /// Refuses an endpoint that is not a URL. It is not shown, because it may contain a password.
@@ -277,13 +295,6 @@ fn check_endpoint(endpoint: &str) -> Result<()> {
             "set AWS_ENDPOINT_URL, or endpoint in storage_options, to a URL such as http://127.0.0.1:9000",
         )),
     }
-}
-
-fn unprintable(name: &str) -> Error {
-    Error::malformed(format!(
-        "the value of {name} contains a line feed or another control character"
-    ))
-    .with_remedy("set it again, on one line")
 }
 
 /// The object store's name for an option, if fsspec (s3fs) uses another name.
