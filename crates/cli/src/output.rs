@@ -140,9 +140,32 @@ pub fn json<R: serde::Serialize>(value: &R) {
     write(format!("{}\n", text::printable_json(&json)).as_bytes());
 }
 
+/// A number with up to five significant digits, without trailing zeros.
+pub fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude != 0.0 && !(1e-4..1e7).contains(&magnitude) {
+        let text = format!("{value:.4e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{exponent}", digits.trim_end_matches('0').trim_end_matches('.'));
+    }
+    let whole = if magnitude >= 1.0 { magnitude.log10().floor() as usize + 1 } else { 0 };
+    let text = format!("{value:.*}", 5usize.saturating_sub(whole).max(usize::from(whole == 0) * 6));
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let shown = [0.0, 0.032427, 1234.5678, 65504.0, 1e-9, 400.0, -9999.0, 366.55].map(number);
+        assert_eq!(shown, ["0", "0.032427", "1234.6", "65504", "1e-9", "400", "-9999", "366.55"]);
+    }
 
     #[test]
     fn sizes_have_three_digits() {

@@ -379,7 +379,7 @@ pub fn print(report: &Report) {
     }
     if let Some(worst) = &report.worst {
         let place = |band: usize, nm: Option<f64>, file: &str| {
-            let nm = nm.map(|nm| format!(" ({nm} nm)")).unwrap_or_default();
+            let nm = nm.map(|nm| format!(" ({} nm)", output::number(nm))).unwrap_or_default();
             format!("in band {band}{nm} of {file}")
         };
         say!(

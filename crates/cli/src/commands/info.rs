@@ -180,13 +180,13 @@ fn wavelengths(known: Option<&Wavelengths>) -> String {
     let order =
         if known.order == "ascending" { String::new() } else { format!(", {}", known.order) };
     let fwhm = known.fwhm_nm.map_or(String::new(), |[least, most]| {
-        if output_number(least) == output_number(most) {
-            format!(", fwhm {} nm", output_number(least))
+        if output::number(least) == output::number(most) {
+            format!(", fwhm {} nm", output::number(least))
         } else {
-            format!(", fwhm {}-{} nm", output_number(least), output_number(most))
+            format!(", fwhm {}-{} nm", output::number(least), output::number(most))
         }
     });
-    let (least, most) = (output_number(known.min_nm), output_number(known.max_nm));
+    let (least, most) = (output::number(known.min_nm), output::number(known.max_nm));
     format!("{least}-{most} nm ({}{order}){fwhm}", output::count(known.count, "band"))
 }
 
@@ -199,7 +199,7 @@ fn place(crs: Option<&str>, [width, height]: [f64; 2], unit: Option<Unit>) -> St
         None => crs.to_owned(),
     };
     let crs = crs.map_or_else(|| "unknown reference system".to_owned(), name);
-    let (width, height) = (output_number(width), output_number(height));
+    let (width, height) = (output::number(width), output::number(height));
     format!("{crs}, pixels of {width} x {height} {unit}").trim_end().to_owned()
 }
 
@@ -227,23 +227,6 @@ fn rounded(value: f64, decimals: usize) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A number with up to five significant digits, without trailing zeros.
-fn output_number(value: f64) -> String {
-    let magnitude = value.abs();
-    if magnitude != 0.0 && !(1e-4..1e7).contains(&magnitude) {
-        let text = format!("{value:.4e}");
-        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        return format!("{}e{exponent}", digits.trim_end_matches('0').trim_end_matches('.'));
-    }
-    let whole = if magnitude >= 1.0 { magnitude.log10().floor() as usize + 1 } else { 0 };
-    let text = format!("{value:.*}", 5usize.saturating_sub(whole).max(usize::from(whole == 0) * 6));
-    if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
-    }
-}
-
 /// `none`, or ranges: `0-2, 81 (4 bands)`.
 fn bands_text(bands: &[usize]) -> String {
     if bands.is_empty() {
@@ -264,7 +247,7 @@ fn missing(report: &CubeReport) -> &'static str {
 /// The range and the counts of values. `missing` says which values are missing.
 fn values(all: &Values, missing: &str) -> String {
     let range = match (all.min, all.max) {
-        (Some(min), Some(max)) => format!("{} to {}", output_number(min), output_number(max)),
+        (Some(min), Some(max)) => format!("{} to {}", output::number(min), output::number(max)),
         _ => "none is finite".to_owned(),
     };
     let mut text = format!("{range}, {} NaN", all.nan);
@@ -386,8 +369,9 @@ fn print_stack(stack: &StackReport) {
         line("values", values(all, "missing"));
     }
     if let Some(worst) = &stack.quantisation {
-        let nm =
-            |nm: Option<f64>| nm.map_or(String::new(), |nm| format!(" ({} nm)", output_number(nm)));
+        let nm = |nm: Option<f64>| {
+            nm.map_or(String::new(), |nm| format!(" ({} nm)", output::number(nm)))
+        };
         line(
             "packing error",
             format!(
@@ -433,13 +417,6 @@ fn mask_text(mask: &MaskReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_short() {
-        let shown =
-            [0.0, 0.032427, 1234.5678, 65504.0, 1e-9, 400.0, -9999.0, 366.55].map(output_number);
-        assert_eq!(shown, ["0", "0.032427", "1234.6", "65504", "1e-9", "400", "-9999", "366.55"]);
-    }
 
     #[test]
     fn scalings_read_as_sums() {

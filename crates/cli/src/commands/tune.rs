@@ -193,7 +193,10 @@ fn print_codecs(report: &Report) {
     }
     say!("  {:<46}   {}", "memcpy", rates(&report.copy));
     let left = report.candidates.iter().filter(|one| !one.front).count();
-    say!("  {left} others are worse in ratio, decoding and writing than one of these (see --json)");
+    if left > 0 {
+        let are = if left == 1 { "other is" } else { "others are" };
+        say!("  {left} {are} worse in ratio, decoding and writing than one of these (see --json)");
+    }
 }
 
 fn rates(rates: &[tune::Rate]) -> String {
@@ -274,7 +277,7 @@ fn print_precision(report: &Report) {
     }
     let line = |one: &&Variant| say!("  {}", precision.sentence(one));
     match precision.gain() {
-        None => say!("  all 10 mantissa bits are needed to hold 99 % of the real information"),
+        None => say!("  {}", precision.all_needed()),
         Some(gain) => {
             let more = precision.variants.iter().find(|one| {
                 one.codec == gain.codec

@@ -120,8 +120,16 @@ impl Precision {
 
     /// The gain and cost of a variant, in a sentence.
     pub fn sentence(&self, one: &Variant) -> String {
+        let beside = if one.codec == self.codec {
+            String::new()
+        } else {
+            format!(
+                " ({:.2}x and {:.2}x compared with {} for all bits, too)",
+                one.smaller, one.faster, one.codec
+            )
+        };
         format!(
-            "{} of 10 mantissa bits hold {:.1} % of the real information; {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}, with a relative error of at most {:.2e} (of normal numbers), {:.2e} on average",
+            "{} of 10 mantissa bits hold {:.1} % of the real information; {} with {} stores {:.2}x smaller and decodes {:.2}x as fast as all bits with {}{beside}; the relative error is at most {:.2e} (of normal numbers), {:.2e} on average",
             one.keep_bits,
             100.0 * one.share,
             Opt::KeepBits.to(u64::from(one.keep_bits)),
@@ -132,6 +140,15 @@ impl Precision {
             one.bound_rel,
             one.mean_rel
         )
+    }
+
+    /// Says why no bits can be dropped.
+    pub fn all_needed(&self) -> &'static str {
+        if self.information.mantissa().iter().all(|bits| *bits == 0.0) {
+            "neighbouring pixels have no mantissa bits in common, as in noise: nothing says which bits can be dropped"
+        } else {
+            "all 10 mantissa bits are needed to hold 99 % of the real information"
+        }
     }
 }
 
