@@ -59,6 +59,9 @@ fn open_mask(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(FlatSource::new(info, layout, bytes)))
 }
 
+/// The most rows or columns that the PNG specification allows. The decoder accepts more.
+const LONGEST_SIDE: u32 = (1 << 31) - 1;
+
 /// What the header of a PNG file says.
 #[derive(Clone, Copy, PartialEq)]
 struct Image {
@@ -120,10 +123,17 @@ impl Image {
         if image.width == 0 || image.height == 0 {
             return Err(Error::malformed("the image is empty").with_remedy("copy the file again"));
         }
+        if info.width.max(info.height) > LONGEST_SIDE {
+            return Err(Error::malformed(format!(
+                "the header states {} x {} pixels, but a side of a PNG has at most {LONGEST_SIDE}",
+                image.width, image.height
+            ))
+            .with_remedy("copy the file again; it is damaged"));
+        }
         Ok(image)
     }
 
-    /// Bytes of a row as PNG packs it; at most 4 GiB, since widths have 31 bits.
+    /// Bytes of a row as PNG packs it; at most 4 GiB, because of the longest side.
     fn packed_row_len(&self) -> usize {
         (self.width * self.bits).div_ceil(8)
     }
@@ -303,6 +313,26 @@ mod tests {
     }
 
     #[test]
+    fn sides_longer_than_the_specification_allows_are_refused() {
+        // Found by fuzzing: the number of bytes of this image does not fit into 64 bits.
+        let png = claiming(BitDepth::Sixteen, 0xFCFF_FFEA, 0xFFFF_FFEC);
+        let error = open_bytes(&png, true).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Malformed);
+        assert!(error.to_string().contains("4244635626 x 4294967276 pixels"), "{error}");
+    }
+
+    /// A grayscale image of one pixel whose header states another width and height.
+    fn claiming(depth: BitDepth, width: u32, height: u32) -> Vec<u8> {
+        let mut png = encode(1, ColorType::Grayscale, depth, &[7; 2][..depth as usize / 8]);
+        png[16..20].copy_from_slice(&width.to_be_bytes());
+        png[20..24].copy_from_slice(&height.to_be_bytes());
+        let mut checksum = flate2::Crc::new();
+        checksum.update(&png[12..29]);
+        png[29..33].copy_from_slice(&checksum.sum().to_be_bytes());
+        png
+    }
+
+    #[test]
     fn palette_pixels_are_indices_of_type_uint8() {
         let png = encode(3, ColorType::Indexed, BitDepth::One, &[0b1010_0000]);
         let (info, pixels) = open_bytes(&png, true).unwrap();
@@ -332,11 +362,7 @@ mod tests {
 
     #[test]
     fn a_size_the_file_cannot_hold_is_refused_before_anything_is_allocated() {
-        let mut png = encode(1, ColorType::Grayscale, BitDepth::Eight, &[7]);
-        png[16..24].copy_from_slice(&[0x7F, 0xFF, 0xFF, 0xFF, 0x7F, 0xFF, 0xFF, 0xFF]);
-        let mut checksum = flate2::Crc::new();
-        checksum.update(&png[12..29]);
-        png[29..33].copy_from_slice(&checksum.sum().to_be_bytes());
+        let png = claiming(BitDepth::Eight, LONGEST_SIDE, LONGEST_SIDE);
         let error = open_bytes(&png, true).unwrap_err();
         assert!(error.what().contains("cannot hold the 2147483647 x 2147483647"), "{error}");
     }
