@@ -133,6 +133,11 @@ impl Dataset {
         &self.fingerprint
     }
 
+    /// Whether this is the dataset as it was before cubes or masks were added.
+    fn is_past(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.get(py)?.is_past())
+    }
+
     /// Requests for shards and bytes received from its server so far, and use of the local cache; `None` for files on
     /// this machine.
     fn network_json(&self, py: Python<'_>) -> PyResult<Option<String>> {

@@ -332,8 +332,33 @@ def test_training_resumes_on_a_dataset_that_has_grown(cubes: Path, tmp_path: Pat
         grown.load_state_dict(state)
         assert sorted(rest(grown)) == list(range(12))
     assert grown.state_dict()["fingerprint"] == hsipack.open(out).fingerprint != old
-    with pytest.raises(hsipack.ConflictError, match="never had the requested fingerprint abc"):
+    with pytest.raises(hsipack.ConflictError, match="with the fingerprint abc: it never had it"):
         hsipack.open(out, as_of="abc")
+    # The dataset as it was does not know what came later.
+    with pytest.raises(hsipack.ConflictError, match="belongs to another dataset"):
+        loader(past).load_state_dict(grown.state_dict())
+    with pytest.raises(hsipack.ConflictError, match="opened without as_of"):
+        hsipack.add_mask(past, "zeros", lambda sample: None)
+
+
+def test_new_labels_that_renumber_classes_end_a_training(cubes: Path, tmp_path: Path) -> None:
+    out, table = tmp_path / "growing.hsipack", tmp_path / "table.csv"
+    files = sorted(cubes.glob("*.hdr"))
+    labels = ["corn", "rye", "corn", "wheat", "barley"]
+    rows = [f"{file.stem},{label}" for file, label in zip(files, labels, strict=False)]
+    table.write_text("\n".join(["name,label", *rows]))
+    hsipack.convert(files[:2], out, table=table)
+    state = hsipack.Loader(out, 1, device="cpu").state_dict()
+    for file, fits in ((files[2], True), (files[3], True), (files[4], False)):
+        hsipack.convert(file, out, table=table, append=True)
+        loader = hsipack.Loader(out, 1, device="cpu")
+        if fits:
+            loader.load_state_dict(state)
+            continue
+        message = 'new labels were added, so .* numbers .*: "corn" was 0 and is now 1'
+        with pytest.raises(hsipack.ConflictError, match=message) as caught:
+            loader.load_state_dict(state)
+        assert f'as_of="{state["fingerprint"]}"' in str(caught.value)
 
 
 def test_a_mask_that_is_added_does_not_end_an_epoch(cubes: Path, tmp_path: Path) -> None:
@@ -350,6 +375,13 @@ def test_a_mask_that_is_added_does_not_end_an_epoch(cubes: Path, tmp_path: Path)
     batches = list(again)
     assert [int(batch["id"]) for batch in batches] == want
     assert "zeros" in batches[0]
+    # Crops of labelled pixels depend on all masks that are read.
+    crop = hsipack.RandomCrop((8, 8), min_labelled=0.1)
+    cropping = hsipack.Loader(out, 1, device="cpu", crop=crop)
+    next(iter(cropping))
+    hsipack.add_mask(out, "ones", lambda sample: torch.ones(sample["image"].shape[1:]).byte())
+    with pytest.raises(hsipack.ConflictError, match="which began when the dataset had 4 samples"):
+        hsipack.Loader(out, 1, device="cpu", crop=crop).load_state_dict(cropping.state_dict())
 
 
 def test_a_ring_that_does_not_fit_is_an_error_with_the_numbers(dataset: str) -> None:

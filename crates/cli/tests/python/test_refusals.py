@@ -329,22 +329,25 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
         ("az://bucket/d", "AZURE_STORAGE_TOKEN"),
     ],
 )
-def test_a_cloud_s_setting_of_two_lines_is_named_before_any_request(
+def test_a_cloud_s_setting_of_two_lines_is_named_and_a_blank_one_is_none(
     hsipack: Hsipack, url: str, name: str
 ) -> None:
-    own = {"AZURE_STORAGE_ACCOUNT_NAME": "account", name: "hunter2\nhunter2"}
-    done = subprocess.run(
-        [hsipack.binary, "info", url],
-        env=os.environ | own,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    no_panic(done.stderr)
-    assert done.returncode == 1
-    assert f"the value of {name} contains a line feed" in done.stderr
-    assert "hunter2" not in done.stderr
+    # Blank values count as not set.
+    for value in ("hunter2\nhunter2", "\n"):
+        own = {"AZURE_STORAGE_ACCOUNT_NAME": "account", name: value}
+        done = subprocess.run(
+            [hsipack.binary, "info", url],
+            env=os.environ | own,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        no_panic(done.stderr)
+        assert done.returncode == 1
+        refused = f"the value of {name} contains a line feed" in done.stderr
+        assert refused == ("hunter2" in value), done.stderr
+        assert "hunter2" not in done.stderr
 
 
 def test_more_slots_than_there_is_memory_for_are_an_error(hsipack: Hsipack, folder: Path) -> None:

@@ -158,8 +158,8 @@ fn prepare_advice() -> Vec<String> {
     vec![
         "choose element types that need less work: float16 images that are not normalised are delivered as they are".to_owned(),
         format!(
-            "spectra can be normalised once, when they are packed: {}",
-            Command::Convert.with(Opt::Normalize.to("l2"))
+            "if spectra are normalised: normalise them once, when they are packed: {}",
+            Command::Convert.with(Opt::Normalize)
         ),
         "train on crops, or on fewer bands; on a GPU, this takes a small part of the time".to_owned(),
     ]

@@ -124,8 +124,8 @@ impl Precision {
             String::new()
         } else {
             format!(
-                " ({:.2}x and {:.2}x compared with {} for all bits, too)",
-                one.smaller, one.faster, one.codec
+                " (compared with all bits with {}: {:.2}x smaller, {:.2}x as fast)",
+                one.codec, one.smaller, one.faster
             )
         };
         format!(

@@ -166,6 +166,12 @@ class _Ids:
                 path=source.path,
                 remedy="give the whole dataset, as opened with hsipack.open",
             )
+        if source._native.is_past():
+            raise ConflictError(
+                "samples or masks were added to the dataset since this state of it",
+                path=source.path,
+                remedy="give the dataset as it is now, opened without as_of",
+            )
         if isinstance(mask, Mapping):
             known = {*source.ids, *self.names}
             unknown = [key for key in mask if key not in known]

@@ -1,7 +1,7 @@
 //! Splits, groups and labels of the samples.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hsipack_format::Samples;
 use hsipack_format::samples::Keys;
@@ -65,6 +65,14 @@ impl Labels {
     /// here.
     pub fn classes(&self) -> &[ClassCount] {
         &self.classes
+    }
+
+    /// A class whose number was another one when there were only the first `samples` samples: its number now, and the one
+    /// then.
+    pub(crate) fn renumbered(&self, samples: usize) -> Option<(u32, u32)> {
+        let then: BTreeSet<u32> = (0..samples).filter_map(|sample| self.class_of(sample)).collect();
+        // Both numberings are in the same order.
+        then.into_iter().zip(0..).find(|(now, before)| now != before)
     }
 
     /// The class of a sample, if it has a label.

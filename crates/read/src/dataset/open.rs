@@ -237,6 +237,11 @@ impl Dataset {
         self.0.packed.fingerprint()
     }
 
+    /// Whether this is the dataset as it was before cubes or masks were added.
+    pub fn is_past(&self) -> bool {
+        self.0.packed.is_past()
+    }
+
     /// The number of samples that the dataset had when its fingerprint was this one; `None` if it never had it.
     pub fn samples_at(&self, fingerprint: &str) -> Option<usize> {
         self.0.packed.samples_at(fingerprint)

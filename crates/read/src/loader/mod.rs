@@ -57,7 +57,7 @@ pub(crate) use times::{Consumer, Record, Times};
 
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
-use crate::plan::{Plan, Segment, Share, State};
+use crate::plan::{Crop, Plan, Segment, Share, State};
 use crate::ring::memory::MemoryReport;
 use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
@@ -165,6 +165,9 @@ impl Loader {
         if let Some(state) = state {
             let then = dataset.samples_at(&state.fingerprint);
             state.check(&loader.shared.plan, dataset.fingerprint(), then)?;
+            if let Some(then) = then.filter(|_| state.fingerprint != dataset.fingerprint()) {
+                loader.check_grown(state, then)?;
+            }
             loader.go_to(state.epoch, state.given.clone());
         }
         // A plan that is impossible from the start is reported here already.
@@ -178,6 +181,31 @@ impl Loader {
             loader.spawn(format!("decode {thread}"), move |shared| worker::run(shared, thread))?;
         }
         Ok(loader)
+    }
+
+    /// Checks what else may differ if cubes or masks were added since the dataset had `then` samples: a plan does not know
+    /// the labels of samples and pixels.
+    fn check_grown(&self, state: &State, then: usize) -> Result<()> {
+        let Shared { dataset, plan, .. } = &*self.shared;
+        // Crops are chosen by all masks that are read.
+        let by_masks =
+            matches!(plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
+        if by_masks && state.is_within_epoch() {
+            return Err(state.began_before(then));
+        }
+        let labels = dataset.labels();
+        if let Some((class, before)) = labels.renumbered(then) {
+            let label = &labels.classes()[class as usize].label;
+            return Err(Error::state(format!(
+                "samples with new labels were added, so the classes have other numbers than in the training state: {label} was {before} and is now {class}"
+            ))
+            .at(dataset.path())
+            .with_remedy(remedy![
+                "train on with the dataset as it was: open it with ",
+                Opt::AsOf.to(state.fingerprint.clone())
+            ]));
+        }
+        Ok(())
     }
 
     fn spawn(&mut self, name: String, run: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {

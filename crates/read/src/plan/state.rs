@@ -117,16 +117,7 @@ impl State {
         }
         if self.plan != plan.digest() && self.is_within_epoch() {
             if let Some(samples) = samples_then.filter(|_| self.fingerprint != fingerprint) {
-                return Err(Error::state(format!(
-                    "the training state is in the middle of epoch {}, which began when the dataset had {}; cubes or masks were added since",
-                    self.epoch,
-                    plural(samples, "sample"),
-                ))
-                .with_remedy(remedy![
-                    "finish the epoch with the dataset as it was: open it with ",
-                    Opt::AsOf.to(self.fingerprint.clone()),
-                    "; or begin the next epoch with all samples"
-                ]));
+                return Err(self.began_before(samples));
             }
             return Err(Error::state(format!(
                 "the training state is in the middle of epoch {} with other samples, order, crops, shuffle window, epoch length or last batch",
@@ -135,6 +126,20 @@ impl State {
             .with_remedy("resume with the options of the saved state, and change them between epochs"));
         }
         Ok(())
+    }
+
+    /// The error that the epoch began when the dataset had `samples`, and that it cannot be finished with those it has now.
+    pub(crate) fn began_before(&self, samples: usize) -> Error {
+        Error::state(format!(
+            "the training state is in the middle of epoch {}, which began when the dataset had {}; cubes or masks were added since",
+            self.epoch,
+            plural(samples, "sample"),
+        ))
+        .with_remedy(remedy![
+            "finish the epoch with the dataset as it was: open it with ",
+            Opt::AsOf.to(self.fingerprint.clone()),
+            "; the next epoch may have all samples"
+        ])
     }
 
     fn check_version(&self) -> Result<()> {

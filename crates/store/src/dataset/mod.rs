@@ -118,9 +118,12 @@ impl Dataset {
             };
             let Some(fingerprint) = as_of else { return Ok(dataset) };
             dataset.as_it_was(fingerprint)?.ok_or_else(|| {
-                let what = "the dataset there never had the requested fingerprint";
-                Error::conflict(format!("{what} {fingerprint}")).at(path).with_remedy(format!(
-                    "open it again if it was replaced; `hsipack info {}` shows the fingerprints that it had",
+                Error::conflict(format!(
+                    "the dataset cannot be opened as it was with the fingerprint {fingerprint}: it never had it, or the dataset or its masks were replaced since"
+                ))
+                .at(path)
+                .with_remedy(format!(
+                    "open it as it is now, or with a fingerprint that `hsipack info {}` shows",
                     path.display()
                 ))
             })
@@ -285,12 +288,21 @@ impl Dataset {
         self.folder.fingerprint()
     }
 
+    /// Whether this is the dataset as it was before cubes or masks were added.
+    pub fn is_past(&self) -> bool {
+        self.root.earlier().iter().any(|(then, _)| *then == self.fingerprint())
+    }
+
     /// The number of samples that the dataset had when its fingerprint was this one; `None` if it never had it.
     pub fn samples_at(&self, fingerprint: &str) -> Option<usize> {
         if self.fingerprint() == fingerprint {
             return Some(self.samples.len());
         }
-        usize::try_from(self.root.samples_at(fingerprint)?).ok()
+        // A dataset that was opened as it was does not know what came later.
+        let earlier = self.root.earlier();
+        let before = earlier.iter().take_while(|(then, _)| *then != self.fingerprint());
+        let (_, samples) = before.into_iter().find(|(then, _)| *then == fingerprint)?;
+        usize::try_from(*samples).ok()
     }
 }
 

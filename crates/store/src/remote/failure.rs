@@ -29,6 +29,8 @@ pub(crate) enum Failure {
     Cut,
     /// The server cannot be reached, does not answer, or answers only with errors.
     Away(String),
+    /// The server's certificate is not valid, with the reason in brackets if it is known.
+    Untrusted(String),
     /// Anything else.
     Other(String),
     /// There is not enough memory.
@@ -62,9 +64,7 @@ impl Failure {
                 None if text.contains("dns error") => {
                     Self::Away("the server's name is not known".to_owned())
                 }
-                None if text.contains("invalid peer certificate") => {
-                    Self::Other(format!("the server's certificate is not valid{}", fault(&text)))
-                }
+                None if text.contains("invalid peer certificate") => Self::Untrusted(fault(&text)),
                 None if text.contains("received corrupt message") => Self::Other(
                     "the server does not answer with TLS; is its address http:// instead of https://?"
                         .to_owned(),
@@ -74,6 +74,10 @@ impl Failure {
                 }
                 None if text.contains("redential") => {
                     Self::Denied("no credentials were found".to_owned())
+                }
+                // The client has tried it again for seconds; a later try may succeed.
+                None if text.contains("retry_timeout") => {
+                    Self::Away("the request failed".to_owned())
                 }
                 None => Self::Other("the request failed".to_owned()),
             },
@@ -125,6 +129,8 @@ impl Failure {
             Self::Cut => io("the answer of the server is cut short").with_remedy("check the server and the network"),
             Self::Away(said) => io(&format!("the server is not available ({said})"))
                 .with_remedy("check the URL, the endpoint and the network; try again"),
+            Self::Untrusted(fault) => io(&format!("the server's certificate is not valid{fault}"))
+                .with_remedy("check the server's name in the URL or endpoint, and its certificate"),
             Self::Other(said) => io(said).with_remedy("check the URL, the endpoint and the network"),
             Self::Memory(bytes) => Error::new(ErrorKind::Io, format!("there is no memory for {bytes} bytes"))
                 .at(url)
@@ -242,7 +248,10 @@ mod tests {
         assert!(certificate.contains("certificate is not valid (UnknownIssuer)"), "{certificate}");
         assert!(!told("invalid peer certificate: hunter 2").contains("hunter"));
         assert!(told("operation timed out").contains("no answer in time"));
-        assert!(told("something else").contains("the request failed"));
+        // What the client has tried again may pass, so it counts as a server that is not available.
+        assert!(told("connection closed").contains("not available (the request failed)"));
+        let other = Failure::from_library(&generic("something else"));
+        assert_eq!(other, Failure::Other("the request failed".to_owned()));
     }
 
     #[test]

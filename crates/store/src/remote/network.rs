@@ -218,20 +218,29 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
                     options.push(("allow_http".to_owned(), "true".to_owned()));
                 }
             }
-            let options = environment::<AmazonS3ConfigKey>("AWS_")?.into_iter().chain(options);
+            let options =
+                environment::<AmazonS3ConfigKey>("AWS_", None)?.into_iter().chain(options);
             built!(AmazonS3Builder::new(), AmazonS3ConfigKey, options)
         }
         Scheme::Gs => {
-            let options = environment::<GoogleConfigKey>("GOOGLE_")?
-                .into_iter()
-                .chain(defaults())
-                .chain(given);
-            built!(GoogleCloudStorageBuilder::from_env(), GoogleConfigKey, options)
+            let options = environment::<GoogleConfigKey>(
+                "GOOGLE_",
+                Some(("SERVICE_ACCOUNT", "service_account")),
+            )?
+            .into_iter()
+            .chain(defaults())
+            .chain(given);
+            built!(GoogleCloudStorageBuilder::new(), GoogleConfigKey, options)
         }
         Scheme::Az => {
-            let options =
-                environment::<AzureConfigKey>("AZURE_")?.into_iter().chain(defaults()).chain(given);
-            built!(MicrosoftAzureBuilder::from_env(), AzureConfigKey, options)
+            let options = environment::<AzureConfigKey>(
+                "AZURE_",
+                Some(("IDENTITY_ENDPOINT", "msi_endpoint")),
+            )?
+            .into_iter()
+            .chain(defaults())
+            .chain(given);
+            built!(MicrosoftAzureBuilder::new(), AzureConfigKey, options)
         }
         Scheme::Http | Scheme::Https => {
             let mut client = ClientOptions::new().with_allow_http(address.scheme == Scheme::Http);
@@ -259,16 +268,23 @@ pub(super) fn variable(name: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// The settings in variables of the environment that begin with `prefix` and that a cloud's client knows. The client's own
+/// The settings in variables of the environment that begin with `prefix` and that a cloud's client knows; and before them,
+/// so that these override it, that of the variable `other`, if the client has one without the prefix. The client's own
 /// reader of them takes every value as it is, and then panics.
-fn environment<K: FromStr>(prefix: &str) -> Result<Vec<(String, String)>> {
+fn environment<K: FromStr>(
+    prefix: &str,
+    other: Option<(&str, &str)>,
+) -> Result<Vec<(String, String)>> {
+    let other = other.map(|(name, key)| (name.to_owned(), key.to_owned()));
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let prefixed = names.filter(|name| name.starts_with(prefix));
+    let known = prefixed.map(|name| (name.clone(), name.to_ascii_lowercase()));
     let mut settings = Vec::new();
-    for (name, _) in std::env::vars_os() {
-        let Some(name) = name.to_str().filter(|name| name.starts_with(prefix)) else { continue };
-        let key = name.to_ascii_lowercase();
-        let Some(value) = variable(name).filter(|_| key.parse::<K>().is_ok()) else { continue };
-        check_printable(name, &value)?;
-        settings.push((key, value));
+    for (name, key) in other.into_iter().chain(known) {
+        if let Some(value) = variable(&name).filter(|_| key.parse::<K>().is_ok()) {
+            check_printable(&name, &value)?;
+            settings.push((key, value));
+        }
     }
     Ok(settings)
 }
