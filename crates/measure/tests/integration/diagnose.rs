@@ -131,7 +131,9 @@ fn nobody_is_accused_where_the_step_dominates() {
     let folder = tempfile::tempdir().unwrap();
     let path = dataset(folder.path());
     let options = PackedOptions { cold: true, ..options(&path) };
-    let diagnosis = diagnose(&options, VERIFY, STEP);
+    // The disk is the machine's own, and may be slow: a few milliseconds for a batch.
+    let step = 10 * STEP;
+    let diagnosis = diagnose(&options, VERIFY, step);
     assert_eq!(diagnosis.verdict.culprit, None, "{}", diagnosis.text());
     let levels: Vec<Level> = diagnosis.verdict.rows.iter().map(|row| row.level).collect();
     let real = [Level::Collate, Level::Decode, Level::Read, Level::Cold];
@@ -141,7 +143,7 @@ fn nobody_is_accused_where_the_step_dominates() {
     let statistics = diagnosis.statistics.unwrap();
     assert!(
         statistics.times.load_s.count > 0
-            && statistics.times.step_s.quantile(0.5) >= STEP.as_secs_f64()
+            && statistics.times.step_s.quantile(0.5) >= step.as_secs_f64()
     );
 }
 
