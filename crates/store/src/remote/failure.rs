@@ -160,7 +160,10 @@ fn status_of(text: &str) -> Option<u16> {
 fn told(text: &str, status: Option<u16>) -> String {
     let status =
         status.map_or_else(|| "no permission".to_owned(), |status| format!("status {status}"));
-    code(text).map_or_else(|| status.clone(), |code| format!("{status}, {code}"))
+    match code(text) {
+        Some(code) => format!("{status}, {code}"),
+        None => status,
+    }
 }
 
 /// The server's own short code, if it is only letters and digits.

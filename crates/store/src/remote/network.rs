@@ -179,11 +179,11 @@ impl Network {
 fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     // Install a TLS provider. This fails only if the program has installed one already, which works as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    /// The builders have no common trait.
+    /// The builders have no common trait. `$own` are options that override those of the environment.
     macro_rules! built {
-        ($builder:expr, $key:ty, $options:expr) => {{
-            let mut builder = $builder.with_url(address.base()).with_retry(retry());
-            for (name, value) in $options {
+        ($builder:ty, $key:ty, $prefix:literal, $other:expr, $own:expr) => {{
+            let mut builder = <$builder>::new().with_url(address.base()).with_retry(retry());
+            for (name, value) in environment::<$key>($prefix, $other)?.into_iter().chain($own) {
                 let key = name.parse::<$key>().map_err(|_| unknown(&name))?;
                 builder = builder.with_config(key, value);
             }
@@ -218,29 +218,17 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
                     options.push(("allow_http".to_owned(), "true".to_owned()));
                 }
             }
-            let options =
-                environment::<AmazonS3ConfigKey>("AWS_", None)?.into_iter().chain(options);
-            built!(AmazonS3Builder::new(), AmazonS3ConfigKey, options)
+            built!(AmazonS3Builder, AmazonS3ConfigKey, "AWS_", None, options)
         }
         Scheme::Gs => {
-            let options = environment::<GoogleConfigKey>(
-                "GOOGLE_",
-                Some(("SERVICE_ACCOUNT", "service_account")),
-            )?
-            .into_iter()
-            .chain(defaults())
-            .chain(given);
-            built!(GoogleCloudStorageBuilder::new(), GoogleConfigKey, options)
+            let options = defaults().into_iter().chain(given);
+            let other = Some(("SERVICE_ACCOUNT", "service_account"));
+            built!(GoogleCloudStorageBuilder, GoogleConfigKey, "GOOGLE_", other, options)
         }
         Scheme::Az => {
-            let options = environment::<AzureConfigKey>(
-                "AZURE_",
-                Some(("IDENTITY_ENDPOINT", "msi_endpoint")),
-            )?
-            .into_iter()
-            .chain(defaults())
-            .chain(given);
-            built!(MicrosoftAzureBuilder::new(), AzureConfigKey, options)
+            let options = defaults().into_iter().chain(given);
+            let other = Some(("IDENTITY_ENDPOINT", "msi_endpoint"));
+            built!(MicrosoftAzureBuilder, AzureConfigKey, "AZURE_", other, options)
         }
         Scheme::Http | Scheme::Https => {
             let mut client = ClientOptions::new().with_allow_http(address.scheme == Scheme::Http);
@@ -268,9 +256,9 @@ pub(super) fn variable(name: &str) -> Option<String> {
     (!value.is_empty()).then_some(value)
 }
 
-/// The settings in variables of the environment that begin with `prefix` and that a cloud's client knows; and before them,
-/// so that these override it, that of the variable `other`, if the client has one without the prefix. The client's own
-/// reader of them takes every value as it is, and then panics.
+/// The settings of a cloud's client in the environment: those of all variables that begin with `prefix` and that the client
+/// knows. `other` is a variable without the prefix, with the name of its setting; the ones with the prefix override it. The
+/// client's own reader of the environment takes every value as it is, and then panics.
 fn environment<K: FromStr>(
     prefix: &str,
     other: Option<(&str, &str)>,
