@@ -431,8 +431,8 @@ impl Root {
     /// The number of samples that the dataset had when its fingerprint was `fingerprint`; `None` if it never had that
     /// fingerprint.
     pub fn samples_at(&self, fingerprint: &str) -> Option<u64> {
-        let (history, at) = (self.history()?, self.position(fingerprint)?);
-        history.get(at.checked_sub(1)?)?["samples"].as_u64()
+        let mut earlier = self.earlier().into_iter();
+        earlier.find(|(then, _)| *then == fingerprint).map(|(_, samples)| samples)
     }
 
     /// The fingerprints that the dataset had before cubes or masks were added, oldest first, each with the number of

@@ -109,6 +109,11 @@ pub struct Args {
     #[arg(long = "where", value_name = "CONDITION", value_parser = parse::condition, help_heading = "Samples")]
     condition: Option<Condition>,
 
+    /// Read the dataset as it was when its fingerprint was this one, without cubes and masks that were added since. `hsipack
+    /// info` shows the fingerprints that it had
+    #[arg(long, value_name = "FINGERPRINT", help_heading = "Samples")]
+    as_of: Option<String>,
+
     /// Number of cubes, or crops, in an epoch, for all ranks together [default: each once]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Samples")]
     epoch_length: Option<u32>,
@@ -234,11 +239,6 @@ pub struct Args {
 
     #[command(flatten, next_help_heading = "Reading")]
     link: LinkArgs,
-
-    /// Read the dataset as it was when its fingerprint was this one, without cubes and masks that were added since. `hsipack
-    /// info` shows the fingerprints that it had
-    #[arg(long, value_name = "FINGERPRINT", help_heading = "Samples")]
-    as_of: Option<String>,
 
     /// Keep data fetched from a server in this folder on the local disk, for the next epochs, other processes and later
     /// runs. `hsipack cache DIR` shows what it holds

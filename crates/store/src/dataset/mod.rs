@@ -299,10 +299,10 @@ impl Dataset {
             return Some(self.samples.len());
         }
         // A dataset that was opened as it was does not know what came later.
-        let earlier = self.root.earlier();
-        let before = earlier.iter().take_while(|(then, _)| *then != self.fingerprint());
-        let (_, samples) = before.into_iter().find(|(then, _)| *then == fingerprint)?;
-        usize::try_from(*samples).ok()
+        let earlier = self.root.earlier().into_iter();
+        let mut before = earlier.take_while(|(then, _)| *then != self.fingerprint());
+        let (_, samples) = before.find(|(then, _)| *then == fingerprint)?;
+        usize::try_from(samples).ok()
     }
 }
 
