@@ -74,11 +74,15 @@ def test_all_strategies_stand_side_by_side(hsipack: Hsipack, tmp_path: Path) -> 
         assert statistics["loaders"] == (1 if one["name"] == "+ring-buffer" else 2)
         assert set(statistics["times"]) == {"load_s", "wait_s", "step_s"}
         assert statistics["times"]["step_s"]["count"] == 6
-    # float32 files are the largest, float16 files smaller, compressed files smaller still.
-    read = [one["bytes_read"]["mean"] for one in found["strategies"][:5]]
-    assert read[0] == pytest.approx(7 * 24 * 32 * 8 * 4, rel=0.5)
-    assert read[1] < read[0]
-    assert read[2] < 0.7 * read[1]
+    # Files of float32 values are the largest, compressed ones smaller, float16 ones smaller still.
+    original, packed, half = sizes = found["data"]["bytes"]
+    values = 7 * 24 * 32 * 8 * 4
+    assert values < original < 1.1 * values
+    assert packed < original
+    assert half < 0.7 * packed
+    # What a run reads varies, since its workers may read ahead of it, or have done so before it.
+    for one, size in zip(found["strategies"], [*sizes, half, half] * 2, strict=True):
+        assert one["bytes_read"]["mean"] == pytest.approx(size, rel=0.5), one["name"]
     # The codecs of the files: +blosc uses the fastest codec on this machine.
     none, fastest, half = found["data"]["codecs"]
     assert none is None
