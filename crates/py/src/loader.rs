@@ -256,13 +256,15 @@ impl Loader {
         Ok(Self(Mutex::new(OfProcess::new(Some(running)))))
     }
 
-    /// The next batch as a dictionary; `None` once at the end of an epoch.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+    /// Appends the next batch as a dictionary; `None` once at the end of an epoch.
+    ///
+    /// Does not return it, because an exception from a signal handler would replace it.
+    fn next(&self, py: Python<'_>, into: &Bound<'_, PyList>) -> PyResult<()> {
         let (ready, spectra) = self.running(py, |running| {
             let ready = running.next(py)?;
             Ok((ready, are_spectra(&running.plan)))
         })?;
-        ready.map(|ready| given(py, *ready, spectra)).transpose()
+        into.append(ready.map(|ready| given(py, *ready, spectra)).transpose()?)
     }
 
     /// Drops the batch in preparation and goes to the start of an epoch.

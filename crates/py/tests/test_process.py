@@ -176,6 +176,59 @@ print(interrupted)
     assert int(done.stdout) > 0
 
 
+INTERRUPT = """
+options = {"device": "cpu", "shuffle": True, "output": "numpy"}
+def ids(*epochs):
+    loader = hsipack.Loader(sys.argv[1], 2, **options)
+    return [batch["id"].tolist() for epoch in epochs for batch in loader]
+def interrupt(frame, event, called):
+    # Profilers are called where signal handlers are: after the call, before its result is kept.
+    if event == "c_return" and called.__qualname__ == "Loader.next":
+        sys.setprofile(None)
+        raise TimeoutError
+def interrupted(iteration):
+    sys.setprofile(interrupt)
+    try:
+        next(iteration)
+    except TimeoutError:
+        return True
+loader = hsipack.Loader(sys.argv[1], 2, **options)
+"""
+
+
+def test_a_handler_that_raises_as_a_batch_arrives_loses_none(dataset: str) -> None:
+    program = """
+seen, iteration = [], iter(loader)
+while True:
+    assert interrupted(iteration)
+    try:
+        batch = next(iteration)
+    except StopIteration:
+        break
+    seen.append(batch["id"].tolist())
+assert seen == ids(0), (seen, ids(0))
+assert loader.epoch == 1
+"""
+    done = run(INTERRUPT + program, dataset, prepare=WITHOUT_TORCH)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_handler_that_raises_as_an_epoch_begins_loses_no_batch(dataset: str) -> None:
+    program = """
+iteration = iter(loader)
+for _ in range(len(loader)):
+    batch = next(iteration)
+# The next iteration first asks for the end that the last one has not asked for.
+iteration = iter(loader)
+assert interrupted(iteration)
+seen = [batch["id"].tolist() for batch in iteration]
+assert seen == ids(0, 1)[-len(seen):], (seen, ids(0, 1))
+assert len(seen) == len(ids(0)), seen
+"""
+    done = run(INTERRUPT + program, dataset, prepare=WITHOUT_TORCH)
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_stays_flat_over_two_thousand_batches(dataset: str) -> None:
     program = """
 import resource

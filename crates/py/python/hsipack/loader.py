@@ -379,7 +379,7 @@ class Loader:
     def _start(self, state: str | None) -> None:
         self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
         self._iteration: _Epoch | None = None
-        self._taken: dict[str, Any] | None = None
+        self._arrived: list[dict[str, Any] | None] = []
         self._lengths: dict[int, int] = {}
         self._closed = False
         _LOADERS.add(self)
@@ -412,8 +412,10 @@ class Loader:
                 self.set_epoch(self._native.epoch + 1)
             else:
                 # All its batches were given, but nobody has asked for its end.
-                self._taken = None
-                self._native.next()
+                if self._arrived != [None]:
+                    self._arrived = []
+                    self._native.next(self._arrived)
+                self._arrived = []
         self._iteration = iteration
         iteration.epoch = self._native.epoch
 
@@ -425,13 +427,15 @@ class Loader:
                 "a newer iteration over this loader has begun",
                 remedy="create one loader for each iteration",
             )
-        # If a signal handler raises while the batch is put together, the next call returns it.
-        if self._taken is None:
-            self._taken = self._native.next()
-        if self._taken is None:
-            self._iteration = None
+        # Signal handlers may raise as the call returns, or while the batch is put together. In both
+        # cases the next call returns the batch.
+        if not self._arrived:
+            self._native.next(self._arrived)
+        taken = self._arrived[0]
+        if taken is None:
+            self._iteration, self._arrived = None, []
             raise StopIteration
-        batch, self._taken = self._batch(self._taken), None
+        batch, self._arrived = self._batch(taken), []
         return batch
 
     def _batch(self, batch: dict[str, Any]) -> Batch:
@@ -508,7 +512,7 @@ class Loader:
         Args:
             epoch: number of the epoch, from 0.
         """
-        self._iteration = self._taken = None
+        self._iteration, self._arrived = None, []
         self._native.set_epoch(_options.natural("epoch", epoch, least=0))
 
     @property
@@ -554,7 +558,7 @@ class Loader:
         if not isinstance(state, Mapping):
             raise _options.wrong("state", state, "give what state_dict() gave")
         self._native.load_state(json.dumps(dict(state)))
-        self._iteration = self._taken = None
+        self._iteration, self._arrived = None, []
 
     # Reports.
 
@@ -608,7 +612,7 @@ class Loader:
 
     def close(self) -> None:
         """Stops the loader's threads and frees its memory. Batches that you keep stay valid."""
-        self._iteration = self._taken = None
+        self._iteration, self._arrived = None, []
         self._closed = True
         self._native.close()
 
