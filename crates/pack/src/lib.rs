@@ -20,6 +20,7 @@
 //! | [`preview`] | a picture of a cube or a dataset |
 //! | [`export`] | writes a sample to an ENVI, NumPy, TIFF or PNG file |
 //! | [`spectra`] | mean and median spectra of the regions of a mask |
+//! | [`statistics`] | mean, spread and range of each band over chosen samples |
 //! | [`target`], [`physical`] | find the cube or dataset at a path, and read its physical values |
 #![deny(missing_docs)]
 
@@ -41,6 +42,7 @@ pub mod source;
 pub mod spectra;
 pub mod split;
 mod staged;
+pub mod statistics;
 pub mod table;
 pub mod target;
 pub mod validate;

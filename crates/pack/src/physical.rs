@@ -65,12 +65,7 @@ impl<'a> Cube<'a> {
     pub fn of_sample(dataset: &'a Dataset, sample: &Sample) -> Result<Self> {
         let missing = || Error::damaged(format!("there is no stack {}", sample.stack));
         let stack = dataset.stack(&sample.stack).ok_or_else(missing)?;
-        let dtype = stack.image.meta().dtype;
-        if !matches!(dtype, DType::F16 | DType::F32) {
-            return Err(Error::unsupported(format!("the image array has the type {dtype}"))
-                .at(stack.image.folder())
-                .with_remedy(remedy!["pack the cubes with ", Command::Convert]));
-        }
+        let dtype = image_type(stack)?;
         Ok(Self {
             shape: stack.image.shape(),
             format: format!("packed from {}, {dtype}", sample.source.format),
@@ -228,6 +223,19 @@ fn read_sample(stack: &Stack, index: usize, rows: Range<usize>, each: &mut Each)
         }
         Ok(())
     })
+}
+
+/// The type of a stack's images, float16 or float32.
+///
+/// # Errors
+/// If it is another type.
+pub(crate) fn image_type(stack: &Stack) -> Result<DType> {
+    match stack.image.meta().dtype {
+        dtype @ (DType::F16 | DType::F32) => Ok(dtype),
+        other => Err(Error::unsupported(format!("the image array has the type {other}"))
+            .at(stack.image.folder())
+            .with_remedy(remedy!["pack the cubes with ", Command::Convert])),
+    }
 }
 
 /// Decodes little-endian float16 or float32 values into `values`, replacing its content.

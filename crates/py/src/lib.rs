@@ -14,6 +14,7 @@
 //! | `measure.rs` | `hsipack bench` and `hsipack diagnose` on the devices of the user's torch |
 //! | `map.rs` | maps of cubes, written to files |
 //! | `pack.rs` | convert (also in parts), estimate, validate, spectra |
+//! | `statistics.rs` | statistics of chosen samples |
 //! | `masks.rs` | masks that are added to a dataset: splits, and those of users |
 //! | `view.rs` | the viewer's server |
 //! | `array.rs` | converts our arrays for DLPack and NumPy, and theirs to ours |
@@ -38,6 +39,7 @@ mod masks;
 mod measure;
 mod pack;
 mod settings;
+mod statistics;
 mod surface;
 mod task;
 mod torch;
@@ -72,6 +74,8 @@ mod _hsipack {
         put_spectra_together, put_validation_together, spectra, spectra_part, spectra_shares,
         validate, validate_part, validation_parts, work_part,
     };
+    #[pymodule_export]
+    use super::statistics::sample_statistics;
     #[pymodule_export]
     use super::surface::spelled_options;
     #[pymodule_export]

@@ -261,13 +261,13 @@ def test_an_append_is_resumed_by_the_same_command(
 
 def test_other_options_do_not_resume(hsipack: Hsipack, inputs: Path, tmp_path: Path) -> None:
     begin_and_kill(hsipack, convert(inputs, "first"), tmp_path)
-    for words in (
-        [*convert(inputs, "first"), "--scale", "2", "--resume"],
-        [*convert(inputs, "second"), "--resume"],
+    for words, change in (
+        ([*convert(inputs, "first"), "--scale", "2"], "leave out --scale"),
+        ([*convert(inputs, "second")], "give the same inputs"),
     ):
-        done = hsipack.run(*words, cwd=tmp_path)
+        done = hsipack.run(*words, "--resume", cwd=tmp_path)
         assert done.returncode == 1
-        assert "different inputs or options" in done.stderr
+        assert f"different inputs or options ({change} as when it was begun" in done.stderr
     done = hsipack.run(*convert(inputs, "first"), cwd=tmp_path)
     assert done.returncode == 1
     assert "--resume" in done.stderr
@@ -283,7 +283,7 @@ def test_changed_inputs_do_not_resume(hsipack: Hsipack, tmp_path: Path) -> None:
     np.save(tmp_path / "in/first/cube_003.npy", np.zeros(SHAPE, np.float32))
     done = hsipack.run(*words, "--resume", cwd=tmp_path)
     assert done.returncode == 1
-    assert "different inputs or options" in done.stderr
+    assert "cubes, masks or tables have changed since this conversion was begun" in done.stderr
 
 
 @contextmanager

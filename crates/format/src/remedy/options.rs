@@ -50,6 +50,8 @@ options! {
     Plan "plan" = "plan.json";
     /// Files to skip.
     Exclude "exclude" = "*_dark.hdr";
+    /// Skip inputs that cannot be opened.
+    SkipErrors "skip_errors";
     /// Where to find the masks to pack.
     Mask "mask" = "{dir}/{stem}.png";
     /// The class id of cubes without a mask.
@@ -66,6 +68,8 @@ options! {
     Scale "scale" = "auto";
     /// The value that replaces missing values.
     Nodata "nodata" = "nan";
+    /// The number that marks missing values.
+    IgnoreValue "ignore_value" = 0u64;
     /// Pack the stored numbers, without applying the sources' scale.
     RawValues "raw_values";
     /// Mantissa bits to keep.
@@ -82,12 +86,20 @@ options! {
     White "white" = "auto";
     /// The dark reference.
     Dark "dark" = "auto";
+    /// The reflectance of the white reference.
+    WhiteReflectance "white_reflectance" = 0.95;
     /// How far wavelengths may differ.
     WavelengthTolerance "wavelength_tolerance" = 1u64;
     /// The compressor.
     Codec "codec" = "lz4hc";
+    /// The effort of the compressor.
+    Level "level" = 4u64;
+    /// How bytes or bits are ordered before compression.
+    Shuffle "shuffle" = "byte";
     /// Rows and columns of a chunk.
     Chunk "chunk" = [32, 32];
+    /// Size of a shard before compression.
+    ShardSize "shard_size" = Value::Bytes(64 << 20);
     /// Where relative source paths start.
     SourceRoot "source_root" = "scans";
     /// A sample of a dataset.

@@ -18,6 +18,7 @@
 //! | `staging/` | the files beside the output, resuming, and the commit; in folders and on servers |
 //! | `shared_geo.rs` | the georeferencing that all samples of a stack share |
 //! | `metadata.rs` | `zarr.json`, `samples.jsonl`, `SHA256SUMS` |
+//! | `request.rs` | what identifies a command, and how two commands differ |
 //! | `run.rs` | runs all steps in order and reports |
 //! | `parts/` | the same with several processes: plan, work, commit |
 //! | `sealed.rs` | JSON with a hash of itself |
@@ -37,6 +38,7 @@ pub mod parts;
 mod patterns;
 pub mod plan;
 pub(crate) mod references;
+mod request;
 mod run;
 mod sealed;
 pub(crate) mod shards;

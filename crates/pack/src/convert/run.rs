@@ -18,8 +18,9 @@ use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode, Normalize};
 use super::plan::{self, Plan, PlannedSample};
+use super::request;
 use super::shared_geo;
-use super::staging::{self, Begun, Claim, Staging};
+use super::staging::{self, About, Begun, Claim, Staging};
 use super::stats::StackStats;
 use crate::input::ARRAY;
 use crate::precision::Information;
@@ -107,9 +108,10 @@ fn convert_here(
     let Some(begun) = begin(options, progress, planned)? else {
         return Ok(complete(&options.output, start));
     };
-    let Work { plan, options, base, request, identity, append, claim } = begun;
+    let Work { plan, options, base, request, asked, identity, append, claim } = begun;
     let (options, base) = (&options, base.as_ref());
-    let staging = Staging::open(claim, &identity, append, engine::shards(&plan))?;
+    let about = About { plan: &identity, append, asked: &asked };
+    let staging = Staging::open(claim, about, engine::shards(&plan))?;
     let result = engine::run(&plan, options, &staging, base, progress).and_then(|outcome| {
         write_metadata(&plan, options, &staging, base, &request, &outcome).map(|()| outcome)
     });
@@ -132,6 +134,8 @@ pub(super) struct Work {
     pub base: Option<Dataset>,
     /// Identifies the command.
     pub request: String,
+    /// What the command asks for.
+    pub asked: Value,
     /// Identifies the work.
     pub identity: String,
     pub append: bool,
@@ -148,7 +152,7 @@ pub(super) fn begin(
     planned: &dyn Fn(&Plan),
 ) -> Result<Option<Work>> {
     options.check()?;
-    let request = request(options);
+    let (request, asked) = (request::identity(options), request::asked(options));
     check_output(options)?;
     // From here on, no other process changes the existing dataset.
     let claim = Claim::of(&options.output)?;
@@ -164,7 +168,7 @@ pub(super) fn begin(
     planned(&plan);
     let options = plan.settle(options);
     let identity = identity(&request, &plan, base.as_ref());
-    Ok(Some(Work { plan, options, base, request, identity, append, claim }))
+    Ok(Some(Work { plan, options, base, request, asked, identity, append, claim }))
 }
 
 /// Whether the command that `request` identifies made the dataset at `output`.
@@ -251,22 +255,6 @@ fn last_request(dataset: &Dataset) -> Option<String> {
     dataset.root().last_request().map(str::to_owned)
 }
 
-/// Identifies a command: a hash of everything that decides its result, as typed.
-fn request(options: &ConvertOptions) -> String {
-    let text = json!({
-        "inputs": options.inputs,
-        "exclude": options.exclude,
-        "skip_errors": options.skip_errors,
-        "recipe": recipe(options),
-        "masks": options.masks,
-        "mask_fill": options.mask_fill,
-        "table": options.table,
-        "path_columns": options.path_columns,
-        "wavelength_tolerance": options.wavelength_tolerance,
-    });
-    hsipack_format::checksums::sha256(text.to_string().as_bytes())
-}
-
 /// Identifies the work to be resumed: the command, the present state of the inputs, and the dataset to which cubes are
 /// appended.
 pub(super) fn identity(request: &str, plan: &Plan, base: Option<&Dataset>) -> String {
@@ -290,22 +278,6 @@ impl Serialize for Identified<'_> {
             (name, input.text(), stack, index, fingerprint, columns)
         }))
     }
-}
-
-/// What `validate --source` and `repair` need to compute the values again.
-fn recipe(options: &ConvertOptions) -> Value {
-    json!({
-        "values": options.values,
-        "masks": options.masks,
-        "mask_fill": options.mask_fill,
-        "codec": {
-            "compressor": options.layout.compressor.name(),
-            "level": options.layout.level,
-            "shuffle": options.layout.shuffle.zarr_name(),
-        },
-        "chunk": options.layout.chunk.map(|chunk| json!([chunk.rows, chunk.columns])),
-        "shard_bytes": options.layout.shard_bytes,
-    })
 }
 
 /// Writes all files of the dataset except the shards.
@@ -341,7 +313,7 @@ pub(super) fn write_metadata(
     let new = new_samples(plan, options, outcome, there);
     files.add_samples(old, new)?;
     let count = there + plan.samples.len();
-    let (now, command, recipe) = (metadata::now(), &options.command, recipe(options));
+    let (now, command, recipe) = (metadata::now(), &options.command, request::recipe(options));
     let root = match base {
         None => Root::new(metadata::CREATED_BY, &now, command, recipe, request, count),
         Some(base) => {

@@ -31,6 +31,7 @@ use hsipack_store::{Dataset, threads};
 
 use crate::export::find_mask;
 use crate::progress::Progress;
+use crate::statistics::chosen;
 
 pub use columns::{Column, Values};
 pub use options::{SpectraOptions, Statistic};
@@ -77,15 +78,7 @@ fn rows_of(
 
 /// Ids of the selected samples, in ascending order.
 fn choose(dataset: &Dataset, options: &SpectraOptions) -> Result<Vec<usize>> {
-    let there = dataset.samples().len();
-    let mut ids = options.samples.clone().unwrap_or_else(|| (0..there).collect());
-    ids.sort_unstable();
-    ids.dedup();
-    if let Some(missing) = ids.iter().find(|id| **id >= there) {
-        return Err(Error::conflict(format!("there is no sample {missing}"))
-            .at(dataset.path())
-            .with_remedy(format!("samples are numbered from 0 to {}", there.saturating_sub(1))));
-    }
+    let mut ids = chosen(dataset, options.samples.clone())?;
     let samples = dataset.samples();
     let at = |error: Error| error.at(dataset.path());
     if !options.splits.is_empty() {

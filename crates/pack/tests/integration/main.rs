@@ -26,3 +26,4 @@ mod source_tiff;
 mod source_tivita;
 mod source_zarr;
 mod spectra;
+mod statistics;

@@ -47,7 +47,7 @@ from hsipack.crops import (  # noqa: E402
     Regions,
     Windows,
 )
-from hsipack.dataset import Dataset, Mask, Stack, Stats, open  # noqa: E402
+from hsipack.dataset import Dataset, Mask, Stack, open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
 from hsipack.maps import write_map  # noqa: E402
@@ -67,6 +67,7 @@ from hsipack.reports import (  # noqa: E402
     WorstError,
 )
 from hsipack.samples import Samples  # noqa: E402
+from hsipack.stats import Stats  # noqa: E402
 from hsipack.stitching import Stitcher  # noqa: E402
 
 __all__ = [

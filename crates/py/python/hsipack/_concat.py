@@ -9,8 +9,9 @@ import numpy as np
 
 from hsipack import _options, crops
 from hsipack._errors import ConflictError, UnsupportedError
-from hsipack.dataset import Dataset, Stats, _together
+from hsipack.dataset import Dataset
 from hsipack.loader import Batch, Loader
+from hsipack.stats import Stats, together
 
 _SEEDS = 1 << 64
 # The difference between the seeds of two datasets: an odd number, far from 0.
@@ -56,6 +57,31 @@ class Concat:
             ConflictError: if stored values of the datasets differ in meaning, because the datasets
                 have different ``scale_factor`` or ``add_offset``.
         """
+        self._check_factors()
+        parts = [dataset.stats for dataset in self.datasets]
+        known = [part for part in parts if part is not None]
+        return together(known) if len(known) == len(parts) else None
+
+    def compute_stats(self, *, physical: bool = False, jobs: int | None = None) -> Stats:
+        """Computes the per-band statistics of all samples of all datasets; see
+        :meth:`hsipack.Dataset.compute_stats`.
+
+        Args:
+            physical: statistics of physical values instead of stored values.
+            jobs: number of threads; one per core if ``None``.
+
+        Raises:
+            ConflictError: if the datasets have different ``scale_factor`` or ``add_offset``, unless
+                ``physical`` is set.
+            DamagedError: if a chunk is damaged.
+        """
+        if not physical:
+            self._check_factors()
+        parts = [one.compute_stats(physical=physical, jobs=jobs) for one in self.datasets]
+        return together(parts)
+
+    def _check_factors(self) -> None:
+        """Raises an error if stored values of the datasets differ in meaning."""
         factors = {
             (stack.scale_factor, stack.add_offset)
             for dataset in self.datasets
@@ -64,11 +90,8 @@ class Concat:
         if len(factors) > 1:
             raise ConflictError(
                 "datasets with different scale_factor or add_offset",
-                remedy="compute statistics of physical values, and read with physical=True",
+                remedy="use compute_stats(physical=True), and read with physical=True",
             )
-        parts = [dataset.stats for dataset in self.datasets]
-        known = [part for part in parts if part is not None]
-        return _together(known) if len(known) == len(parts) else None
 
     def __len__(self) -> int:
         return sum(len(dataset) for dataset in self.datasets)

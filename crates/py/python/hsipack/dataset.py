@@ -19,6 +19,7 @@ from hsipack._errors import ConflictError
 from hsipack._labels import Classes, new_ids
 from hsipack._options import Indices
 from hsipack.samples import Samples
+from hsipack.stats import Floats, Stats, in_physical_units, of_bands, read_stats, span, together
 
 if TYPE_CHECKING:
     import pandas
@@ -32,7 +33,6 @@ else:
     # This class has everything that torch's class would add, and importing torch takes seconds.
     Base = object
 
-Floats = npt.NDArray[np.float64]
 Sample = dict[str, Any]
 
 # Keys of a sample that a mask's name cannot take.
@@ -42,43 +42,6 @@ TAKEN = ("image", "label", "id", "name", "window", "repeat", "epoch", "padding",
 def mask_key(name: str) -> str:
     """The key of a mask in samples and batches: its name, or ``mask_NAME`` if that key is taken."""
     return f"mask_{name}" if name in TAKEN else name
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Stats:
-    """Per-band statistics of the stored values of a stack, or of some of its splits.
-
-    They were computed when the dataset was packed. Each attribute has one value per band. A stored
-    value times ``scale_factor``, plus ``add_offset``, is the physical value. The statistics of a
-    band without finite values are NaN.
-
-    Attributes:
-        min: smallest finite value.
-        max: largest finite value.
-        mean: mean of the finite values.
-        std: standard deviation of the finite values (dividing by n, not by n - 1).
-        nan: number of NaN values.
-        count: number of finite values.
-    """
-
-    min: Floats
-    max: Floats
-    mean: Floats
-    std: Floats
-    nan: npt.NDArray[np.int64]
-    count: npt.NDArray[np.int64]
-
-    def __repr__(self) -> str:
-        return (
-            f"<hsipack.Stats of {len(self.mean)} bands: mean {_span(self.mean)}, "
-            f"std {_span(self.std)}, {int(self.nan.sum())} NaN values>"
-        )
-
-
-def _span(values: Floats) -> str:
-    """The smallest and the largest finite value, as text."""
-    known = values[np.isfinite(values)]
-    return f"{known.min():.4g} to {known.max():.4g}" if known.size else "unknown"
 
 
 @dataclass(frozen=True)
@@ -132,7 +95,7 @@ class Stack:
     def __repr__(self) -> str:
         parts = [f"{self.samples} cubes", self.dtype]
         if self.wavelengths is not None:
-            parts.append(f"{_span(self.wavelengths)} nm")
+            parts.append(f"{span(self.wavelengths)} nm")
         if self.masks:
             parts.append(f"masks {', '.join(self.masks)}")
         if self.bad_bands:
@@ -140,41 +103,11 @@ class Stack:
         return f"<hsipack.Stack {self.name}: {'; '.join(parts)}>"
 
 
-def _stats(figures: dict[str, Any]) -> Stats:
-    minimum, maximum, mean, std = (
-        np.array(figures[name], dtype=np.float64) for name in ("min", "max", "mean", "std")
-    )
-    nan, count = (np.array(figures[name], dtype=np.int64) for name in ("nan", "count"))
-    return Stats(minimum, maximum, mean, std, nan, count)
-
-
-def _together(parts: Sequence[Stats]) -> Stats:
-    """Statistics of several parts together. The parts must not share values."""
-    if len(parts) == 1:
-        return parts[0]
-    counts = np.array([part.count for part in parts])
-    count = counts.sum(axis=0)
-    # A part without finite values in a band adds nothing to that band.
-    means = np.nan_to_num(np.array([part.mean for part in parts]))
-    variances = np.nan_to_num(np.array([part.std for part in parts])) ** 2
-    some = np.where(count > 0, count, np.nan)
-    mean = (counts * means).sum(axis=0) / some
-    variance = (counts * (variances + (means - mean) ** 2)).sum(axis=0) / some
-    return Stats(
-        min=np.fmin.reduce([part.min for part in parts]),
-        max=np.fmax.reduce([part.max for part in parts]),
-        mean=mean,
-        std=np.sqrt(variance),
-        nan=np.sum([part.nan for part in parts], axis=0),
-        count=count,
-    )
-
-
 def _stack(values: dict[str, Any]) -> Stack:
     def floats(name: str) -> Floats | None:
         return None if values[name] is None else np.array(values[name], dtype=np.float64)
 
-    stats = None if values["stats"] is None else _stats(values["stats"])
+    stats = None if values["stats"] is None else read_stats(values["stats"])
     rows, columns, bands = values["shape"]
     bad = np.zeros(bands, dtype=np.bool_)
     if stats is not None:
@@ -192,7 +125,7 @@ def _stack(values: dict[str, Any]) -> Stack:
         scale_factor=values["scale_factor"],
         add_offset=values["add_offset"],
         stats=stats,
-        split_stats={name: _stats(one) for name, one in values["split_stats"].items()},
+        split_stats={name: read_stats(one) for name, one in values["split_stats"].items()},
         masks={mask.name: mask for mask in masks},
         bad_bands=tuple(np.flatnonzero(bad).tolist()),
     )
@@ -502,13 +435,7 @@ class Dataset(Base):
                 remedy="use stacks[name].stats",
             )
         stats = self._stats_of(stacks[0]) if stacks else None
-        if stats is None or self._bands is None:
-            return stats
-        chosen = (
-            getattr(stats, name)[self._bands]
-            for name in ("min", "max", "mean", "std", "nan", "count")
-        )
-        return Stats(*chosen)
+        return stats if stats is None or self._bands is None else of_bands(stats, self._bands)
 
     def _stats_of(self, stack: Stack) -> Stats | None:
         if self._splits is None or stack.stats is None:
@@ -516,7 +443,7 @@ class Dataset(Base):
         # A stack need not have samples of every split.
         recorded = [stack.split_stats[name] for name in self._splits if name in stack.split_stats]
         if recorded:
-            return _together(recorded)
+            return together(recorded)
         warnings.warn(
             f"{self._path} records no statistics of split {', '.join(map(repr, self._splits))}: "
             "those of all splits together are used; pack it again to record them",
@@ -617,6 +544,68 @@ class Dataset(Base):
                 remedy="the function gets dictionaries such as ds.samples[0]",
             )
         return self._copy(chosen)
+
+    def compute_stats(
+        self,
+        *,
+        physical: bool = False,
+        jobs: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Stats:
+        """Computes the per-band statistics of exactly these samples, for the bands that are read.
+        Reads their cubes once.
+
+        :attr:`stats` needs no reading, but is recorded only for all samples and for each split. Use
+        this method for other parts, such as the training samples of one fold of a cross-validation,
+        and for a dataset as it was (``hsipack.open(as_of=…)``).
+
+        Args:
+            physical: statistics of physical values, for loaders with ``physical=True``, instead of
+                stored values.
+            jobs: number of threads; one per core if ``None``.
+            progress: a function that is called about 20 times a second with the bytes read so far
+                and the bytes to read.
+
+        Raises:
+            ConflictError: if there are no samples, or if the stacks that they belong to have
+                different numbers of bands or, unless ``physical`` is set, different
+                ``scale_factor`` or ``add_offset``.
+            DamagedError: if a chunk is damaged.
+
+        >>> fold = hsipack.open(dataset_path).select(range(0, 12, 2))
+        >>> stats = fold.compute_stats()
+        >>> loader = hsipack.Loader(fold, 4, normalize=stats, device="cpu")
+        """
+        physical = _options.flag("physical", physical)
+        settings = {
+            "dataset": self._path,
+            "as_of": self.fingerprint,
+            "samples": self._ids,
+            "jobs": None if jobs is None else _options.natural("jobs", jobs),
+        }
+        if not len(self):
+            raise ConflictError("there are no samples", path=self._path, remedy="choose some")
+        stacks = self._used_stacks()
+        if self._bands is None and len({stack.shape[2] for stack in stacks}) > 1:
+            raise ConflictError(
+                "cubes with different numbers of bands have statistics of their own",
+                path=self._path,
+                remedy="choose samples of one stack, or bands",
+            )
+        if not physical and len({(one.scale_factor, one.add_offset) for one in stacks}) > 1:
+            raise ConflictError(
+                "stacks with different scale_factor or add_offset",
+                path=self._path,
+                remedy="use physical=True, here and for the loader",
+            )
+        found = json.loads(_hsipack.sample_statistics(settings, progress))
+        every, parts = list(self.stacks.values()), []
+        for number, figures in found:
+            part = read_stats(figures)
+            if self._bands is not None:
+                part = of_bands(part, self._bands)
+            parts.append(in_physical_units(part, every[number]) if physical else part)
+        return together(parts)
 
     def class_counts(
         self,

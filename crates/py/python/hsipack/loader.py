@@ -25,6 +25,7 @@ from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderOptions, Readable
 from hsipack.crops import Crop, LabelledPatches, Regions, Size
 from hsipack.dataset import TAKEN, Dataset, mask_key
+from hsipack.stats import Stats
 
 if TYPE_CHECKING:
     import torch
@@ -151,9 +152,10 @@ class Loader:
         normalize: ``"standardize"`` uses the statistics of the dataset: those of its split
             ``train`` if it has one, otherwise those of all samples; see :meth:`report`.
             ``(mean, std)`` standardises with your own numbers, one for each band that is read; NaN
-            leaves a band unchanged. ``"l1"``, ``"l2"`` and ``"snv"`` normalise each spectrum: they
-            ignore NaN and infinite values, which become NaN. If the divisor is 0, the values become
-            0.
+            leaves a band unchanged. An :class:`hsipack.Stats`, such as
+            ``dataset.compute_stats()``, stands for its mean and std. ``"l1"``, ``"l2"`` and
+            ``"snv"`` normalise each spectrum: they ignore NaN and infinite values, which become
+            NaN. If the divisor is 0, the values become 0.
         num_threads: number of decoding threads; one per core if ``None``.
         slots: number of batches in the ring (in use, ready, or being filled); at least 2.
         copy: whether to copy batches while many are kept; see above.
@@ -240,7 +242,7 @@ class Loader:
         layers: bool = True,
         physical: bool = False,
         nan: float | None = None,
-        normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | Stats | None = None,
         num_threads: int | None = None,
         slots: int = 4,
         copy: bool = True,
@@ -372,7 +374,8 @@ class Loader:
         if self._native.lacks_train_statistics():
             warnings.warn(
                 f"{dataset.path} records no statistics of its train split: it is standardised by "
-                "those of all samples; pack it again, or give normalize=(mean, std)",
+                "those of all samples; pack it again, or give normalize=part.compute_stats(), "
+                "where part has the training samples",
                 stacklevel=2,
             )
 
@@ -750,14 +753,16 @@ def _image_type(dtype: object, output: Output) -> str:
 
 
 def _normalization(
-    normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | None,
+    normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | Stats | None,
 ) -> dict[str, Any]:
+    if isinstance(normalize, Stats):
+        normalize = (normalize.mean, normalize.std)
     if normalize is None or isinstance(normalize, str):
         return {"normalize": normalize, "standardize_by": None}
     if not isinstance(normalize, tuple | list) or len(normalize) != 2:
         raise ConflictError(
             f"normalize={normalize!r}",
-            remedy='give "standardize", "l1", "l2", "snv", or (mean, std)',
+            remedy='give "standardize", "l1", "l2", "snv", (mean, std), or an hsipack.Stats',
         )
     mean, std = (_floats(figures) for figures in normalize)
     return {"normalize": None, "standardize_by": (mean, std)}

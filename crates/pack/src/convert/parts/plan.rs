@@ -13,7 +13,7 @@ use crate::convert::engine;
 use crate::convert::options::{ConvertOptions, Mode, Reference};
 use crate::convert::plan::{Plan, PlannedSample};
 use crate::convert::run::{self, Work};
-use crate::convert::staging::Staging;
+use crate::convert::staging::{About, Staging};
 use crate::progress::Progress;
 
 /// The result of planning.
@@ -73,8 +73,9 @@ fn plan_here(
         already_complete: true,
     };
     let Some(work) = run::begin(options, progress, planned)? else { return Ok(report) };
-    let Work { plan, options: settled, request, identity, append, claim, .. } = work;
-    let staging = Staging::open(claim, &identity, append, engine::shards(&plan))?;
+    let Work { plan, options: settled, request, asked, identity, append, claim, .. } = work;
+    let about = About { plan: &identity, append, asked: &asked };
+    let staging = Staging::open(claim, about, engine::shards(&plan))?;
     let folder = is_relative(&plan, &settled).then(std::env::current_dir).transpose();
     let folder = folder
         .map_err(|error| Error::io(Path::new("."), "cannot tell the working directory", error));

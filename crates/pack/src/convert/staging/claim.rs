@@ -10,7 +10,7 @@ use hsipack_store::output;
 use hsipack_store::remote::is_url;
 
 use super::server::{self, Writer};
-use super::{PLAN, SCRATCH, is_begun, read_plan};
+use super::{A_REPAIR, PLAN, SCRATCH, is_begun, read_plan};
 
 /// The right to write an output, and the staging folder beside it. Only one process holds it at a time, or those that
 /// write parts of one conversion, until it is dropped. Without it, one of two appends would undo the other, and a
@@ -52,7 +52,7 @@ pub enum Begun {
 }
 
 /// The identity of a repair on a server. Other plans have a hash as their identity.
-const REPAIR: &str = "repair";
+pub(super) const REPAIR: &str = "repair";
 /// The file in a staging folder that the writing process locks.
 const LOCK: &str = "lock";
 
@@ -203,11 +203,11 @@ impl Claim {
     /// If something else was begun there, or a request to the server fails.
     pub fn hold(&self) -> Result<Held<'_>> {
         if let Right::Object(writer) = &self.right
-            && !writer.begin(REPAIR, false)?
+            && !writer.begin(A_REPAIR)?
         {
             match read_plan(&self.folder)? {
                 // An earlier repair was killed.
-                Some(theirs) if theirs["plan"] == REPAIR => writer.take_over(REPAIR, false)?,
+                Some(theirs) if theirs["plan"] == REPAIR => writer.take_over(A_REPAIR)?,
                 _ => return Err(self.unfinished()),
             }
         }

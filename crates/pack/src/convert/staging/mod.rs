@@ -27,7 +27,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use hsipack_format::checksums::SHA256SUMS;
 use hsipack_format::metadata::SAMPLES;
 use hsipack_format::samples::index::SAMPLES_INDEX;
-use hsipack_format::{Command, Error, Opt, Result, remedy};
+use hsipack_format::{Command, Error, Result, remedy};
 use hsipack_store::folder::{aside, partial};
 use hsipack_store::output::{self, sync_folder, write_whole};
 use hsipack_store::remote::is_url;
@@ -36,8 +36,9 @@ use serde_json::{Value, json};
 use walkdir::{DirEntry, WalkDir};
 
 pub use self::claim::{Begun, Claim};
-use self::claim::{Hold, Right};
+use self::claim::{Hold, REPAIR, Right};
 use self::receipt::Found;
+use super::request;
 use crate::walk;
 
 /// The staging folder of one output.
@@ -67,6 +68,32 @@ pub struct Shards {
     /// Stacks that did not exist before.
     pub new_stacks: Vec<String>,
 }
+
+/// What is being done, for other processes.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    /// Identifies the conversion.
+    pub plan: &'a str,
+    /// Whether it adds to a dataset.
+    pub append: bool,
+    /// What the command asks for (`request.rs`).
+    pub asked: &'a Value,
+}
+
+impl About<'_> {
+    /// The text of the plan's file. On a server, `writer` is the process that may write.
+    fn text(&self, writer: Option<&str>) -> String {
+        let Self { plan, append, asked } = self;
+        let mut text = json!({ "plan": plan, "append": append, "asked": asked });
+        if let Some(writer) = writer {
+            text["writer"] = writer.into();
+        }
+        text.to_string()
+    }
+}
+
+/// A repair, which cannot be resumed.
+const A_REPAIR: About<'_> = About { plan: REPAIR, append: false, asked: &Value::Null };
 
 /// Records of shards, as text. Even for a million samples this is small.
 type Records = HashMap<(String, usize), Option<Box<str>>>;
@@ -124,30 +151,21 @@ pub fn is_there(output: &Path) -> Result<bool> {
 }
 
 impl Staging {
-    /// Begins a conversion in a claimed folder, or resumes the existing one. `plan` identifies the conversion, and
-    /// `shards` are the shards that it writes.
+    /// Begins a conversion in a claimed folder, or resumes the existing one. `shards` are the shards that it writes.
     ///
     /// # Errors
     /// If the existing conversion has another plan, another process has just begun, or nothing can be written there.
-    pub fn open(claim: Claim, plan: &str, append: bool, shards: Shards) -> Result<Self> {
+    pub fn open(claim: Claim, about: About<'_>, shards: Shards) -> Result<Self> {
         let folder = &claim.folder;
         let theirs = read_plan(folder)?;
         let resumed = theirs.is_some();
-        if theirs.is_some_and(|theirs| theirs["plan"] != plan) {
-            return Err(Error::conflict(
-                "the unfinished conversion here has different inputs or options",
-            )
-            .at(folder)
-            .with_remedy(remedy![
-                "repeat the conversion that began it with ",
-                Opt::Resume,
-                ", or delete the folder to start over"
-            ]));
+        if let Some(theirs) = theirs.filter(|theirs| theirs["plan"] != about.plan) {
+            return Err(request::differs(&theirs["asked"], about.asked, folder));
         }
         match &claim.right {
-            Right::Object(writer) if resumed => writer.take_over(plan, append)?,
+            Right::Object(writer) if resumed => writer.take_over(about)?,
             Right::Object(writer) => {
-                if !writer.begin(plan, append)? {
+                if !writer.begin(about)? {
                     return Err(claim.unfinished());
                 }
                 writer.clean()?;
@@ -155,11 +173,10 @@ impl Staging {
             Right::Lock(..) if resumed => output::remove_temporaries(folder)?,
             Right::Lock(..) => {
                 claim.clean()?;
-                let text = json!({ "plan": plan, "append": append }).to_string();
-                write_whole(&folder.join(PLAN), text.as_bytes())?;
+                write_whole(&folder.join(PLAN), about.text(None).as_bytes())?;
             }
         }
-        Ok(Self::new(claim, plan, resumed, append, shards))
+        Ok(Self::new(claim, about.plan, resumed, about.append, shards))
     }
 
     fn new(claim: Claim, plan: &str, resumed: bool, append: bool, shards: Shards) -> Self {

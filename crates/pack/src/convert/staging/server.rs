@@ -37,7 +37,7 @@ use hsipack_store::folder::{DECIDED, DECIDED_METADATA};
 use hsipack_store::{output, small};
 use serde_json::{Value, json};
 
-use super::{PLAN, Shards, is_there, read_plan};
+use super::{About, PLAN, Shards, is_there, read_plan};
 
 /// The right to write an output on a server.
 #[derive(Debug)]
@@ -65,13 +65,10 @@ impl Writer {
         &self.id
     }
 
-    fn plan_of(&self, plan: &str, append: bool) -> String {
-        json!({ "plan": plan, "append": append, "writer": self.id }).to_string()
-    }
-
     /// Begins the work if no other process has begun here. Returns whether it did.
-    pub(super) fn begin(&self, plan: &str, append: bool) -> Result<bool> {
-        output::create_object(&self.folder.join(PLAN), self.plan_of(plan, append).as_bytes())
+    pub(super) fn begin(&self, about: About<'_>) -> Result<bool> {
+        let text = about.text(Some(&self.id));
+        output::create_object(&self.folder.join(PLAN), text.as_bytes())
     }
 
     /// Deletes what a process without a plan left here.
@@ -81,8 +78,9 @@ impl Writer {
     }
 
     /// Takes over what another process began. That process then notices that it must stop.
-    pub(super) fn take_over(&self, plan: &str, append: bool) -> Result<()> {
-        output::write_whole(&self.folder.join(PLAN), self.plan_of(plan, append).as_bytes())
+    pub(super) fn take_over(&self, about: About<'_>) -> Result<()> {
+        let text = about.text(Some(&self.id));
+        output::write_whole(&self.folder.join(PLAN), text.as_bytes())
     }
 
     /// Checks that no other process has taken over.

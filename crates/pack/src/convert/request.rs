@@ -1,0 +1,276 @@
+//! What identifies the command that converts, and how two commands differ.
+
+use std::path::Path;
+
+use hsipack_format::remedy::{Part, Remedy, Setting, Value as Shown};
+use hsipack_format::{Error, Opt, checksums, remedy};
+use serde_json::{Map, Value, json};
+
+use super::options::ConvertOptions;
+
+/// Identifies a command: a hash of everything that decides its result, as typed.
+pub(super) fn identity(options: &ConvertOptions) -> String {
+    let text = json!({
+        "inputs": options.inputs,
+        "exclude": options.exclude,
+        "skip_errors": options.skip_errors,
+        "recipe": recipe(options),
+        "masks": options.masks,
+        "mask_fill": options.mask_fill,
+        "table": options.table,
+        "path_columns": options.path_columns,
+        "wavelength_tolerance": options.wavelength_tolerance,
+    });
+    checksums::sha256(text.to_string().as_bytes())
+}
+
+/// What `validate --source` and `repair` need to compute the values again.
+pub(super) fn recipe(options: &ConvertOptions) -> Value {
+    json!({
+        "values": options.values,
+        "masks": options.masks,
+        "mask_fill": options.mask_fill,
+        "codec": {
+            "compressor": options.layout.compressor.name(),
+            "level": options.layout.level,
+            "shuffle": options.layout.shuffle.zarr_name(),
+        },
+        "chunk": options.layout.chunk.map(|chunk| json!([chunk.rows, chunk.columns])),
+        "shard_bytes": options.layout.shard_bytes,
+    })
+}
+
+/// The key of the inputs in [`asked`]. All other keys, except that of the version, are names of options.
+const INPUTS: &str = "inputs";
+const VERSION: &str = "version";
+
+/// Everything that decides the result of a command, by names of options. An unfinished conversion records it, so that
+/// [`differs`] can say what another command would have to change.
+pub(super) fn asked(options: &ConvertOptions) -> Value {
+    let mut asked = json!(options.values);
+    let (layout, others) = (&options.layout, asked.as_object_mut().expect("a structure"));
+    // Recipes leave out some defaults.
+    others.entry(Opt::KeepBits.name()).or_insert_with(|| json!(options.values.keep_bits));
+    // There may be very many inputs.
+    let inputs = checksums::sha256(json!(options.inputs).to_string().as_bytes());
+    let mut set = |key: &str, value: Value| others.insert(key.to_owned(), value);
+    set(INPUTS, inputs.into());
+    set(VERSION, env!("CARGO_PKG_VERSION").into());
+    set(Opt::Exclude.name(), json!(options.exclude));
+    set(Opt::SkipErrors.name(), json!(options.skip_errors));
+    set(Opt::Mask.name(), json!(options.masks));
+    set(Opt::MaskFill.name(), json!(options.mask_fill));
+    set(Opt::Table.name(), json!(options.table));
+    set(Opt::PathColumns.name(), json!(options.path_columns));
+    set(Opt::WavelengthTolerance.name(), json!(options.wavelength_tolerance));
+    set(Opt::Codec.name(), layout.compressor.name().into());
+    set(Opt::Level.name(), json!(layout.level));
+    set(Opt::Shuffle.name(), layout.shuffle.to_string().into());
+    set(Opt::Chunk.name(), json!(layout.chunk.map(|chunk| json!([chunk.rows, chunk.columns]))));
+    set(Opt::ShardSize.name(), json!(layout.shard_bytes));
+    asked
+}
+
+/// The error that a command, which asks for `ours`, cannot resume what another command began, which asked for `theirs`
+/// (see [`asked`]; older versions did not record it). `folder` is where the other conversion was begun.
+pub(super) fn differs(theirs: &Value, ours: &Value, folder: &Path) -> Error {
+    let start_over = ", or delete the folder to start over";
+    if let (Some(theirs), true) = (theirs[VERSION].as_str(), theirs[VERSION] != ours[VERSION]) {
+        return Error::conflict(format!("hsipack {theirs} began the unfinished conversion here"))
+            .at(folder)
+            .with_remedy(format!("resume it with that version{start_over}"));
+    }
+    let error = Error::conflict("the unfinished conversion here has different inputs or options")
+        .at(folder);
+    let (Some(theirs), Some(ours)) = (theirs.as_object(), ours.as_object()) else {
+        return error.with_remedy(remedy![
+            "repeat the conversion that began it with ",
+            Opt::Resume,
+            start_over
+        ]);
+    };
+    let changes = Changes::between(theirs, ours).clauses();
+    if changes.is_empty() {
+        let changed = "the cubes, masks or tables have changed since this conversion was begun";
+        return Error::conflict(changed)
+            .at(folder)
+            .with_remedy(format!("restore them{start_over}"));
+    }
+    let mut parts: Vec<Part> = changes.into_iter().flatten().collect();
+    parts.push(format!(" as when it was begun{start_over}").into());
+    error.with_remedy(Remedy::from_iter(parts))
+}
+
+/// What to change in a command so that it asks for the same as another one.
+#[derive(Default)]
+struct Changes {
+    inputs: bool,
+    leave_out: Vec<Setting>,
+    pass: Vec<Setting>,
+    /// Options whose values are too long to show.
+    pass_the_same: Vec<Setting>,
+}
+
+impl Changes {
+    fn between(theirs: &Map<String, Value>, ours: &Map<String, Value>) -> Self {
+        let defaults = asked(&ConvertOptions::new(Vec::new(), ""));
+        let mut changes =
+            Self { inputs: theirs.get(INPUTS) != ours.get(INPUTS), ..Self::default() };
+        for option in Opt::ALL {
+            let name = option.name();
+            let (Some(theirs), Some(ours)) = (theirs.get(name), ours.get(name)) else { continue };
+            if theirs == ours {
+                continue;
+            }
+            let default = *theirs == defaults[name];
+            // Bands can be chosen in two ways.
+            let chosen = if default { ours } else { theirs };
+            let by_wavelength = *option == Opt::Bands && chosen.get("wavelengths").is_some();
+            let option = if by_wavelength { Opt::Wavelengths } else { *option };
+            if default {
+                changes.leave_out.push(option.into());
+            } else if *theirs == Value::Bool(true) {
+                changes.pass.push(option.into());
+            } else if let Some(value) = shown(option, theirs) {
+                changes.pass.push(option.to(value));
+            } else {
+                changes.pass_the_same.push(option.into());
+            }
+        }
+        changes
+    }
+
+    /// The changes in words, with commas between them.
+    fn clauses(self) -> Vec<Vec<Part>> {
+        let mut clauses: Vec<Vec<Part>> = Vec::new();
+        if self.inputs {
+            clauses.push(vec!["give the same inputs".into()]);
+        }
+        for (verb, settings) in [
+            ("leave out ", self.leave_out),
+            ("pass ", self.pass),
+            ("pass the same ", self.pass_the_same),
+        ] {
+            let mut clause: Vec<Part> = Vec::new();
+            for setting in settings {
+                clause.push(if clause.is_empty() { verb } else { " and " }.into());
+                clause.push(setting.into());
+            }
+            clauses.extend((!clause.is_empty()).then_some(clause));
+        }
+        for clause in clauses.iter_mut().skip(1) {
+            clause.insert(0, ", ".into());
+        }
+        clauses
+    }
+}
+
+/// The value of an option as users write it; `None` if it is a list or a structure.
+fn shown(option: Opt, value: &Value) -> Option<Shown> {
+    match value {
+        Value::String(word) => Some(word.clone().into()),
+        Value::Number(number) => Some(match number.as_u64() {
+            Some(bytes) if option == Opt::ShardSize => Shown::Bytes(bytes),
+            Some(number) => number.into(),
+            None => number.as_f64()?.into(),
+        }),
+        // A scale factor.
+        Value::Object(object) => match object.get("factor")?.as_f64()? {
+            whole if whole.fract() == 0.0 && whole > 0.0 => Some((whole as u64).into()),
+            factor => Some(factor.into()),
+        },
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::options::{BandSelection, MaskOption, Scale};
+
+    fn error(theirs: &Value, ours: &Value) -> String {
+        differs(theirs, ours, Path::new("out.partial")).to_string()
+    }
+
+    fn asking(set: impl FnOnce(&mut ConvertOptions)) -> Value {
+        let mut options = ConvertOptions::new(vec!["a".to_owned()], "out");
+        set(&mut options);
+        asked(&options)
+    }
+
+    #[test]
+    fn every_option_has_a_name() {
+        let asked = asking(|_| {});
+        for key in asked.as_object().unwrap().keys() {
+            let named = Opt::ALL.iter().any(|option| option.name() == key);
+            assert!(named || [INPUTS, VERSION].contains(&key.as_str()), "{key}");
+        }
+    }
+
+    #[test]
+    fn what_to_change_is_named() {
+        let plain = asking(|_| {});
+        let theirs = asking(|options| {
+            options.values.scale = Scale::Factor(4.0);
+            options.values.bands = BandSelection::Numbers(vec![1, 2]);
+            options.values.drop_bad_bands = true;
+            options.layout.shard_bytes = 4_000_000;
+        });
+        let began = "out.partial: the unfinished conversion here has different inputs or options (";
+        let end = " as when it was begun, or delete the folder to start over)";
+        for (theirs, ours, changes) in [
+            (
+                &theirs,
+                &plain,
+                "pass scale=4 and drop_bad_bands and shard_size=4000000, pass the same bands",
+            ),
+            (&plain, &theirs, "leave out scale and bands and drop_bad_bands and shard_size"),
+            (&asking(|options| options.inputs.clear()), &plain, "give the same inputs"),
+            (
+                &asking(|options| options.values.scale = Scale::Factor(0.25)),
+                &asking(|options| options.inputs.push("b".to_owned())),
+                "give the same inputs, pass scale=0.25",
+            ),
+            (
+                &plain,
+                &asking(|options| {
+                    options.values.bands = BandSelection::Wavelengths(vec![(400.0, 500.0)]);
+                }),
+                "leave out wavelengths",
+            ),
+            (
+                &asking(|options| {
+                    let (name, pattern) = ("organs".to_owned(), "{stem}.png".to_owned());
+                    options.masks =
+                        vec![MaskOption { name, layer: None, pattern, classes: Vec::new() }];
+                }),
+                &plain,
+                "pass the same mask",
+            ),
+            (
+                &asking(|options| options.layout.shuffle = hsipack_format::Shuffle::Bit),
+                &plain,
+                "pass shuffle=bit",
+            ),
+        ] {
+            assert_eq!(error(theirs, ours), format!("{began}{changes}{end}"));
+        }
+    }
+
+    #[test]
+    fn versions_and_changed_files_are_told_apart() {
+        let ours = asking(|_| {});
+        let mut other = ours.clone();
+        other[VERSION] = "0.0.7".into();
+        assert_eq!(
+            error(&other, &ours),
+            "out.partial: hsipack 0.0.7 began the unfinished conversion here (resume it with that \
+             version, or delete the folder to start over)"
+        );
+        let same = error(&ours, &ours);
+        assert!(same.contains("the cubes, masks or tables have changed"), "{same}");
+        // Versions before this one did not record what was asked for.
+        let old = error(&Value::Null, &ours);
+        assert!(old.contains("repeat the conversion that began it with resume"), "{old}");
+    }
+}
