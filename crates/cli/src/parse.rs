@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hsipack_format::samples::Condition;
-use hsipack_pack::convert::{BandSelection, ChunkShape, MaskOption, NewClass, OldClass};
+use hsipack_pack::convert::{BandSelection, ChunkShape, ClassName, MaskOption, NewClass, OldClass};
 use hsipack_read::ShuffleWindow;
 
 /// Parses one of these values of a library's option. Names are those of the library, with hyphens between words.
@@ -175,15 +175,50 @@ impl NewClassArg {
     /// # Errors
     /// The errors of [`MaskOption::give_class`].
     pub fn give(&self, masks: &mut [MaskOption]) -> hsipack_format::Result<()> {
-        let of_mask = masks.iter().find_map(|mask| {
-            let class = self.class.strip_prefix(&mask.name)?.strip_prefix('.')?;
-            Some((mask.name.clone(), class.to_owned()))
-        });
-        let (mask, class) = match &of_mask {
-            Some((mask, class)) => (Some(mask.as_str()), class.as_str()),
-            None => (None, self.class.as_str()),
-        };
-        MaskOption::give_class(masks, mask, NewClass { class: OldClass::of(class), id: self.id })
+        let (mask, class) = of_mask(&self.class, masks);
+        let new = NewClass { class: OldClass::of(&class), id: self.id };
+        MaskOption::give_class(masks, mask.as_deref(), new)
+    }
+}
+
+/// The mask that a class is of, if its name and a dot are before the class, and the class.
+fn of_mask(text: &str, masks: &[MaskOption]) -> (Option<String>, String) {
+    let split = masks.iter().find_map(|mask| {
+        let class = text.strip_prefix(&mask.name)?.strip_prefix('.')?;
+        Some((Some(mask.name.clone()), class.to_owned()))
+    });
+    split.unwrap_or_else(|| (None, text.to_owned()))
+}
+
+/// A class id of a mask and its name: `1=tumour`, `organs.2=spleen`.
+pub fn class_name(text: &str) -> Result<ClassNameArg, String> {
+    let (class, name) = match text.split_once('=') {
+        Some((class, name)) if !class.trim().is_empty() && !name.trim().is_empty() => (class, name),
+        _ => return Err(format!("{text:?}: give ID=NAME, such as 1=tumour or organs.2=spleen")),
+    };
+    Ok(ClassNameArg { class: class.trim().to_owned(), name: name.trim().to_owned() })
+}
+
+/// A class id as it was typed, with or without its mask's name and a dot before it, and the name of the class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassNameArg {
+    class: String,
+    name: String,
+}
+
+impl ClassNameArg {
+    /// Names the class.
+    ///
+    /// # Errors
+    /// If the class is not an id, and the errors of [`MaskOption::name_class`].
+    pub fn give(&self, masks: &mut [MaskOption]) -> hsipack_format::Result<()> {
+        let (mask, class) = of_mask(&self.class, masks);
+        let id = class.parse().map_err(|_| {
+            hsipack_format::Error::conflict(format!("{class:?} is not a class id"))
+                .with_remedy("give a whole number from 0 to 65535")
+        })?;
+        let name = self.name.clone();
+        MaskOption::name_class(masks, mask.as_deref(), ClassName { id, name })
     }
 }
 
@@ -246,12 +281,7 @@ pub fn mask(text: &str) -> Result<MaskOption, String> {
         Some((name, layer)) => (name, Some(layer.to_owned())),
         None => (name, None),
     };
-    Ok(MaskOption {
-        name: name.to_owned(),
-        layer,
-        pattern: pattern.to_owned(),
-        classes: Vec::new(),
-    })
+    Ok(MaskOption { layer, ..MaskOption::new(name, pattern) })
 }
 
 #[cfg(test)]
@@ -320,6 +350,23 @@ mod tests {
         assert!(new_class("tumour=3").unwrap().give(&mut masks).is_err());
         for bad in ["", "3", "=3", "a=", "a=-1", "a=65536", "a=b"] {
             assert!(new_class(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn class_names_have_masks_if_these_are_named() {
+        let mut masks = [mask("organs=a.png").unwrap(), mask("b.c=a.png").unwrap()];
+        for text in ["organs.3=tumour", "b.c.0=a=b", "organs.7 = left lung "] {
+            class_name(text).unwrap().give(&mut masks).unwrap();
+        }
+        let class = |id, name: &str| ClassName { id, name: name.to_owned() };
+        assert_eq!(masks[0].class_names, [class(3, "tumour"), class(7, "left lung")]);
+        assert_eq!(masks[1].class_names, [class(0, "a=b")]);
+        for bad in ["3=tumour", "organs.x=tumour", "organs.65536=tumour", "organs.3=fat"] {
+            assert!(class_name(bad).unwrap().give(&mut masks).is_err(), "{bad}");
+        }
+        for bad in ["", "3", "=3", "3="] {
+            assert!(class_name(bad).is_err(), "{bad}");
         }
     }
 

@@ -91,6 +91,7 @@ fn means_else(command: &str, option: Opt) -> bool {
         Opt::Masks => command == "convert",
         // New ids of classes in `convert`; whether classes are counted in `info`.
         Opt::Classes => matches!(command, "convert" | "info"),
+        Opt::NewClasses => command != "convert",
         _ => false,
     }
 }
@@ -105,6 +106,8 @@ fn flags(option: Opt) -> &'static [&'static str] {
         Opt::Exclude => &["exclude"],
         Opt::Mask | Opt::Masks => &["mask"],
         Opt::MaskFill => &["mask-fill"],
+        Opt::NewClasses => &["classes"],
+        Opt::ClassNames => &["class-names"],
         Opt::Table => &["table"],
         Opt::PathColumns => &["path-columns"],
         Opt::Axes => &["axes"],

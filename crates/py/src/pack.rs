@@ -10,7 +10,7 @@ use hsipack_pack::array_geo as arrays_geo;
 use hsipack_pack::convert::parts::{self, Part, WorkOptions};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{
-    self as packing, BandSelection, ChunkShape, ConvertOptions, KeepBits, LayoutOptions,
+    self as packing, BandSelection, ChunkShape, ClassName, ConvertOptions, KeepBits, LayoutOptions,
     MaskOption, Mode, NewClass, OldClass, Reference, ValueOptions,
 };
 use hsipack_pack::input::Input;
@@ -62,6 +62,7 @@ pub struct Settings {
     mask_fill: Option<u16>,
     /// Mask (if named), class, new id.
     classes: Vec<(Option<String>, ClassSetting, u16)>,
+    class_names: Vec<(Option<String>, u16, String)>,
     table: Option<PathBuf>,
     path_columns: Option<String>,
     wavelength_tolerance: f64,
@@ -98,8 +99,10 @@ impl Settings {
             chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
             shard_bytes: self.shard_bytes.unwrap_or(default.shard_bytes),
         };
-        let mask =
-            |(name, layer, pattern)| MaskOption { name, layer, pattern, classes: Vec::new() };
+        let mask = |(name, layer, pattern): (String, Option<String>, String)| MaskOption {
+            layer,
+            ..MaskOption::new(name, pattern)
+        };
         options.masks = self.masks.into_iter().map(mask).collect();
         for (mask, class, id) in self.classes {
             let class = match class {
@@ -108,6 +111,9 @@ impl Settings {
                 ClassSetting::Name(name) => OldClass::Name(name),
             };
             MaskOption::give_class(&mut options.masks, mask.as_deref(), NewClass { class, id })?;
+        }
+        for (mask, id, name) in self.class_names {
+            MaskOption::name_class(&mut options.masks, mask.as_deref(), ClassName { id, name })?;
         }
         options.mask_fill = self.mask_fill;
         options.table = self.table;

@@ -30,6 +30,8 @@ fn taker(option: Opt) -> Taker {
         Opt::Exclude => of("convert", "exclude"),
         Opt::Mask => of("convert", "mask"),
         Opt::MaskFill => of("convert", "mask_fill"),
+        Opt::NewClasses => of("convert", "classes"),
+        Opt::ClassNames => of("convert", "class_names"),
         Opt::Table => of("convert", "table"),
         Opt::PathColumns => of("convert", "path_columns"),
         Opt::Axes => of("convert", "axes"),

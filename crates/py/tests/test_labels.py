@@ -11,7 +11,7 @@ import hsipack
 import numpy as np
 import pytest
 import torch
-from conftest import CUBES, labels, layers
+from conftest import CUBES, cube, labels, layers
 from hsipack import ConflictError, LabelledPatches, Loader
 from hypothesis import given
 from hypothesis import strategies as st
@@ -221,3 +221,27 @@ def test_classes_are_packed_with_other_ids(
     ]:
         with pytest.raises(ConflictError, match=what):
             hsipack.convert(cubes, tmp_path / "no", mask=only, classes=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "names", [["none", "left lung", "bone"], {1: "left lung"}, {"labels": {2: "bone"}}]
+)
+def test_classes_are_named_as_they_are_packed(names: Any, cubes: Path, tmp_path: Path) -> None:
+    mask = {"labels": f"{cubes.parent}/masks/{{stem}}.png"}
+    hsipack.convert(cubes, tmp_path / "files", mask=mask, class_names=names)
+    scans = [("scan", cube(0), {"masks": {"labels": labels(0)}})]
+    hsipack.pack(scans, tmp_path / "arrays", class_names=names)
+    want = names.get("labels", names) if isinstance(names, dict) else dict(enumerate(names))
+    for path, numbers in (("files", list(range(CUBES))), ("arrays", [0])):
+        found = hsipack.open(tmp_path / path).class_counts("labels", names=True)
+        ids = counted(numbers)
+        assert found == {want.get(one, one): pixels for one, pixels in ids.items()}
+
+
+@pytest.mark.parametrize("names", ["bone", {1.5: "bone"}, {1: 2}, {-1: "bone"}, {"organs": "bone"}])
+def test_class_names_of_a_wrong_kind_are_refused(names: Any, cubes: Path, tmp_path: Path) -> None:
+    mask = {"labels": f"{cubes.parent}/masks/{{stem}}.png"}
+    with pytest.raises(ConflictError, match="class_names"):
+        hsipack.convert(cubes, tmp_path / "out", mask=mask, class_names=names)
+    with pytest.raises(ConflictError, match="class names are given, but there are 0 masks"):
+        hsipack.convert(cubes, tmp_path / "out", class_names={1: "bone"})

@@ -113,6 +113,13 @@ pub struct Args {
     #[arg(long, value_name = "CLASS=ID", value_delimiter = ',', value_parser = parse::new_class, requires = "mask", help_heading = "Samples")]
     classes: Vec<parse::NewClassArg>,
 
+    /// Name the classes of a mask, such as 1=tumour,2=vessel (repeatable) [default: the names in the mask files]
+    ///
+    /// Tables, pictures and pages then show the names. ID is a class id of the dataset, after --classes. With several
+    /// masks, write the mask's name before it, such as organs.1=liver.
+    #[arg(long, value_name = "ID=NAME", value_delimiter = ',', value_parser = parse::class_name, requires = "mask", help_heading = "Samples")]
+    class_names: Vec<parse::ClassNameArg>,
+
     /// White reference: a cube of the same sensor, averaged over its rows
     ///
     /// Give a file for all cubes; or a pattern with {dir}, {stem} and {path} of each cube, such as {dir}/white/{stem}.hdr;
@@ -257,6 +264,9 @@ impl Args {
         options.masks = self.mask.clone();
         for class in &self.classes {
             class.give(&mut options.masks)?;
+        }
+        for name in &self.class_names {
+            name.give(&mut options.masks)?;
         }
         options.mask_fill = self.mask_fill;
         options.table = self.table.clone();

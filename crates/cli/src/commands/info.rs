@@ -262,13 +262,12 @@ fn values(all: &Values, missing: &str) -> String {
 
 fn classes_text(names: &[String]) -> String {
     const SHOWN: usize = 8;
-    let named = names.iter().enumerate().take(SHOWN).map(|(id, name)| format!("{id} {name}"));
-    let more = if names.len() > SHOWN {
-        format!(", … ({} classes)", names.len())
-    } else {
-        String::new()
-    };
-    format!("{}{more}", named.collect::<Vec<_>>().join(", "))
+    // Not all classes need have names.
+    let named = || names.iter().enumerate().filter(|(_, name)| !name.is_empty());
+    let count = named().count();
+    let more = if count > SHOWN { format!(", … ({count} classes)") } else { String::new() };
+    let shown = named().take(SHOWN).map(|(id, name)| format!("{id} {name}"));
+    format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
 }
 
 fn print_dataset(report: &DatasetReport) {

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import spectral.io.envi
 import tifffile
 from helpers import (
     Hsipack,
@@ -378,3 +379,94 @@ def test_class_ids_that_mean_nothing_are_refused(hsipack: Hsipack, tmp_path: Pat
         assert what in hsipack.refuse(cube, *mask, *options, out=out, names=names), options
     for wrong in (["--classes", "1"], ["--classes", "1=70000"]):
         assert hsipack.run("convert", cube, *mask, *wrong, "-o", out).returncode == 2
+
+
+@pytest.mark.parametrize("kind", ["png", "envi"])
+def test_classes_are_named(kind: str, hsipack: Hsipack, tmp_path: Path) -> None:
+    """In place of the names in the mask's file, if it has any."""
+    write_cubes(tmp_path / "in", 1)
+    cube = tmp_path / "in/cube_000.npy"
+    pattern = write_mask(tmp_path / "in", kind, class_map())
+    out = tmp_path / "out.hsipack"
+    options = ["--mask", f"gt={pattern}", "--class-names", "1=left lung,gt.2=bone marrow"]
+    hsipack.convert(cube, *options, "--class-names", "3=fat=lipids", out=out)
+    own = attributes(out, array="gt")
+    rest = CLASSES[4:] if kind == "envi" else []
+    zero = CLASSES[0] if kind == "envi" else ""
+    named = ["left lung", "bone marrow", "fat=lipids"]
+    assert own["hsipack"]["class_names"] == [zero, *named, *rest]
+    assert own["flag_values"] == ([0, 1, 2, 3, 4, 5] if kind == "envi" else [1, 2, 3])
+    assert "left_lung bone_marrow fat=lipids" in own["flag_meanings"]
+    checked = hsipack.run("validate", out, "--source", "--json")
+    assert checked.returncode == 0, checked.stdout
+    table = tmp_path / "spectra.csv"
+    done = hsipack.run("spectra", out, "--mask", "gt", "-o", table)
+    assert done.returncode == 0, done.stderr
+    assert "bone marrow" in table.read_text()
+    shown = hsipack.run("info", out, "--classes")
+    assert "left lung" in shown.stdout, shown.stdout
+    if kind == "png":
+        assert "classes 1 left lung, 2 bone marrow, 3 fat=lipids\n" in shown.stdout, shown.stdout
+    exported = tmp_path / "mask.hdr"
+    done = hsipack.run("export", out, "--sample", "0", "--mask", "gt", "-o", exported)
+    assert done.returncode == 0, done.stderr
+    header = spectral.io.envi.read_envi_header(exported)
+    assert header["class names"][:2] == [zero or "class 0", "left lung"]
+
+
+def test_class_names_that_mean_nothing_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    cube = tmp_path / "in/cube_000.npy"
+    pattern = write_mask(tmp_path / "in", "png", class_map())
+    out = tmp_path / "out.hsipack"
+    mask = ["--mask", pattern]
+    for options, what in [
+        (["--class-names", "1=a,1=b"], 'class 1 of mask mask has two names: "a" and "b"'),
+        (["--class-names", "70000=a"], "not a class id"),
+        ([f"--mask=b={pattern}", "--class-names", "1=a"], "the masks are mask, b"),
+        ([f"--mask=b:x={pattern}", "--class-names", "b.1=a"], "boolean layers"),
+    ]:
+        assert what in hsipack.refuse(cube, *mask, *options, out=out, names=None), options
+    for wrong in (["--class-names", "1"], ["--class-names", "=a"]):
+        assert hsipack.run("convert", cube, *mask, *wrong, "-o", out).returncode == 2
+    assert hsipack.run("convert", cube, "--class-names", "1=a", "-o", out).returncode == 2
+
+
+@pytest.mark.parametrize("shapes", ["one", "two"])
+def test_an_id_that_means_two_things_is_refused(
+    shapes: str, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """ENVI numbers the classes of each scene anew, so ids may differ while names agree."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    names = {"a": ["none", "oak", "pine"], "b": ["None", "pine", "oak", "ash"]}
+    for number, (stem, classes) in enumerate(names.items()):
+        rows = 6 + (number if shapes == "two" else 0)
+        np.save(folder / f"{stem}.npy", np.ones((rows, 5, 4), np.float32))
+        ids = np.resize(np.arange(len(classes), dtype=np.uint8), (rows, 5))
+        write_envi(
+            tmp_path / f"{stem}.hdr", ids[:, :, None], "bsq",
+            file_type="ENVI Classification", classes=len(classes), class_names=classes,
+        )  # fmt: skip
+    mask = ["--mask", f"gt={tmp_path}/{{stem}}.img"]
+    out = tmp_path / "out.hsipack"
+    error = hsipack.refuse(folder, *mask, out=out, names=folder / "b.npy")
+    assert 'class 1 of mask gt is called "pine" here, but "oak" in other cubes' in error
+    assert "the same ids with --classes, or, if it is the same class, one name with" in error
+
+    hsipack.convert(folder / "a.npy", *mask, out=out)
+    words = ["convert", folder / "b.npy", *mask, "-o", out]
+    refused = hsipack.run(*words, "--append")
+    assert refused.returncode == 1
+    assert 'but "oak" in other cubes' in refused.stderr
+    # By name, they get the ids of the first scene.
+    by_name = ["--classes", "oak=1,pine=2,ash=3"]
+    done = hsipack.run(*words, "--append", *by_name)
+    assert done.returncode == 0, done.stderr
+    stack = "7x5x4" if shapes == "two" else "6x5x4"
+    own = attributes(out, stack=stack, array="gt")["hsipack"]["class_names"]
+    assert [name.lower() for name in own] == ["none", "oak", "pine", "ash"]
+    packed = read_everywhere(out, stack=stack, array="gt")[-1]
+    assert packed.ravel()[:5].tolist() == [0, 2, 1, 3, 0]
+
+    hsipack.convert(folder, *mask, "--class-names", "1=tree,2=other tree", out=tmp_path / "same")

@@ -56,6 +56,10 @@ options! {
     Mask "mask" = "{dir}/{stem}.png";
     /// The class id of cubes without a mask.
     MaskFill "mask_fill" = 0u64;
+    /// New ids for a mask's classes.
+    NewClasses "new_classes" = "tumour=3";
+    /// Names of a mask's classes.
+    ClassNames "class_names" = "1=tumour";
     /// The table with labels, groups and splits.
     Table "table" = "labels.csv";
     /// The regular expression that extracts columns from paths.

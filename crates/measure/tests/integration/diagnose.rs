@@ -367,7 +367,6 @@ fn labelled(folder: &Path) -> PathBuf {
     }
     let pattern = format!("{}/{{stem}}.npy", classes.display());
     packed(folder, SHAPE, CUBES, |options| {
-        let (name, layer, classes) = ("classes".to_owned(), None, Vec::new());
-        options.masks = vec![MaskOption { name, layer, pattern, classes }];
+        options.masks = vec![MaskOption::new("classes", pattern)];
     })
 }

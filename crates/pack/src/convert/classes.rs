@@ -1,4 +1,4 @@
-//! Replaces class ids of mask files while they are packed.
+//! Gives classes of mask files new ids and names while they are packed.
 
 use hsipack_format::{Error, Opt, Result, remedy};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,15 @@ pub enum OldClass {
     Others,
 }
 
+/// The name of a class.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClassName {
+    /// The id in the dataset.
+    pub id: u16,
+    /// The name.
+    pub name: String,
+}
+
 impl OldClass {
     /// Parses `*`, an id or a name.
     pub fn of(text: &str) -> Self {
@@ -44,6 +53,45 @@ impl MaskOption {
     /// If there is no such mask, no name is given but there are several masks, the mask is made of layers, or the class
     /// already has another new id.
     pub fn give_class(masks: &mut [Self], name: Option<&str>, new: NewClass) -> Result<()> {
+        let mask = Self::with_classes(masks, name, "new class ids")?;
+        let before = mask.classes.iter().find(|before| before.class == new.class);
+        if before.is_some_and(|before| before.id != new.id) {
+            return Err(Error::conflict(format!("a class of mask {} has two new ids", mask.name))
+                .with_remedy("give the class one new id"));
+        }
+        mask.classes.push(new);
+        Ok(())
+    }
+
+    /// Names a packed class id of mask `name`. If `name` is `None`, there must be only one mask.
+    ///
+    /// # Errors
+    /// If there is no such mask, no mask is named but there are several, the mask is made of layers, the name of the
+    /// class is empty, or the class already has another name.
+    pub fn name_class(masks: &mut [Self], name: Option<&str>, class: ClassName) -> Result<()> {
+        let mask = Self::with_classes(masks, name, "class names")?;
+        if class.name.trim().is_empty() {
+            let what = format!("the name of class {} of mask {} is empty", class.id, mask.name);
+            return Err(Error::conflict(what).with_remedy("leave it out, or give a name"));
+        }
+        let mut before = mask.class_names.iter().filter(|before| before.id == class.id);
+        if let Some(before) = before.find(|before| before.name != class.name) {
+            return Err(Error::conflict(format!(
+                "class {} of mask {} has two names: {:?} and {:?}",
+                class.id, mask.name, before.name, class.name
+            ))
+            .with_remedy("give one of them"));
+        }
+        mask.class_names.push(class);
+        Ok(())
+    }
+
+    /// The mask `name` of class ids, for which `given` is given.
+    fn with_classes<'a>(
+        masks: &'a mut [Self],
+        name: Option<&str>,
+        given: &str,
+    ) -> Result<&'a mut Self> {
         let names: Vec<String> = masks.iter().map(|mask| mask.name.clone()).collect();
         let wrong = |what: String| {
             let error = Error::conflict(what);
@@ -55,16 +103,13 @@ impl MaskOption {
         let mask = match (name, masks) {
             (None, [only]) => only,
             (None, masks) => {
-                return wrong(format!(
-                    "new class ids are given, but there are {} masks",
-                    masks.len()
-                ));
+                return wrong(format!("{given} are given, but there are {} masks", masks.len()));
             }
             (Some(name), masks) => match masks.iter_mut().find(|mask| mask.name == name) {
                 Some(mask) => mask,
                 None => {
                     return wrong(format!(
-                        "new class ids are given for mask {name}, which is not packed"
+                        "{given} are given for mask {name}, which is not packed"
                     ));
                 }
             },
@@ -72,15 +117,11 @@ impl MaskOption {
         if mask.layer.is_some() {
             let what =
                 format!("mask {} consists of boolean layers, which have no class ids", mask.name);
-            return Err(Error::conflict(what).with_remedy("give new ids to masks of class ids"));
+            return Err(
+                Error::conflict(what).with_remedy(format!("give {given} for masks of class ids"))
+            );
         }
-        let before = mask.classes.iter().find(|before| before.class == new.class);
-        if before.is_some_and(|before| before.id != new.id) {
-            return Err(Error::conflict(format!("a class of mask {} has two new ids", mask.name))
-                .with_remedy("give the class one new id"));
-        }
-        mask.classes.push(new);
-        Ok(())
+        Ok(mask)
     }
 }
 
@@ -145,6 +186,57 @@ impl ClassTable {
     }
 }
 
+/// The names that the files give, with those that the user gives in their place. A name is empty if it is not known.
+pub(super) fn named(files: Option<Vec<String>>, given: &[ClassName]) -> Option<Vec<String>> {
+    let mut names = match files {
+        None if given.is_empty() => return None,
+        names => names.unwrap_or_default(),
+    };
+    for ClassName { id, name } in given {
+        let id = usize::from(*id);
+        if names.len() <= id {
+            names.resize(id + 1, String::new());
+        }
+        names[id].clone_from(name);
+    }
+    Some(names)
+}
+
+/// The names of a mask's classes in all cubes: `ours` of those so far, and `theirs` of another cube.
+///
+/// # Errors
+/// If a class has different names. Then the same id would mean different things.
+pub(super) fn together(
+    mask: &str,
+    ours: Option<Vec<String>>,
+    theirs: Option<Vec<String>>,
+) -> Result<Option<Vec<String>>> {
+    let (mut names, theirs) = match (ours, theirs) {
+        (Some(ours), Some(theirs)) => (ours, theirs),
+        (ours, theirs) => return Ok(ours.or(theirs)),
+    };
+    if names.len() < theirs.len() {
+        names.resize(theirs.len(), String::new());
+    }
+    for (id, (ours, theirs)) in names.iter_mut().zip(theirs).enumerate() {
+        let (known, here) = (ours.trim(), theirs.trim());
+        if known.is_empty() {
+            *ours = theirs;
+        } else if !here.is_empty() && known.to_lowercase() != here.to_lowercase() {
+            return Err(Error::conflict(format!(
+                "class {id} of mask {mask} is called {here:?} here, but {known:?} in other cubes"
+            ))
+            .with_remedy(remedy![
+                "give classes the same ids with ",
+                Opt::NewClasses,
+                ", or, if it is the same class, one name with ",
+                Opt::ClassNames
+            ]));
+        }
+    }
+    Ok(Some(names))
+}
+
 fn place(name: &str, names: Option<&[String]>) -> Result<usize> {
     let names = names.unwrap_or_default();
     names.iter().position(|known| known == name).ok_or_else(|| {
@@ -187,10 +279,8 @@ mod tests {
     #[test]
     fn a_mask_is_named_unless_there_is_only_one() {
         let mask = |name: &str, layer: Option<&str>| MaskOption {
-            name: name.into(),
             layer: layer.map(str::to_owned),
-            pattern: "{stem}.png".into(),
-            classes: Vec::new(),
+            ..MaskOption::new(name, "{stem}.png")
         };
         let mut one = [mask("a", None)];
         MaskOption::give_class(&mut one, None, new("1", 2)).unwrap();
@@ -202,5 +292,52 @@ mod tests {
             assert!(MaskOption::give_class(&mut two, name, new("1", 2)).is_err(), "{name:?}");
         }
         assert!(MaskOption::give_class(&mut [], None, new("1", 2)).is_err());
+    }
+
+    #[test]
+    fn classes_are_named_once() {
+        let name = |id, name: &str| ClassName { id, name: name.to_owned() };
+        let mut masks = ["a", "b"].map(|mask| MaskOption::new(mask, "{stem}.png"));
+        MaskOption::name_class(&mut masks, Some("b"), name(1, "fat")).unwrap();
+        MaskOption::name_class(&mut masks, Some("b"), name(1, "fat")).unwrap();
+        MaskOption::name_class(&mut masks, Some("b"), name(300, "skin")).unwrap();
+        assert!(masks[0].class_names.is_empty() && masks[1].class_names.len() == 3);
+        for (mask, class, what) in [
+            (None, name(1, "fat"), "class names are given, but there are 2 masks"),
+            (Some("c"), name(1, "fat"), "class names are given for mask c"),
+            (Some("b"), name(1, "bone"), "class 1 of mask b has two names"),
+            (Some("b"), name(2, " "), "the name of class 2 of mask b is empty"),
+        ] {
+            let error = MaskOption::name_class(&mut masks, mask, class).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    fn names(text: &str) -> Option<Vec<String>> {
+        Some(text.split(' ').map(|name| name.replace('-', "")).collect())
+    }
+
+    #[test]
+    fn given_names_replace_those_of_files() {
+        let given = [(2, "fat"), (4, "skin")].map(|(id, name)| ClassName { id, name: name.into() });
+        assert_eq!(named(None, &given), names("- - fat - skin"));
+        assert_eq!(named(names("none bone blood"), &given), names("none bone fat - skin"));
+        assert_eq!(named(names("none"), &[]), names("none"));
+        assert_eq!(named(None, &[]), None);
+    }
+
+    #[test]
+    fn an_id_means_the_same_in_all_cubes() {
+        let both = |ours, theirs| together("gt", names(ours), names(theirs));
+        assert_eq!(both("none fat", "None - skin").unwrap(), names("none fat skin"));
+        assert_eq!(both("none - skin", "none fat").unwrap(), names("none fat skin"));
+        assert_eq!(together("gt", None, names("a")).unwrap(), names("a"));
+        assert_eq!(together("gt", names("a"), None).unwrap(), names("a"));
+        assert_eq!(together("gt", None, None).unwrap(), None);
+        assert_eq!(
+            both("none fat", "none skin").unwrap_err().to_string(),
+            "class 1 of mask gt is called \"skin\" here, but \"fat\" in other cubes (give classes \
+             the same ids with new_classes, or, if it is the same class, one name with class_names)"
+        );
     }
 }

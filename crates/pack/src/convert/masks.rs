@@ -8,7 +8,7 @@ use hsipack_store::mirror;
 use hsipack_store::remote::{is_away, is_url};
 use serde::{Deserialize, Serialize};
 
-use super::classes::{ClassTable, NewClass};
+use super::classes::{self, ClassName, ClassTable, NewClass};
 use super::options::MaskOption;
 use crate::input::Input;
 use crate::source::products::{self, QualityLayers};
@@ -23,6 +23,15 @@ pub struct MaskGroup {
     pub patterns: Vec<(Option<String>, String)>,
     /// Class ids to replace.
     pub classes: Vec<NewClass>,
+    /// Names of its packed class ids.
+    pub class_names: Vec<ClassName>,
+}
+
+impl MaskGroup {
+    /// Whether the user gave ids or names for its classes. Boolean layers have no classes.
+    fn names_classes(&self) -> bool {
+        !self.classes.is_empty() || !self.class_names.is_empty()
+    }
 }
 
 /// Used instead of a pattern: the quality layers of the product that a cube belongs to.
@@ -50,6 +59,7 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
                 name: option.name.clone(),
                 patterns: vec![pattern],
                 classes: option.classes.clone(),
+                class_names: option.class_names.clone(),
             }),
             Some(group) => {
                 let clash = group
@@ -229,7 +239,7 @@ impl MaskReader {
                 "no quality layers are known for this cube: its product has none, or their files are missing"
             }
             count if count > MAX_LAYERS => "the product has too many quality layers",
-            _ if !group.classes.is_empty() => "quality layers have no class ids",
+            _ if group.names_classes() => "quality layers have no class ids",
             _ => {
                 return Ok(Self {
                     layers,
@@ -267,13 +277,13 @@ impl MaskReader {
             .with_remedy("give one band of class ids, rows × columns"));
         }
         let file = &layers[0].1.file;
-        if !layer_names.is_empty() && !group.classes.is_empty() {
+        if !layer_names.is_empty() && group.names_classes() {
             return Err(Error::conflict(format!(
                 "mask {} holds boolean layers, which have no class ids",
                 group.name
             ))
             .at(file)
-            .with_remedy("give new ids to masks of class ids"));
+            .with_remedy("give new ids and names for the classes of other masks"));
         }
         let new_ids = ClassTable::new(&group.classes, class_names.as_deref())
             .map_err(|error| error.at(file))?;
@@ -281,6 +291,7 @@ impl MaskReader {
             Some(table) => class_names.map(|names| table.names(&group.classes, &names)),
             None => class_names,
         };
+        let class_names = classes::named(class_names, &group.class_names);
         Ok(Self { layers, layer_names, class_names, new_ids, is_boolean: false })
     }
 
@@ -406,12 +417,7 @@ mod tests {
     use super::*;
 
     fn option(name: &str, layer: Option<&str>) -> MaskOption {
-        MaskOption {
-            name: name.into(),
-            layer: layer.map(Into::into),
-            pattern: "{dir}/{stem}.png".into(),
-            classes: Vec::new(),
-        }
+        MaskOption { layer: layer.map(Into::into), ..MaskOption::new(name, "{dir}/{stem}.png") }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs`, `patterns.rs` | class ids and boolean layers, and how their files are found |
-//! | `classes.rs` | replaces class ids of mask files |
+//! | `classes.rs` | new ids and names for the classes of mask files |
 //! | `dry_run.rs` | shows what would be packed and the estimated size |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
@@ -48,7 +48,7 @@ pub mod stats;
 pub(crate) mod transform;
 
 pub use bad_bands::{BadBands, band_ranges};
-pub use classes::{NewClass, OldClass};
+pub use classes::{ClassName, NewClass, OldClass};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
 pub use options::*;

@@ -10,7 +10,7 @@ use hsipack_format::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::classes::NewClass;
+use super::classes::{ClassName, NewClass};
 use super::{pairs, patterns};
 use crate::input::Input;
 
@@ -386,6 +386,22 @@ pub struct MaskOption {
     /// New ids for its classes. Classes that are not listed keep their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<NewClass>,
+    /// Names of its packed class ids. They replace those in mask files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_names: Vec<ClassName>,
+}
+
+impl MaskOption {
+    /// A mask whose files `pattern` finds, with the classes that the files have.
+    pub fn new(name: impl Into<String>, pattern: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            layer: None,
+            pattern: pattern.into(),
+            classes: Vec::new(),
+            class_names: Vec::new(),
+        }
+    }
 }
 
 /// How a conversion treats what already exists at the output.

@@ -240,9 +240,7 @@ mod tests {
             ),
             (
                 &asking(|options| {
-                    let (name, pattern) = ("organs".to_owned(), "{stem}.png".to_owned());
-                    options.masks =
-                        vec![MaskOption { name, layer: None, pattern, classes: Vec::new() }];
+                    options.masks = vec![MaskOption::new("organs", "{stem}.png")];
                 }),
                 &plain,
                 "pass the same mask",

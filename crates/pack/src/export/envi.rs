@@ -120,7 +120,12 @@ fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> 
     bands_text(raster, &mut text);
     if let Some(names) = classes {
         let _ = writeln!(text, "classes = {}", names.len());
-        list(&mut text, "class names", names.iter().map(|name| plain(name)));
+        let name = |(id, name): (usize, &String)| match plain(name) {
+            // Other programs expect a name for every class.
+            empty if empty.trim().is_empty() => format!("class {id}"),
+            name => name,
+        };
+        list(&mut text, "class names", names.iter().enumerate().map(name));
         let colours = raster.class_colours.iter().flatten().flatten();
         list(&mut text, "class lookup", colours.map(u8::to_string));
     }

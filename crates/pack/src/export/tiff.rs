@@ -214,7 +214,8 @@ fn metadata(raster: &Raster<'_>) -> Option<String> {
             item("OFFSET", band, "offset", &offset.to_string());
         }
     }
-    for (id, name) in raster.class_names.iter().flatten().enumerate() {
+    let named = raster.class_names.iter().flatten().enumerate();
+    for (id, name) in named.filter(|(_, name)| !name.is_empty()) {
         item(&format!("class_{id}"), 0, "", name);
     }
     (!items.is_empty()).then(|| format!("<GDALMetadata>\n{items}</GDALMetadata>\n"))

@@ -84,7 +84,7 @@ pub fn pack(inputs: &[PathBuf], output: &Path, set: impl Fn(&mut ConvertOptions)
 
 /// A mask of every cube, by pattern.
 pub fn mask(name: &str, pattern: &str) -> MaskOption {
-    MaskOption { name: name.into(), layer: None, pattern: pattern.into(), classes: Vec::new() }
+    MaskOption::new(name, pattern)
 }
 
 /// Changes attributes in an array's `zarr.json`, as another library might, and opens the dataset again.

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from hsipack import _hsipack, _options, dataset, packing, reports
 from hsipack._cubes import Cube
 from hsipack._errors import ConflictError, FileError, UnsupportedError
+from hsipack.packing import ClassNames
 from hsipack.reports import ConvertReport
 
 Progress = Callable[[int, int], object]
@@ -36,6 +37,7 @@ def pack(
     resume: bool = False,
     append: bool = False,
     mask_fill: int | None = None,
+    class_names: ClassNames | None = None,
     dtype: str = "float16",
     scale: str | float = "none",
     nodata: str | float = "nan",
@@ -88,6 +90,7 @@ def pack(
             cubes that were already added remain.
         mask_fill: class id for cubes that lack a mask that the first cube has. If ``None``, a
             missing mask is an error.
+        class_names: names of the masks' classes, as for :func:`convert`.
         scratch: folder for arrays until they are packed. If ``None``, beside the output.
         scratch_size: maximum bytes of these arrays; there is always room for two cubes.
         progress: a function that is called with the bytes of arrays taken so far, and 0.

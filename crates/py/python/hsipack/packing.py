@@ -17,6 +17,7 @@ from hsipack.reports import ConvertReport, Estimate, ValidateReport
 Path = str | os.PathLike[str]
 Progress = Callable[[int, int], object]
 Masks = str | Mapping[str, str | Mapping[str, str]]
+ClassNames = Mapping[int, str] | Sequence[str] | Mapping[str, Mapping[int, str] | Sequence[str]]
 
 
 def convert(
@@ -28,6 +29,7 @@ def convert(
     path_columns: str | None = None,
     mask_fill: int | None = None,
     classes: Mapping[Any, Any] | None = None,
+    class_names: ClassNames | None = None,
     exclude: str | Sequence[str] = (),
     skip_errors: bool = False,
     resume: bool = False,
@@ -87,6 +89,9 @@ def convert(
             ``{"tumour": 3, 7: 3, "*": 255}``. ``"*"`` stands for all classes that are not named;
             without it, they keep their ids. For several masks, ``{"organs": {7: 3}}``. The new ids
             are recorded, and ``validate(source=True)`` takes them into account.
+        class_names: names of a mask's classes, by the ids that are packed: ``{1: "tumour"}``, or a
+            list that begins with id 0. For several masks, ``{"organs": {1: "liver"}}``. Tables,
+            pictures and pages show them. If ``None``, the names in the mask files, if any.
         exclude: globs of files to skip.
         skip_errors: skip inputs that cannot be opened.
         resume: continue an interrupted conversion.
@@ -249,6 +254,7 @@ def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     settings["arrays"] = []
     settings["masks"] = _masks(settings.pop("mask"))
     settings["classes"] = _classes(settings["classes"])
+    settings["class_names"] = _class_names(settings["class_names"])
     settings["shard_bytes"] = settings.pop("shard_size")
     settings["command"] = _command(name, arguments, convert.__kwdefaults__ or {})
     return settings
@@ -388,6 +394,22 @@ def _classes(classes: Any) -> list[tuple[str | None, int | str, int]]:
                 else _options.natural("classes", one, least=0, most=most)
             )
             flat.append((mask, old, _options.natural(f"classes[{one!r}]", new, least=0, most=most)))
+    return flat
+
+
+def _class_names(names: Any) -> list[tuple[str | None, int, str]]:
+    """A list of (mask or None, class id, name)."""
+    if names is None:
+        return []
+    remedy = "give names by class ids, such as {1: 'tumour'}, or a list that begins with id 0"
+    by_mask = isinstance(names, Mapping) and all(isinstance(key, str) for key in names)
+    flat: list[tuple[str | None, int, str]] = []
+    for mask, some in names.items() if by_mask else [(None, names)]:
+        if not isinstance(some, Mapping | list | tuple):
+            raise _options.wrong("class_names", names, remedy)
+        for one, name in some.items() if isinstance(some, Mapping) else enumerate(some):
+            number = _options.natural("class_names", one, least=0, most=(1 << 16) - 1)
+            flat.append((mask, number, _options.text(f"class_names[{number}]", name)))
     return flat
 
 

@@ -65,6 +65,7 @@ impl Dataset {
             if names.contains(name) {
                 continue;
             }
+            names.retain(|name| !name.is_empty());
             names.sort_unstable();
             names.dedup();
             let error = Error::conflict(format!("mask {} has no class named {name:?}", new.mask));

@@ -192,12 +192,7 @@ fn masks_in_files_are_shown_and_compared() {
         write_npy(&file, "|u1", &[ROWS, COLUMNS], &labels);
     }
     let pattern = folder.path().join("predicted_0.npy").to_string_lossy().into_owned();
-    let option = |name: &str, pattern: &str| MaskOption {
-        name: name.to_owned(),
-        layer: None,
-        pattern: pattern.to_owned(),
-        classes: Vec::new(),
-    };
+    let option = |name: &str, pattern: &str| MaskOption::new(name, pattern);
     let open = || Subject::open(&path.to_string_lossy(), None).unwrap();
     let clash = open().with_masks(&[option("mask", &pattern)]).unwrap_err();
     assert!(clash.to_string().contains("already has a mask named mask"), "{clash}");

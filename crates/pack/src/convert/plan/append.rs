@@ -8,6 +8,7 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::{PlannedMask, PlannedStack, bits};
+use crate::convert::classes;
 use crate::convert::masks::MaskGroup;
 use crate::convert::options::{ConvertOptions, KeepBits, Mode, ValueOptions};
 use crate::precision;
@@ -61,6 +62,18 @@ pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning
     masks.filter(|(_, meaning)| meaning.made.is_some()).collect()
 }
 
+/// Names of the classes of `base`'s masks. If stacks disagree, which older versions did not notice, those of the first.
+pub(super) fn known_classes(base: Option<&Dataset>) -> BTreeMap<String, Vec<String>> {
+    let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for mask in base.into_iter().flat_map(Dataset::stacks).flat_map(|stack| &stack.masks) {
+        let (name, theirs) = (mask.name(), mask.meta().mask_meaning().class_names);
+        if let Ok(Some(all)) = classes::together(name, known.get(name).cloned(), theirs) {
+            known.insert(name.to_owned(), all);
+        }
+    }
+    known
+}
+
 /// The masks of new cubes, sorted by name: those that have files, and those that were added to the dataset after
 /// packing, which have no patterns.
 ///
@@ -81,6 +94,7 @@ pub(super) fn with_made(
         name: name.clone(),
         patterns: Vec::new(),
         classes: Vec::new(),
+        class_names: Vec::new(),
     }));
     groups.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(groups)

@@ -12,11 +12,12 @@ use hsipack_store::{Dataset, mirror, threads};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::append::{calibration_note, continued, made_masks, values_of, with_made};
+use super::append::{calibration_note, continued, known_classes, made_masks, values_of, with_made};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{
     Pair, Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands,
 };
+use crate::convert::classes;
 use crate::convert::masks::{self, MaskGroup, MaskReader};
 use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
@@ -34,6 +35,8 @@ pub(super) struct Planner<'a> {
     by_shape: HashMap<CubeShape, usize>,
     table: Option<Table>,
     path_columns: Option<Regex>,
+    /// Names of the classes of each mask, in all cubes so far.
+    class_names: BTreeMap<String, Vec<String>>,
     /// Masks of the dataset that were added after packing.
     made: BTreeMap<String, MaskMeaning>,
     /// How the cubes of the dataset were packed.
@@ -78,6 +81,7 @@ impl<'a> Planner<'a> {
             by_shape: HashMap::new(),
             table: options.table.as_deref().map(Table::read).transpose()?,
             path_columns: path_columns.transpose()?,
+            class_names: known_classes(base),
             made,
             theirs,
         })
@@ -400,7 +404,22 @@ impl<'a> Planner<'a> {
         Ok((has, arrays))
     }
 
+    /// Adds the masks of a cube to those of its stack.
     fn merge_masks(&mut self, stack: usize, masks: Vec<PlannedMask>) -> Result<()> {
+        let mut known = Vec::new();
+        for PlannedMask { name, class_names, .. } in &masks {
+            let before = self.class_names.get(name);
+            if class_names.is_some() && before != class_names.as_ref() {
+                let names = classes::together(name, before.cloned(), class_names.clone())?;
+                known.extend(names.map(|names| (name.clone(), names)));
+            }
+        }
+        self.merge_into(stack, masks)?;
+        self.class_names.extend(known);
+        Ok(())
+    }
+
+    fn merge_into(&mut self, stack: usize, masks: Vec<PlannedMask>) -> Result<()> {
         let stack = &mut self.plan.stacks[stack];
         if stack.masks.is_empty() {
             if stack.existing > 0 && !masks.is_empty() {
@@ -452,7 +471,8 @@ impl<'a> Planner<'a> {
             if ours.layers.is_empty() {
                 ours.layers = theirs.layers;
             }
-            ours.class_names = ours.class_names.take().or(theirs.class_names);
+            let names = classes::together(&ours.name, ours.class_names.take(), theirs.class_names)?;
+            ours.class_names = names;
         }
         stack.masks = merged;
         Ok(())
