@@ -1,15 +1,15 @@
 //! How close is convert to bare compression, and validate to bare decompression?
 //!
 //! In one run, alternating: C-Blosc only encodes the same chunks of fp16 values with the same number of
-//! threads; then a whole conversion of float32 files in the page cache. The same for decoding and
-//! validation. Prints medians and their ratio.
+//! threads; then a whole conversion of float32 files in the page cache. The same for decoding,
+//! validation and the statistics of all samples. Prints medians and their ratio.
 //!
 //! `cargo bench -p hsipack-pack --bench pack_speed [-- DIR [CUBES [REPEATS [ROWS [lz4] [validate]]]]]`;
 //! DIR should be a RAM disk, to exclude the disk; ROWS is the height of a chunk; lz4 uses lz4 level 5;
-//! validate packs once and compares only decoding and validation.
+//! validate packs once and compares only decoding, validation and statistics.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use half::f16;
@@ -17,6 +17,7 @@ use half::slice::HalfFloatSliceExt;
 use hsipack_format::{Codec, Compressor, CubeShape, Tile, codec};
 use hsipack_pack::convert::{ChunkShape, ConvertOptions, LayoutOptions, convert};
 use hsipack_pack::progress::Progress;
+use hsipack_pack::statistics::{StatisticsOptions, statistics};
 use hsipack_pack::validate::{ValidateOptions, validate};
 use hsipack_store::Dataset;
 
@@ -120,31 +121,30 @@ fn compare(
     jobs: usize,
 ) {
     let codec = layout.codec(hsipack_format::DType::F16);
-    let (mut encode, mut convert, mut decode, mut check) = (vec![], vec![], vec![], vec![]);
+    let (mut encode, mut convert) = (vec![], vec![]);
     let mut stored = Vec::new();
     let out = folder.join("out");
     for _ in 0..repeats {
         encode.push(bare_encode(chunks, &codec, jobs, &mut stored));
         convert.push(pack(folder, layout, jobs));
-        decode.push(bare_decode(&out, jobs));
-        check.push(validation(&out, jobs));
     }
     let ratio = (cubes * SHAPE.values() * 2) as f64 / stored.iter().sum::<usize>() as f64;
     println!("ratio {ratio:.2}");
     report(jobs, cubes, "bare encode", &encode, &encode);
     report(jobs, cubes, "convert", &convert, &encode);
-    report(jobs, cubes, "bare decode", &decode, &decode);
-    report(jobs, cubes, "validate", &check, &decode);
+    compare_reading(&out, cubes, repeats, jobs);
 }
 
 fn compare_reading(dataset: &Path, cubes: usize, repeats: usize, jobs: usize) {
-    let (mut decode, mut check) = (vec![], vec![]);
+    let (mut decode, mut check, mut gather) = (vec![], vec![], vec![]);
     for _ in 0..repeats {
         decode.push(bare_decode(dataset, jobs));
         check.push(validation(dataset, jobs));
+        gather.push(statistics_of_all(dataset, jobs));
     }
     report(jobs, cubes, "bare decode", &decode, &decode);
     report(jobs, cubes, "validate", &check, &decode);
+    report(jobs, cubes, "statistics", &gather, &decode);
 }
 
 fn report(jobs: usize, cubes: usize, name: &str, times: &[f64], baseline: &[f64]) {
@@ -174,6 +174,13 @@ fn pack(folder: &Path, layout: &LayoutOptions, jobs: usize) -> f64 {
 fn validation(dataset: &Path, jobs: usize) -> f64 {
     let options = ValidateOptions { jobs, ..ValidateOptions::default() };
     seconds(|| assert!(validate(dataset, &options, &Progress::default()).expect("a dataset").ok))
+}
+
+/// Computes the statistics of all samples, and returns the seconds.
+fn statistics_of_all(dataset: &Path, jobs: usize) -> f64 {
+    let options = StatisticsOptions { jobs, ..StatisticsOptions::new(dataset) };
+    let (progress, total) = (Progress::default(), AtomicU64::new(0));
+    seconds(|| assert!(!statistics(&options, &progress, &total).expect("a dataset").is_empty()))
 }
 
 fn seconds(work: impl FnOnce()) -> f64 {

@@ -153,7 +153,7 @@ fn read(
         image.each_slab(*index, rows.clone(), &mut |_, bytes| {
             progress.check()?;
             let finite = values.decode(bytes, dtype);
-            gatherer.add(&values.singles, &values.singles, finite);
+            gatherer.add_packed(&values.singles, finite);
             all.merge(&gatherer.take());
             progress.bytes_in.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             Ok(())

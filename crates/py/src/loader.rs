@@ -42,6 +42,8 @@ struct Running {
     made: Option<Step>,
     /// The state after the last batch returned.
     state: State,
+    /// The state before it.
+    before: Option<State>,
     on_cpu: bool,
     plan: Plan,
     dataset: hsipack_read::Dataset,
@@ -139,7 +141,7 @@ impl Running {
             }
             match step {
                 Step::Batch(ready, state) => {
-                    self.state = state;
+                    self.before = Some(std::mem::replace(&mut self.state, state));
                     return Ok(Some(ready));
                 }
                 Step::End(state) => {
@@ -246,6 +248,7 @@ impl Loader {
             pending: None,
             made: None,
             state,
+            before: None,
             on_cpu: device_too.device == Device::Cpu,
             plan,
             dataset: dataset_too,
@@ -281,9 +284,12 @@ impl Loader {
         })
     }
 
-    /// The state after the last batch returned, as JSON.
-    fn state(&self, py: Python<'_>) -> PyResult<String> {
-        self.running(py, |running| Ok(running.state.to_json()))
+    /// The state after the last batch returned, or before it, as JSON.
+    fn state(&self, py: Python<'_>, before: bool) -> PyResult<String> {
+        self.running(py, |running| {
+            let earlier = running.before.as_ref().filter(|_| before);
+            Ok(earlier.unwrap_or(&running.state).to_json())
+        })
     }
 
     /// Continues from a state.

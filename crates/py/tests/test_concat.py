@@ -171,7 +171,7 @@ def test_what_does_not_fit_together_is_refused(
     np.save(tmp_path / "cube.npy", np.ones((4, 5, BANDS), np.float32))
     with pytest.raises(hsipack.ConflictError, match="give a list of datasets"):
         hsipack.concat(dataset)
-    with pytest.raises(hsipack.UnsupportedError, match=r"joined.stats.mean"):
+    with pytest.raises(hsipack.UnsupportedError, match=r"normalize=joined.stats"):
         make(joined, normalize="standardize")
     with pytest.raises(hsipack.UnsupportedError, match="weights of the datasets"):
         make(joined, shuffle=False, sampler=[1.0] * 19)
@@ -190,7 +190,7 @@ def test_statistics_are_those_of_all_values(joined: hsipack.Concat) -> None:
     assert stats is not None
     np.testing.assert_allclose(stats.mean, values.mean(axis=1), rtol=1e-6)
     np.testing.assert_allclose(stats.std, values.std(axis=1), rtol=1e-6)
-    with make(joined, normalize=(stats.mean, stats.std), dtype="float32") as loader:
+    with make(joined, normalize=stats, dtype="float32") as loader:
         assert all(np.isfinite(batch["image"]).all() for batch in loader)
 
 

@@ -229,6 +229,23 @@ assert len(seen) == len(ids(0)), seen
     assert done.returncode == 0, done.stderr
 
 
+def test_a_state_saved_after_a_handler_raised_loses_no_batch(dataset: str) -> None:
+    program = """
+import pickle
+iteration = iter(loader)
+seen = [next(iteration)["id"].tolist()]
+assert interrupted(iteration)
+state, copy = loader.state_dict(), pickle.loads(pickle.dumps(loader))
+again = hsipack.Loader(sys.argv[1], 2, **options)
+again.load_state_dict(state)
+for other in (again, copy, loader):
+    rest = [batch["id"].tolist() for batch in (iteration if other is loader else other)]
+    assert seen + rest == ids(0), (seen, rest, ids(0))
+"""
+    done = run(INTERRUPT + program, dataset, prepare=WITHOUT_TORCH)
+    assert done.returncode == 0, done.stderr
+
+
 def test_memory_stays_flat_over_two_thousand_batches(dataset: str) -> None:
     program = """
 import resource

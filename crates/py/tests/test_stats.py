@@ -116,6 +116,7 @@ def test_joined_datasets_count_together(dataset: str, tmp_path: Path) -> None:
     paths = (dataset, tmp_path / "a.hsipack")
     parts = [hsipack.open(path, output="numpy", masks=[]) for path in paths]
     check(hsipack.concat(parts).compute_stats(), np.concatenate([pixels(part) for part in parts]))
+    check(hsipack.concat([parts[0], parts[1].select([])]).compute_stats(), pixels(parts[0]))
     scaled = tmp_path / "scaled.hsipack"
     hsipack.pack([("b", draw.random((20, 24, BANDS), np.float32))], scaled, scale=8.0)
     joined = hsipack.concat([parts[1], hsipack.open(scaled)])

@@ -115,8 +115,8 @@ pub struct Args {
 
     /// Name the classes of a mask, such as 1=tumour,2=vessel (repeatable) [default: the names in the mask files]
     ///
-    /// Tables, pictures and pages then show the names. ID is a class id of the dataset, after --classes. With several
-    /// masks, write the mask's name before it, such as organs.1=liver.
+    /// Tables, pictures and pages then show the names. ID is a class id as it is packed, after --classes is applied. With
+    /// several masks, write the mask's name before it, such as organs.1=liver. Names cannot contain commas.
     #[arg(long, value_name = "ID=NAME", value_delimiter = ',', value_parser = parse::class_name, requires = "mask", help_heading = "Samples")]
     class_names: Vec<parse::ClassNameArg>,
 

@@ -138,8 +138,8 @@ fn print_cube(report: &CubeReport) {
     if let Some(unit) = &report.unit {
         line("unit", unit);
     }
-    if let Some(classes) = &report.class_names {
-        line("classes", classes_text(classes));
+    if let Some(classes) = report.class_names.as_deref().and_then(classes_text) {
+        line("classes", classes);
     }
     if let Some(geo) = &report.geo {
         line("location", place(geo.crs.as_deref(), geo.pixel_size(), geo.unit));
@@ -260,14 +260,15 @@ fn values(all: &Values, missing: &str) -> String {
     text
 }
 
-fn classes_text(names: &[String]) -> String {
+/// `1 grass, 2 soil`; `None` if no class has a name.
+fn classes_text(names: &[String]) -> Option<String> {
     const SHOWN: usize = 8;
     // Not all classes need have names.
     let named = || names.iter().enumerate().filter(|(_, name)| !name.is_empty());
     let count = named().count();
     let more = if count > SHOWN { format!(", … ({count} classes)") } else { String::new() };
     let shown = named().take(SHOWN).map(|(id, name)| format!("{id} {name}"));
-    format!("{}{more}", shown.collect::<Vec<_>>().join(", "))
+    (count > 0).then(|| format!("{}{more}", shown.collect::<Vec<_>>().join(", ")))
 }
 
 fn print_dataset(report: &DatasetReport) {
@@ -405,7 +406,10 @@ fn codec(stack: &StackReport) -> String {
 fn mask_text(mask: &MaskReport) -> String {
     let meaning = match (&mask.class_names, mask.layers.as_slice()) {
         (_, [_, ..]) => format!(": layers {}", mask.layers.join(", ")),
-        (Some(names), _) => format!(": classes {}", classes_text(names)),
+        (Some(names), _) => match classes_text(names) {
+            Some(classes) => format!(": classes {classes}"),
+            None => String::new(),
+        },
         _ => String::new(),
     };
     let made = mask.made_by.as_ref().map(|by| format!(", made by {by}")).unwrap_or_default();

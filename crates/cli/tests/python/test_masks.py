@@ -1,5 +1,6 @@
 """Masks of every format, read back by zarr-python, TensorStore and xarray."""
 
+import hashlib
 from pathlib import Path
 
 import h5py
@@ -432,41 +433,111 @@ def test_class_names_that_mean_nothing_are_refused(hsipack: Hsipack, tmp_path: P
     assert hsipack.run("convert", cube, "--class-names", "1=a", "-o", out).returncode == 2
 
 
-@pytest.mark.parametrize("shapes", ["one", "two"])
-def test_an_id_that_means_two_things_is_refused(
-    shapes: str, hsipack: Hsipack, tmp_path: Path
-) -> None:
-    """ENVI numbers the classes of each scene anew, so ids may differ while names agree."""
-    folder = tmp_path / "in"
+def write_classes(folder: Path, scenes: dict[str, list[str]], *, grow: bool) -> list[str]:
+    """Writes a cube for each scene, and an ENVI mask with these classes beside the folder. With
+    `grow`, each has one row more than the one before. Returns the option for the masks."""
     folder.mkdir()
-    names = {"a": ["none", "oak", "pine"], "b": ["None", "pine", "oak", "ash"]}
-    for number, (stem, classes) in enumerate(names.items()):
-        rows = 6 + (number if shapes == "two" else 0)
+    for number, (stem, classes) in enumerate(scenes.items()):
+        rows = 6 + (number if grow else 0)
         np.save(folder / f"{stem}.npy", np.ones((rows, 5, 4), np.float32))
         ids = np.resize(np.arange(len(classes), dtype=np.uint8), (rows, 5))
         write_envi(
-            tmp_path / f"{stem}.hdr", ids[:, :, None], "bsq",
+            folder.parent / f"{stem}.hdr", ids[:, :, None], "bsq",
             file_type="ENVI Classification", classes=len(classes), class_names=classes,
         )  # fmt: skip
-    mask = ["--mask", f"gt={tmp_path}/{{stem}}.img"]
-    out = tmp_path / "out.hsipack"
+    return ["--mask", f"gt={folder.parent}/{{stem}}.img"]
+
+
+def class_names(out: Path, stack: str) -> list[str]:
+    """The names in the dataset."""
+    own: dict[str, list[str]] = attributes(out, stack=stack, array="gt")["hsipack"]
+    return own.get("class_names", [])
+
+
+@pytest.mark.parametrize("grow", [False, True])
+def test_an_id_that_means_two_things_is_refused(
+    grow: bool, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """ENVI numbers the classes of each scene anew, so ids may differ while names agree."""
+    folder, out = tmp_path / "in", tmp_path / "out.hsipack"
+    names = {"a": ["none", "oak", "pine"], "b": ["Background", "pine", "oak", "ash"]}
+    mask = write_classes(folder, names, grow=grow)
+    stack = "7x5x4" if grow else "6x5x4"
     error = hsipack.refuse(folder, *mask, out=out, names=folder / "b.npy")
     assert 'class 1 of mask gt is called "pine" here, but "oak" in other cubes' in error
     assert "the same ids with --classes, or, if it is the same class, one name with" in error
+
+    # By name, they have the same ids in all scenes. Not every scene has every class.
+    by_name = ["--classes", "oak=1,pine=2,ash=3"]
+    hsipack.convert(folder, *mask, *by_name, out=tmp_path / "by_name")
+    packed = read_everywhere(tmp_path / "by_name", stack=stack, array="gt")[-1]
+    assert packed.ravel()[:5].tolist() == [0, 2, 1, 3, 0]
+    for one in {stack, "6x5x4"}:
+        assert class_names(tmp_path / "by_name", one)[1:] == ["oak", "pine", "ash"]
 
     hsipack.convert(folder / "a.npy", *mask, out=out)
     words = ["convert", folder / "b.npy", *mask, "-o", out]
     refused = hsipack.run(*words, "--append")
     assert refused.returncode == 1
     assert 'but "oak" in other cubes' in refused.stderr
-    # By name, they get the ids of the first scene.
-    by_name = ["--classes", "oak=1,pine=2,ash=3"]
     done = hsipack.run(*words, "--append", *by_name)
     assert done.returncode == 0, done.stderr
-    stack = "7x5x4" if shapes == "two" else "6x5x4"
-    own = attributes(out, stack=stack, array="gt")["hsipack"]["class_names"]
-    assert [name.lower() for name in own] == ["none", "oak", "pine", "ash"]
     packed = read_everywhere(out, stack=stack, array="gt")[-1]
     assert packed.ravel()[:5].tolist() == [0, 2, 1, 3, 0]
 
     hsipack.convert(folder, *mask, "--class-names", "1=tree,2=other tree", out=tmp_path / "same")
+    # Classes that are made one have one name, whatever their order in a file.
+    hsipack.convert(folder, *mask, "--classes", "oak=1,pine=1", out=tmp_path / "one")
+    assert class_names(tmp_path / "one", stack)[1:] == ["oak", "", "ash"]
+    unknown = [*by_name, "--classes", "elm=4"]
+    error = hsipack.refuse(folder, *mask, *unknown, out=tmp_path / "no", names=None)
+    assert 'no file of mask gt has a class named "elm" (their classes: ' in error
+
+
+def test_names_of_classes_are_those_of_all_stacks(hsipack: Hsipack, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out.hsipack"
+    scenes = ["a", "b", "c"]
+    write_classes(folder, {scene: ["none", "oak", "pine"] for scene in scenes}, grow=True)
+    for number, scene in enumerate(scenes):
+        ids = np.resize(np.arange(3, dtype=np.uint8), (6 + number, 5))
+        np.save(tmp_path / f"{scene}.npy", ids)
+    plain = ["--mask", f"gt={tmp_path}/{{stem}}.npy"]
+    hsipack.convert(folder / "a.npy", *plain, out=out)
+    append = ["--append", "-o", out]
+    named = ["--class-names", "1=oak,2=pine"]
+    done = hsipack.run("convert", folder / "b.npy", *plain, *named, *append)
+    assert done.returncode == 0, done.stderr
+    note = "the classes of mask gt have no names in stack 6x5x4, to which no cube is added"
+    assert note in done.stdout + done.stderr
+    assert class_names(out, "6x5x4") == []
+    # A new stack has the names that the dataset has.
+    done = hsipack.run("convert", folder / "c.npy", *plain, *append)
+    assert done.returncode == 0, done.stderr
+    assert class_names(out, "7x5x4") == class_names(out, "8x5x4") == ["", "oak", "pine"]
+
+
+def test_a_dataset_whose_stacks_disagree_can_be_appended_to(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    """Older versions packed such datasets."""
+    folder, out = tmp_path / "in", tmp_path / "out.hsipack"
+    mask = write_classes(folder, {one: ["none", "oak"] for one in ("a", "b")}, grow=True)
+    hsipack.convert(folder, *mask, out=out)
+    file = out / "7x5x4/gt/zarr.json"
+    before, sums = file.read_bytes(), out / "SHA256SUMS"
+    after = before.replace(b"oak", b"elm")
+    file.write_bytes(after)
+    old, new = (hashlib.sha256(content).hexdigest() for content in (before, after))
+    sums.write_text(sums.read_text().replace(old, new))
+    (folder / "b.npy").rename(folder / "d.npy")
+    other = tmp_path / "d.hdr"
+    ids = np.ones((7, 5, 1), np.uint8)
+    write_envi(
+        other, ids, "bsq",
+        file_type="ENVI Classification", classes=2, class_names=["none", "elm"],
+    )  # fmt: skip
+    done = hsipack.run("convert", folder / "d.npy", *mask, "--append", "-o", out)
+    assert done.returncode == 0, done.stderr
+    note = "stacks of the dataset name the classes of mask gt differently"
+    assert note in done.stdout + done.stderr
+    assert class_names(out, "7x5x4") == ["none", "elm"]

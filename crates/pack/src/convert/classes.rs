@@ -1,5 +1,7 @@
 //! Gives classes of mask files new ids and names while they are packed.
 
+use std::collections::BTreeSet;
+
 use hsipack_format::{Error, Opt, Result, remedy};
 use serde::{Deserialize, Serialize};
 
@@ -130,10 +132,11 @@ impl MaskOption {
 pub struct ClassTable(Vec<u16>);
 
 impl ClassTable {
-    /// The table for a mask file with these class names; `None` if all classes keep their ids.
+    /// The table for a mask file with these class names; `None` if all classes keep their ids. A class need not be in
+    /// every file.
     ///
     /// # Errors
-    /// If the file has no class of that name, or a class gets two ids, one by its id and one by its name.
+    /// If a class has a name but the file names no classes, or a class gets two ids, one by its id and one by its name.
     pub(super) fn new(classes: &[NewClass], names: Option<&[String]>) -> Result<Option<Self>> {
         if classes.is_empty() {
             return Ok(None);
@@ -144,7 +147,16 @@ impl ClassTable {
             let old = match &new.class {
                 OldClass::Others => continue,
                 OldClass::Id(id) => usize::from(*id),
-                OldClass::Name(name) => place(name, names)?,
+                OldClass::Name(name) => {
+                    let names = names.ok_or_else(|| {
+                        Error::conflict(format!("the mask has no class named {name:?}"))
+                            .with_remedy("it does not name its classes; give their ids")
+                    })?;
+                    match names.iter().position(|known| known == name) {
+                        Some(place) => place,
+                        None => continue,
+                    }
+                }
             };
             if given[old].replace(new.id).is_some_and(|before| before != new.id) {
                 return Err(Error::conflict(format!("class {old} has two new ids"))
@@ -160,9 +172,21 @@ impl ClassTable {
         self.0[usize::from(id)]
     }
 
-    /// Names of the new classes. If several classes become one, it has the name of the first. A name is empty if it is
-    /// not known. Classes that `*` replaces give no name.
+    /// Names of the new classes. If several classes become one, it has the name of the first; classes that are listed
+    /// by name come last, in the order of the list, so that their name does not depend on the file. A name is empty if
+    /// it is not known. Classes that `*` replaces give no name.
     pub(super) fn names(&self, classes: &[NewClass], names: &[String]) -> Vec<String> {
+        let listed = |old: u16| {
+            let by_name = |new: &&NewClass| matches!(&new.class, OldClass::Name(name) if names.get(usize::from(old)) == Some(name));
+            classes.iter().find(by_name).map(|new| new.id)
+        };
+        let first_listed = |id: u16| {
+            let name = |new: &NewClass| match &new.class {
+                OldClass::Name(name) if new.id == id => Some(name.clone()),
+                _ => None,
+            };
+            classes.iter().find_map(name)
+        };
         let others = classes.iter().find(|new| new.class == OldClass::Others);
         let is_named = |old: u16| {
             others.is_none()
@@ -173,14 +197,21 @@ impl ClassTable {
                 })
         };
         let mut made: Vec<String> = Vec::new();
-        for (old, name) in (0..=u16::MAX).zip(names).filter(|(old, _)| is_named(*old)) {
-            let new = usize::from(self.of(old));
+        let mut give = |new: usize, name: String| {
             if made.len() <= new {
                 made.resize(new + 1, String::new());
             }
             if made[new].is_empty() {
-                made[new].clone_from(name);
+                made[new] = name;
             }
+        };
+        let named: Vec<(u16, &String)> =
+            (0..=u16::MAX).zip(names).filter(|(old, _)| is_named(*old)).collect();
+        for (old, name) in named.iter().filter(|(old, _)| listed(*old).is_none()) {
+            give(usize::from(self.of(*old)), (*name).clone());
+        }
+        for id in named.iter().filter_map(|(old, _)| listed(*old)) {
+            give(usize::from(id), first_listed(id).unwrap_or_default());
         }
         made
     }
@@ -222,6 +253,8 @@ pub(super) fn together(
         let (known, here) = (ours.trim(), theirs.trim());
         if known.is_empty() {
             *ours = theirs;
+        } else if id == 0 && means_nothing(known) && means_nothing(here) {
+            // Programs name unlabelled pixels differently.
         } else if !here.is_empty() && known.to_lowercase() != here.to_lowercase() {
             return Err(Error::conflict(format!(
                 "class {id} of mask {mask} is called {here:?} here, but {known:?} in other cubes"
@@ -237,14 +270,32 @@ pub(super) fn together(
     Ok(Some(names))
 }
 
-fn place(name: &str, names: Option<&[String]>) -> Result<usize> {
-    let names = names.unwrap_or_default();
-    names.iter().position(|known| known == name).ok_or_else(|| {
-        Error::conflict(format!("the mask has no class named {name:?}")).with_remedy(match names {
-            [] => "it does not name its classes; give their ids".to_owned(),
-            names => format!("its classes: {}", names.join(", ")),
-        })
-    })
+/// Whether a name of class 0 means that pixels are not labelled.
+pub(crate) fn means_nothing(name: &str) -> bool {
+    const NOTHING: [&str; 7] =
+        ["background", "unlabel", "unclassified", "undefined", "unknown", "none", "no data"];
+    let name = name.to_lowercase();
+    NOTHING.iter().any(|word| name.contains(word))
+}
+
+/// Checks that every class of a mask that is given a new id by its name is in one of the mask files. `there` are the
+/// names in all of them.
+///
+/// # Errors
+/// If a name is in none.
+pub(super) fn check_names(
+    mask: &str,
+    classes: &[NewClass],
+    there: &BTreeSet<String>,
+) -> Result<()> {
+    let missing = classes.iter().find_map(|new| match &new.class {
+        OldClass::Name(name) if !there.contains(name) => Some(name),
+        _ => None,
+    });
+    let Some(missing) = missing else { return Ok(()) };
+    let names: Vec<&str> = there.iter().map(String::as_str).collect();
+    let what = format!("no file of mask {mask} has a class named {missing:?}");
+    Err(Error::conflict(what).with_remedy(format!("their classes: {}", names.join(", "))))
 }
 
 #[cfg(test)]
@@ -269,8 +320,13 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 65535].map(|id| made.of(id)), [0, 1, 1, 3, 65535]);
         assert_eq!(made.names(&merged, &names), ["none", "fat", "", "bone"]);
         assert!(table(&[]).unwrap().is_none());
-        assert!(
-            table(&[new("liver", 1)]).unwrap_err().to_string().contains("its classes: none, fat")
+        let absent = table(&[new("liver", 1), new("fat", 2)]).unwrap().unwrap();
+        assert_eq!([0, 1, 2].map(|id| absent.of(id)), [0, 2, 2]);
+        let there = names.iter().cloned().collect();
+        check_names("gt", &[new("fat", 1), new("7", 1), new("*", 3)], &there).unwrap();
+        assert_eq!(
+            check_names("gt", &[new("liver", 1)], &there).unwrap_err().to_string(),
+            "no file of mask gt has a class named \"liver\" (their classes: bone, fat, none, skin)"
         );
         assert!(table(&[new("fat", 1), new("1", 2)]).is_err());
         assert!(ClassTable::new(&[new("fat", 1)], None).is_err());
@@ -292,6 +348,20 @@ mod tests {
             assert!(MaskOption::give_class(&mut two, name, new("1", 2)).is_err(), "{name:?}");
         }
         assert!(MaskOption::give_class(&mut [], None, new("1", 2)).is_err());
+    }
+
+    #[test]
+    fn classes_that_become_one_have_the_same_name_in_every_file() {
+        let classes = [new("oak", 1), new("pine", 1)];
+        for file in [&["none", "oak", "pine"][..], &["none", "pine", "oak"], &["none", "pine"]] {
+            let names: Vec<String> = file.iter().copied().map(str::to_owned).collect();
+            let table = ClassTable::new(&classes, Some(&names)).unwrap().unwrap();
+            assert_eq!(table.names(&classes, &names), ["none", "oak"], "{file:?}");
+        }
+        // A class that was not listed keeps its id, and its name, which differs from that in other files.
+        let names = ["none", "pine", "oak"].map(str::to_owned);
+        let table = ClassTable::new(&classes[..1], Some(&names)).unwrap().unwrap();
+        assert_eq!(table.names(&classes[..1], &names), ["none", "pine"]);
     }
 
     #[test]
@@ -330,6 +400,8 @@ mod tests {
     fn an_id_means_the_same_in_all_cubes() {
         let both = |ours, theirs| together("gt", names(ours), names(theirs));
         assert_eq!(both("none fat", "None - skin").unwrap(), names("none fat skin"));
+        assert_eq!(both("Unclassified a", "Background a").unwrap(), names("Unclassified a"));
+        assert!(both("oak", "pine").is_err() && both("oak", "none").is_err());
         assert_eq!(both("none - skin", "none fat").unwrap(), names("none fat skin"));
         assert_eq!(together("gt", None, names("a")).unwrap(), names("a"));
         assert_eq!(together("gt", names("a"), None).unwrap(), names("a"));

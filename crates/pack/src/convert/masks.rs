@@ -169,6 +169,8 @@ pub struct MaskReader {
     pub layer_names: Vec<String>,
     /// Names of the classes, if the file has them. If classes have new ids, the names are in the order of the new ids.
     pub class_names: Option<Vec<String>>,
+    /// Names of the classes as in the file; empty if it names none.
+    pub(super) file_classes: Vec<String>,
     /// New ids for those of the file.
     new_ids: Option<ClassTable>,
     /// Whether layers are known to be 0 or 1, so that values need not be checked.
@@ -245,6 +247,7 @@ impl MaskReader {
                     layers,
                     layer_names,
                     class_names: None,
+                    file_classes: Vec::new(),
                     new_ids: None,
                     is_boolean: true,
                 });
@@ -285,6 +288,7 @@ impl MaskReader {
             .at(file)
             .with_remedy("give new ids and names for the classes of other masks"));
         }
+        let file_classes = class_names.clone().unwrap_or_default();
         let new_ids = ClassTable::new(&group.classes, class_names.as_deref())
             .map_err(|error| error.at(file))?;
         let class_names = match &new_ids {
@@ -292,7 +296,7 @@ impl MaskReader {
             None => class_names,
         };
         let class_names = classes::named(class_names, &group.class_names);
-        Ok(Self { layers, layer_names, class_names, new_ids, is_boolean: false })
+        Ok(Self { layers, layer_names, class_names, file_classes, new_ids, is_boolean: false })
     }
 
     /// Reads rows `rows` into `out`: class ids, or one bit for each layer (the first layer is bit 0).

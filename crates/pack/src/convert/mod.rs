@@ -26,7 +26,7 @@
 mod bad_bands;
 mod calibration;
 pub(crate) mod cast;
-mod classes;
+pub(crate) mod classes;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;

@@ -6,7 +6,7 @@ use hsipack_format::remedy::{Part, Remedy, Setting, Value as Shown};
 use hsipack_format::{Error, Opt, checksums, remedy};
 use serde_json::{Map, Value, json};
 
-use super::options::ConvertOptions;
+use super::options::{ConvertOptions, MaskOption};
 
 /// Identifies a command: a hash of everything that decides its result, as typed.
 pub(super) fn identity(options: &ConvertOptions) -> String {
@@ -58,7 +58,13 @@ pub(super) fn asked(options: &ConvertOptions) -> Value {
     set(VERSION, env!("CARGO_PKG_VERSION").into());
     set(Opt::Exclude.name(), json!(options.exclude));
     set(Opt::SkipErrors.name(), json!(options.skip_errors));
-    set(Opt::Mask.name(), json!(options.masks));
+    let masks = |part: fn(&MaskOption) -> Value| {
+        let parts = options.masks.iter().map(|mask| json!([mask.name, part(mask)]));
+        Value::from_iter(parts.filter(|part| part[1] != json!([])))
+    };
+    set(Opt::Mask.name(), masks(|mask| json!([mask.layer, mask.pattern])));
+    set(Opt::NewClasses.name(), masks(|mask| json!(mask.classes)));
+    set(Opt::ClassNames.name(), masks(|mask| json!(mask.class_names)));
     set(Opt::MaskFill.name(), json!(options.mask_fill));
     set(Opt::Table.name(), json!(options.table));
     set(Opt::PathColumns.name(), json!(options.path_columns));
@@ -91,13 +97,13 @@ pub(super) fn differs(theirs: &Value, ours: &Value, folder: &Path) -> Error {
     };
     let changes = Changes::between(theirs, ours).clauses();
     if changes.is_empty() {
-        let changed = "the cubes, masks or tables have changed since this conversion was begun";
+        let changed = "the cubes or tables have changed since this conversion was begun";
         return Error::conflict(changed)
             .at(folder)
             .with_remedy(format!("restore them{start_over}"));
     }
     let mut parts: Vec<Part> = changes.into_iter().flatten().collect();
-    parts.push(format!(" as when it was begun{start_over}").into());
+    parts.push(format!(", as in the command that began it{start_over}").into());
     error.with_remedy(Remedy::from_iter(parts))
 }
 
@@ -152,14 +158,20 @@ impl Changes {
             ("pass the same ", self.pass_the_same),
         ] {
             let mut clause: Vec<Part> = Vec::new();
-            for setting in settings {
-                clause.push(if clause.is_empty() { verb } else { " and " }.into());
+            let count = settings.len();
+            for (place, setting) in settings.into_iter().enumerate() {
+                let before = match place {
+                    0 => verb,
+                    _ if place + 1 == count => " and ",
+                    _ => ", ",
+                };
+                clause.push(before.into());
                 clause.push(setting.into());
             }
             clauses.extend((!clause.is_empty()).then_some(clause));
         }
         for clause in clauses.iter_mut().skip(1) {
-            clause.insert(0, ", ".into());
+            clause.insert(0, "; ".into());
         }
         clauses
     }
@@ -174,10 +186,10 @@ fn shown(option: Opt, value: &Value) -> Option<Shown> {
             Some(number) => number.into(),
             None => number.as_f64()?.into(),
         }),
-        // A scale factor.
-        Value::Object(object) => match object.get("factor")?.as_f64()? {
-            whole if whole.fract() == 0.0 && whole > 0.0 => Some((whole as u64).into()),
-            factor => Some(factor.into()),
+        // A number where the option also has words: a scale factor, the value for missing values, bits to keep.
+        Value::Object(object) => match object.values().next()?.as_f64()? {
+            whole if whole.fract() == 0.0 && whole >= 0.0 => Some((whole as u64).into()),
+            number => Some(number.into()),
         },
         _ => None,
     }
@@ -186,7 +198,8 @@ fn shown(option: Opt, value: &Value) -> Option<Shown> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::options::{BandSelection, MaskOption, Scale};
+    use crate::convert::classes::ClassName;
+    use crate::convert::options::{BandSelection, KeepBits, Nodata, Scale};
 
     fn error(theirs: &Value, ours: &Value) -> String {
         differs(theirs, ours, Path::new("out.partial")).to_string()
@@ -196,6 +209,11 @@ mod tests {
         let mut options = ConvertOptions::new(vec!["a".to_owned()], "out");
         set(&mut options);
         asked(&options)
+    }
+
+    fn named() -> MaskOption {
+        let class_names = vec![ClassName { id: 1, name: "liver".to_owned() }];
+        MaskOption { class_names, ..MaskOption::new("organs", "{stem}.png") }
     }
 
     #[test]
@@ -217,19 +235,19 @@ mod tests {
             options.layout.shard_bytes = 4_000_000;
         });
         let began = "out.partial: the unfinished conversion here has different inputs or options (";
-        let end = " as when it was begun, or delete the folder to start over)";
+        let end = ", as in the command that began it, or delete the folder to start over)";
         for (theirs, ours, changes) in [
             (
                 &theirs,
                 &plain,
-                "pass scale=4 and drop_bad_bands and shard_size=4000000, pass the same bands",
+                "pass scale=4, drop_bad_bands and shard_size=4000000; pass the same bands",
             ),
-            (&plain, &theirs, "leave out scale and bands and drop_bad_bands and shard_size"),
+            (&plain, &theirs, "leave out scale, bands, drop_bad_bands and shard_size"),
             (&asking(|options| options.inputs.clear()), &plain, "give the same inputs"),
             (
                 &asking(|options| options.values.scale = Scale::Factor(0.25)),
                 &asking(|options| options.inputs.push("b".to_owned())),
-                "give the same inputs, pass scale=0.25",
+                "give the same inputs; pass scale=0.25",
             ),
             (
                 &plain,
@@ -250,6 +268,24 @@ mod tests {
                 &plain,
                 "pass shuffle=bit",
             ),
+            (
+                &asking(|options| {
+                    options.values.nodata = Nodata::Value(0.0);
+                    options.values.keep_bits = KeepBits::Bits(8);
+                }),
+                &plain,
+                "pass nodata=0 and keep_bits=8",
+            ),
+            (
+                &asking(|options| options.masks = vec![named()]),
+                &asking(|options| options.masks = vec![MaskOption::new("organs", "{stem}.png")]),
+                "pass the same class_names",
+            ),
+            (
+                &asking(|options| options.masks = vec![MaskOption::new("organs", "{stem}.png")]),
+                &asking(|options| options.masks = vec![named()]),
+                "leave out class_names",
+            ),
         ] {
             assert_eq!(error(theirs, ours), format!("{began}{changes}{end}"));
         }
@@ -266,7 +302,7 @@ mod tests {
              version, or delete the folder to start over)"
         );
         let same = error(&ours, &ours);
-        assert!(same.contains("the cubes, masks or tables have changed"), "{same}");
+        assert!(same.contains("the cubes or tables have changed"), "{same}");
         // Versions before this one did not record what was asked for.
         let old = error(&Value::Null, &ours);
         assert!(old.contains("repeat the conversion that began it with resume"), "{old}");

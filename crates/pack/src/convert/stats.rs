@@ -437,8 +437,8 @@ impl TileSums {
         }
     }
 
-    /// Adds one pixel of finite values.
-    fn add(&mut self, values: &[f32], packed: &[f32], pivots: &[f32]) {
+    /// Adds one pixel of finite values. Without `ERRORS`, their errors are not computed.
+    fn add<const ERRORS: bool>(&mut self, values: &[f32], packed: &[f32], pivots: &[f32]) {
         // If all slices have one known length, the compiler can drop every bounds check.
         let bands = values.len();
         let (packed, pivots) = (&packed[..bands], &pivots[..bands]);
@@ -448,16 +448,18 @@ impl TileSums {
             (&mut self.sum[..bands], &mut self.squares[..bands], &mut self.sum_rel[..bands]);
         for band in 0..bands {
             let y = packed[band];
-            let (abs, rel) = errors(values[band], y);
             // `f32::min` would have to handle NaN; a comparison is one instruction.
             min[band] = if y < min[band] { y } else { min[band] };
             max[band] = if y > max[band] { y } else { max[band] };
-            max_abs[band] = if abs > max_abs[band] { abs } else { max_abs[band] };
-            max_rel[band] = if rel > max_rel[band] { rel } else { max_rel[band] };
             let difference = y - pivots[band];
             sum[band] += difference;
             squares[band] += difference * difference;
-            sum_rel[band] += rel;
+            if ERRORS {
+                let (abs, rel) = errors(values[band], y);
+                max_abs[band] = if abs > max_abs[band] { abs } else { max_abs[band] };
+                max_rel[band] = if rel > max_rel[band] { rel } else { max_rel[band] };
+                sum_rel[band] += rel;
+            }
         }
     }
 
@@ -486,6 +488,15 @@ impl Gatherer {
     /// Adds whole pixels, band fastest: `values` before the cast, and `packed` after the cast, widened again. `finite`
     /// says that no packed value is NaN or infinite.
     pub fn add(&mut self, values: &[f32], packed: &[f32], finite: bool) {
+        self.gather::<true>(values, packed, finite);
+    }
+
+    /// Like [`add`](Self::add), for values whose errors are not known. All errors are 0.
+    pub fn add_packed(&mut self, packed: &[f32], finite: bool) {
+        self.gather::<false>(packed, packed, finite);
+    }
+
+    fn gather<const ERRORS: bool>(&mut self, values: &[f32], packed: &[f32], finite: bool) {
         let bands = self.bands.len();
         let pivots = self.pivots.get_or_insert_with(|| first_mean(packed, bands));
         if !finite {
@@ -498,7 +509,7 @@ impl Gatherer {
         }
         for (values, packed) in values.chunks(bands * PIXELS).zip(packed.chunks(bands * PIXELS)) {
             for (x, y) in values.chunks_exact(bands).zip(packed.chunks_exact(bands)) {
-                self.tile.add(x, y, pivots);
+                self.tile.add::<ERRORS>(x, y, pivots);
             }
             self.tile.flush((values.len() / bands) as u64, &mut self.bands);
         }

@@ -7,6 +7,7 @@ use hsipack_store::dataset::ChunkArray;
 use super::palette::{Colour, blend, class_colour};
 use super::sampling::Sampling;
 use super::stretch::Image;
+use crate::convert::classes::means_nothing;
 use crate::input::Input;
 use crate::source::{self, OpenOptions, RowBuffer, Source};
 
@@ -256,11 +257,9 @@ impl Meaning {
 
     /// Whether `id` means that a pixel is not labelled: id 0, if its name says so.
     fn is_background(&self, id: u16) -> bool {
-        const NOTHING: [&str; 7] =
-            ["background", "unlabel", "unclassified", "undefined", "unknown", "none", "no data"];
         let Self::Ids { names } = self else { return false };
-        let name = names.as_ref().and_then(|names| names.first()).map(|name| name.to_lowercase());
-        id == 0 && name.is_some_and(|name| NOTHING.iter().any(|word| name.contains(word)))
+        let name = names.as_ref().and_then(|names| names.first());
+        id == 0 && name.is_some_and(|name| means_nothing(name))
     }
 }
 

@@ -146,14 +146,13 @@ fn large_cubes_are_divided_among_threads() {
     let values: Vec<f32> = (0..300 * 400 * 80u32)
         .map(|place| (place.wrapping_mul(2_654_435_761) >> 8) as f32 / 1e5)
         .collect();
-    let inputs =
-        ["one", "two"].map(|name| write_envi(folder.path(), name, [300, 400, 80], &values, ""));
-    let dataset = pack(&inputs, &folder.path().join("d.hsipack"), |options| {
+    let input = write_envi(folder.path(), "large", [300, 400, 80], &values, "");
+    let dataset = pack(&[input], &folder.path().join("d.hsipack"), |options| {
         options.layout.chunk = Some(ChunkShape { rows: 32, columns: Some(100) });
     });
     let all = compute(&dataset, None, 1);
     assert_eq!(all, compute(&dataset, None, 3));
-    check(&dataset, &[0, 1], &all);
+    check(&dataset, &[0], &all);
 }
 
 #[test]

@@ -77,8 +77,9 @@ class Concat:
         """
         if not physical:
             self._check_factors()
-        parts = [one.compute_stats(physical=physical, jobs=jobs) for one in self.datasets]
-        return together(parts)
+        # If all are empty, the first one says so.
+        parts = [dataset for dataset in self.datasets if len(dataset)] or self.datasets[:1]
+        return together([part.compute_stats(physical=physical, jobs=jobs) for part in parts])
 
     def _check_factors(self) -> None:
         """Raises an error if stored values of the datasets differ in meaning."""
@@ -124,7 +125,7 @@ def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> C
 
     The numbers of classes in ``label`` are positions in ``concat(…).classes``, the labels of all
     datasets. ``normalize="standardize"`` is refused, because it would use different statistics for
-    each dataset. Give ``normalize=(joined.stats.mean, joined.stats.std)`` instead.
+    each dataset. Give ``normalize=joined.stats`` instead.
 
     Args:
         datasets: datasets, their paths, or parts of datasets (``ds.split("train")``).
@@ -210,7 +211,7 @@ class ConcatLoader(Loader):
         if normalize == "standardize":
             raise UnsupportedError(
                 'normalize="standardize" is not supported for several datasets',
-                remedy="give normalize=(joined.stats.mean, joined.stats.std) of what concat gives",
+                remedy="give normalize=joined.stats, where joined is what concat gives",
             )
         if not (sampler is None or isinstance(sampler, str)):
             raise UnsupportedError(

@@ -432,7 +432,7 @@ class Dataset(Base):
             raise ConflictError(
                 "cubes of different shapes have statistics of their own",
                 path=self._path,
-                remedy="use stacks[name].stats",
+                remedy="use stacks[name].stats, or compute_stats() for all of them",
             )
         stats = self._stats_of(stacks[0]) if stacks else None
         return stats if stats is None or self._bands is None else of_bands(stats, self._bands)

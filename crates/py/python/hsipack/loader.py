@@ -540,8 +540,14 @@ class Loader:
         >>> len(list(again)), len(again)
         (2, 3)
         """
-        state: dict[str, Any] = json.loads(self._native.state())
+        state: dict[str, Any] = json.loads(self._state())
         return state
+
+    def _state(self) -> str:
+        # If a signal handler raised, a batch may have arrived that was not returned. It is still to
+        # come.
+        waits = bool(self._arrived) and self._arrived[0] is not None
+        return self._native.state(waits)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Moves to the position of a state: the next iteration gives the rest of its epoch.
@@ -643,7 +649,7 @@ class Loader:
             name: getattr(self, name)
             for name in ("_settings", "_dataset", "_output", "_columns", "_extents", "_hidden")
         }
-        return {"own": own, "state": self._native.state()}
+        return {"own": own, "state": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state["own"])

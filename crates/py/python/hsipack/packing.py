@@ -90,8 +90,9 @@ def convert(
             without it, they keep their ids. For several masks, ``{"organs": {7: 3}}``. The new ids
             are recorded, and ``validate(source=True)`` takes them into account.
         class_names: names of a mask's classes, by the ids that are packed: ``{1: "tumour"}``, or a
-            list that begins with id 0. For several masks, ``{"organs": {1: "liver"}}``. Tables,
-            pictures and pages show them. If ``None``, the names in the mask files, if any.
+            list that begins with id 0, with ``None`` for classes without names. For several masks,
+            ``{"organs": {1: "liver"}}``. Tables, pictures and pages show them. If ``None``, the
+            names in the mask files, if any.
         exclude: globs of files to skip.
         skip_errors: skip inputs that cannot be opened.
         resume: continue an interrupted conversion.
@@ -408,6 +409,9 @@ def _class_names(names: Any) -> list[tuple[str | None, int, str]]:
         if not isinstance(some, Mapping | list | tuple):
             raise _options.wrong("class_names", names, remedy)
         for one, name in some.items() if isinstance(some, Mapping) else enumerate(some):
+            if not isinstance(some, Mapping) and (name is None or name == ""):
+                # A list also has places for classes without names.
+                continue
             number = _options.natural("class_names", one, least=0, most=(1 << 16) - 1)
             flat.append((mask, number, _options.text(f"class_names[{number}]", name)))
     return flat

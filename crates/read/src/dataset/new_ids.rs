@@ -74,6 +74,14 @@ impl Dataset {
                 names => format!("its classes: {}", names.join(", ")),
             }));
         }
+        let by_name = new.classes.iter().any(|(class, _)| matches!(class, Class::Name(_)));
+        let nameless =
+            stacks.iter().find(|stack| by_name && self.class_names(**stack, &new.mask).is_empty());
+        if let Some(stack) = nameless {
+            let name = &self.stacks()[*stack].name;
+            let what = format!("stack {name} does not name the classes of mask {}", new.mask);
+            return Err(Error::conflict(what).at(self.path()).with_remedy("give their ids"));
+        }
         stacks.iter().map(|stack| self.id_table(*stack, new)).collect()
     }
 

@@ -1,6 +1,6 @@
 //! Continues an existing dataset (`--append`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Opt, Result, remedy};
@@ -62,16 +62,24 @@ pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning
     masks.filter(|(_, meaning)| meaning.made.is_some()).collect()
 }
 
-/// Names of the classes of `base`'s masks. If stacks disagree, which older versions did not notice, those of the first.
-pub(super) fn known_classes(base: Option<&Dataset>) -> BTreeMap<String, Vec<String>> {
-    let mut known: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// Names of the classes of `base`'s masks, and the masks whose stacks disagree, which older versions did not notice.
+pub(super) fn known_classes(
+    base: Option<&Dataset>,
+) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>) {
+    let (mut known, mut disagreeing) = (BTreeMap::new(), BTreeSet::new());
     for mask in base.into_iter().flat_map(Dataset::stacks).flat_map(|stack| &stack.masks) {
         let (name, theirs) = (mask.name(), mask.meta().mask_meaning().class_names);
-        if let Ok(Some(all)) = classes::together(name, known.get(name).cloned(), theirs) {
-            known.insert(name.to_owned(), all);
+        match classes::together(name, known.remove(name), theirs) {
+            Ok(Some(all)) if !disagreeing.contains(name) => {
+                known.insert(name.to_owned(), all);
+            }
+            Ok(_) => {}
+            Err(_) => {
+                disagreeing.insert(name.to_owned());
+            }
         }
     }
-    known
+    (known, disagreeing)
 }
 
 /// The masks of new cubes, sorted by name: those that have files, and those that were added to the dataset after
