@@ -246,3 +246,21 @@ def test_class_names_of_a_wrong_kind_are_refused(names: Any, cubes: Path, tmp_pa
         hsipack.convert(cubes, tmp_path / "out", mask=mask, class_names=names)
     with pytest.raises(ConflictError, match="class names are given, but there are 0 masks"):
         hsipack.convert(cubes, tmp_path / "out", class_names={1: "bone"})
+
+
+def test_stacks_without_names_are_refused_where_classes_are_named(tmp_path: Path) -> None:
+    def scan(name: str, rows: int) -> list[Any]:
+        mask = np.resize(np.arange(3, dtype=np.uint8), (rows, 5))
+        return [(name, np.ones((rows, 5, 4), np.float32), {"masks": {"gt": mask}})]
+
+    path = tmp_path / "grown.hsipack"
+    hsipack.pack(scan("a", 6), path)
+    hsipack.pack(scan("b", 8), path, append=True, class_names={1: "oak", 2: "pine"})
+    new = {"pine": 0, "oak": 1}
+    options: dict[str, Any] = {"ignore": 255, "device": "cpu", "output": "numpy"}
+    with pytest.raises(ConflictError, match="stack 6x5x4 does not name the classes of mask gt"):
+        Loader(path, 1, classes=new, **options)
+    named = Loader(hsipack.open(path).select([1]), 1, classes=new, **options)
+    assert set(np.unique(next(iter(named))["gt"]).tolist()) == {0, 1, 255}
+    both = Loader(path, 1, classes={2: 0, 1: 1}, **options)
+    assert [np.unique(batch["gt"]).tolist() for batch in both] == [[0, 1, 255]] * 2
