@@ -277,15 +277,21 @@ def test_other_options_do_not_resume(hsipack: Hsipack, inputs: Path, tmp_path: P
     assert_same_bits(read_everywhere(tmp_path / "out"), all_cubes(inputs)[:16])
 
 
-def test_changed_inputs_do_not_resume(hsipack: Hsipack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["cube", "mask"])
+def test_changed_inputs_do_not_resume(what: str, hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in/first", 16, SHAPE)
     np.save(tmp_path / "in/mask.npy", np.zeros((60, 64), np.uint8))
     words = convert(tmp_path / "in", "first")
     begin_and_kill(hsipack, words, tmp_path)
-    np.save(tmp_path / "in/first/cube_003.npy", np.zeros(SHAPE, np.float32))
+    file = tmp_path / {"cube": "in/first/cube_003.npy", "mask": "in/mask.npy"}[what]
+    changed = np.zeros(SHAPE, np.float32) if what == "cube" else np.ones((60, 64), np.uint8)
+    before = file.read_bytes()
+    np.save(file, changed)
     done = hsipack.run(*words, "--resume", cwd=tmp_path)
     assert done.returncode == 1
-    assert "cubes or tables have changed since this conversion was begun" in done.stderr
+    assert "cubes, masks or tables have changed since this conversion was begun" in done.stderr
+    file.write_bytes(before)
+    undisturbed(hsipack, tmp_path, [*words, "--resume"])
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 //! Masks: class ids, or boolean layers packed into bits. They are read a few rows at a time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::classes::{self, ClassName, ClassTable, NewClass};
 use super::options::MaskOption;
+use crate::fingerprint::fingerprint;
 use crate::input::Input;
 use crate::source::products::{self, QualityLayers};
 use crate::source::{self, OpenOptions, RowBuffer, Source};
@@ -297,6 +298,21 @@ impl MaskReader {
         };
         let class_names = classes::named(class_names, &group.class_names);
         Ok(Self { layers, layer_names, class_names, file_classes, new_ids, is_boolean: false })
+    }
+
+    /// Its first file.
+    pub(super) fn file(&self) -> &Path {
+        &self.layers[0].1.file
+    }
+
+    /// Fingerprint of its files.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(super) fn fingerprint(&self) -> Result<String> {
+        let files = self.layers.iter().flat_map(|(source, _)| &source.info().files);
+        let files: Vec<PathBuf> = files.cloned().collect();
+        Ok(fingerprint(&files)?.1)
     }
 
     /// Reads rows `rows` into `out`: class ids, or one bit for each layer (the first layer is bit 0).

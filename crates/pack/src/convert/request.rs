@@ -97,7 +97,7 @@ pub(super) fn differs(theirs: &Value, ours: &Value, folder: &Path) -> Error {
     };
     let changes = Changes::between(theirs, ours).clauses();
     if changes.is_empty() {
-        let changed = "the cubes or tables have changed since this conversion was begun";
+        let changed = "the cubes, masks or tables have changed since this conversion was begun";
         return Error::conflict(changed)
             .at(folder)
             .with_remedy(format!("restore them{start_over}"));
@@ -302,7 +302,7 @@ mod tests {
              version, or delete the folder to start over)"
         );
         let same = error(&ours, &ours);
-        assert!(same.contains("the cubes or tables have changed"), "{same}");
+        assert!(same.contains("the cubes, masks or tables have changed"), "{same}");
         // Versions before this one did not record what was asked for.
         let old = error(&Value::Null, &ours);
         assert!(old.contains("repeat the conversion that began it with resume"), "{old}");

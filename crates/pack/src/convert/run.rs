@@ -274,8 +274,9 @@ struct Identified<'a>(&'a [PlannedSample]);
 impl Serialize for Identified<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|sample| {
-            let PlannedSample { name, input, stack, index, fingerprint, columns, .. } = sample;
-            (name, input.text(), stack, index, fingerprint, columns)
+            let PlannedSample { name, input, stack, index, fingerprint, columns, masks, .. } =
+                sample;
+            (name, input.text(), stack, index, fingerprint, columns, masks)
         }))
     }
 }

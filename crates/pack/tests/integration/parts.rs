@@ -197,23 +197,27 @@ fn a_receipt_that_is_missing_foreign_stale_or_damaged_is_named_and_nothing_is_ch
 }
 
 #[test]
-fn cubes_that_changed_since_they_were_planned_are_refused() {
+fn files_that_changed_since_they_were_planned_are_refused() {
     let (_folder, inputs, made) = folders(13);
     let [out, file] = ["out", "plan.json"].map(|name| made.join(name));
     plan(&options(&inputs, &out), &file).unwrap();
-    let cube = inputs.join("cube004.img");
-    let whole = std::fs::read(&cube).unwrap();
-    let mut changed = whole.clone();
-    changed[17] ^= 1;
-    std::fs::write(&cube, &changed).unwrap();
-    let error = work(&file, Part::WHOLE).unwrap_err();
-    let text = error.to_string();
-    assert!(
-        text.contains("cube004") && text.contains("changed since the conversion was planned"),
-        "{text}"
-    );
-    // Finished shards stay, and the conversion continues when the file is as before.
-    std::fs::write(&cube, &whole).unwrap();
+    let cube = std::fs::read(inputs.join("cube004.img")).unwrap();
+    let other_cube = [&cube[..17], &[cube[17] ^ 1], &cube[18..]].concat();
+    let other_mask = std::fs::read(inputs.join("cube005.png")).unwrap();
+    for (file_name, named, other) in
+        [("cube004.img", "cube004.hdr", other_cube), ("cube004.png", "cube004.png", other_mask)]
+    {
+        let path = inputs.join(file_name);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &other).unwrap();
+        let text = work(&file, Part::WHOLE).unwrap_err().to_string();
+        assert!(
+            text.contains(named) && text.contains("changed since the conversion was planned"),
+            "{text}"
+        );
+        // Finished shards stay, and the conversion continues when the file is as before.
+        std::fs::write(&path, &whole).unwrap();
+    }
     work(&file, Part::WHOLE).unwrap();
     commit(&file).unwrap();
     assert_eq!(intact(&out), Some(17));

@@ -14,6 +14,7 @@ mod records;
 mod shard;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -373,17 +374,19 @@ impl<'a> Engine<'a> {
         let array = &stack.masks[mask];
         let shape = stack.grid.shape();
         let group = &self.plan.masks[mask];
-        let reader = if planned.has_mask[mask] {
-            MaskReader::open(
-                group,
-                &planned.input,
-                &planned.name,
-                shape.rows,
-                shape.columns,
-                false,
-            )?
-        } else {
-            None
+        let reader = match &planned.masks[mask] {
+            None => None,
+            Some(fingerprint) => {
+                let (input, name) = (&planned.input, &planned.name);
+                let reader =
+                    MaskReader::open(group, input, name, shape.rows, shape.columns, false)?;
+                if let Some(reader) = reader.as_ref().filter(|_| self.planned_before)
+                    && reader.fingerprint()? != *fingerprint
+                {
+                    return Err(changed_since(reader.file()));
+                }
+                reader
+            }
         };
         let fill = self.options.mask_fill.filter(|_| array.made.is_none()).unwrap_or(0);
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
@@ -441,3 +444,10 @@ impl<'a> Engine<'a> {
 
 /// How often waiting threads check whether the user wants to stop.
 const POLL: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// The error that a file is no longer the one that was planned.
+fn changed_since(file: &Path) -> Error {
+    Error::conflict("the file changed since the conversion was planned").at(file).with_remedy(
+        "restore the file that was planned, or delete the .partial folder and plan again",
+    )
+}

@@ -148,11 +148,7 @@ impl<'a> Queue<'a> {
         }
         if self.engine.planned_before && fingerprint(&source.info().files)?.1 != sample.fingerprint
         {
-            return Err(Error::conflict("the file changed since the conversion was planned")
-                .at(&sample.input.file)
-                .with_remedy(
-                    "restore the file that was planned, or delete the .partial folder and plan again",
-                ));
+            return Err(super::changed_since(&sample.input.file));
         }
         let calibration = self.calibration(sample)?;
         Ok(OpenCube {

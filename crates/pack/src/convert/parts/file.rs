@@ -158,7 +158,7 @@ struct SampleRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     radiometry: Option<Radiometry>,
     columns: Map<String, Value>,
-    has_mask: Vec<bool>,
+    masks: Vec<Option<String>>,
     bytes: u64,
     fingerprint: String,
 }
@@ -436,7 +436,7 @@ impl PlanFile {
                 geo: sample.info.geo.clone(),
                 radiometry: sample.info.radiometry.clone(),
                 columns: sample.columns.clone(),
-                has_mask: sample.has_mask.clone(),
+                masks: sample.masks.clone(),
                 bytes: sample.source_bytes,
                 fingerprint: sample.fingerprint.clone(),
             }
@@ -524,7 +524,7 @@ impl PlanFile {
                 stack: sample.stack,
                 index: sample.index,
                 columns: sample.columns,
-                has_mask: sample.has_mask,
+                masks: sample.masks,
                 source_bytes: sample.bytes,
                 fingerprint: sample.fingerprint,
             })

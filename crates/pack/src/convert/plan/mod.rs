@@ -89,8 +89,8 @@ pub struct PlannedSample {
     pub bands: Option<Vec<usize>>,
     /// Columns of the user's tables.
     pub columns: Map<String, Value>,
-    /// Which masks it has. Masks that it lacks are filled.
-    pub has_mask: Vec<bool>,
+    /// Fingerprints of the files of its masks. Masks that it lacks (`None`) are filled.
+    pub masks: Vec<Option<String>>,
     /// Bytes of its files.
     pub source_bytes: u64,
     /// Fingerprint of its files.

@@ -119,7 +119,7 @@ impl<'a> Planner<'a> {
         let shape = CubeShape { bands: kept, ..info.shape };
         self.check_calibrated(&input)?;
         let references = references::check(&self.options.values, &input, &info)?;
-        let (has_mask, masks) = self.open_masks(&input, &name, shape)?;
+        let (mask_fingerprints, masks) = self.open_masks(&input, &name, shape)?;
         let (source_bytes, fingerprint) = fingerprint(&info.files)?;
         let stack = self.stack(shape, &info, &bands)?;
         if let Err(error) = self.merge_masks(stack, masks) {
@@ -152,7 +152,7 @@ impl<'a> Planner<'a> {
             info,
             bands,
             columns,
-            has_mask,
+            masks: mask_fingerprints,
             source_bytes,
             fingerprint,
         });
@@ -367,8 +367,8 @@ impl<'a> Planner<'a> {
         input: &Input,
         name: &str,
         shape: CubeShape,
-    ) -> Result<(Vec<bool>, Vec<PlannedMask>)> {
-        let (mut has, mut arrays, mut found) = (Vec::new(), Vec::new(), Vec::new());
+    ) -> Result<(Vec<Option<String>>, Vec<PlannedMask>)> {
+        let (mut fingerprints, mut arrays, mut found) = (Vec::new(), Vec::new(), Vec::new());
         for group in &self.plan.masks {
             let optional = self.options.mask_fill.is_some();
             let made = self.made.get(&group.name);
@@ -376,7 +376,7 @@ impl<'a> Planner<'a> {
                 None => MaskReader::open(group, input, name, shape.rows, shape.columns, optional)?,
                 Some(_) => None,
             };
-            has.push(reader.is_some());
+            fingerprints.push(reader.as_ref().map(MaskReader::fingerprint).transpose()?);
             if let Some(reader) = reader.as_ref().filter(|_| !group.classes.is_empty()) {
                 found.push((group.name.clone(), reader.file_classes.clone()));
             }
@@ -413,7 +413,7 @@ impl<'a> Planner<'a> {
         for (mask, classes) in found {
             self.file_classes.entry(mask).or_default().extend(classes);
         }
-        Ok((has, arrays))
+        Ok((fingerprints, arrays))
     }
 
     /// Adds the masks of a cube to those of its stack.
