@@ -43,7 +43,7 @@ struct Running {
     /// The state after the last batch returned.
     state: State,
     /// The state before it.
-    before: Option<State>,
+    before: State,
     on_cpu: bool,
     plan: Plan,
     dataset: hsipack_read::Dataset,
@@ -141,7 +141,7 @@ impl Running {
             }
             match step {
                 Step::Batch(ready, state) => {
-                    self.before = Some(std::mem::replace(&mut self.state, state));
+                    self.before = std::mem::replace(&mut self.state, state);
                     return Ok(Some(ready));
                 }
                 Step::End(state) => {
@@ -247,8 +247,8 @@ impl Loader {
             source: Arc::new(source),
             pending: None,
             made: None,
+            before: state.clone(),
             state,
-            before: None,
             on_cpu: device_too.device == Device::Cpu,
             plan,
             dataset: dataset_too,
@@ -287,8 +287,8 @@ impl Loader {
     /// The state after the last batch returned, or before it, as JSON.
     fn state(&self, py: Python<'_>, before: bool) -> PyResult<String> {
         self.running(py, |running| {
-            let earlier = running.before.as_ref().filter(|_| before);
-            Ok(earlier.unwrap_or(&running.state).to_json())
+            let state = if before { &running.before } else { &running.state };
+            Ok(state.to_json())
         })
     }
 

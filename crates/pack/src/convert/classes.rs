@@ -46,6 +46,10 @@ impl OldClass {
             Err(_) => Self::Name(text.to_owned()),
         }
     }
+
+    fn is_named(&self, name: &str) -> bool {
+        matches!(self, Self::Name(known) if known == name)
+    }
 }
 
 impl MaskOption {
@@ -176,42 +180,32 @@ impl ClassTable {
     /// by name come last, in the order of the list, so that their name does not depend on the file. A name is empty if
     /// it is not known. Classes that `*` replaces give no name.
     pub(super) fn names(&self, classes: &[NewClass], names: &[String]) -> Vec<String> {
-        let listed = |old: u16| {
-            let by_name = |new: &&NewClass| matches!(&new.class, OldClass::Name(name) if names.get(usize::from(old)) == Some(name));
-            classes.iter().find(by_name).map(|new| new.id)
-        };
-        let first_listed = |id: u16| {
-            let name = |new: &NewClass| match &new.class {
-                OldClass::Name(name) if new.id == id => Some(name.clone()),
-                _ => None,
-            };
-            classes.iter().find_map(name)
-        };
-        let others = classes.iter().find(|new| new.class == OldClass::Others);
-        let is_named = |old: u16| {
-            others.is_none()
-                || classes.iter().any(|new| match &new.class {
-                    OldClass::Id(id) => *id == old,
-                    OldClass::Name(name) => names.get(usize::from(old)) == Some(name),
-                    OldClass::Others => false,
-                })
-        };
+        let listed = |name: &String| classes.iter().any(|new| new.class.is_named(name));
+        let by_id = |old: u16| classes.iter().any(|new| new.class == OldClass::Id(old));
+        let others = classes.iter().any(|new| new.class == OldClass::Others);
         let mut made: Vec<String> = Vec::new();
-        let mut give = |new: usize, name: String| {
-            if made.len() <= new {
-                made.resize(new + 1, String::new());
+        let mut give = |id: u16, name: &String| {
+            let id = usize::from(id);
+            if made.len() <= id {
+                made.resize(id + 1, String::new());
             }
-            if made[new].is_empty() {
-                made[new] = name;
+            if made[id].is_empty() {
+                made[id].clone_from(name);
             }
         };
-        let named: Vec<(u16, &String)> =
-            (0..=u16::MAX).zip(names).filter(|(old, _)| is_named(*old)).collect();
-        for (old, name) in named.iter().filter(|(old, _)| listed(*old).is_none()) {
-            give(usize::from(self.of(*old)), (*name).clone());
+        for (old, name) in (0..=u16::MAX).zip(names) {
+            if !listed(name) && (!others || by_id(old)) {
+                give(self.of(old), name);
+            }
         }
-        for id in named.iter().filter_map(|(old, _)| listed(*old)) {
-            give(usize::from(id), first_listed(id).unwrap_or_default());
+        for new in classes {
+            let same = |other: &&NewClass| other.id == new.id;
+            let is_here = |other: &NewClass| names.iter().any(|name| other.class.is_named(name));
+            if let OldClass::Name(name) = &new.class
+                && classes.iter().filter(same).any(is_here)
+            {
+                give(new.id, name);
+            }
         }
         made
     }

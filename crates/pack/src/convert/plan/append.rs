@@ -1,6 +1,6 @@
 //! Continues an existing dataset (`--append`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Opt, Result, remedy};
@@ -8,7 +8,6 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::{PlannedMask, PlannedStack, bits};
-use crate::convert::classes;
 use crate::convert::masks::MaskGroup;
 use crate::convert::options::{ConvertOptions, KeepBits, Mode, ValueOptions};
 use crate::precision;
@@ -60,26 +59,6 @@ pub(super) fn made_masks(base: Option<&Dataset>) -> BTreeMap<String, MaskMeaning
     let masks = stacks.flat_map(|stack| &stack.masks);
     let masks = masks.map(|mask| (mask.name().to_owned(), mask.meta().mask_meaning()));
     masks.filter(|(_, meaning)| meaning.made.is_some()).collect()
-}
-
-/// Names of the classes of `base`'s masks, and the masks whose stacks disagree, which older versions did not notice.
-pub(super) fn known_classes(
-    base: Option<&Dataset>,
-) -> (BTreeMap<String, Vec<String>>, BTreeSet<String>) {
-    let (mut known, mut disagreeing) = (BTreeMap::new(), BTreeSet::new());
-    for mask in base.into_iter().flat_map(Dataset::stacks).flat_map(|stack| &stack.masks) {
-        let (name, theirs) = (mask.name(), mask.meta().mask_meaning().class_names);
-        match classes::together(name, known.remove(name), theirs) {
-            Ok(Some(all)) if !disagreeing.contains(name) => {
-                known.insert(name.to_owned(), all);
-            }
-            Ok(_) => {}
-            Err(_) => {
-                disagreeing.insert(name.to_owned());
-            }
-        }
-    }
-    (known, disagreeing)
 }
 
 /// The masks of new cubes, sorted by name: those that have files, and those that were added to the dataset after

@@ -5,6 +5,7 @@
 
 mod append;
 mod bits;
+mod class_names;
 mod cube;
 pub(crate) mod pieces;
 mod planner;

@@ -12,7 +12,8 @@ use hsipack_store::{Dataset, mirror, threads};
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::append::{calibration_note, continued, known_classes, made_masks, values_of, with_made};
+use super::append::{calibration_note, continued, made_masks, values_of, with_made};
+use super::class_names::ClassNames;
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{
     Pair, Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands,
@@ -35,12 +36,7 @@ pub(super) struct Planner<'a> {
     by_shape: HashMap<CubeShape, usize>,
     table: Option<Table>,
     path_columns: Option<Regex>,
-    /// Names of the classes of each mask, in all cubes so far.
-    class_names: BTreeMap<String, Vec<String>>,
-    /// Masks whose classes have different names in different stacks of the dataset. Older versions packed such ones.
-    disagreeing: BTreeSet<String>,
-    /// Names of classes in the files of each mask whose classes get new ids.
-    file_classes: BTreeMap<String, BTreeSet<String>>,
+    class_names: ClassNames,
     /// Masks of the dataset that were added after packing.
     made: BTreeMap<String, MaskMeaning>,
     /// How the cubes of the dataset were packed.
@@ -64,7 +60,6 @@ impl<'a> Planner<'a> {
         });
         let taken =
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
-        let (class_names, disagreeing) = known_classes(base);
         let made = made_masks(base);
         let theirs = base.and_then(values_of);
         let notes = theirs.iter().filter_map(|theirs| calibration_note(&options.values, theirs));
@@ -86,9 +81,7 @@ impl<'a> Planner<'a> {
             by_shape: HashMap::new(),
             table: options.table.as_deref().map(Table::read).transpose()?,
             path_columns: path_columns.transpose()?,
-            class_names,
-            disagreeing,
-            file_classes: BTreeMap::new(),
+            class_names: ClassNames::of(base),
             made,
             theirs,
         })
@@ -361,14 +354,14 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Opens the masks of a cube. Returns which of them it has, and what each requires of its array.
+    /// Opens the masks of a cube. Returns the fingerprints of those that it has, and what each requires of its array.
     fn open_masks(
         &mut self,
         input: &Input,
         name: &str,
         shape: CubeShape,
     ) -> Result<(Vec<Option<String>>, Vec<PlannedMask>)> {
-        let (mut fingerprints, mut arrays, mut found) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut fingerprints, mut arrays) = (Vec::new(), Vec::new());
         for group in &self.plan.masks {
             let optional = self.options.mask_fill.is_some();
             let made = self.made.get(&group.name);
@@ -377,8 +370,8 @@ impl<'a> Planner<'a> {
                 Some(_) => None,
             };
             fingerprints.push(reader.as_ref().map(MaskReader::fingerprint).transpose()?);
-            if let Some(reader) = reader.as_ref().filter(|_| !group.classes.is_empty()) {
-                found.push((group.name.clone(), reader.file_classes.clone()));
+            if let Some(reader) = &reader {
+                self.class_names.found(group, reader);
             }
             let (greatest, layers, class_names) = match &reader {
                 None if made.is_some() => {
@@ -410,25 +403,14 @@ impl<'a> Planner<'a> {
                 made: made.and_then(|one| one.made.clone()),
             });
         }
-        for (mask, classes) in found {
-            self.file_classes.entry(mask).or_default().extend(classes);
-        }
         Ok((fingerprints, arrays))
     }
 
     /// Adds the masks of a cube to those of its stack.
     fn merge_masks(&mut self, stack: usize, masks: Vec<PlannedMask>) -> Result<()> {
-        let mut known = Vec::new();
-        for PlannedMask { name, class_names, .. } in &masks {
-            let before = self.class_names.get(name);
-            let differs = class_names.is_some() && before != class_names.as_ref();
-            if differs && !self.disagreeing.contains(name) {
-                let names = classes::together(name, before.cloned(), class_names.clone())?;
-                known.extend(names.map(|names| (name.clone(), names)));
-            }
-        }
+        let new = self.class_names.new_in(&masks)?;
         self.merge_into(stack, masks)?;
-        self.class_names.extend(known);
+        self.class_names.add(new);
         Ok(())
     }
 
@@ -509,7 +491,9 @@ impl<'a> Planner<'a> {
                 });
             }
         }
-        self.name_classes()?;
+        self.class_names.check(&self.plan.masks)?;
+        self.class_names.give(&mut self.plan.stacks)?;
+        self.plan.notes.extend(self.class_names.notes(&self.plan.stacks, self.base));
         self.note_made();
         self.note_groups();
         self.note_no_split();
@@ -521,46 +505,6 @@ impl<'a> Planner<'a> {
         super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
-    }
-
-    /// Checks that classes with new ids exist, and gives all stacks the names of the classes: some may have no cube whose
-    /// mask file names them.
-    fn name_classes(&mut self) -> Result<()> {
-        for MaskGroup { name, classes, .. } in &self.plan.masks {
-            if let Some(there) = self.file_classes.get(name) {
-                classes::check_names(name, classes, there)?;
-            }
-        }
-        for mask in self.plan.stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
-            let known = self.class_names.get(&mask.name);
-            if let Some(known) = known.filter(|_| mask.layers.is_empty() && mask.made.is_none()) {
-                let names = mask.class_names.take();
-                mask.class_names = classes::together(&mask.name, names, Some(known.clone()))?;
-            }
-        }
-        let planned: BTreeSet<String> =
-            self.plan.stacks.iter().map(|stack| stack.name.to_string()).collect();
-        let others = self.base.into_iter().flat_map(Dataset::stacks);
-        for stack in others.filter(|stack| !planned.contains(&stack.name)) {
-            let unnamed = stack.masks.iter().find(|mask| {
-                let known = self.class_names.contains_key(mask.name());
-                let MaskMeaning { layers, class_names, .. } = mask.meta().mask_meaning();
-                known && layers.is_empty() && class_names.is_none()
-            });
-            if let Some(mask) = unnamed {
-                self.plan.notes.push(format!(
-                    "the classes of mask {} have no names in stack {}, to which no cube is added",
-                    mask.name(),
-                    stack.name
-                ));
-            }
-        }
-        for mask in &self.disagreeing {
-            self.plan.notes.push(format!(
-                "stacks of the dataset name the classes of mask {mask} differently; pack it again so that an id means one class"
-            ));
-        }
-        Ok(())
     }
 
     /// Adds a note that masks which were added after packing are empty in the new cubes.

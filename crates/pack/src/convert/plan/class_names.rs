@@ -1,0 +1,127 @@
+//! Names of the classes of masks, in all cubes of a plan and in the dataset to which they are appended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hsipack_format::Result;
+use hsipack_format::metadata::MaskMeaning;
+use hsipack_store::Dataset;
+
+use super::{PlannedMask, PlannedStack};
+use crate::convert::classes;
+use crate::convert::masks::{MaskGroup, MaskReader};
+
+/// What is known about the classes of each mask, by its name.
+pub(super) struct ClassNames {
+    /// Their names, in order of the packed ids, in all cubes so far.
+    known: BTreeMap<String, Vec<String>>,
+    /// Masks whose classes have different names in different stacks of the dataset. Older versions packed such ones.
+    /// Cubes are compared only with those of their own stack.
+    disagreeing: BTreeSet<String>,
+    /// Names in the files of the masks whose classes get new ids.
+    in_files: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl ClassNames {
+    /// The names in the dataset to which cubes are appended.
+    pub(super) fn of(base: Option<&Dataset>) -> Self {
+        let (mut known, mut disagreeing) = (BTreeMap::new(), BTreeSet::new());
+        for mask in base.into_iter().flat_map(Dataset::stacks).flat_map(|stack| &stack.masks) {
+            let (name, theirs) = (mask.name(), mask.meta().mask_meaning().class_names);
+            match classes::together(name, known.remove(name), theirs) {
+                Ok(Some(all)) if !disagreeing.contains(name) => {
+                    known.insert(name.to_owned(), all);
+                }
+                Ok(_) => {}
+                Err(_) => {
+                    disagreeing.insert(name.to_owned());
+                }
+            }
+        }
+        Self { known, disagreeing, in_files: BTreeMap::new() }
+    }
+
+    /// Adds the names in a mask file, if its classes get new ids.
+    pub(super) fn found(&mut self, group: &MaskGroup, reader: &MaskReader) {
+        if !group.classes.is_empty() {
+            let names = self.in_files.entry(group.name.clone()).or_default();
+            names.extend(reader.file_classes.iter().cloned());
+        }
+    }
+
+    /// The masks of a cube whose classes have other names than those so far, with all names. They are added by
+    /// [`add`](Self::add).
+    ///
+    /// # Errors
+    /// If a class has different names.
+    pub(super) fn new_in(&self, masks: &[PlannedMask]) -> Result<Vec<(String, Vec<String>)>> {
+        let mut new = Vec::new();
+        for PlannedMask { name, class_names, .. } in masks {
+            let before = self.known.get(name);
+            let differs = class_names.is_some() && before != class_names.as_ref();
+            if differs && !self.disagreeing.contains(name) {
+                let names = classes::together(name, before.cloned(), class_names.clone())?;
+                new.extend(names.map(|names| (name.clone(), names)));
+            }
+        }
+        Ok(new)
+    }
+
+    /// Adds what [`new_in`](Self::new_in) gave.
+    pub(super) fn add(&mut self, new: Vec<(String, Vec<String>)>) {
+        self.known.extend(new);
+    }
+
+    /// Checks that all classes which get new ids by their names are in some file.
+    ///
+    /// # Errors
+    /// If one is in none.
+    pub(super) fn check(&self, groups: &[MaskGroup]) -> Result<()> {
+        let of = |group: &MaskGroup| match self.in_files.get(&group.name) {
+            Some(there) => classes::check_names(&group.name, &group.classes, there),
+            None => Ok(()),
+        };
+        groups.iter().try_for_each(of)
+    }
+
+    /// Gives the masks of all stacks the names: a stack may have no cube whose mask file names the classes.
+    ///
+    /// # Errors
+    /// If a class has different names.
+    pub(super) fn give(&self, stacks: &mut [PlannedStack]) -> Result<()> {
+        for mask in stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
+            let known = self.known.get(&mask.name);
+            if let Some(known) = known.filter(|_| mask.layers.is_empty() && mask.made.is_none()) {
+                let names = mask.class_names.take();
+                mask.class_names = classes::together(&mask.name, names, Some(known.clone()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a user should know about stacks of the dataset, to which cubes are appended in `stacks`.
+    pub(super) fn notes(&self, stacks: &[PlannedStack], base: Option<&Dataset>) -> Vec<String> {
+        let mut notes = Vec::new();
+        let planned: BTreeSet<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();
+        let others = base.into_iter().flat_map(Dataset::stacks);
+        for stack in others.filter(|stack| !planned.contains(stack.name.as_str())) {
+            let unnamed = stack.masks.iter().filter(|mask| {
+                let MaskMeaning { layers, class_names, .. } = mask.meta().mask_meaning();
+                let known = self.known.contains_key(mask.name());
+                known && layers.is_empty() && class_names.is_none()
+            });
+            notes.extend(unnamed.map(|mask| {
+                format!(
+                    "the classes of mask {} have no names in stack {}, to which no cube is added",
+                    mask.name(),
+                    stack.name
+                )
+            }));
+        }
+        notes.extend(self.disagreeing.iter().map(|mask| {
+            format!(
+                "stacks of the dataset name the classes of mask {mask} differently; pack it again so that an id means one class"
+            )
+        }));
+        notes
+    }
+}
