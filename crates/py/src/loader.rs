@@ -7,11 +7,11 @@ use std::time::Instant;
 
 use hsipack_augment::{Device, Mixed, Pipeline, kernels};
 use hsipack_measure::diagnose::Facts;
-use hsipack_read::plan::{Crop, Item, Plan, State, Window};
+use hsipack_read::plan::{Crop, Item, Plan, Share, State, Window};
 use hsipack_read::trace::{Trace, Track};
 use hsipack_read::{
-    CacheKind, DeviceBatch, DeviceLoader, DeviceOptions, Error, LoaderOptions, OfProcess, Outlook,
-    Result,
+    CacheKind, DeviceBatch, DeviceLoader, Error, LoaderOptions, LoaderStats, Monitor, OfProcess,
+    Outlook, PreparedDeviceLoader, Result, Statistics,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
@@ -25,44 +25,70 @@ use crate::settings::{Settings, read};
 use crate::task::{LOOK, Task, Worker, patiently};
 use crate::torch::Library;
 
-/// A device loader, and the augmentations for its batches.
+/// A device loader, and the augmentations for its batches. It takes memory and starts threads when the first batch is
+/// asked for.
 ///
 /// On the CPU, a separate thread takes, converts and augments batches, because each of these may take long; the
 /// caller's thread checks for signals meanwhile. On a CUDA device, the caller's thread does the work, because its
 /// stream is used, and it only queues the work.
+///
+/// Only asking for batches and moving elsewhere need the lock of `running`. State, statistics and reports can be read at
+/// any time, in any thread, and in signal handlers that interrupt a wait for a batch.
 #[pyclass(frozen, module = "hsipack._hsipack")]
-pub struct Loader(Mutex<OfProcess<Option<Running>>>);
+pub struct Loader {
+    prepared: Mutex<PreparedDeviceLoader>,
+    pipeline: Option<Pipeline>,
+    library: Library,
+    progress: Mutex<Progress>,
+    running: Mutex<Option<OfProcess<Running>>>,
+    monitor: Mutex<Watched>,
+    closed: Arc<AtomicBool>,
+}
+
+/// How far training is.
+struct Progress {
+    /// The state after the last batch returned.
+    state: State,
+    /// The state before it.
+    before: State,
+}
+
+/// Where statistics and reports come from.
+enum Watched {
+    /// No batch was asked for yet.
+    Idle,
+    Running(OfProcess<Monitor>),
+    /// The last statistics and the last report.
+    Closed(String, String),
+}
 
 struct Running {
-    worker: Worker,
+    /// `None` on a device, where the caller's thread does the work.
+    worker: Option<Worker>,
     source: Arc<Source>,
     /// The batch that the worker is preparing. If the call is interrupted, the next call returns this batch.
     pending: Option<Task<Step>>,
     /// A finished step that was kept because a signal handler raised; the next call uses it.
     made: Option<Step>,
-    /// The state after the last batch returned.
-    state: State,
-    /// The state before it.
-    before: State,
-    on_cpu: bool,
-    plan: Plan,
-    dataset: hsipack_read::Dataset,
-    options: LoaderOptions,
-    device: DeviceOptions,
-    library: Library,
 }
 
 /// Makes batches.
 struct Source {
     loader: Mutex<DeviceLoader<Library>>,
     pipeline: Option<Pipeline>,
-    /// Set when nobody waits for a batch any more.
+    /// Set when nobody waits for the batch in preparation any more.
     cancelled: AtomicBool,
+    /// Set when the loader is closed.
+    closed: Arc<AtomicBool>,
 }
 
 /// What augments batches on a device; if it is not the fastest way, also why.
-fn augmented_by(device: Device) -> serde_json::Value {
+/// Before the loader uses a GPU, it is not asked.
+fn augmented_by(device: Device, at_work: bool) -> serde_json::Value {
     let Device::Cuda(number) = device else { return json!({"by": "loops"}) };
+    if !at_work {
+        return json!({"by": null});
+    }
     match kernels::of_device(number) {
         Ok(_) => json!({"by": "kernels"}),
         Err(error) => json!({"by": "torch", "why": error.to_string()}),
@@ -75,7 +101,7 @@ enum Step {
     End(State),
     /// No batch came in time.
     Waiting,
-    Failed(Error),
+    Failed(Error, State),
 }
 
 /// A batch that is ready to return.
@@ -98,9 +124,9 @@ impl Source {
             Some(Ok(Some(batch))) => match self.augmented(batch, loader.options().trace.as_deref())
             {
                 Ok(ready) => Step::Batch(Box::new(ready), loader.state()),
-                Err(error) => Step::Failed(error),
+                Err(error) => Step::Failed(error, loader.state()),
             },
-            Some(Err(error)) => Step::Failed(error),
+            Some(Err(error)) => Step::Failed(error, loader.state()),
         }
     }
 
@@ -119,19 +145,24 @@ impl Source {
     fn steps(&self) -> Step {
         loop {
             match self.step() {
-                Step::Waiting if !self.cancelled.load(Ordering::Relaxed) => {}
+                Step::Waiting if !self.is_cancelled() => {}
                 step => return step,
             }
         }
     }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) || self.closed.load(Ordering::Relaxed)
+    }
 }
 
 impl Running {
-    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Box<Ready>>> {
+    /// The next step that is not a wait.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Step> {
         loop {
             let step = match self.made.take() {
                 Some(step) => step,
-                None if self.on_cpu => self.wait(py)?,
+                None if self.worker.is_some() => self.wait(py)?,
                 None => py.detach(|| self.source.step()),
             };
             // Check here and not on the way back to the caller: there, an exception would replace the batch.
@@ -140,25 +171,18 @@ impl Running {
                 return Err(raised);
             }
             match step {
-                Step::Batch(ready, state) => {
-                    self.before = std::mem::replace(&mut self.state, state);
-                    return Ok(Some(ready));
-                }
-                Step::End(state) => {
-                    self.state = state;
-                    return Ok(None);
-                }
-                Step::Failed(error) => return Err(error).or_raise(py),
-                Step::Waiting => {}
+                Step::Waiting if !self.source.closed.load(Ordering::Relaxed) => {}
+                step => return Ok(step),
             }
         }
     }
 
     fn wait(&mut self, py: Python<'_>) -> PyResult<Step> {
-        let task = self.pending.take().unwrap_or_else(|| {
-            let source = self.source.clone();
+        let Self { worker, source, pending, .. } = self;
+        let task = pending.take().unwrap_or_else(|| {
+            let source = source.clone();
             source.cancelled.store(false, Ordering::Relaxed);
-            self.worker.run(move || source.steps())
+            worker.as_ref().expect("checked by the caller").run(move || source.steps())
         });
         task.wait(py).inspect_err(|_| self.pending = Some(task))
     }
@@ -174,46 +198,129 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.source.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn closed() -> Error {
+    Error::conflict("this loader is closed").with_remedy("create another one")
+}
+
+fn of_another_process() -> Error {
+    Error::conflict("this loader belongs to the process that made it")
+        .with_remedy("create the loader after the fork")
+}
+
 impl Loader {
-    /// Runs `work` on the loader. Raises an error in other processes than the one that made the loader, and if another
-    /// thread uses it.
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Option<Running>) -> PyResult<T>,
-    ) -> PyResult<T> {
-        let mut own = match self.0.try_lock() {
-            Ok(own) => own,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+    /// The lock that asking for batches needs. Raises an error if another thread has it.
+    fn iterating(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<OfProcess<Running>>>> {
+        match self.running.try_lock() {
+            Ok(running) => Ok(running),
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => {
                 let error = Error::conflict("another thread is using this loader");
-                return Err(
-                    error.with_remedy("create one loader per thread, or share one behind a lock")
-                )
-                .or_raise(py);
-            }
-        };
-        match own.get_mut() {
-            Some(running) => work(running),
-            None => {
-                let error = Error::conflict("this loader belongs to the process that made it");
-                Err(error.with_remedy("create the loader after the fork")).or_raise(py)
+                Err(error.with_remedy("create one loader per thread, or share one behind a lock"))
+                    .or_raise(py)
             }
         }
     }
 
-    fn running<T>(
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(closed()).or_raise(py);
+        }
+        Ok(())
+    }
+
+    fn prepared(&self) -> PreparedDeviceLoader {
+        lock(&self.prepared).clone()
+    }
+
+    fn state_now(&self) -> State {
+        lock(&self.progress).state.clone()
+    }
+
+    /// Remembers a position that is not the next batch's.
+    fn moved(&self, state: State) {
+        *lock(&self.progress) = Progress { before: state.clone(), state };
+    }
+
+    /// Takes memory and starts the threads.
+    fn start(&self, py: Python<'_>) -> PyResult<Running> {
+        let (prepared, library) = (self.prepared(), self.library.clone());
+        let on_cpu = prepared.device_options().device == Device::Cpu;
+        let loader = patiently(py, move || prepared.start(library))?.or_raise(py)?;
+        // The loader may have chosen another shuffle window.
+        self.moved(loader.state());
+        *lock(&self.monitor) = Watched::Running(OfProcess::new(loader.monitor()));
+        let source = Source {
+            loader: Mutex::new(loader),
+            pipeline: self.pipeline.clone(),
+            cancelled: AtomicBool::new(false),
+            closed: self.closed.clone(),
+        };
+        let worker = on_cpu.then(|| Worker::start(py)).transpose()?;
+        Ok(Running { worker, source: source.into(), pending: None, made: None })
+    }
+
+    /// Calls `with` with the monitor of the loader at work; `None` before the first batch.
+    fn watched(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Running) -> PyResult<T>,
-    ) -> PyResult<T> {
-        self.with(py, |running| match running {
-            Some(running) => work(running),
-            None => {
-                let error = Error::conflict("this loader is closed");
-                Err(error.with_remedy("create another one")).or_raise(py)
-            }
+        with: impl FnOnce(Option<&Monitor>) -> String,
+        last: impl FnOnce(&str, &str) -> String,
+    ) -> PyResult<String> {
+        match &*lock(&self.monitor) {
+            Watched::Idle => Ok(with(None)),
+            Watched::Running(monitor) => match monitor.get() {
+                Some(monitor) => Ok(with(Some(monitor))),
+                None => Err(of_another_process()).or_raise(py),
+            },
+            Watched::Closed(statistics, report) => Ok(last(statistics, report)),
+        }
+    }
+
+    fn statistics(&self, monitor: Option<&Monitor>) -> String {
+        let statistics = monitor.map(Monitor::statistics).unwrap_or_else(|| {
+            let options = self.prepared().options().clone();
+            let (threads, slots) = (options.threads, options.slots);
+            let loader = LoaderStats { threads, slots, ..LoaderStats::default() };
+            Statistics { schema: 1, loaders: 1, slots, loader, ..Statistics::default() }
+        });
+        serde_json::to_string(&statistics).expect("plain data")
+    }
+
+    fn report(&self, monitor: Option<&Monitor>) -> String {
+        let prepared = self.prepared();
+        let standardized: serde_json::Map<String, serde_json::Value> = prepared
+            .standardized_by()
+            .into_iter()
+            .map(|(stack, split)| (stack, json!(split)))
+            .collect();
+        let mut cache = serde_json::to_value(monitor.map_or(prepared.cache(), Monitor::cache))
+            .expect("plain data");
+        cache["bytes"] = json!(monitor.map_or(0, Monitor::cached_bytes));
+        let layers = |mask: &String| prepared.layers(mask).map(<[String]>::to_vec);
+        let device = prepared.device_options().device;
+        json!({
+            "transfer": monitor.map(Monitor::report),
+            "memory": monitor.map(Monitor::memory),
+            "masks": prepared.masks(),
+            "layers": prepared.masks().iter().map(layers).collect::<Vec<_>>(),
+            "cache": cache,
+            "threads": prepared.options().threads,
+            "slots": prepared.options().slots,
+            "standardized_by": standardized,
+            "regions": regions_report(prepared.plan()),
+            "augment": self.pipeline.as_ref().map(|_| augmented_by(device, monitor.is_some())),
         })
+        .to_string()
     }
 }
 
@@ -231,201 +338,227 @@ impl Loader {
         let (options, device) = (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
         let (pipeline, library) = (settings.pipeline().or_raise(py)?, settings.library());
         let state = state.map(State::from_json).transpose().or_raise(py)?;
-        let (options_too, device_too, dataset_too) =
-            (options.clone(), device.clone(), dataset.clone());
-        let library_too = library.clone();
-        let start = move || match state {
-            Some(state) => DeviceLoader::with_state(&dataset, options, device, library, &state),
-            None => DeviceLoader::new(&dataset, options, device, library),
+        let prepare = move || {
+            let prepared = PreparedDeviceLoader::new(&dataset, options, device)?;
+            match state {
+                Some(state) => prepared.resumed(&state),
+                None => Ok(prepared),
+            }
         };
-        let loader = patiently(py, start)?.or_raise(py)?;
-        let (state, plan) = (loader.state(), loader.plan().clone());
-        let source =
-            Source { loader: Mutex::new(loader), pipeline, cancelled: AtomicBool::new(false) };
-        let running = Running {
-            worker: Worker::start(py)?,
-            source: Arc::new(source),
-            pending: None,
-            made: None,
-            before: state.clone(),
-            state,
-            on_cpu: device_too.device == Device::Cpu,
-            plan,
-            dataset: dataset_too,
-            options: options_too,
-            device: device_too,
-            library: library_too,
-        };
-        Ok(Self(Mutex::new(OfProcess::new(Some(running)))))
+        let prepared = patiently(py, prepare)?.or_raise(py)?;
+        let state = prepared.state().clone();
+        Ok(Self {
+            prepared: Mutex::new(prepared),
+            pipeline,
+            library,
+            progress: Mutex::new(Progress { before: state.clone(), state }),
+            running: Mutex::new(None),
+            monitor: Mutex::new(Watched::Idle),
+            closed: Arc::default(),
+        })
+    }
+
+    /// Moves to another place among the processes that train together, and to a device, before the first batch.
+    fn place(
+        &self,
+        py: Python<'_>,
+        rank: usize,
+        world_size: usize,
+        device: Option<usize>,
+    ) -> PyResult<()> {
+        let running = self.iterating(py)?;
+        if running.is_some() {
+            return Err(Error::bug("a loader at work was moved to another rank")).or_raise(py);
+        }
+        let (prepared, share) = (self.prepared(), Share { rank, world_size });
+        let device = device.map_or(Device::Cpu, Device::Cuda);
+        let place = move || prepared.at(share, device);
+        *lock(&self.prepared) = patiently(py, place)?.or_raise(py)?;
+        Ok(())
     }
 
     /// Appends the next batch as a dictionary; `None` once at the end of an epoch.
     ///
-    /// Does not return it, because an exception from a signal handler would replace it.
+    /// Does not return it, because an exception from a signal handler would replace it. An error counts as a batch: the
+    /// next call goes on after it.
     fn next(&self, py: Python<'_>, into: &Bound<'_, PyList>) -> PyResult<()> {
-        let (ready, spectra) = self.running(py, |running| {
-            let ready = running.next(py)?;
-            Ok((ready, are_spectra(&running.plan)))
-        })?;
-        into.append(ready.map(|ready| given(py, *ready, spectra)).transpose()?)
+        let mut running = self.iterating(py)?;
+        self.check_open(py)?;
+        if running.is_none() {
+            *running = Some(OfProcess::new(self.start(py)?));
+        }
+        let Some(own) = running.as_mut().expect("started above").get_mut() else {
+            return Err(of_another_process()).or_raise(py);
+        };
+        let step = own.next(py)?;
+        if self.closed.load(Ordering::Relaxed) {
+            // Whoever closed it left the threads to this call.
+            let running = running.take();
+            py.detach(move || drop((running, step)));
+            return Err(closed()).or_raise(py);
+        }
+        drop(running);
+        let gone = |state| {
+            let mut progress = lock(&self.progress);
+            progress.before = std::mem::replace(&mut progress.state, state);
+        };
+        match step {
+            Step::Batch(ready, state) => {
+                gone(state);
+                let spectra = are_spectra(lock(&self.prepared).plan());
+                into.append(given(py, *ready, spectra)?)
+            }
+            Step::End(state) => {
+                gone(state);
+                into.append(py.None())
+            }
+            Step::Failed(error, state) => {
+                gone(state);
+                Err(error).or_raise(py)
+            }
+            Step::Waiting => Err(Error::bug("a loader waited without a reason")).or_raise(py),
+        }
     }
 
     /// Drops the batch in preparation and goes to the start of an epoch.
     fn set_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<()> {
-        self.running(py, |running| {
-            running.cancel(py)?;
-            let source = running.source.clone();
-            running.state = py.detach(|| {
-                let mut loader = source.loader();
-                loader.set_epoch(epoch);
-                loader.state()
-            });
-            Ok(())
-        })
+        let mut running = self.iterating(py)?;
+        self.check_open(py)?;
+        let Some(running) = &mut *running else {
+            let prepared = self.prepared().at_epoch(epoch);
+            self.moved(prepared.state().clone());
+            *lock(&self.prepared) = prepared;
+            return Ok(());
+        };
+        let Some(running) = running.get_mut() else {
+            return Err(of_another_process()).or_raise(py);
+        };
+        running.cancel(py)?;
+        let source = running.source.clone();
+        self.moved(py.detach(|| {
+            let mut loader = source.loader();
+            loader.set_epoch(epoch);
+            loader.state()
+        }));
+        Ok(())
     }
 
     /// The state after the last batch returned, or before it, as JSON.
-    fn state(&self, py: Python<'_>, before: bool) -> PyResult<String> {
-        self.running(py, |running| {
-            let state = if before { &running.before } else { &running.state };
-            Ok(state.to_json())
-        })
+    fn state(&self, before: bool) -> String {
+        let progress = lock(&self.progress);
+        if before { progress.before.to_json() } else { progress.state.to_json() }
     }
 
     /// Continues from a state.
     fn load_state(&self, py: Python<'_>, state: &str) -> PyResult<()> {
         let state = State::from_json(state).or_raise(py)?;
-        self.running(py, |running| {
-            let Running { dataset, options, device, library, .. } = &*running;
-            let (dataset, options, device, library) =
-                (dataset.clone(), options.clone(), device.clone(), library.clone());
-            // Do this before dropping the batch in preparation: if the state does not fit, nothing changes.
-            let resume =
-                move || DeviceLoader::with_state(&dataset, options, device, library, &state);
-            let loader = patiently(py, resume)?.or_raise(py)?;
-            running.cancel(py)?;
-            (running.state, running.plan) = (loader.state(), loader.plan().clone());
-            let before = std::mem::replace(&mut *running.source.loader(), loader);
-            // Stopping its threads may take a while.
-            patiently(py, move || drop(before))
-        })
+        let mut running = self.iterating(py)?;
+        self.check_open(py)?;
+        let prepared = self.prepared();
+        // Do this before dropping the batch in preparation: if the state does not fit, nothing changes.
+        let prepared = patiently(py, move || prepared.resumed(&state))?.or_raise(py)?;
+        if let Some(own) = running.as_mut() {
+            let Some(own) = own.get_mut() else {
+                return Err(of_another_process()).or_raise(py);
+            };
+            own.cancel(py)?;
+        }
+        self.moved(prepared.state().clone());
+        *lock(&self.prepared) = prepared;
+        *lock(&self.monitor) = Watched::Idle;
+        // Stopping its threads may take a while.
+        let before = running.take();
+        patiently(py, move || drop(before))
     }
 
     /// The epoch of the next batch.
     #[getter]
-    fn epoch(&self, py: Python<'_>) -> PyResult<u64> {
-        self.running(py, |running| Ok(running.state.epoch))
+    fn epoch(&self) -> u64 {
+        lock(&self.progress).state.epoch
     }
 
     /// Number of batches of this rank in the whole current epoch.
     fn batches_per_epoch(&self, py: Python<'_>) -> PyResult<usize> {
-        self.running(py, |running| {
-            let (plan, epoch) = (running.plan.clone(), running.state.epoch);
-            let share = running.options.share;
-            let count = move || Ok(plan.epoch(epoch, &[], share)?.batches());
-            patiently(py, count)?.or_raise(py)
-        })
+        let (prepared, epoch) = (self.prepared(), self.state_now().epoch);
+        patiently(py, move || prepared.batches_per_epoch(epoch))?.or_raise(py)
     }
 
     /// Its statistics, as JSON.
     fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
-        self.running(py, |running| {
-            let source = running.source.clone();
-            let stats = py.detach(|| source.loader().statistics());
-            Ok(serde_json::to_string(&stats).expect("plain data"))
-        })
+        self.watched(py, |monitor| self.statistics(monitor), |statistics, _| statistics.to_owned())
     }
 
     /// The trace of all threads, as a file for browsers.
     fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        self.running(py, |running| {
-            let Some(trace) = running.options.trace.clone() else {
-                let error = Error::conflict("this loader does not record a trace");
-                return Err(error.with_remedy("create it with trace=True")).or_raise(py);
-            };
-            let bytes = py.detach(|| {
-                let mut bytes = Vec::new();
-                trace.write(&mut bytes).expect("memory can be written to");
-                bytes
-            });
-            Ok(PyBytes::new(py, &bytes))
-        })
+        let Some(trace) = self.prepared().options().trace.clone() else {
+            let error = Error::conflict("this loader does not record a trace");
+            return Err(error.with_remedy("create it with trace=True")).or_raise(py);
+        };
+        let bytes = py.detach(|| {
+            let mut bytes = Vec::new();
+            trace.write(&mut bytes).expect("memory can be written to");
+            bytes
+        });
+        Ok(PyBytes::new(py, &bytes))
     }
 
     /// A report, as JSON, of how it works, and why it is not faster.
     fn report_json(&self, py: Python<'_>) -> PyResult<String> {
-        self.running(py, |running| {
-            let source = running.source.clone();
-            let regions = regions_report(&running.plan);
-            let report = py.detach(|| {
-                let loader = source.loader();
-                let standardized: serde_json::Map<String, serde_json::Value> =
-                    loader.standardized_by().into_iter().map(|(stack, split)| (stack, json!(split))).collect();
-                json!({
-                    "transfer": loader.report(),
-                    "memory": loader.memory(),
-                    "masks": loader.masks(),
-                    "layers": loader.masks().iter().map(|mask| loader.layers(mask)).collect::<Vec<_>>(),
-                    "cache": cache_report(&loader),
-                    "threads": loader.options().threads,
-                    "slots": loader.options().slots,
-                    "standardized_by": standardized,
-                    "regions": regions,
-                    "augment": source.pipeline.as_ref().map(|_| augmented_by(loader.device())),
-                })
-            });
-            Ok(report.to_string())
-        })
+        self.watched(py, |monitor| self.report(monitor), |_, report| report.to_owned())
     }
 
     /// For a diagnosis: ids of the samples that it reads, the number of windows of each, and the facts besides the
     /// times, as JSON. The facts include what the loader would keep in memory by default.
     fn outlook(&self, py: Python<'_>) -> PyResult<(Vec<usize>, Vec<u32>, String)> {
-        self.running(py, |running| {
-            let source = running.source.clone();
-            let (options, dataset) = (running.options.by_itself(), running.dataset.clone());
-            let look = move || {
-                let loader = source.loader();
-                let outlook = loader.outlook();
-                let facts = Facts::of(&dataset, loader.options(), &outlook);
-                drop(loader);
-                let auto = match outlook.cache.kind {
-                    CacheKind::Decoded if outlook.cache.chosen => outlook.cache.clone(),
-                    _ => Outlook::of(&dataset, &options)?.cache,
-                };
-                Ok((outlook, Facts { auto: Some(auto), ..facts }))
+        let prepared = self.prepared();
+        let look = move || {
+            let outlook = prepared.outlook();
+            let (dataset, kept) = (prepared.dataset(), &outlook.cache);
+            let options = LoaderOptions {
+                cache: kept.kind,
+                cache_bytes: kept.limit_bytes,
+                ..prepared.options().clone()
             };
-            let (Outlook { samples, counts, .. }, facts) = patiently(py, look)?.or_raise(py)?;
-            Ok((samples, counts, serde_json::to_string(&facts).expect("plain data")))
-        })
+            let facts = Facts::of(dataset, &options, &outlook);
+            let auto = match kept.kind {
+                CacheKind::Decoded if kept.chosen => kept.clone(),
+                _ => Outlook::of(dataset, &options.by_itself())?.cache,
+            };
+            Ok((outlook, Facts { auto: Some(auto), ..facts }))
+        };
+        let (Outlook { samples, counts, .. }, facts) = patiently(py, look)?.or_raise(py)?;
+        Ok((samples, counts, serde_json::to_string(&facts).expect("plain data")))
     }
 
     /// Whether it standardises by statistics of all samples although there is a training split.
-    fn lacks_train_statistics(&self, py: Python<'_>) -> PyResult<bool> {
-        self.running(py, |running| Ok(running.source.loader().lacks_train_statistics()))
+    fn lacks_train_statistics(&self) -> bool {
+        self.prepared().lacks_train_statistics()
     }
 
-    /// Stops its threads; batches that are still held stay valid.
+    /// Stops its threads; batches that are still held stay valid. A call that waits for a batch meanwhile, in another
+    /// thread or below a signal handler, ends with an error.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.with(py, |running| {
-            let running = running.take();
-            py.detach(move || drop(running));
-            Ok(())
-        })
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let last = {
+            let watched = lock(&self.monitor);
+            let monitor = match &*watched {
+                Watched::Running(monitor) => monitor.get(),
+                _ => None,
+            };
+            Watched::Closed(self.statistics(monitor), self.report(monitor))
+        };
+        *lock(&self.monitor) = last;
+        let running = match self.running.try_lock() {
+            Ok(mut running) => running.take(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
+            // The call that has the lock sees that the loader is closed, and stops the threads.
+            Err(TryLockError::WouldBlock) => None,
+        };
+        py.detach(move || drop(running));
+        Ok(())
     }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.source.cancelled.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The kind of cache, the reason for it, and its current size.
-fn cache_report(loader: &DeviceLoader<Library>) -> serde_json::Value {
-    let mut report = serde_json::to_value(loader.cache()).expect("plain data");
-    report["bytes"] = json!(loader.cached_bytes());
-    report
 }
 
 /// The number of windows that show regions, and how many of these regions are larger than their windows; null if

@@ -25,7 +25,8 @@ from torch.utils.data.distributed import DistributedSampler
 
 
 def make(dataset: Any, batch_size: int = 4, **options: Any) -> hsipack.Loader:
-    return hsipack.Loader(dataset, batch_size, **{"device": "cpu", "num_threads": 2, **options})
+    shared = {"seed": 0, "device": "cpu", "num_threads": 2}
+    return hsipack.Loader(dataset, batch_size, **{**shared, **options})
 
 
 def ids(loader: hsipack.Loader) -> list[list[int]]:
@@ -423,9 +424,14 @@ def test_one_thread_at_a_time_and_none_after_the_end(dataset: str) -> None:
     loader.close()
     loader.close()
     assert "closed" in repr(loader)
-    for use in (lambda: next(iteration), lambda: len(loader), loader.state_dict, loader.stats):
+    for use in (lambda: next(iteration), lambda: next(iter(loader)), lambda: loader.set_epoch(3)):
         with pytest.raises(hsipack.ConflictError, match=r"closed|newer"):
             use()
+    # What it did can still be read.
+    assert len(loader) == 3
+    assert loader.state_dict()["epoch"] == 1
+    assert loader.stats()["batches"] == 4
+    assert loader.report()["memory"]["bytes"] > 0
     assert kept["image"].shape[0] == 4
 
 
@@ -456,4 +462,4 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
         make(hsipack.open(dataset, samples=[1, 2, 1]))
     if not torch.cuda.is_available():
         with pytest.raises(hsipack.Error, match=r"NVIDIA|CUDA"):
-            make(dataset, device="cuda:0")
+            next(iter(make(dataset, device="cuda:0")))

@@ -358,7 +358,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"batch_size": 0}, "batch_size=0 .*from 1 on"),
     ({"seed": -1}, "seed=-1 .*from 0 on"),
     ({"seed": 2**64}, "seed="),
-    ({"seed": None}, "seed=None"),
     ({"epoch_length": 0}, "epoch_length=0"),
     ({"num_threads": 0}, "num_threads=0"),
     ({"num_threads": "all"}, "num_threads='all'"),

@@ -150,7 +150,7 @@ def interrupt(number, frame):
 signal.signal(signal.SIGALRM, interrupt)
 warps = [hsipack.augment.RandomElasticTransform(p=1.0)] * 40
 warps = hsipack.augment.AugmentationSequential(*warps, fuse=False)
-options = {"device": "cpu", "shuffle": True}
+options = {"device": "cpu", "shuffle": True, "seed": 0}
 loader = hsipack.Loader(sys.argv[1], 2, augment=warps, **options)
 plain = [batch["id"].tolist() for batch in hsipack.Loader(sys.argv[1], 2, **options)]
 seen, interrupted, iteration = [], 0, iter(loader)
@@ -177,7 +177,7 @@ print(interrupted)
 
 
 INTERRUPT = """
-options = {"device": "cpu", "shuffle": True, "output": "numpy"}
+options = {"device": "cpu", "shuffle": True, "seed": 0, "output": "numpy"}
 def ids(*epochs):
     loader = hsipack.Loader(sys.argv[1], 2, **options)
     return [batch["id"].tolist() for epoch in epochs for batch in loader]

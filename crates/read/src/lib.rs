@@ -45,8 +45,8 @@ pub use dataset::{
     Verify, read_array,
 };
 pub use device::{
-    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Normalization, Replay,
-    cuda_is_available, pci_bus_id,
+    DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Monitor, Normalization,
+    PreparedDeviceLoader, Replay, cuda_is_available, pci_bus_id,
 };
 pub use distribution::Distribution;
 #[doc(inline)]
@@ -60,7 +60,7 @@ pub use hsipack_store::stores as store;
 pub use hsipack_torch as torch;
 pub use loader::{
     ArrayView, Batch, BatchTimes, CacheChoice, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage,
-    Outlook, ShuffleWindow, Shuffled, Statistics, shuffle_window_bytes,
+    Outlook, PreparedLoader, ShuffleWindow, Shuffled, Statistics, shuffle_window_bytes,
 };
 #[doc(no_inline)]
 pub use ndarray;

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hsipack import _options, crops
-from hsipack._errors import ConflictError, UnsupportedError
+from hsipack import _options, _ranks, _seeds, crops
+from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack.dataset import Dataset
-from hsipack.loader import Batch, Loader
+from hsipack.loader import _OF_PROCESS, Batch, Loader
 from hsipack.stats import Stats, together
 
 _SEEDS = 1 << 64
@@ -201,8 +203,10 @@ class ConcatLoader(Loader):
         batch_size: int = 1,
         *,
         shuffle: bool = False,
-        seed: int = 0,
+        seed: int | None = None,
         sampler: Any = None,
+        rank: int | None = None,
+        world_size: int | None = None,
         epoch_length: int | None = None,
         normalize: Any = None,
         num_threads: int | None = None,
@@ -224,37 +228,86 @@ class ConcatLoader(Loader):
                 remedy="make a loader for each dataset",
             )
         self._joined = dataset
+        self._given_place = _ranks.checked(rank, world_size)
+        self._seed_is_drawn = seed is None
+        if seed is None:
+            seed = _seeds.of_loader(self._given_place)
         self._seed = _options.natural("seed", seed, least=0, most=_SEEDS - 1)
         self._mixes = _options.flag("shuffle", shuffle) or sampler is not None
+        lengths = _lengths(dataset, epoch_length)
+        self._numbers_of = [number for number, length in enumerate(lengths) if length != 0]
         self._parts = [
             Loader(
-                part,
+                dataset.datasets[number],
                 batch_size,
                 shuffle=shuffle,
-                # So samples with the same number in two datasets are augmented differently.
-                seed=(self._seed + number * _STEP) % _SEEDS,
+                seed=self._seed_of(number),
                 sampler=sampler,
-                epoch_length=length,
+                rank=rank,
+                world_size=world_size,
+                epoch_length=lengths[number],
                 normalize=normalize,
                 num_threads=num_threads,
                 **options,
             )
-            for number, (part, length) in enumerate(
-                zip(dataset.datasets, _lengths(dataset, epoch_length), strict=True)
-            )
-            if length != 0
+            for number in self._numbers_of
         ]
-        self._numbers_of = [
-            number for number, length in enumerate(_lengths(dataset, epoch_length)) if length != 0
-        ]
+        self._begin_parts()
+        self._number = _ranks.number_of(self._identity())
+        self._announce_seed()
+
+    def _begin_parts(self) -> None:
+        for part in self._parts:
+            part._is_part, part._peers = True, None
+        # Of what differs between the parts, nothing is read from here.
+        self._settings = {**self._parts[0]._settings, "seed": self._seed}
+        self._reset_iterations()
+        self._closed = False
         self._reset(0)
+        if self._given_place is not None:
+            self._meet_peers(self._given_place)
 
     def _reset(self, epoch: int) -> None:
         self._at = epoch
         self._given = 0
         self._order: list[int] | None = None
         self._iterators: dict[int, Iterator[Batch]] = {}
-        self._present: _Iteration | None = None
+
+    def _seed_of(self, number: int) -> int:
+        """The seed of a dataset. They differ, so that samples with the same number in two datasets
+        are augmented differently.
+        """
+        return (self._seed + number * _STEP) % _SEEDS
+
+    def _renew(self, seed: int) -> None:
+        self._seed = self._settings["seed"] = seed
+        for number, part in zip(self._numbers_of, self._parts, strict=True):
+            part._renew(self._seed_of(number))
+        self._order = None
+
+    @property
+    def seed(self) -> int:
+        """The seed of order, crops and augmentations."""
+        return self._seed
+
+    def _settle(self) -> _ranks.Place:
+        with self._settling:
+            if self._place is not None:
+                _ranks.check_unchanged(self._place)
+                return self._place
+            place = self._given_place or _ranks.present()
+            if self._seed_is_drawn and place.world_size > 1 and self._given_place is None:
+                self._agree_on_seed(place)
+            for part in self._parts:
+                place = part._settle()
+            if self._peers is None or not self._peers.is_current():
+                self._meet_peers(place)
+            self._place = place
+            return place
+
+    def _identity(self) -> str:
+        parts = " ".join(part._identity() for part in self._parts)
+        return hashlib.sha256(parts.encode()).hexdigest()[:24]
 
     def _order_of(self, epoch: int) -> list[int]:
         """The number of the part that gives each batch of the epoch."""
@@ -265,6 +318,12 @@ class ConcatLoader(Loader):
             self._order = order.tolist()
         return self._order
 
+    def _take(self, into: list[dict[str, Any] | None]) -> None:
+        into.append(self._step())
+
+    def _batch(self, batch: dict[str, Any]) -> Batch:
+        return batch
+
     def _step(self) -> Batch | None:
         """The next batch of the epoch; None once at its end."""
         order = self._order_of(self._at)
@@ -273,21 +332,27 @@ class ConcatLoader(Loader):
                 # Take the end of its epoch, for which nobody has asked yet.
                 if next(iterator, None) is not None:
                     raise AssertionError("a dataset gave more batches than it has")
-            epoch, present = self._at + 1, self._present
+            epoch = self._at + 1
             for part in self._parts:
                 # A part that had no batches, or that a state had put at its end.
                 if part.epoch != epoch:
                     part.set_epoch(epoch)
             self._reset(epoch)
-            self._present = present
             return None
         place = order[self._given]
+        part = self._parts[place]
         if place not in self._iterators:
-            self._iterators[place] = iter(self._parts[place])
-        batch = next(self._iterators[place])
+            self._iterators[place] = iter(part)
+        before = part._state()
+        try:
+            batch = next(self._iterators[place])
+        except Error:
+            # A batch that failed counts.
+            self._given += part._state() != before
+            raise
         self._given += 1
         number = self._numbers_of[place]
-        crop = self._parts[place]._settings["crop"]
+        crop = part._settings["crop"]
         # Class ids of masks are the same in all datasets.
         if crop is None or crop["kind"] not in ("labelled", "regions"):
             batch["label"] = _mapped(batch["label"], self._joined._places[number])
@@ -296,14 +361,11 @@ class ConcatLoader(Loader):
 
     def _at_end(self) -> bool:
         """Whether all batches of the epoch were given, but nobody has asked for its end."""
-        return 0 < self._given == len(self._order_of(self._at))
-
-    def __iter__(self) -> Iterator[Batch]:
-        """Iterates over an epoch, or over the rest of one that was resumed."""
-        return _Iteration(self)
+        return self._order is not None and 0 < self._given == len(self._order)
 
     def __len__(self) -> int:
         """The number of batches of this rank in this epoch, including those already given."""
+        self._settle()
         return len(self._order_of(self._at))
 
     @property
@@ -314,22 +376,29 @@ class ConcatLoader(Loader):
     @property
     def epoch(self) -> int:
         """The epoch of the next batch, counted from 0."""
-        return self._at
+        return self._at + self._at_end()
 
-    def set_epoch(self, epoch: int) -> None:
-        """Moves to the start of an epoch: the next iteration is this epoch."""
-        epoch = _options.natural("epoch", epoch, least=0)
+    def _go_to(self, epoch: int) -> None:
         for part in self._parts:
             part.set_epoch(epoch)
+        self._iteration, self._arrived = None, []
         self._reset(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position: after the last batch that you got."""
+        # A batch that a signal handler kept from being returned is still to come.
+        waits = bool(self._arrived) and self._arrived[0] is not None
+        lengths = [len(part) for part in self._parts]
+        parts = [part.state_dict() for part in self._parts]
+        if waits:
+            place = self._order_of(self._at)[self._given - 1]
+            parts[place] = json.loads(self._parts[place]._native.state(True))
         return {
             "epoch": self._at,
-            "given": self._given,
-            "order": [self._order_of(self._at).count(place) for place in range(len(self._parts))],
-            "parts": [part.state_dict() for part in self._parts],
+            "given": self._given - waits,
+            "order": lengths,
+            "seed": self._seed,
+            "parts": parts,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -341,44 +410,46 @@ class ConcatLoader(Loader):
         """
         if not isinstance(state, Mapping) or not {"epoch", "given", "order", "parts"} <= set(state):
             raise _options.wrong("state", state, "give what state_dict() gave")
+        self._settle()
         before = self.state_dict()
         if len(state["parts"]) != len(self._parts):
             raise ConflictError(
                 f"the state has {len(state['parts'])} datasets, the loader has {len(self._parts)}",
                 remedy="give the state of a loader of the same datasets",
             )
-        self.set_epoch(int(state["epoch"]))
-        order = self._order_of(self._at)
-        counts = [order.count(place) for place in range(len(self._parts))]
+        seed = state.get("seed")
         try:
-            if state["given"] and counts != list(state["order"]):
-                raise ConflictError(
-                    "the state is in the middle of an epoch with other batches",
-                    remedy="resume with the same batch size, world size and weights, or from a "
-                    "state between two epochs",
-                )
-            for part, one in zip(self._parts, state["parts"], strict=True):
-                part.load_state_dict(one)
+            if self._seed_is_drawn and isinstance(seed, int) and seed != self._seed:
+                self._renew(seed)
+            self._restore(state)
         except ConflictError:
-            if before is not state:
-                self._restore(before)
+            if self._seed != before["seed"]:
+                self._renew(before["seed"])
+            self._restore(before)
             raise
-        self._given = int(state["given"])
+        self._seed_is_drawn = self._seed_is_drawn and seed is None
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        self.set_epoch(state["epoch"])
-        self._order_of(self._at)
+        self._go_to(int(state["epoch"]))
+        order = self._order_of(self._at)
+        counts = [order.count(place) for place in range(len(self._parts))]
+        if state["given"] and counts != list(state["order"]):
+            raise ConflictError(
+                "the state is in the middle of an epoch with other batches",
+                remedy="resume with the same batch size, world size and weights, or from a "
+                "state between two epochs",
+            )
         for part, one in zip(self._parts, state["parts"], strict=True):
             part.load_state_dict(one)
-        self._given = state["given"]
+        self._given = int(state["given"])
 
     def stats(self) -> dict[str, Any]:
         """Returns the statistics of each dataset's loader, under ``datasets``."""
         return {"datasets": [part.stats() for part in self._parts]}
 
     def report(self) -> dict[str, Any]:
-        """Returns the report of each dataset's loader, under ``datasets``."""
-        return {"datasets": [part.report() for part in self._parts]}
+        """Returns the seed, and the report of each dataset's loader under ``datasets``."""
+        return {"seed": self._seed, "datasets": [part.report() for part in self._parts]}
 
     def save_trace(self, path: Any) -> None:
         """Refused, because each dataset has its own loader."""
@@ -388,6 +459,7 @@ class ConcatLoader(Loader):
 
     def close(self) -> None:
         """Stops all threads and frees their memory. Batches that you keep stay valid."""
+        self._closed = True
         for part in self._parts:
             part.close()
 
@@ -395,45 +467,15 @@ class ConcatLoader(Loader):
         return f"<hsipack.ConcatLoader of {self._joined!r}, epoch {self._at}>"
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {
-            name: self.__dict__[name]
-            for name in ("_joined", "_seed", "_mixes", "_parts", "_numbers_of")
-        }
+        own = {name: value for name, value in self.__dict__.items() if name not in _OF_PROCESS}
+        del own["_iterators"]
         return {"own": own, "epoch": self._at, "given": self._given, "order": self._order}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state["own"])
+        self._begin_parts()
         self._reset(state["epoch"])
         self._given, self._order = state["given"], state["order"]
-
-
-class _Iteration(Iterator[Batch]):
-    """One iteration over a loader of several datasets."""
-
-    def __init__(self, loader: ConcatLoader) -> None:
-        self._loader: ConcatLoader | None = loader
-        self._begun = False
-
-    def __next__(self) -> Batch:
-        loader = self._loader
-        if loader is None:
-            raise StopIteration
-        if not self._begun:
-            self._begun = True
-            if loader._present is not None or loader._at_end():
-                # The first batch of a new iteration ends an older one.
-                loader.set_epoch(loader._at + 1)
-            loader._present = self
-        elif loader._present is not self:
-            raise ConflictError(
-                "a newer iteration over this loader has begun",
-                remedy="create one loader for each iteration",
-            )
-        batch = loader._step()
-        if batch is None:
-            self._loader = loader._present = None
-            raise StopIteration
-        return batch
 
 
 def _lengths(joined: Concat, epoch_length: int | None) -> list[int | None]:

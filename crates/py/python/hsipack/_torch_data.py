@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Union
 
 import numpy as np
 
-from hsipack import _options, _torch
+from hsipack import _lightning, _options, _torch
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.dataset import Dataset
 
@@ -46,6 +46,49 @@ class DataLoaderOptions(TypedDict, total=False):
     worker_init_fn: Any
 
 
+class DataLoaderAttributes:
+    """The attributes of torch's DataLoader, for frameworks that look at them."""
+
+    _settings: dict[str, Any]
+    _sampler: Any = None
+
+    num_workers = 0
+    pin_memory = False
+    persistent_workers = False
+    timeout = 0
+    collate_fn = None
+    generator = None
+    multiprocessing_context = None
+    prefetch_factor = None
+    worker_init_fn = None
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in a batch of this rank."""
+        return int(self._settings["batch_size"])
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether samples that do not fill a last batch are left out."""
+        return bool(self._settings["last"] == "drop")
+
+    @property
+    def sampler(self) -> Any:
+        """An object for frameworks: Lightning tells it the number of each epoch, as it tells the
+        samplers of a DataLoader. The loader itself decides the order.
+
+        So training that resumes from a checkpoint reads the same epoch as uninterrupted training.
+        """
+        if self._sampler is None:
+            self._sampler = _lightning.sampler(self)
+        return self._sampler
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The same for frameworks that look for it here."""
+        return self.sampler
+
+
 _INSTEAD = {
     "batch_sampler": "give batch_size, and sampler or shuffle",
     "collate_fn": "leave it out: batches are decompressed in place, and all cubes of a batch have "
@@ -76,6 +119,20 @@ def refuse(others: Mapping[str, object]) -> None:
         if name not in _INSTEAD:
             raise TypeError(f"Loader.__init__() got an unexpected keyword argument {name!r}")
         raise UnsupportedError(f"{name} is an option of torch's DataLoader", remedy=_INSTEAD[name])
+
+
+def refuse_workers() -> None:
+    """Refuses to iterate in a worker process of a DataLoader, where each worker would read
+    everything.
+    """
+    torchs = _torchs()
+    if torchs is not None and torchs.get_worker_info() is not None:
+        raise UnsupportedError(
+            "a loader cannot be read in the workers of a DataLoader: each of them would read all "
+            "samples",
+            remedy="iterate over the loader itself, which decodes in threads; or give the dataset "
+            "to the DataLoader: hsipack.open(path)",
+        )
 
 
 def _torchs() -> Any | None:

@@ -126,6 +126,7 @@ def _loaded(loader: Loader) -> tuple[Dataset, dict[str, Any]]:
             "the viewer cannot show a loader of several datasets",
             remedy="give a loader of one of them",
         )
+    loader._settle()
     return loader._dataset, loader._settings
 
 

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import hashlib
 import inspect
 import json
 import math
 import os
 import pathlib
+import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _labels, _options, _torch, _torch_data, augment, crops
+from hsipack import (
+    _hsipack,
+    _labels,
+    _lightning,
+    _options,
+    _ranks,
+    _seeds,
+    _torch,
+    _torch_data,
+    augment,
+    crops,
+)
 from hsipack._arrays import Output, chosen_output, given
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack._options import Indices
-from hsipack._torch_data import DataLoaderOptions, Readable
+from hsipack._torch_data import DataLoaderAttributes, DataLoaderOptions, Readable
 from hsipack.crops import Crop, LabelledPatches, Regions, Size
 from hsipack.dataset import TAKEN, Dataset, mask_key
 from hsipack.stats import Stats
@@ -37,13 +51,13 @@ if TYPE_CHECKING:
 Batch = dict[str, Any]
 
 
-class Loader:
+class Loader(DataLoaderAttributes):
     """Streams batches of a dataset, epoch after epoch.
 
-    Threads decompress chunks directly into a ring of batches, which is allocated once. On the CPU
-    nothing is copied. For a GPU, batches are copied in advance from page-locked memory. Each
-    iteration over the loader is one epoch; the next iteration is the next epoch, in a new order if
-    it is shuffled. A batch is a dictionary:
+    Threads decompress chunks directly into a ring of batches, which is allocated once, when the
+    first batch is asked for. On the CPU nothing is copied. For a GPU, batches are copied in advance
+    from page-locked memory. Each iteration over the loader is one epoch; the next iteration is the
+    next epoch, in a new order if it is shuffled. A batch is a dictionary:
 
     ======= ===================================================================================
     image   (B, bands, rows, columns), channels_last: memory is (B, rows, columns, bands). For
@@ -92,6 +106,19 @@ class Loader:
     pad_last  The last batch of every rank is filled up to ``batch_size`` with ``padding`` samples
     ========= =================================================================================
 
+    **Errors.** A batch that cannot be read or augmented raises an error once, and counts: the next
+    ``next()`` gives the next batch, and :meth:`state_dict` is the position after the failed one.
+
+    **Several processes.** Rank, world size and device are looked up when the length or the first
+    batch is asked for, so a loader can be made before the process group, and be pickled to the
+    processes of a group. An epoch that one rank leaves before its end, for example because it looks
+    at one batch alone, counts only if all ranks leave or finish it; otherwise this rank begins it
+    again. Ranks compare their epochs through the store of the process group. If ``rank`` is given
+    and there is no process group, only loaders of the same process are compared.
+
+    **Threads and signal handlers.** Only one thread may iterate. State, statistics, reports and
+    lengths can be read in other threads and in signal handlers at any time.
+
     Arguments of torch's ``DataLoader`` that a loader does not need (``num_workers``,
     ``pin_memory``, ``collate_fn``, …) raise an error that says what to do instead.
 
@@ -103,9 +130,14 @@ class Loader:
             refused.
         batch_size: samples in a batch of this rank (crops, if cubes are cropped).
         shuffle: read the samples in a new order every epoch, over all ranks.
-        seed: seed for order, crops and augmentations.
+        seed: seed for order, crops and augmentations. If ``None``, it is drawn once, from torch's
+            global generator if torch is imported, otherwise from NumPy's: ``torch.manual_seed`` and
+            ``seed_everything`` decide it. All ranks use the seed that rank 0 drew; if there is no
+            process group to agree through, the seed is 0. :meth:`report` and :meth:`state_dict`
+            have it, and a state brings its seed along.
         device: where to put batches: ``"cpu"``, ``"cuda"`` or ``"cuda:0"``. If ``None``, the
-            current CUDA device if there is one (never for NumPy arrays), otherwise the CPU.
+            CUDA device that is current when the first batch is asked for, if there is one (never
+            for NumPy arrays), otherwise the CPU.
         dtype: element type of images: float16, bfloat16 (not for NumPy arrays), float32 or
             float64.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
@@ -128,9 +160,9 @@ class Loader:
         pad_last: fill up a last batch with samples marked as ``padding``; see above.
         epoch_length: samples in an epoch over all ranks. If ``None``, every sample once.
         rank: number of this process among those that train together, from 0. If ``None``, taken
-            from ``torch.distributed`` if it is initialised, otherwise 0.
-        world_size: how many processes train together. If ``None``, taken from
-            ``torch.distributed`` if it is initialised, otherwise 1.
+            from ``torch.distributed`` if it is initialised, or else from the environment variables
+            ``RANK`` and ``WORLD_SIZE`` (as torchrun sets them), otherwise 0.
+        world_size: how many processes train together. If ``None``, like ``rank``; otherwise 1.
         split: read only samples of this split, or of these splits.
         masks: names of the masks to read. If ``None``, those of the dataset (for
             :class:`LabelledPatches` and :class:`Regions`, none); if empty, none.
@@ -203,6 +235,10 @@ class Loader:
     >>> loader.close()
     """
 
+    # Whether this loader is a part of another one, which compares the ranks' epochs.
+    _is_part = False
+    # The same loader on the other ranks.
+    _peers: _ranks.Peers | None = None
     # Rows and columns of every sample, if cubes are padded.
     _extents: npt.NDArray[np.int64] | None = None
     # The mask of regions, if it is read only to find their pixels.
@@ -220,7 +256,7 @@ class Loader:
         batch_size: int = 1,
         *,
         shuffle: bool = False,
-        seed: int = 0,
+        seed: int | None = None,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | npt.DTypeLike = "float16",
         crop: Crop | Size | None = None,
@@ -294,7 +330,7 @@ class Loader:
             read = dataset.ids if order.ids is None else order.ids
             largest = self._extents[read].max(axis=0).tolist() if read else [1, 1]
             crop = crops.of_whole_cubes(read, largest, pad)
-        rank, world_size = _share(rank, world_size)
+        given_place = _ranks.checked(rank, world_size)
         length = order.length if epoch_length is None else epoch_length
         if masks is None:
             own = isinstance(crop, LabelledPatches | Regions)
@@ -323,8 +359,13 @@ class Loader:
                 self._hidden = crop.mask
                 mask_names = [*mask_names, crop.mask]
         band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
+        self._seed_is_drawn = seed is None
+        if seed is None:
+            seed = _seeds.of_loader(given_place)
         seed = _options.natural("seed", seed, least=0, most=(1 << 64) - 1)
         threads = None if num_threads is None else _options.natural("num_threads", num_threads)
+        place = given_place or _ranks.present()
+        self._device_wanted = _device(device, output)
         self._settings: dict[str, Any] = {
             "batch_size": _options.natural("batch_size", batch_size),
             "order": order.name,
@@ -332,8 +373,8 @@ class Loader:
             "crop": crops.settings(crop),
             "last": "drop" if drop_last else "pad" if pad_last else "short",
             "epoch_length": None if length is None else _options.natural("epoch_length", length),
-            "rank": rank,
-            "world_size": world_size,
+            "rank": place.rank,
+            "world_size": place.world_size,
             "samples": order.ids,
             "weights": order.weights,
             "masks": mask_names,
@@ -345,7 +386,8 @@ class Loader:
             "on_damage": _options.text("on_damage", on_damage),
             **_cache(dataset, cache, cache_size),
             "shuffle_window": _shuffle_window(shuffle_window),
-            "device": _device(device, output),
+            # Known when the first batch is asked for.
+            "device": None,
             "dtype": _image_type(dtype, output),
             "mask_dtype": None if mask_dtype is None else _options.dtype("mask_dtype", mask_dtype),
             "layers": _options.flag("layers", layers),
@@ -357,20 +399,24 @@ class Loader:
             # For hsipack.diagnose.
             "repeat": False,
             "emulated_bus": None,
-            "pipeline": _pipeline(
-                augment, seed, mask_names, crop.mask if isinstance(crop, Regions) else None
-            ),
+            "pipeline": None,
             # Whether torch gets arrays on a device, and the threads that compute on the host.
             "torch": output == "torch",
             "computing_threads": _torch.threads(),
         }
+        self._augmentations = _pipeline(
+            augment, mask_names, crop.mask if isinstance(crop, Regions) else None
+        )
         if normalize is not None and nan is None:
             _warn_of_nan(dataset, band_numbers, normalize)
         self._dataset = dataset
         self._output: Output = output
         column_names = _options.names("columns", columns)
         self._columns = {name: _column(dataset, name) for name in column_names}
+        self._given_place = given_place
         self._start(None)
+        self._number = _ranks.number_of(self._identity())
+        self._announce_seed()
         if self._native.lacks_train_statistics():
             warnings.warn(
                 f"{dataset.path} records no statistics of its train split: it is standardised by "
@@ -380,12 +426,93 @@ class Loader:
             )
 
     def _start(self, state: str | None) -> None:
+        """Makes the native loader, which has neither memory nor threads before its first batch."""
+        self._use_seed(self._settings["seed"])
         self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
-        self._iteration: _Epoch | None = None
+        self._reset_iterations()
+        self._closed = False
+        if self._given_place is not None:
+            # Without a process group, only the ranks of loaders in this process are known.
+            self._meet_peers(self._given_place)
+        _LOADERS.add(self)
+
+    def _meet_peers(self, place: _ranks.Place) -> None:
+        if place.world_size > 1 and not self._is_part:
+            self._peers = None
+            self._peers = _ranks.Peers(place, self._identity(), self._settings["seed"])
+
+    def _reset_iterations(self) -> None:
+        # The place among the processes; None until it is needed.
+        self._place: _ranks.Place | None = None
+        self._settling = threading.RLock()
+        self._peers = None
+        # The iteration that gave the last batch: its number, and the epoch that it began. It may
+        # have been left. An iteration keeps its loader alive, but not the other way round.
+        self._iteration: int | None = None
+        self._iteration_epoch: int | None = None
+        self._iterations = 0
         self._arrived: list[dict[str, Any] | None] = []
         self._lengths: dict[int, int] = {}
-        self._closed = False
-        _LOADERS.add(self)
+        self._schedule = _lightning.Schedule()
+
+    def _use_seed(self, seed: int) -> None:
+        self._settings["seed"] = seed
+        config = self._augmentations
+        if config is not None:
+            own = seed if config["seed"] is None else config["seed"]
+            self._settings["pipeline"] = json.dumps({**config, "seed": own})
+
+    def _settle(self) -> _ranks.Place:
+        """Finds out rank, world size and device, before the length or the first batch is used."""
+        with self._settling:
+            if self._place is not None:
+                _ranks.check_unchanged(self._place)
+                return self._place
+            _torch_data.refuse_workers()
+            place = self._given_place or _ranks.present()
+            if self._seed_is_drawn and place.world_size > 1 and self._given_place is None:
+                self._agree_on_seed(place)
+            device = _resolved(self._device_wanted, self._output)
+            self._settings |= {
+                "rank": place.rank,
+                "world_size": place.world_size,
+                "device": device,
+            }
+            self._native.place(place.rank, place.world_size, device)
+            if self._peers is None or not self._peers.is_current():
+                self._meet_peers(place)
+            self._place = place
+            return place
+
+    def _announce_seed(self) -> None:
+        """Tells the other ranks the seed that rank 0 drew, as soon as possible."""
+        if self._seed_is_drawn and self._given_place is None:
+            place = _ranks.present()
+            if place.source == _ranks.GROUP and place.rank == 0:
+                self._agree_on_seed(place)
+
+    def _agree_on_seed(self, place: _ranks.Place) -> None:
+        """Takes over the seed that rank 0 drew."""
+        drawn = self._settings["seed"]
+        seed = _ranks.seed_of_rank_0(place, self._identity(), self._number, drawn)
+        if seed is None:
+            # torchrun's processes before they have a process group.
+            seed = 0
+        if seed != drawn:
+            self._renew(seed)
+
+    def _renew(self, seed: int) -> None:
+        """Begins with another seed."""
+        epoch = self._native.epoch
+        self._use_seed(seed)
+        self._native = _hsipack.Loader(self._dataset._native, self._settings, None)
+        self._native.set_epoch(epoch)
+
+    def _identity(self) -> str:
+        """A text that is equal for the same loader on all ranks, whatever its seed is."""
+        state = json.loads(self._native.state(False))
+        parts = [state["fingerprint"], state["plan"], str(self._settings["batch_size"])]
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:24]
 
     # Batches.
 
@@ -393,16 +520,27 @@ class Loader:
         """Iterates over an epoch, or over the rest of one that was resumed.
 
         When a new iteration takes its first batch, it ends any older iteration over this loader. If
-        the older one was abandoned, before or after its last batch, the new one is the next epoch.
+        the older one was left, before or after its last batch, the new one is the next epoch. With
+        several ranks, an epoch that was left before its end counts only if all ranks left or
+        finished it.
         """
         return _Epoch(self)
 
     def __len__(self) -> int:
         """The number of batches of this rank in this epoch, including those already given."""
+        self._settle()
         epoch = self._native.epoch
         if epoch not in self._lengths:
             self._lengths = {epoch: self._native.batches_per_epoch()}
         return self._lengths[epoch]
+
+    def __getitem__(self, index: object) -> Batch:
+        """Refused: batches come in order."""
+        raise UnsupportedError(
+            "batches of a loader have no index",
+            remedy="iterate over the loader itself; it needs no DataLoader around it. For samples "
+            "by index, use the dataset: hsipack.open(path)[index]",
+        )
 
     def _begin(self, iteration: _Epoch) -> None:
         """Moves to the start of the iteration, when its first batch is taken.
@@ -410,22 +548,29 @@ class Loader:
         Not earlier, because frameworks make iterators that they do not use. They also stop without
         asking for the end of an epoch.
         """
+        self._settle()
         if self._iteration is not None:
-            if self._native.epoch == self._iteration.epoch:
-                self.set_epoch(self._native.epoch + 1)
-            else:
+            if self.epoch == self._iteration_epoch:
+                counts = self._peers is None or self._peers.counts(self.epoch)
+                self._go_to(self.epoch + counts)
+            elif self._arrived != [None]:
                 # All its batches were given, but nobody has asked for its end.
-                if self._arrived != [None]:
-                    self._arrived = []
-                    self._native.next(self._arrived)
                 self._arrived = []
-        self._iteration = iteration
-        iteration.epoch = self._native.epoch
+                self._take(self._arrived)
+            self._arrived = []
+        elif self._at_end():
+            self._take([])
+        self._iterations += 1
+        self._iteration, self._iteration_epoch = self._iterations, self.epoch
+        iteration.number = self._iterations
+        if self._peers is not None:
+            self._peers.publish(self.epoch, _ranks.READING)
+            self._peers.check_seeds()
 
     def _next(self, iteration: _Epoch) -> Batch:
-        if iteration.epoch is None:
+        if iteration.number is None:
             self._begin(iteration)
-        elif self._iteration is not iteration:
+        elif self._iteration != iteration.number:
             raise ConflictError(
                 "a newer iteration over this loader has begun",
                 remedy="create one loader for each iteration",
@@ -433,13 +578,37 @@ class Loader:
         # Signal handlers may raise as the call returns, or while the batch is put together. In both
         # cases the next call returns the batch.
         if not self._arrived:
-            self._native.next(self._arrived)
+            self._take(self._arrived)
         taken = self._arrived[0]
         if taken is None:
-            self._iteration, self._arrived = None, []
+            self._finish()
             raise StopIteration
         batch, self._arrived = self._batch(taken), []
         return batch
+
+    def _take(self, into: list[dict[str, Any] | None]) -> None:
+        """Appends what the next batch is made of; None once at the end of an epoch."""
+        self._native.next(into)
+
+    def _at_end(self) -> bool:
+        """Whether a state put the loader behind the last batch of an epoch that it has not left."""
+        return False
+
+    def _finish(self) -> None:
+        """Notes that the epoch is over."""
+        epoch = self._iteration_epoch
+        self._iteration, self._arrived = None, []
+        if epoch is not None:
+            self._schedule.finished(epoch)
+            if self._peers is not None:
+                self._peers.publish(epoch, _ranks.FINISHED)
+
+    def _left(self, number: int) -> None:
+        """Notes that an iteration is gone, which may be before its end."""
+        if self._iteration == number and self._peers is not None and not self._closed:
+            epoch = self._iteration_epoch
+            if epoch is not None:
+                self._peers.publish(epoch, _ranks.LEFT if self.epoch == epoch else _ranks.FINISHED)
 
     def _batch(self, batch: dict[str, Any]) -> Batch:
         ids = np.frombuffer(batch["ids"], dtype=np.int64)
@@ -507,6 +676,13 @@ class Loader:
         """The epoch of the next batch, counted from 0."""
         return self._native.epoch
 
+    @property
+    def seed(self) -> int:
+        """The seed of order, crops and augmentations. If it was drawn, the ranks agree on it when
+        the first batch is asked for.
+        """
+        return int(self._settings["seed"])
+
     def set_epoch(self, epoch: int) -> None:
         """Moves to the start of an epoch: the next iteration is this epoch.
 
@@ -515,17 +691,18 @@ class Loader:
         Args:
             epoch: number of the epoch, from 0.
         """
+        self._go_to(_options.natural("epoch", epoch, least=0))
+
+    def _go_to(self, epoch: int) -> None:
         self._iteration, self._arrived = None, []
-        self._native.set_epoch(_options.natural("epoch", epoch, least=0))
+        self._native.set_epoch(epoch)
 
-    @property
-    def batch_sampler(self) -> Any:
-        """An object for frameworks: Lightning tells it the number of each epoch, as it tells the
-        samplers of a DataLoader.
-
-        So training that resumes from a checkpoint reads the same epoch as uninterrupted training.
-        """
-        return _Epochs(self)
+    def _follow(self, epoch: int) -> None:
+        """Moves to the epoch that Lightning says."""
+        now, is_left = self.epoch, self._iteration is not None
+        target = self._schedule.target(epoch, now, is_left and now == self._iteration_epoch)
+        if target is not None:
+            self.set_epoch(target)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the position: after the last batch that you got, however many are ready.
@@ -559,15 +736,35 @@ class Loader:
             state: a dictionary that :meth:`state_dict` returned.
 
         Raises:
-            ConflictError: if the state is from another dataset or seed or, in the middle of an
-                epoch, from other samples, order or crops. The loader then keeps its position.
+            ConflictError: if the state is from another dataset or, unless the loader drew its seed,
+                from another seed; or, in the middle of an epoch, from other samples, order or
+                crops. The loader then keeps its position.
                 Samples may have been added to the dataset; an epoch that was begun before that
                 needs the dataset as it was: ``hsipack.open(path, as_of=state["fingerprint"])``.
         """
         if not isinstance(state, Mapping):
             raise _options.wrong("state", state, "give what state_dict() gave")
-        self._native.load_state(json.dumps(dict(state)))
+        text = json.dumps(dict(state))
+        seed = state.get("seed")
+        if self._seed_is_drawn and isinstance(seed, int) and seed != self._settings["seed"]:
+            self._load_with_seed(text, seed)
+        else:
+            self._native.load_state(text)
         self._iteration, self._arrived = None, []
+
+    def _load_with_seed(self, state: str, seed: int) -> None:
+        """Goes on from a state with its seed, which nobody gave to this loader."""
+        drawn, native = self._settings["seed"], self._native
+        self._use_seed(seed)
+        try:
+            self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
+        except BaseException:
+            self._use_seed(drawn)
+            raise
+        native.close()
+        with self._settling:
+            # Rank and device are looked up again; the ranks read with this seed from now on.
+            self._place, self._peers, self._seed_is_drawn = None, None, False
 
     # Reports.
 
@@ -603,9 +800,12 @@ class Loader:
             part.unlink(missing_ok=True)
 
     def report(self) -> dict[str, Any]:
-        """Returns how the loader works, and what keeps it from being faster: memory of the ring,
-        transfer, threads, masks and their layers, and:
+        """Returns how the loader works, and what keeps it from being faster: memory of the ring and
+        transfer (None before the first batch), threads, masks and their layers, and:
 
+        - ``seed``: the seed, given or drawn.
+        - ``place``: ``rank`` and ``world_size``, and their ``source``; None before the length or
+          the first batch was asked for.
         - ``cache``: what is kept in memory (``kind``), why, and how many ``bytes`` are there by
           now. If there is a ``shuffle_window``: in how many ``blocks``, out of ``of_blocks``,
           windows are shuffled together.
@@ -617,13 +817,16 @@ class Loader:
           hsipack's kernels, or only torch's operations, and ``why``.
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
-        return report
+        place = self._place
+        return {"seed": self.seed, "place": None if place is None else asdict(place), **report}
 
     def close(self) -> None:
-        """Stops the loader's threads and frees its memory. Batches that you keep stay valid."""
-        self._iteration, self._arrived = None, []
+        """Stops the loader's threads and frees its memory. Batches that you keep stay valid, and so
+        do state, statistics and report. If another thread waits for a batch, it gets an error.
+        """
         self._closed = True
         self._native.close()
+        self._iteration, self._arrived, self._peers = None, [], None
 
     def __enter__(self) -> Loader:
         return self
@@ -645,16 +848,31 @@ class Loader:
     # Pickling: another process makes the loader again from its options and its position.
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {
-            name: getattr(self, name)
-            for name in ("_settings", "_dataset", "_output", "_columns", "_extents", "_hidden")
-        }
+        own = {name: value for name, value in self.__dict__.items() if name not in _OF_PROCESS}
         return {"own": own, "state": self._state()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state["own"])
         self._start(state["state"])
 
+
+# What a loader does not take along into another process.
+_OF_PROCESS = frozenset(
+    {
+        "_native",
+        "_place",
+        "_settling",
+        "_peers",
+        "_iteration",
+        "_iteration_epoch",
+        "_iterations",
+        "_arrived",
+        "_lengths",
+        "_schedule",
+        "_sampler",
+        "_closed",
+    }
+)
 
 # Show the arguments of `__init__`, because `__new__` accepts anything.
 _TAKES = inspect.signature(Loader.__init__)
@@ -669,7 +887,7 @@ class _Epoch(Iterator[Batch]):
     def __init__(self, loader: Loader) -> None:
         self._loader: Loader | None = loader
         # None before its first batch.
-        self.epoch: int | None = None
+        self.number: int | None = None
 
     def __next__(self) -> Batch:
         if self._loader is None:
@@ -680,22 +898,11 @@ class _Epoch(Iterator[Batch]):
             self._loader = None
             raise
 
-
-class _Epochs:
-    """A sampler with only those members that frameworks look at."""
-
-    def __init__(self, loader: Loader) -> None:
-        self._loader = loader
-
-    @property
-    def sampler(self) -> _Epochs:
-        """The sampler of a batch sampler: this object itself."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """Moves to the start of an epoch, unless the loader is already in this epoch."""
-        if self._loader.epoch != epoch:
-            self._loader.set_epoch(epoch)
+    def __del__(self) -> None:
+        # Other ranks may wait for this.
+        if self._loader is not None and self.number is not None:
+            with contextlib.suppress(Exception):
+                self._loader._left(self.number)
 
 
 # Threads that use CUDA have to end before the interpreter exits.
@@ -710,32 +917,32 @@ def _close_all() -> None:
             loader.close()
 
 
-def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    if (rank is None) != (world_size is None):
-        raise ConflictError("only one of rank and world_size", remedy="give both, or neither")
-    if rank is not None and world_size is not None:
-        return _options.natural("rank", rank, least=0), _options.natural("world_size", world_size)
-    # Processes that train together have imported it.
-    distributed = _torch.imported("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    return 0, 1
-
-
-def _device(device: torch.device | str | int | None, output: Output) -> int | None:
-    """The number of a CUDA device, or None for the CPU."""
+def _device(device: torch.device | str | int | None, output: Output) -> str | int:
+    """The device that is asked for: ``"any"``, ``"cpu"``, ``"cuda"`` (the current one), or the
+    number of a CUDA device.
+    """
     if device is None:
-        return None if output == "numpy" else _current_device(output)
+        return "cpu" if output == "numpy" else "any"
     place = _options.device("device", device)
     if place.type == "cpu":
-        return None
+        return "cpu"
     if output == "numpy":
         raise ConflictError(
             "NumPy arrays are on the CPU", remedy='choose device="cpu", or output="dlpack"'
         )
     if place.type != "cuda":
         raise UnsupportedError(f"batches cannot be on {place}", remedy='choose "cpu" or "cuda"')
-    return place.index if place.index is not None else _current_device(output) or 0
+    return "cuda" if place.index is None else int(place.index)
+
+
+def _resolved(device: str | int, output: Output) -> int | None:
+    """The number of a CUDA device, or None for the CPU."""
+    if device == "cpu":
+        return None
+    if isinstance(device, int):
+        return device
+    current = _current_device(output)
+    return current if device == "any" else current or 0
 
 
 def _current_device(output: Output) -> int | None:
@@ -822,16 +1029,18 @@ def _shuffle_window(size: object) -> str:
 
 
 def _pipeline(
-    augmentations: augment.Augmentations | None, seed: int, masks: list[str], regions: str | None
-) -> str | None:
-    """The augmentations as the native part takes them; ``regions`` is the mask of regions."""
+    augmentations: augment.Augmentations | None, masks: list[str], regions: str | None
+) -> dict[str, Any] | None:
+    """The configuration of the augmentations; ``regions`` is the mask of regions. Without a seed,
+    the loader's is used.
+    """
     if augmentations is None:
         return None
-    pipeline = augment.sequential(augmentations, seed=seed)
+    pipeline = augment.sequential(augmentations)
     pipeline.check_masks(masks, all_read=True)
     if regions is not None:
         pipeline = _keeping_regions(pipeline, masks, regions)
-    return pipeline.to_json() if len(pipeline) else None
+    return pipeline.config() if len(pipeline) else None
 
 
 def _keeping_regions(

@@ -1,6 +1,7 @@
 //! The CPU as a device: without a thread, and without a copy as long as the ring can spare the slots.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hsipack_augment::Device;
@@ -8,6 +9,7 @@ use hsipack_augment::array::{Memory, Pool};
 use hsipack_store::process::OfProcess;
 
 use super::batch::Info;
+use super::monitor::Copies;
 use super::options::DeviceOptions;
 use super::transfer::Next;
 use crate::Result;
@@ -27,7 +29,24 @@ pub(super) struct Host {
     copy: bool,
     /// Where those copies lie.
     pool: Arc<Pool>,
-    copied: u64,
+    copied: Arc<Copied>,
+}
+
+/// Number of batches that were copied because others are kept.
+struct Copied(AtomicU64);
+
+impl Copies for Copied {
+    fn device_slots(&self) -> usize {
+        0
+    }
+
+    fn given_away(&self) -> u64 {
+        0
+    }
+
+    fn copied(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A batch's slot of the ring, as arrays lie over it.
@@ -64,7 +83,8 @@ impl Host {
     pub(super) fn new(loader: Loader, options: &DeviceOptions) -> Self {
         let (held, pool) = (Arc::new(()), Arc::default());
         let (copy, repeat) = (options.copy, options.repeat);
-        Self { loader, held, pending: None, repeat, copy, pool, copied: 0 }
+        let copied = Arc::new(Copied(AtomicU64::new(0)));
+        Self { loader, held, pending: None, repeat, copy, pool, copied }
     }
 
     /// Like [`Transfer::next`](super::transfer::Transfer::next).
@@ -111,7 +131,7 @@ impl Host {
         match self.pool.buffer(from.len()) {
             Ok(mut copy) => {
                 copy.bytes_mut().copy_from_slice(from);
-                self.copied += 1;
+                self.copied.0.fetch_add(1, Ordering::Relaxed);
                 Ok((copy.shared(), info))
             }
             Err(error) => {
@@ -134,8 +154,7 @@ impl Host {
         self.loader.set_epoch(epoch);
     }
 
-    /// Batches that were copied because others are kept.
-    pub(super) fn copied(&self) -> u64 {
-        self.copied
+    pub(super) fn copies(&self) -> Arc<dyn Copies> {
+        self.copied.clone()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hsipack_augment::array::{Memory, Stream};
@@ -13,19 +14,19 @@ use super::batch::{DeviceBatch, Info};
 use super::cuda::Cuda;
 use super::emulated::Emulated;
 use super::host::Host;
+use super::monitor::{Copies, Monitor, Tally};
 use super::options::DeviceOptions;
-use super::recipe::{Recipe, is_train};
+use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
 use super::transfer::{Next, Source, Transfer};
+use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{
-    Batch, BatchTimes, CacheChoice, Consumer, Loader, LoaderOptions, Outlook, Record, Shared,
-    Statistics, Times,
+    Batch, CacheChoice, Consumer, Loader, LoaderOptions, Outlook, Record, Shared, Statistics,
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
 use crate::trace::Trace;
-use crate::{Error, Result};
 
 /// A [`Loader`] whose batches are tensors of a library, on a device.
 ///
@@ -61,20 +62,15 @@ use crate::{Error, Result};
 pub struct DeviceLoader<L: Library> {
     way: Box<dyn Way<Made<L>>>,
     library: L,
-    recipe: Recipe,
-    shared: Arc<Shared>,
-    options: DeviceOptions,
+    prepared: PreparedDeviceLoader,
+    monitor: Monitor,
     /// The state after the last batch given.
     state: State,
     /// Nothing was given or failed since the epoch of `state` was begun.
     fresh: bool,
-    batches: u64,
-    waiting: Duration,
-    times: Times,
     consumer: Consumer,
     /// `None` on the CPU, where the loader inside records.
     trace: Option<Arc<Trace>>,
-    notes: Vec<String>,
 }
 
 /// What remains of an epoch, as an iterator; see [`DeviceLoader::epoch`].
@@ -114,9 +110,7 @@ type Make<'a, M> = &'a mut dyn FnMut(&Arc<dyn Memory>, &Arc<Info>) -> Result<M>;
 trait Way<M>: Send {
     fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>>;
     fn go_to(&mut self, epoch: u64);
-    fn device_slots(&self) -> usize;
-    fn given_away(&self) -> u64;
-    fn copied(&self) -> u64;
+    fn copies(&self) -> Arc<dyn Copies>;
 }
 
 impl<M> Way<M> for Host {
@@ -128,23 +122,15 @@ impl<M> Way<M> for Host {
         Host::go_to(self, epoch);
     }
 
-    fn device_slots(&self) -> usize {
-        0
-    }
-
-    fn given_away(&self) -> u64 {
-        0
-    }
-
-    fn copied(&self) -> u64 {
-        Host::copied(self)
+    fn copies(&self) -> Arc<dyn Copies> {
+        Host::copies(self)
     }
 }
 
 impl<B, S, M> Way<M> for Transfer<B, S>
 where
     B: Backend,
-    S: Source<Info = Arc<Info>, Place = State>,
+    S: Source<Info = Arc<Info>, Place = State> + 'static,
 {
     fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>> {
         Transfer::next(self, deadline, make)
@@ -154,16 +140,8 @@ where
         Transfer::go_to(self, epoch);
     }
 
-    fn device_slots(&self) -> usize {
-        self.slots()
-    }
-
-    fn given_away(&self) -> u64 {
-        Transfer::given_away(self)
-    }
-
-    fn copied(&self) -> u64 {
-        0
+    fn copies(&self) -> Arc<dyn Copies> {
+        Transfer::copies(self)
     }
 }
 
@@ -205,7 +183,7 @@ impl<L: Library> DeviceLoader<L> {
         device: DeviceOptions,
         library: L,
     ) -> Result<Self> {
-        Self::start(dataset, options, device, library, None)
+        Self::begin_with(PreparedDeviceLoader::new(dataset, options, device)?, library)
     }
 
     /// Creates a loader that goes on where another loader, on any device, was when it returned `state`; see
@@ -220,98 +198,70 @@ impl<L: Library> DeviceLoader<L> {
         library: L,
         state: &State,
     ) -> Result<Self> {
-        Self::start(dataset, options, device, library, Some(state))
+        let prepared = PreparedDeviceLoader::new(dataset, options, device)?.resumed(state)?;
+        Self::begin_with(prepared, library)
     }
 
-    fn start(
-        dataset: &Dataset,
-        mut options: LoaderOptions,
-        device: DeviceOptions,
-        library: L,
-        state: Option<&State>,
-    ) -> Result<Self> {
-        match (device.device, device.emulated_bus) {
-            (Device::Cpu, Some(rate)) if !(rate > 0.0 && rate.is_finite()) => {
-                Err(Error::conflict(format!("the emulated bus has {rate} bytes per second"))
-                    .with_remedy("give a rate above 0"))
-            }
-            (Device::Cpu, Some(rate)) => {
-                Self::start_on(Emulated::new(rate), dataset, options, device, library, state)
-            }
+    pub(super) fn begin_with(mut prepared: PreparedDeviceLoader, library: L) -> Result<Self> {
+        match (prepared.options.device, prepared.options.emulated_bus) {
+            (Device::Cpu, Some(rate)) => Self::begin_on(Emulated::new(rate), prepared, library),
             (Device::Cpu, None) => {
-                let loader = loader(dataset, options, state)?;
-                let recipe = Recipe::new(loader.shared(), &device)?;
+                let loader = prepared.loader.clone().start()?;
                 let (shared, place) = (loader.shared().clone(), loader.state());
-                let way = Box::new(Host::new(loader, &device));
-                Ok(Self::of(way, library, recipe, shared, device, place, Vec::new()))
+                let way = Box::new(Host::new(loader, &prepared.options));
+                Ok(Self::of(way, library, prepared, shared, place, Vec::new()))
             }
             (Device::Cuda(number), _) => {
                 let cuda = Cuda::open(number)?;
-                options.memory.locker.get_or_insert_with(|| cuda.locker());
-                Self::start_on(cuda, dataset, options, device, library, state)
+                prepared.loader.options.memory.locker.get_or_insert_with(|| cuda.locker());
+                Self::begin_on(cuda, prepared, library)
             }
         }
     }
 
-    /// Starts on a device to which batches have to be copied.
-    pub(super) fn start_on<B: Backend>(
+    /// Begins on a device to which batches have to be copied.
+    pub(super) fn begin_on<B: Backend>(
         backend: B,
-        dataset: &Dataset,
-        options: LoaderOptions,
-        device: DeviceOptions,
+        prepared: PreparedDeviceLoader,
         library: L,
-        state: Option<&State>,
     ) -> Result<Self> {
-        let mut loader = loader(dataset, options, state)?;
+        let mut loader = prepared.loader.clone().start()?;
         loader.feed_transfer();
-        let recipe = Recipe::new(loader.shared(), &device)?;
         let (shared, place) = (loader.shared().clone(), loader.state());
         let ring = shared.ring.clone();
         let interrupt = Box::new(move || ring.slots().stop());
         let slot_bytes = shared.ring.slot_bytes();
         let backend = Arc::new(backend);
-        let way: Box<dyn Way<Made<L>>> = if device.repeat {
+        let way: Box<dyn Way<Made<L>>> = if prepared.options.repeat {
             Box::new(Transfer::start(backend, Repeat::new(loader), slot_bytes, interrupt)?)
         } else {
             Box::new(Transfer::start(backend, loader, slot_bytes, interrupt)?)
         };
         let notes = shared.ring.memory_report().notes;
-        Ok(Self::of(way, library, recipe, shared, device, place, notes))
+        Ok(Self::of(way, library, prepared, shared, place, notes))
     }
 
     fn of(
         way: Box<dyn Way<Made<L>>>,
         library: L,
-        recipe: Recipe,
+        prepared: PreparedDeviceLoader,
         shared: Arc<Shared>,
-        options: DeviceOptions,
         state: State,
         notes: Vec<String>,
     ) -> Self {
         let fresh = state.given.iter().all(|segment| segment.batches == 0);
-        let waiting = Duration::ZERO;
-        let (times, consumer) = (Times::new(), Consumer::training());
-        let trace = shared.options.trace.clone().filter(|_| way.device_slots() > 0);
-        Self {
-            way,
-            library,
-            recipe,
-            shared,
-            options,
-            state,
-            fresh,
-            batches: 0,
-            waiting,
-            times,
-            consumer,
-            trace,
-            notes,
-        }
+        let consumer = Consumer::training();
+        let copies = way.copies();
+        let trace = shared.options.trace.clone().filter(|_| copies.device_slots() > 0);
+        let options = prepared.options.clone();
+        let tally = Arc::new(Tally::new());
+        let monitor = Monitor { shared, options, tally, copies, notes };
+        Self { way, library, prepared, monitor, state, fresh, consumer, trace }
     }
 
     /// Where its batches are.
     pub fn device(&self) -> Device {
-        self.options.device
+        self.prepared.options.device
     }
 
     /// The library that the tensors belong to.
@@ -343,8 +293,10 @@ impl<L: Library> DeviceLoader<L> {
 
     fn next_before(&mut self, deadline: Option<Instant>) -> Option<Result<Option<DeviceBatch<L>>>> {
         let before = Instant::now();
-        self.consumer.asks(Record { times: &self.times, trace: self.trace.as_deref() });
-        let (library, recipe) = (&self.library, &self.recipe);
+        let tally = &self.monitor.tally;
+        let record = Record { times: &tally.times, trace: self.trace.as_deref() };
+        self.consumer.asks(record);
+        let (library, recipe) = (&self.library, &self.prepared.recipe);
         let next = self.way.next(deadline, &mut |memory, info| {
             memory.lend(match memory.device() {
                 Device::Cpu => Stream::LEGACY,
@@ -353,12 +305,11 @@ impl<L: Library> DeviceLoader<L> {
             let (image, masks) = recipe.make(library, memory, info)?;
             Ok(Made { image, masks, info: info.clone() })
         });
-        self.waiting += before.elapsed();
+        tally.waited(before.elapsed());
         match next {
             Ok(Next::Batch(Made { image, masks, info }, state)) => {
                 (self.state, self.fresh) = (state, false);
-                self.batches += 1;
-                let record = Record { times: &self.times, trace: self.trace.as_deref() };
+                tally.batches.fetch_add(1, Ordering::Relaxed);
                 self.consumer.gets(info.number, record);
                 let library = self.library.clone();
                 Some(Ok(Some(DeviceBatch { image, masks, info, library })))
@@ -381,7 +332,7 @@ impl<L: Library> DeviceLoader<L> {
     pub fn set_epoch(&mut self, epoch: u64) {
         if !self.fresh || self.state.epoch != epoch {
             self.way.go_to(epoch);
-            self.state = self.shared.state_before(epoch);
+            self.state = self.shared().state_before(epoch);
             self.fresh = true;
         }
     }
@@ -393,47 +344,45 @@ impl<L: Library> DeviceLoader<L> {
 
     /// The dataset.
     pub fn dataset(&self) -> &Dataset {
-        &self.shared.dataset
+        &self.shared().dataset
     }
 
     /// The options of the loader inside.
     pub fn options(&self) -> &LoaderOptions {
-        &self.shared.options
+        &self.shared().options
     }
 
     /// The options for the device.
     pub fn device_options(&self) -> &DeviceOptions {
-        &self.options
+        &self.prepared.options
     }
 
     /// The plan of its epochs.
     pub fn plan(&self) -> &Plan {
-        &self.shared.plan
+        &self.shared().plan
     }
 
     /// Names of the masks that batches have.
     pub fn masks(&self) -> &[String] {
-        &self.shared.masks
+        &self.shared().masks
     }
 
     /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
     /// mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {
-        self.recipe.layers(mask)
+        self.prepared.layers(mask)
     }
 
     /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and the split whose
     /// statistics are used, or `None` if those of all its samples are used.
     pub fn standardized_by(&self) -> Vec<(String, Option<String>)> {
-        self.recipe.standardized_by()
+        self.prepared.standardized_by()
     }
 
     /// Whether a stack is standardised by the statistics of all its samples although the dataset has a training split.
     /// Older datasets do not record statistics of splits, and a stack may have no sample of this split.
     pub fn lacks_train_statistics(&self) -> bool {
-        let splits = self.shared.dataset.labels().splits();
-        self.standardized_by().iter().any(|(_, split)| split.is_none())
-            && splits.iter().any(|split| is_train(split))
+        self.prepared.lacks_train_statistics()
     }
 
     /// Number of batches that every rank gets in a whole epoch.
@@ -441,18 +390,18 @@ impl<L: Library> DeviceLoader<L> {
     /// # Errors
     /// As [`Plan::epoch`].
     pub fn batches_per_epoch(&self) -> Result<usize> {
-        let epoch = self.shared.plan.epoch(self.state.epoch, &[], self.shared.options.share)?;
-        Ok(epoch.batches())
+        let Shared { plan, options, .. } = &**self.shared();
+        Ok(plan.epoch(self.state.epoch, &[], options.share)?.batches())
     }
 
     /// What kind of memory the ring has, and why it is no better.
     pub fn memory(&self) -> MemoryReport {
-        self.shared.ring.memory_report()
+        self.monitor.memory()
     }
 
     /// What is kept in memory, and why.
     pub fn cache(&self) -> &CacheChoice {
-        &self.shared.cached
+        self.monitor.cache()
     }
 
     /// What the loader reads, and what that costs.
@@ -462,68 +411,32 @@ impl<L: Library> DeviceLoader<L> {
 
     /// Bytes that the cache holds.
     pub fn cached_bytes(&self) -> u64 {
-        self.shared.cached_bytes()
+        self.monitor.cached_bytes()
     }
 
     /// How the loader works, and why it does no better.
     pub fn report(&self) -> DeviceReport {
-        let device_slots = self.way.device_slots();
-        let page_locked = self.memory().kind == "page-locked";
-        let mut notes = self.notes.clone();
-        let given_away = self.way.given_away();
-        if given_away > 0 {
-            notes.push(format!(
-                "new device memory was allocated {given_away} times, because you kept tensors that use the slots; copy what you keep"
-            ));
-        }
-        if self.way.copied() > 0 {
-            notes.push(format!(
-                "{} batches were copied, because you kept earlier ones; drop batches after use, or use more slots",
-                self.way.copied()
-            ));
-        }
-        DeviceReport {
-            device: match self.options.device {
-                Device::Cpu if self.options.emulated_bus.is_some() => "emulated".to_owned(),
-                device => device.to_string(),
-            },
-            copies: match (device_slots, page_locked) {
-                (0, _) => "none",
-                _ if self.options.emulated_bus.is_some() => "emulated",
-                (_, true) => "asynchronous",
-                (_, false) => "staged",
-            },
-            slot_bytes: self.shared.ring.slot_bytes(),
-            device_slots,
-            notes,
-        }
+        self.monitor.report()
     }
 
     /// What the loader did so far.
     pub fn statistics(&self) -> Statistics {
-        let times = self.times.get();
-        let inside = self.shared.statistics();
-        Statistics {
-            batches: self.batches,
-            waiting_s: self.waiting.as_secs_f64(),
-            times: BatchTimes { load_s: inside.times.load_s, ..times },
-            given_away: self.way.given_away(),
-            copied: self.way.copied(),
-            ..inside
-        }
+        self.monitor.statistics()
+    }
+
+    /// A handle that reads statistics and report, also in other threads.
+    pub fn monitor(&self) -> Monitor {
+        self.monitor.clone()
     }
 
     /// Forgets how long batches took; see [`Loader::forget_times`].
     pub fn forget_times(&self) {
-        self.times.clear();
-        self.shared.counters.times.clear();
+        self.monitor.tally.times.clear();
+        self.shared().counters.times.clear();
     }
-}
 
-fn loader(dataset: &Dataset, options: LoaderOptions, state: Option<&State>) -> Result<Loader> {
-    match state {
-        Some(state) => Loader::with_state(dataset, options, state),
-        None => Loader::new(dataset, options),
+    fn shared(&self) -> &Arc<Shared> {
+        &self.monitor.shared
     }
 }
 

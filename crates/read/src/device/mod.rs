@@ -3,6 +3,8 @@
 //! | file | part |
 //! |---|---|
 //! | `loader.rs` | the loader as its user sees it: epochs, state, a report of how it works |
+//! | `prepared.rs` | a loader that has neither device, memory nor threads yet |
+//! | `monitor.rs` | statistics and report of a loader at work |
 //! | `options.rs` | the options |
 //! | `replay.rs` | the items of a loader's batches, read without a loader |
 //! | `batch.rs` | a batch of tensors, and how arrays lie over a slot |
@@ -25,7 +27,9 @@ mod fake;
 mod handover;
 mod host;
 mod loader;
+mod monitor;
 mod options;
+mod prepared;
 mod recipe;
 mod repeat;
 mod replay;
@@ -36,5 +40,7 @@ mod transfer;
 pub use batch::DeviceBatch;
 pub use cuda::{cuda_is_available, pci_bus_id};
 pub use loader::{DeviceEpoch, DeviceLoader, DeviceReport};
+pub use monitor::Monitor;
 pub use options::{DeviceOptions, Normalization};
+pub use prepared::PreparedDeviceLoader;
 pub use replay::Replay;

@@ -12,7 +12,7 @@ use hsipack_format::{Command, DType, SpectralNorm, remedy};
 use super::batch::Info;
 use super::options::{DeviceOptions, Normalization};
 use crate::dataset::BandStatistics;
-use crate::loader::Shared;
+use crate::loader::PreparedLoader;
 use crate::{Error, Result};
 
 /// Names of splits whose samples a network is trained on, in upper or lower case.
@@ -54,20 +54,20 @@ struct Mask {
 }
 
 impl Recipe {
-    pub(super) fn new(shared: &Shared, options: &DeviceOptions) -> Result<Self> {
+    pub(super) fn new(loader: &PreparedLoader, options: &DeviceOptions) -> Result<Self> {
         if !options.image.is_float() {
             return Err(Error::conflict(format!("images cannot have the type {}", options.image))
                 .with_remedy("choose float16, bfloat16, float32 or float64"));
         }
         let mut stacks = BTreeMap::new();
-        for sample in shared.plan.samples() {
-            let stack = shared.dataset.stack_of(sample.sample)?;
+        for sample in loader.plan.samples() {
+            let stack = loader.dataset.stack_of(sample.sample)?;
             if let Entry::Vacant(entry) = stacks.entry(stack) {
-                entry.insert(Stack::new(shared, options, stack)?);
+                entry.insert(Stack::new(loader, options, stack)?);
             }
         }
         let numbers: Vec<usize> = stacks.keys().copied().collect();
-        let masks = shared.masks.iter().map(|name| Mask::new(shared, options, &numbers, name));
+        let masks = loader.masks.iter().map(|name| Mask::new(loader, options, &numbers, name));
         let masks = masks.collect::<Result<_>>()?;
         Ok(Self { options: options.clone(), stacks, masks })
     }
@@ -138,17 +138,17 @@ impl Recipe {
 }
 
 impl Stack {
-    fn new(shared: &Shared, options: &DeviceOptions, number: usize) -> Result<Self> {
-        let dataset = &shared.dataset;
+    fn new(loader: &PreparedLoader, options: &DeviceOptions, number: usize) -> Result<Self> {
+        let dataset = &loader.dataset;
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
         let name = dataset.stacks()[number].name.clone();
         let mut stack = Self { name, split: None, scale, offset, figures: None };
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;
-                (stack.split, figures) = statistics(shared, number)?;
+                (stack.split, figures) = statistics(loader, number)?;
                 let (scale, offset) = if options.physical { (scale, offset) } else { (1.0, 0.0) };
-                let bands = shared.options.bands.as_deref();
+                let bands = loader.options.bands.as_deref();
                 let chosen = |all: &[f64], figure: &dyn Fn(f64) -> f64| match bands {
                     Some(bands) => bands.iter().map(|band| figure(all[*band])).collect(),
                     None => all.iter().copied().map(figure).collect::<Vec<_>>(),
@@ -159,8 +159,8 @@ impl Stack {
                 )
             }
             Normalization::StandardizeBy { mean, std } => (
-                stack.figures(shared, number, "mean", mean)?,
-                stack.figures(shared, number, "standard deviation", std)?,
+                stack.figures(loader, number, "mean", mean)?,
+                stack.figures(loader, number, "standard deviation", std)?,
             ),
             _ => return Ok(stack),
         };
@@ -180,9 +180,15 @@ impl Stack {
     }
 
     /// The user's numbers, one for each band that is read.
-    fn figures(&self, shared: &Shared, number: usize, what: &str, own: &[f64]) -> Result<Vec<f64>> {
-        let all = shared.dataset.stacks()[number].image.shape().bands;
-        let bands = shared.options.bands.as_ref().map_or(all, Vec::len);
+    fn figures(
+        &self,
+        loader: &PreparedLoader,
+        number: usize,
+        what: &str,
+        own: &[f64],
+    ) -> Result<Vec<f64>> {
+        let all = loader.dataset.stacks()[number].image.shape().bands;
+        let bands = loader.options.bands.as_ref().map_or(all, Vec::len);
         match own {
             [one] => Ok(vec![*one; bands]),
             _ if own.len() == bands => Ok(own.to_vec()),
@@ -191,15 +197,15 @@ impl Stack {
                 own.len(),
                 self.name
             ))
-            .at(shared.dataset.path())
+            .at(loader.dataset.path())
             .with_remedy("give one number for each band that is read, or one for all")),
         }
     }
 }
 
 /// The statistics that a stack is standardised by, and their split; `None` if they are of all samples.
-fn statistics(shared: &Shared, number: usize) -> Result<(Option<String>, BandStatistics)> {
-    let dataset = &shared.dataset;
+fn statistics(loader: &PreparedLoader, number: usize) -> Result<(Option<String>, BandStatistics)> {
+    let dataset = &loader.dataset;
     let mut splits = dataset.split_statistics(number).into_iter();
     if let Some((split, figures)) = splits.find(|(split, _)| is_train(split)) {
         return Ok((Some(split), figures));
@@ -214,8 +220,13 @@ fn statistics(shared: &Shared, number: usize) -> Result<(Option<String>, BandSta
 }
 
 impl Mask {
-    fn new(shared: &Shared, options: &DeviceOptions, stacks: &[usize], name: &str) -> Result<Self> {
-        let dataset = &shared.dataset;
+    fn new(
+        loader: &PreparedLoader,
+        options: &DeviceOptions,
+        stacks: &[usize],
+        name: &str,
+    ) -> Result<Self> {
+        let dataset = &loader.dataset;
         let first = *stacks.first().expect("a plan has samples");
         let dtype =
             dataset.stacks()[first].mask(name).expect("the loader has found it").meta().dtype;
@@ -234,7 +245,7 @@ impl Mask {
             return Err(Error::conflict(format!(
                 "mask {name:?} is {dtype}, whose values {element} cannot hold"
             ))
-            .at(shared.dataset.path())
+            .at(loader.dataset.path())
             .with_remedy(format!("choose {}", least(stored))));
         }
         let unpacked = if options.layers { layers.len() } else { 0 };

@@ -10,7 +10,7 @@ use super::options::DeviceOptions;
 use super::recipe::Recipe;
 use crate::Result;
 use crate::dataset::Dataset;
-use crate::loader::{CacheChoice, LoaderOptions, Shared};
+use crate::loader::{CacheChoice, LoaderOptions, PreparedLoader, Shared};
 use crate::plan::{EpochPlan, Item, Plan};
 use crate::trace::BatchNumber;
 
@@ -51,10 +51,10 @@ impl Replay {
     /// As [`Loader::new`](crate::Loader::new), except for the memory of its ring; if the options of images contradict the
     /// dataset.
     pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
-        dataset.check_unchanged()?;
-        let shared = Shared::without_ring(dataset.clone(), options)?;
+        let prepared = PreparedLoader::unchecked(dataset, options)?;
         let device = DeviceOptions { device: Device::Cpu, ..device };
-        let recipe = Recipe::new(&shared, &device)?;
+        let recipe = Recipe::new(&prepared, &device)?;
+        let shared = Shared::without_ring(prepared)?;
         Ok(Self { shared, recipe, host: Host::default(), epoch: Mutex::default() })
     }
 

@@ -539,7 +539,8 @@ mod support;
 /// A whole loader on the device has the same contents, epochs and states as the loader inside.
 #[test]
 fn a_device_loader_gives_what_its_loader_gives() {
-    use super::{DeviceLoader, DeviceOptions};
+    use super::{DeviceLoader, DeviceOptions, PreparedDeviceLoader};
+    use crate::plan::State;
     use crate::{Dataset, Loader, LoaderOptions};
     use support::{StackSpec, write_dataset};
 
@@ -553,9 +554,13 @@ fn a_device_loader_gives_what_its_loader_gives() {
     let mut plain = Loader::new(&dataset, options.clone()).unwrap();
     let fake = Fake::new(12);
     let cpu = DeviceOptions::new(hsipack_augment::Device::Cpu);
-    let start = |state| {
-        let (fake, options) = (fake.clone(), options.clone());
-        DeviceLoader::start_on(fake, &dataset, options, cpu.clone(), Host::new(2), state).unwrap()
+    let start = |state: Option<&State>| {
+        let prepared = PreparedDeviceLoader::new(&dataset, options.clone(), cpu.clone()).unwrap();
+        let prepared = match state {
+            Some(state) => prepared.resumed(state).unwrap(),
+            None => prepared,
+        };
+        DeviceLoader::begin_on(fake.clone(), prepared, Host::new(2)).unwrap()
     };
     let mut loader = start(None);
     let mut kept = Vec::new();

@@ -33,6 +33,7 @@ use hsipack_store::threads;
 
 use super::backend::{Backend, DeviceMemory};
 use super::handover::{Handover, Interrupt, Taken};
+use super::monitor::Copies;
 use crate::{Error, ErrorKind, Result};
 
 /// Number of device slots at the start: one is copied into while one is used.
@@ -269,14 +270,26 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         drop(self.rack.handover.restart(epoch));
     }
 
-    /// Number of device slots.
-    pub(super) fn slots(&self) -> usize {
-        self.rack.slots.load(Ordering::Relaxed)
+    /// The counts of the slots.
+    pub(super) fn copies(&self) -> Arc<dyn Copies>
+    where
+        S: 'static,
+    {
+        self.rack.clone()
+    }
+}
+
+impl<B: Backend, S: Source> Copies for Rack<B, S> {
+    fn device_slots(&self) -> usize {
+        self.slots.load(Ordering::Relaxed)
     }
 
-    /// Number of slots that were made because the consumer kept others.
-    pub(super) fn given_away(&self) -> u64 {
-        self.rack.given_away.load(Ordering::Relaxed)
+    fn given_away(&self) -> u64 {
+        self.given_away.load(Ordering::Relaxed)
+    }
+
+    fn copied(&self) -> u64 {
+        0
     }
 }
 

@@ -51,8 +51,6 @@ pub struct Shuffled {
 pub(super) struct Chosen {
     pub choice: CacheChoice,
     pub blocks: Option<ShuffleBlocks>,
-    /// Memory for the shared cache.
-    pub shared: Option<SharedChunks>,
 }
 
 impl Chosen {
@@ -96,7 +94,7 @@ impl Chooser<'_> {
             shuffle_window: None,
             why,
         };
-        Chosen { choice, blocks: None, shared: None }
+        Chosen { choice, blocks: None }
     }
 
     /// Windows come block by block.
@@ -117,7 +115,7 @@ impl Chooser<'_> {
             shuffle_window: Some(shuffled),
             why,
         };
-        Chosen { choice, blocks: Some(blocks), shared: None }
+        Chosen { choice, blocks: Some(blocks) }
     }
 
     /// The shuffle window that the user asked for.
@@ -228,7 +226,6 @@ impl Chooser<'_> {
         );
         let mut chosen = self.whole(CacheKind::Decoded, limit, why);
         chosen.choice.shared = true;
-        chosen.shared = Some(chunks);
         Some(chosen)
     }
 

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `mod.rs` | the consumer's side: epochs, state, errors |
 //! | `options.rs` | the options |
-//! | `shared.rs` | what all threads share; checking of the options |
+//! | `prepared.rs` | a loader without memory and threads: checking of the options, the plan |
+//! | `shared.rs` | what all threads share |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
 //! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `blocks.rs` | which blocks of cubes come together in a shuffle |
@@ -34,6 +35,7 @@ mod local_plan;
 mod new_ids;
 mod options;
 mod outlook;
+mod prepared;
 mod replay;
 mod rotation;
 mod shared;
@@ -50,6 +52,7 @@ pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
 pub use options::{LoaderOptions, OnDamage, ShuffleWindow};
 pub use outlook::Outlook;
+pub use prepared::PreparedLoader;
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
@@ -57,7 +60,7 @@ pub(crate) use times::{Consumer, Record, Times};
 
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
-use crate::plan::{Crop, Plan, Segment, Share, State};
+use crate::plan::{Plan, Segment, Share, State};
 use crate::ring::memory::MemoryReport;
 use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
@@ -130,7 +133,7 @@ impl Loader {
     /// # Errors
     /// If the options contradict each other or the dataset, or there is not enough memory for the ring.
     pub fn new(dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
-        Self::start(dataset, options, None)
+        Self::begin_with(PreparedLoader::new(dataset, options)?)
     }
 
     /// Creates a loader that goes on where another loader was when it returned `state`. Batch size, threads and
@@ -140,20 +143,13 @@ impl Loader {
     /// # Errors
     /// As [`new`](Self::new), and if the state is of another dataset, seed or plan.
     pub fn with_state(dataset: &Dataset, options: LoaderOptions, state: &State) -> Result<Self> {
-        Self::start(dataset, options, Some(state))
+        Self::begin_with(PreparedLoader::new(dataset, options)?.resumed(state)?)
     }
 
-    fn start(dataset: &Dataset, options: LoaderOptions, state: Option<&State>) -> Result<Self> {
-        dataset.check_unchanged()?;
-        let mut options = options;
-        if let Some(state) = state.filter(|state| state.is_within_epoch())
-            && options.shuffle_window == ShuffleWindow::Auto
-        {
-            // The epoch goes on as it began, whatever memory this machine has.
-            options.shuffle_window =
-                state.shuffle_window.map_or(ShuffleWindow::All, ShuffleWindow::Bytes);
-        }
-        let shared = Arc::new(Shared::new(dataset.clone(), options)?);
+    /// Takes memory and starts the threads.
+    fn begin_with(prepared: PreparedLoader) -> Result<Self> {
+        let begin = prepared.begin.clone();
+        let shared = Arc::new(Shared::new(prepared)?);
         let mut loader = Self {
             shared,
             threads: Vec::new(),
@@ -162,13 +158,8 @@ impl Loader {
             consumer: Consumer::training(),
             loads: Loads::default(),
         };
-        if let Some(state) = state {
-            let then = dataset.samples_at(&state.fingerprint);
-            state.check(&loader.shared.plan, dataset.fingerprint(), then)?;
-            if let Some(then) = then.filter(|_| state.fingerprint != dataset.fingerprint()) {
-                loader.check_grown(state, then)?;
-            }
-            loader.go_to(state.epoch, state.given.clone());
+        if begin.epoch > 0 || begin.is_within_epoch() {
+            loader.go_to(begin.epoch, begin.given);
         }
         // A plan that is impossible from the start is reported here already.
         loader.shared.plan.epoch(
@@ -181,31 +172,6 @@ impl Loader {
             loader.spawn(format!("decode {thread}"), move |shared| worker::run(shared, thread))?;
         }
         Ok(loader)
-    }
-
-    /// Checks what else may differ if cubes or masks were added since the dataset had `then` samples: a plan does not know
-    /// the labels of samples and pixels.
-    fn check_grown(&self, state: &State, then: usize) -> Result<()> {
-        let Shared { dataset, plan, .. } = &*self.shared;
-        // Crops are chosen by all masks that are read.
-        let by_masks =
-            matches!(plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
-        if by_masks && state.is_within_epoch() {
-            return Err(state.began_before(then));
-        }
-        let labels = dataset.labels();
-        if let Some((class, before)) = labels.renumbered(then) {
-            let label = &labels.classes()[class as usize].label;
-            return Err(Error::state(format!(
-                "samples with new labels were added, so the classes have other numbers than in the training state: {label} was {before} and is now {class}"
-            ))
-            .at(dataset.path())
-            .with_remedy(remedy![
-                "train on with the dataset as it was: open it with ",
-                Opt::AsOf.to(state.fingerprint.clone())
-            ]));
-        }
-        Ok(())
     }
 
     fn spawn(&mut self, name: String, run: impl FnOnce(&Shared) + Send + 'static) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::cache_choice::CacheChoice;
 use super::options::LoaderOptions;
-use super::shared::Prepared;
+use super::prepared::PreparedLoader;
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::plan::{Plan, chunks_touched};
@@ -28,8 +28,7 @@ impl Outlook {
     /// # Errors
     /// As [`Loader::new`](super::Loader::new), except for the memory of its ring.
     pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
-        let Prepared { plan, chosen, .. } = Prepared::new(dataset, options)?;
-        Ok(Self::new(dataset, &plan, chosen.choice))
+        Ok(PreparedLoader::unchecked(dataset, options.clone())?.outlook())
     }
 
     /// The outlook for a plan of this dataset.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import numpy as np
 
-from hsipack import _hsipack, _torch
+from hsipack import _hsipack, _ranks, _torch
 from hsipack._arrays import given, native
 from hsipack.dataset import mask_key
 from hsipack.diagnosis._levels import Kept, Source, Stream, cores
@@ -26,6 +27,7 @@ class LoaderLevels:
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
+        self._place = dataclasses.replace(loader._settle(), source=_ranks.GIVEN)
         self._settings = dict(loader._settings)
         self._read, counts, facts = loader._native.outlook()
         self._known: dict[str, Any] = json.loads(facts)
@@ -33,7 +35,7 @@ class LoaderLevels:
         chosen = set(self._samples)
         windows = zip(self._read, counts, strict=True)
         self._items = sum(count for one, count in windows if one in chosen)
-        self._report = loader.report()
+        self._report = report = loader.report()
         self._pipeline: str | None = self._settings["pipeline"]
         self.batch_size: int | None = self._settings["batch_size"]
         self._copies = self._settings["device"] is not None or bool(self._settings["emulated_bus"])
@@ -43,7 +45,8 @@ class LoaderLevels:
         self.names += ["augment"] if self._pipeline else []
         self.names += ["copy" if self._copies else "prepare"]
         self.names += ["collate", "decode", "read"]
-        report = self._report
+        # The user's loader may not have begun yet.
+        report["transfer"] = self._keeper.report()["transfer"]
         place = report["transfer"]["device"]
         self.subject = (
             f"{loader.dataset.path}: batches of {self.batch_size} on {place}, "
@@ -91,6 +94,12 @@ class LoaderLevels:
             "_output": self._loader._output,
             "_columns": self._loader._columns,
             "_extents": self._loader._extents,
+            "_augmentations": None if "pipeline" in changes else self._loader._augmentations,
+            "_given_place": self._place,
+            "_device_wanted": self._loader._device_wanted,
+            "_seed_is_drawn": False,
+            # Levels are read by this rank alone.
+            "_is_part": True,
         }
         loader.__dict__.update(own)
         loader._start(None)

@@ -1,0 +1,129 @@
+"""What Lightning needs from a loader: the number of each epoch."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from typing import Any
+
+from hsipack import _torch
+
+# The loop is among the callers of set_epoch, at most this many frames away.
+FRAMES = 8
+
+
+class Schedule:
+    """Maps the epochs that Lightning counts to the epochs of a loader.
+
+    Epoch n of training is epoch n of the loader, so that a resumed training reads the same epoch as
+    an uninterrupted one. There are two exceptions: a loader that is read several times within an
+    epoch (a cycle of ``CombinedLoader``) is not moved back, and the next training with another
+    trainer begins after the epochs that were read.
+    """
+
+    def __init__(self) -> None:
+        self._trainer: weakref.ref[Any] | None = None
+        self._told: int | None = None
+        # The epoch of the loader that is the trainer's epoch 0.
+        self._first = 0
+        self._finished = -1
+
+    def finished(self, epoch: int) -> None:
+        """Notes that an epoch of the loader was read to its end."""
+        self._finished = max(self._finished, epoch)
+
+    def target(self, epoch: int, now: int, is_left: bool) -> int | None:
+        """The epoch of the loader for epoch ``epoch`` of training; None to stay where it is.
+
+        Args:
+            epoch: the epoch of training.
+            now: the epoch that the loader is in.
+            is_left: whether an iteration over that epoch was begun and left.
+        """
+        trainer = _trainer()
+        is_new = trainer is not None and (self._trainer is None or self._trainer() is not trainer)
+        told, self._told = self._told, epoch
+        if is_new:
+            self._trainer = weakref.ref(trainer)
+            if told is not None and epoch == 0:
+                self._first = max(self._first + told, self._finished) + 1
+        if trainer is not None and getattr(trainer, "overfit_batches", False):
+            # The same batches in every epoch.
+            return self._first
+        target = self._first + epoch
+        if not is_new and told is not None and epoch == told + 1 and now >= target:
+            return None
+        return None if now == target and not is_left else target
+
+
+def _trainer() -> Any | None:
+    """The trainer whose loop tells the number of an epoch; None if it is not Lightning."""
+    if "lightning" not in sys.modules and "pytorch_lightning" not in sys.modules:
+        return None
+    frame = sys._getframe(1)
+    for _ in range(FRAMES):
+        trainer = getattr(frame.f_locals.get("self"), "trainer", None)
+        if trainer is not None and hasattr(trainer, "overfit_batches"):
+            return trainer
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+def sampler(loader: Any) -> Any:
+    """A sampler with only those members that frameworks look at."""
+    torchs = _torch.imported("torch.utils.data")
+    kind = EpochSampler if torchs is None else _of_torch(torchs.SequentialSampler)
+    return kind(loader)
+
+
+class EpochSampler:
+    """A sampler that tells a loader the numbers of epochs."""
+
+    def __init__(self, loader: Any) -> None:
+        # The loader keeps its sampler.
+        self._loader = weakref.ref(loader)
+
+    @property
+    def sampler(self) -> EpochSampler:
+        """The sampler of a batch sampler: this object itself."""
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in a batch."""
+        return int(self._the_loader().batch_size)
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether samples that do not fill a last batch are left out."""
+        return bool(self._the_loader().drop_last)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Moves the loader to the epoch of training with this number."""
+        self._the_loader()._follow(epoch)
+
+    def __len__(self) -> int:
+        return len(self._the_loader())
+
+    def _the_loader(self) -> Any:
+        loader = self._loader()
+        if loader is None:
+            raise ReferenceError("the loader of this sampler is gone")
+        return loader
+
+
+@functools.cache
+def _of_torch(base: Any) -> Any:
+    """The same as one of torch's samplers. Lightning cannot replace the sampler of a loader, and
+    does not try to if it is a SequentialSampler.
+    """
+
+    class TorchEpochSampler(EpochSampler, base):  # type: ignore[misc]
+        def __init__(self, loader: Any) -> None:
+            EpochSampler.__init__(self, loader)
+            self.data_source = loader.dataset
+
+    return TorchEpochSampler

@@ -1,0 +1,288 @@
+"""The processes that train together: which one this is, and what the others do.
+
+The processes of a torch.distributed group share a store of keys and values. Loaders write their
+seeds and epochs there. Nothing here is a collective operation, so a rank that looks at a batch
+alone never waits for the others to do the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+import weakref
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from hsipack import _options, _torch
+from hsipack._errors import ConflictError
+
+POLL_S = 0.01
+LEAVING_S = 5.0
+"""How long to wait for other ranks to leave an epoch that this rank has left."""
+SEED_S = 600.0
+"""How long to wait for the seed of rank 0."""
+
+NEW, READING, LEFT, FINISHED = "new", "reading", "left", "finished"
+"""What a rank does with an epoch."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of this process among those that train together.
+
+    Attributes:
+        rank: its number, from 0.
+        world_size: number of processes.
+        source: where the numbers come from.
+    """
+
+    rank: int
+    world_size: int
+    source: str
+
+
+GIVEN, GROUP, ENVIRONMENT, ALONE = "given", "torch.distributed", "environment", "alone"
+
+
+def checked(rank: int | None, world_size: int | None) -> Place | None:
+    """The place that the user gave; None if it is to be found out."""
+    if (rank is None) != (world_size is None):
+        raise ConflictError("only one of rank and world_size", remedy="give both, or neither")
+    if rank is None or world_size is None:
+        return None
+    return Place(
+        _options.natural("rank", rank, least=0), _options.natural("world_size", world_size), GIVEN
+    )
+
+
+def present() -> Place:
+    """The place as torch.distributed reports it, or else torchrun's environment variables."""
+    group = _group()
+    if group is not None:
+        return Place(group.get_rank(), group.get_world_size(), GROUP)
+    rank, world_size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    if rank.isdecimal() and world_size.isdecimal() and int(rank) < int(world_size):
+        return Place(int(rank), int(world_size), ENVIRONMENT)
+    return Place(0, 1, ALONE)
+
+
+def check_unchanged(place: Place) -> None:
+    """Raises an error if this process has another place by now than the one it reads for."""
+    if place.source == GIVEN:
+        return
+    now = present()
+    if (now.rank, now.world_size) != (place.rank, place.world_size):
+        raise ConflictError(
+            f"this loader began to read as rank {place.rank} of {place.world_size}, but this "
+            f"process is rank {now.rank} of {now.world_size} by now",
+            remedy="call torch.distributed.init_process_group before you use the length or the "
+            "batches of the loader; or create another loader; or give rank and world_size",
+        )
+
+
+def _group() -> Any | None:
+    """``torch.distributed`` if a process group exists. Processes that train together have imported
+    it.
+    """
+    distributed = _torch.imported("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed
+
+
+def _store() -> Any | None:
+    """The store of the process group; None without one."""
+    if _group() is None:
+        return None
+    c10d = _torch.imported("torch.distributed.distributed_c10d")
+    get = getattr(c10d, "_get_default_store", None)
+    with contextlib.suppress(Exception):
+        return None if get is None else get()
+    return None
+
+
+_COUNTS: dict[str, int] = {}
+
+
+def number_of(identity: str) -> int:
+    """The number of a new loader among those of this process with the same identity."""
+    number = _COUNTS.get(identity, 0)
+    _COUNTS[identity] = number + 1
+    return number
+
+
+def seed_of_rank_0(place: Place, identity: str, number: int, drawn: int) -> int | None:
+    """The seed that rank 0 drew for the loader ``number`` of those with this identity; ``drawn`` is
+    this rank's own. None if the ranks have no store in common.
+
+    Raises:
+        ConflictError: if rank 0 does not say its seed.
+    """
+    store = _store()
+    if store is None:
+        return None
+    key = f"hsipack/seed/{identity}/{number}"
+    if place.rank == 0:
+        store.set(key, str(drawn))
+        return drawn
+    end = time.monotonic() + SEED_S
+    while not store.check([key]):
+        if time.monotonic() > end:
+            raise ConflictError(
+                f"rank 0 did not begin this loader within {SEED_S:.0f} s, so its seed is unknown",
+                remedy="give the loader a seed",
+            )
+        time.sleep(POLL_S)
+    return int(store.get(key))
+
+
+class Peers:
+    """The same loader on all ranks: which epoch each rank reads.
+
+    An epoch that a rank leaves before its end, for example because it looks at a single batch,
+    counts only if all ranks leave or finish it. Otherwise the rank begins it again.
+
+    Without a process group, only the ranks of loaders in this process are known.
+    """
+
+    def __init__(self, place: Place, identity: str, seed: int) -> None:
+        self._place = place
+        self._seed = seed
+        store = _store()
+        self._records: _Records = _OfProcess() if store is None else _OfGroup(store)
+        self._waits = store is not None
+        own = (type(self._records), identity, place.rank)
+        others = _NUMBERS.setdefault(own, weakref.WeakValueDictionary())
+        number = next(number for number in range(len(others) + 1) if number not in others)
+        others[number] = self
+        self._prefix = f"{identity}/{number}"
+        self.publish(0, NEW)
+        forget = weakref.finalize(self, _forget, self._records, self._key(place.rank))
+        forget.atexit = False
+
+    def is_current(self) -> bool:
+        """Whether no process group was made since."""
+        return self._waits or _store() is None
+
+    def publish(self, epoch: int, phase: str) -> None:
+        """Says what this rank does."""
+        self._records.write(self._key(self._place.rank), f"{epoch} {phase} {self._seed}")
+
+    def check_seeds(self) -> None:
+        """Raises an error if another rank is known to read this loader with another seed: then the
+        ranks would not divide the samples among themselves.
+        """
+        for rank in self._others():
+            record = self._record(rank)
+            if record is not None and record[2] != self._seed:
+                raise ConflictError(
+                    f"rank {self._place.rank} has the seed {self._seed} for its loader, and rank "
+                    f"{rank} has {record[2]}",
+                    remedy="give the loader the same seed on all ranks",
+                )
+
+    def counts(self, epoch: int) -> bool:
+        """Whether an epoch that this rank left before its end counts. Waits a short time for ranks
+        that are about to leave it.
+        """
+        self.publish(epoch, LEFT)
+        end = time.monotonic() + LEAVING_S
+        while True:
+            records = [self._record(rank) for rank in self._others()]
+            if not self._waits and all(record is None for record in records):
+                _warn_of_unknown_ranks(epoch)
+                return True
+            # A rank that has not begun the epoch will read it.
+            if any(record is None or _position(record) < (epoch, READING) for record in records):
+                return False
+            if not any(record is not None and record[:2] == (epoch, READING) for record in records):
+                return True
+            if not self._waits or time.monotonic() > end:
+                return False
+            time.sleep(POLL_S)
+
+    def _others(self) -> list[int]:
+        return [rank for rank in range(self._place.world_size) if rank != self._place.rank]
+
+    def _record(self, rank: int) -> tuple[int, str, int] | None:
+        """Epoch, phase and seed of a rank; None if the rank has no such loader yet."""
+        text = self._records.read(self._key(rank))
+        if not text:
+            return None
+        epoch, phase, seed = text.split()
+        return int(epoch), phase, int(seed)
+
+    def _key(self, rank: int) -> str:
+        return f"hsipack/epoch/{self._prefix}/{rank}"
+
+
+def _position(record: tuple[int, str, int]) -> tuple[int, str]:
+    """How far a rank is: (epoch, ``NEW``) is before (epoch, ``READING``)."""
+    epoch, phase, _ = record
+    return epoch, "" if phase == NEW else READING
+
+
+# The loaders of this process, by kind of records, identity and rank. Ranks number loaders of the
+# same identity in the order in which they begin; a number is free again when its loader is gone.
+_NUMBERS: dict[Any, weakref.WeakValueDictionary[int, Peers]] = {}
+
+
+class _Records(Protocol):
+    """Texts by key."""
+
+    def write(self, key: str, text: str) -> None:
+        """Replaces a text."""
+
+    def read(self, key: str) -> str | None:
+        """A text, or None or nothing if there is none."""
+
+
+class _OfProcess:
+    """Texts that only this process sees."""
+
+    _texts: ClassVar[dict[str, str]] = {}
+
+    def write(self, key: str, text: str) -> None:
+        self._texts[key] = text
+
+    def read(self, key: str) -> str | None:
+        return self._texts.get(key)
+
+
+class _OfGroup:
+    """Texts in the store of a process group. If the group ends, they are no longer known."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def write(self, key: str, text: str) -> None:
+        with contextlib.suppress(Exception):
+            self._store.set(key, text)
+
+    def read(self, key: str) -> str | None:
+        with contextlib.suppress(Exception):
+            if self._store.check([key]):
+                return bytes(self._store.get(key)).decode()
+        return None
+
+
+def _forget(records: _Records, key: str) -> None:
+    records.write(key, "")
+
+
+_WARNED: set[str] = set()
+
+
+def _warn_of_unknown_ranks(epoch: int) -> None:
+    """Warns once that ranks cannot be compared."""
+    if _WARNED:
+        return
+    _WARNED.add("ranks")
+    warnings.warn(
+        f"this rank left epoch {epoch} before its end. If other ranks did not, the ranks read "
+        "different epochs from now on, because there is no torch.distributed process group to "
+        "compare them; call loader.set_epoch(epoch) at the start of each epoch",
+        stacklevel=6,
+    )

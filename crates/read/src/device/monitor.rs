@@ -1,0 +1,124 @@
+//! A loader's statistics and report, readable while its batches are waited for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hsipack_augment::Device;
+
+use super::loader::DeviceReport;
+use super::options::DeviceOptions;
+use crate::loader::{BatchTimes, CacheChoice, Shared, Statistics, Times};
+use crate::ring::memory::MemoryReport;
+
+/// Reads how a [`DeviceLoader`](super::DeviceLoader) works. All methods return at once, in any thread, also while another
+/// thread waits for a batch.
+#[derive(Clone)]
+pub struct Monitor {
+    pub(super) shared: Arc<Shared>,
+    pub(super) options: DeviceOptions,
+    pub(super) tally: Arc<Tally>,
+    pub(super) copies: Arc<dyn Copies>,
+    /// Notes about the ring's memory.
+    pub(super) notes: Vec<String>,
+}
+
+/// The consumer's counts.
+pub(super) struct Tally {
+    pub batches: AtomicU64,
+    /// Nanoseconds.
+    waiting: AtomicU64,
+    pub times: Times,
+}
+
+/// The counts of copied batches.
+pub(super) trait Copies: Send + Sync {
+    /// Number of slots on the device; 0 on the CPU.
+    fn device_slots(&self) -> usize;
+    /// How often device memory was allocated because the consumer kept tensors over the slots.
+    fn given_away(&self) -> u64;
+    /// On the CPU: batches that were copied because the consumer kept others.
+    fn copied(&self) -> u64;
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self { batches: AtomicU64::new(0), waiting: AtomicU64::new(0), times: Times::new() }
+    }
+
+    pub(super) fn waited(&self, time: Duration) {
+        let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.waiting.fetch_add(time, Ordering::Relaxed);
+    }
+}
+
+impl Monitor {
+    /// What the loader did so far.
+    pub fn statistics(&self) -> Statistics {
+        let inside = self.shared.statistics();
+        Statistics {
+            batches: self.tally.batches.load(Ordering::Relaxed),
+            waiting_s: self.tally.waiting.load(Ordering::Relaxed) as f64 * 1e-9,
+            times: BatchTimes { load_s: inside.times.load_s, ..self.tally.times.get() },
+            given_away: self.copies.given_away(),
+            copied: self.copies.copied(),
+            ..inside
+        }
+    }
+
+    /// What kind of memory the ring has, and why it is no better.
+    pub fn memory(&self) -> MemoryReport {
+        self.shared.ring.memory_report()
+    }
+
+    /// What is kept in memory, and why.
+    pub fn cache(&self) -> &CacheChoice {
+        &self.shared.cached
+    }
+
+    /// Bytes that the cache holds.
+    pub fn cached_bytes(&self) -> u64 {
+        self.shared.cached_bytes()
+    }
+
+    /// How the loader works, and why it does no better.
+    pub fn report(&self) -> DeviceReport {
+        let device_slots = self.copies.device_slots();
+        let page_locked = self.memory().kind == "page-locked";
+        let mut notes = self.notes.clone();
+        let given_away = self.copies.given_away();
+        if given_away > 0 {
+            notes.push(format!(
+                "new device memory was allocated {given_away} times, because you kept tensors that use the slots; copy what you keep"
+            ));
+        }
+        if self.copies.copied() > 0 {
+            notes.push(format!(
+                "{} batches were copied, because you kept earlier ones; drop batches after use, or use more slots",
+                self.copies.copied()
+            ));
+        }
+        DeviceReport {
+            device: match self.options.device {
+                Device::Cpu if self.options.emulated_bus.is_some() => "emulated".to_owned(),
+                device => device.to_string(),
+            },
+            copies: match (device_slots, page_locked) {
+                (0, _) => "none",
+                _ if self.options.emulated_bus.is_some() => "emulated",
+                (_, true) => "asynchronous",
+                (_, false) => "staged",
+            },
+            slot_bytes: self.shared.ring.slot_bytes(),
+            device_slots,
+            notes,
+        }
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Monitor").field("report", &self.report()).finish_non_exhaustive()
+    }
+}

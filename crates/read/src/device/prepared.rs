@@ -1,0 +1,152 @@
+//! A device loader before it uses a device, memory or threads.
+
+use std::fmt;
+use std::sync::Arc;
+
+use hsipack_augment::{Device, Library};
+
+use super::loader::DeviceLoader;
+use super::options::DeviceOptions;
+use super::recipe::{Recipe, is_train};
+use crate::dataset::Dataset;
+use crate::loader::{CacheChoice, LoaderOptions, Outlook, PreparedLoader};
+use crate::plan::{Plan, Share, State};
+use crate::{Error, Result};
+
+/// A [`DeviceLoader`] whose options are checked and whose epochs are planned, but which has neither memory nor threads
+/// yet, and has not looked at its device. See [`PreparedLoader`].
+#[derive(Clone)]
+pub struct PreparedDeviceLoader {
+    pub(super) loader: PreparedLoader,
+    pub(super) options: DeviceOptions,
+    pub(super) recipe: Arc<Recipe>,
+}
+
+impl PreparedDeviceLoader {
+    /// Checks the options and plans the epochs. The loader will begin with epoch 0.
+    ///
+    /// # Errors
+    /// As [`PreparedLoader::new`]; if the dataset lacks something that is asked for, such as statistics.
+    pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
+        Self::of(PreparedLoader::new(dataset, options)?, device)
+    }
+
+    fn of(loader: PreparedLoader, options: DeviceOptions) -> Result<Self> {
+        if let Some(rate) = options.emulated_bus
+            && !(rate > 0.0 && rate.is_finite())
+        {
+            let what = format!("the emulated bus has {rate} bytes per second");
+            return Err(Error::conflict(what).with_remedy("give a rate above 0"));
+        }
+        let recipe = Arc::new(Recipe::new(&loader, &options)?);
+        Ok(Self { loader, options, recipe })
+    }
+
+    /// The same loader on this device, for another place among the processes that train together.
+    ///
+    /// # Errors
+    /// As [`PreparedLoader::at`].
+    pub fn at(self, share: Share, device: Device) -> Result<Self> {
+        let options = DeviceOptions { device, ..self.options };
+        Ok(Self { loader: self.loader.at(share)?, options, recipe: self.recipe })
+    }
+
+    /// The same loader, which will go on from a state; see [`PreparedLoader::resumed`].
+    ///
+    /// # Errors
+    /// If the state is of another dataset, seed or plan.
+    pub fn resumed(self, state: &State) -> Result<Self> {
+        Ok(Self { loader: self.loader.resumed(state)?, ..self })
+    }
+
+    /// The same loader, which will begin with this epoch.
+    #[must_use]
+    pub fn at_epoch(self, epoch: u64) -> Self {
+        Self { loader: self.loader.at_epoch(epoch), ..self }
+    }
+
+    /// Opens the device, takes memory and starts the threads; see [`PreparedLoader::start`].
+    ///
+    /// # Errors
+    /// If the device cannot be used (the error says why), or there is not enough memory.
+    pub fn start<L: Library>(self, library: L) -> Result<DeviceLoader<L>> {
+        DeviceLoader::begin_with(self, library)
+    }
+
+    /// The dataset.
+    pub fn dataset(&self) -> &Dataset {
+        self.loader.dataset()
+    }
+
+    /// The options of the loader inside.
+    pub fn options(&self) -> &LoaderOptions {
+        self.loader.options()
+    }
+
+    /// The options of the device.
+    pub fn device_options(&self) -> &DeviceOptions {
+        &self.options
+    }
+
+    /// The plan of the epochs.
+    pub fn plan(&self) -> &Plan {
+        self.loader.plan()
+    }
+
+    /// The state that the loader begins with.
+    pub fn state(&self) -> &State {
+        self.loader.state()
+    }
+
+    /// What is kept in memory, and why; see [`PreparedLoader::cache`].
+    pub fn cache(&self) -> &CacheChoice {
+        self.loader.cache()
+    }
+
+    /// What the loader reads, and what that costs.
+    pub fn outlook(&self) -> Outlook {
+        self.loader.outlook()
+    }
+
+    /// Number of batches that every rank gets in a whole epoch.
+    ///
+    /// # Errors
+    /// As [`Plan::epoch`].
+    pub fn batches_per_epoch(&self, epoch: u64) -> Result<usize> {
+        self.loader.batches_per_epoch(epoch)
+    }
+
+    /// Names of the masks that batches have.
+    pub fn masks(&self) -> &[String] {
+        self.loader.masks()
+    }
+
+    /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
+    /// mask.
+    pub fn layers(&self, mask: &str) -> Option<&[String]> {
+        self.recipe.layers(mask)
+    }
+
+    /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and the split whose
+    /// statistics are used, or `None` if those of all its samples are used.
+    pub fn standardized_by(&self) -> Vec<(String, Option<String>)> {
+        self.recipe.standardized_by()
+    }
+
+    /// Whether a stack is standardised by the statistics of all its samples although the dataset has a training split.
+    /// Older datasets do not record statistics of splits, and a stack may have no sample of this split.
+    pub fn lacks_train_statistics(&self) -> bool {
+        let splits = self.dataset().labels().splits();
+        self.standardized_by().iter().any(|(_, split)| split.is_none())
+            && splits.iter().any(|split| is_train(split))
+    }
+}
+
+impl fmt::Debug for PreparedDeviceLoader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PreparedDeviceLoader")
+            .field("options", &self.options)
+            .field("state", self.state())
+            .finish_non_exhaustive()
+    }
+}
