@@ -62,6 +62,11 @@ class DataLoaderAttributes:
     prefetch_factor = None
     worker_init_fn = None
 
+    # `Accelerator.prepare_data_loader` returns such a loader as it is, and `save_state` and
+    # `load_state` then include its position.
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+
     @property
     def batch_size(self) -> int:
         """Samples in a batch of this rank."""

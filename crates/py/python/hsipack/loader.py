@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import (
+    _accelerate,
     _hsipack,
     _labels,
     _lightning,
@@ -248,7 +249,15 @@ class Loader(DataLoaderAttributes):
         """Makes a loader of several datasets if ``dataset`` comes from :func:`hsipack.concat`."""
         from hsipack._concat import Concat, ConcatLoader
 
-        return super().__new__(ConcatLoader if isinstance(dataset, Concat) else cls)
+        if not isinstance(dataset, Concat) or issubclass(cls, ConcatLoader):
+            return super().__new__(cls)
+        if cls is not Loader:
+            raise UnsupportedError(
+                f"{cls.__name__}, a subclass of Loader, cannot read several datasets",
+                remedy="give hsipack.Loader the joined datasets, and change its batches in your "
+                "loop",
+            )
+        return super().__new__(ConcatLoader)
 
     def __init__(
         self,
@@ -454,6 +463,7 @@ class Loader(DataLoaderAttributes):
         self._arrived: list[dict[str, Any] | None] = []
         self._lengths: dict[int, int] = {}
         self._schedule = _lightning.Schedule()
+        self._progress: _accelerate.Progress | None = None
 
     def _use_seed(self, seed: int) -> None:
         self._settings["seed"] = seed
@@ -560,6 +570,9 @@ class Loader(DataLoaderAttributes):
             self._arrived = []
         elif self._at_end():
             self._take([])
+        self._end_iteration()
+        if not self._is_part:
+            self._progress = _accelerate.Progress()
         self._iterations += 1
         self._iteration, self._iteration_epoch = self._iterations, self.epoch
         iteration.number = self._iterations
@@ -570,7 +583,12 @@ class Loader(DataLoaderAttributes):
     def _next(self, iteration: _Epoch) -> Batch:
         if iteration.number is None:
             self._begin(iteration)
-        elif self._iteration != iteration.number:
+        elif self._iteration != iteration.number and not self._closed:
+            if iteration.number == self._iterations:
+                raise ConflictError(
+                    "the loader was moved to another position during this iteration",
+                    remedy="call set_epoch or load_state_dict before you begin an iteration",
+                )
             raise ConflictError(
                 "a newer iteration over this loader has begun",
                 remedy="create one loader for each iteration",
@@ -583,6 +601,8 @@ class Loader(DataLoaderAttributes):
         if taken is None:
             self._finish()
             raise StopIteration
+        if self._progress is not None:
+            self._progress.batch(is_last=self.epoch != self._iteration_epoch)
         batch, self._arrived = self._batch(taken), []
         return batch
 
@@ -597,14 +617,23 @@ class Loader(DataLoaderAttributes):
     def _finish(self) -> None:
         """Notes that the epoch is over."""
         epoch = self._iteration_epoch
-        self._iteration, self._arrived = None, []
+        self._end_iteration()
         if epoch is not None:
             self._schedule.finished(epoch)
             if self._peers is not None:
                 self._peers.publish(epoch, _ranks.FINISHED)
 
+    def _end_iteration(self) -> None:
+        """Ends the iteration that gave the last batch."""
+        self._iteration, self._arrived = None, []
+        if self._progress is not None:
+            self._progress.end()
+            self._progress = None
+
     def _left(self, number: int) -> None:
         """Notes that an iteration is gone, which may be before its end."""
+        if self._iteration == number and self._progress is not None:
+            self._progress.end()
         if self._iteration == number and self._peers is not None and not self._closed:
             epoch = self._iteration_epoch
             if epoch is not None:
@@ -694,7 +723,7 @@ class Loader(DataLoaderAttributes):
         self._go_to(_options.natural("epoch", epoch, least=0))
 
     def _go_to(self, epoch: int) -> None:
-        self._iteration, self._arrived = None, []
+        self._end_iteration()
         self._native.set_epoch(epoch)
 
     def _follow(self, epoch: int) -> None:
@@ -750,7 +779,7 @@ class Loader(DataLoaderAttributes):
             self._load_with_seed(text, seed)
         else:
             self._native.load_state(text)
-        self._iteration, self._arrived = None, []
+        self._end_iteration()
 
     def _load_with_seed(self, state: str, seed: int) -> None:
         """Goes on from a state with its seed, which nobody gave to this loader."""
@@ -826,7 +855,8 @@ class Loader(DataLoaderAttributes):
         """
         self._closed = True
         self._native.close()
-        self._iteration, self._arrived, self._peers = None, [], None
+        self._end_iteration()
+        self._peers = None
 
     def __enter__(self) -> Loader:
         return self
@@ -869,6 +899,7 @@ _OF_PROCESS = frozenset(
         "_arrived",
         "_lengths",
         "_schedule",
+        "_progress",
         "_sampler",
         "_closed",
     }
