@@ -263,6 +263,7 @@ class ConcatLoader(Loader):
         # Of what differs between the parts, nothing is read from here.
         self._settings = {**self._parts[0]._settings, "seed": self._seed}
         self._reset_iterations()
+        self._show_attributes()
         self._closed = False
         self._reset(0)
         if self._given_place is not None:
@@ -468,11 +469,11 @@ class ConcatLoader(Loader):
     def __repr__(self) -> str:
         return f"<hsipack.ConcatLoader of {self._joined!r}, epoch {self._at}>"
 
-    def __copy__(self) -> ConcatLoader:
+    def __copy__(self) -> Any:
         # Each copy moves its own parts.
         state = self.__getstate__()
         state["own"]["_parts"] = [copy.copy(part) for part in self._parts]
-        copied = type(self).__new__(type(self))
+        copied: Any = type(self).__new__(type(self))
         copied.__setstate__(state)
         return copied
 

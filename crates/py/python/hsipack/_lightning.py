@@ -1,5 +1,5 @@
-"""What Lightning and other frameworks need from a loader: a sampler that they can tell the number of
-each epoch.
+"""What Lightning and other frameworks need from a loader: a sampler that takes the numbers of
+epochs.
 """
 
 from __future__ import annotations
@@ -87,6 +87,9 @@ def sampler(loader: Any) -> Any:
 class EpochSampler:
     """A sampler that tells a loader the numbers of epochs."""
 
+    # All ranks get the same number of batches (Accelerate asks).
+    even_batches = True
+
     def __init__(self, loader: Any) -> None:
         # The loader keeps its sampler.
         self._loader = weakref.ref(loader)
@@ -130,12 +133,8 @@ class EpochSampler:
             loader._follow(epoch)
 
     def __iter__(self) -> Iterator[int]:
-        """Refused: the numbers of samples would be read by something else than the loader."""
-        raise UnsupportedError(
-            "a loader's sampler has no order of samples, so nothing else can read in its order",
-            remedy="iterate over the loader itself, without a DataLoader around it; go on in the "
-            "middle of an epoch with loader.load_state_dict, or skip batches with itertools.islice",
-        )
+        """Refused: something else than the loader would read the samples."""
+        raise _without_order()
 
     def __len__(self) -> int:
         return len(self._the_loader())
@@ -143,8 +142,17 @@ class EpochSampler:
     def _the_loader(self) -> Any:
         loader = self._loader()
         if loader is None:
-            raise ReferenceError("the loader of this sampler is gone")
+            # A framework kept only the sampler, to read in its order.
+            raise _without_order()
         return loader
+
+
+def _without_order() -> UnsupportedError:
+    return UnsupportedError(
+        "a loader's sampler has no order of samples, so nothing else can read in its order",
+        remedy="iterate over the loader itself, without a DataLoader around it; go on in the "
+        "middle of an epoch with loader.load_state_dict, or skip batches with itertools.islice",
+    )
 
 
 @functools.cache

@@ -439,6 +439,7 @@ class Loader(DataLoaderAttributes):
         self._use_seed(self._settings["seed"])
         self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
         self._reset_iterations()
+        self._show_attributes()
         self._closed = False
         if self._given_place is not None:
             # Without a process group, only the ranks of loaders in this process are known.
@@ -900,8 +901,8 @@ _OF_PROCESS = frozenset(
         "_lengths",
         "_schedule",
         "_progress",
-        "_sampler",
         "_closed",
+        *_torch_data.SHOWN,
     }
 )
 
