@@ -41,9 +41,14 @@ pub struct Loader {
     library: Library,
     progress: Mutex<Progress>,
     running: Mutex<Option<OfProcess<Running>>>,
+    /// A start that a signal handler interrupted; the next call waits for it.
+    starting: Mutex<Option<OfProcess<Starting>>>,
     monitor: Mutex<Watched>,
     closed: Arc<AtomicBool>,
 }
+
+/// The start of a loader, in another thread.
+type Starting = Task<Result<DeviceLoader<Library>>>;
 
 /// How far training is.
 struct Progress {
@@ -255,7 +260,18 @@ impl Loader {
     fn start(&self, py: Python<'_>) -> PyResult<Running> {
         let (prepared, library) = (self.prepared(), self.library.clone());
         let on_cpu = prepared.device_options().device == Device::Cpu;
-        let loader = patiently(py, move || prepared.start(library))?.or_raise(py)?;
+        let begun = lock(&self.starting).take();
+        let begun = match begun {
+            Some(task) if task.get().is_some() => task,
+            _ => OfProcess::new(Task::start(py, move || prepared.start(library))?),
+        };
+        let loader = match begun.get().expect("checked above").wait(py) {
+            Ok(loader) => loader.or_raise(py)?,
+            Err(raised) => {
+                *lock(&self.starting) = Some(begun);
+                return Err(raised);
+            }
+        };
         // The loader may have chosen another shuffle window.
         self.moved(loader.state());
         *lock(&self.monitor) = Watched::Running(OfProcess::new(loader.monitor()));
@@ -353,6 +369,7 @@ impl Loader {
             library,
             progress: Mutex::new(Progress { before: state.clone(), state }),
             running: Mutex::new(None),
+            starting: Mutex::new(None),
             monitor: Mutex::new(Watched::Idle),
             closed: Arc::default(),
         })
@@ -425,6 +442,7 @@ impl Loader {
         let mut running = self.iterating(py)?;
         self.check_open(py)?;
         let Some(running) = &mut *running else {
+            drop(lock(&self.starting).take());
             let prepared = self.prepared().at_epoch(epoch);
             self.moved(prepared.state().clone());
             *lock(&self.prepared) = prepared;
@@ -463,6 +481,7 @@ impl Loader {
             };
             own.cancel(py)?;
         }
+        drop(lock(&self.starting).take());
         self.moved(prepared.state().clone());
         *lock(&self.prepared) = prepared;
         *lock(&self.monitor) = Watched::Idle;
@@ -550,6 +569,7 @@ impl Loader {
             Watched::Closed(self.statistics(monitor), self.report(monitor))
         };
         *lock(&self.monitor) = last;
+        drop(lock(&self.starting).take());
         let running = match self.running.try_lock() {
             Ok(mut running) => running.take(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),

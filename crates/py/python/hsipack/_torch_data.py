@@ -54,6 +54,8 @@ class DataLoaderAttributes:
 
     num_workers = 0
     pin_memory = False
+    pin_memory_device = ""
+    in_order = True
     persistent_workers = False
     timeout = 0
     collate_fn = None

@@ -560,12 +560,17 @@ class Loader(DataLoaderAttributes):
             self._arrived = []
         elif self._at_end():
             self._take([])
-        self._iterations += 1
-        self._iteration, self._iteration_epoch = self._iterations, self.epoch
-        iteration.number = self._iterations
+        epoch, number = self.epoch, self._iterations + 1
         if self._peers is not None:
-            self._peers.publish(self.epoch, _ranks.READING)
+            self._peers.publish(epoch, _ranks.READING)
             self._peers.check_seeds()
+        # One statement, so that a signal handler that raises cannot come between.
+        self._iterations, self._iteration, self._iteration_epoch, iteration.number = (
+            number,
+            number,
+            epoch,
+            number,
+        )
 
     def _next(self, iteration: _Epoch) -> Batch:
         if iteration.number is None:
