@@ -399,9 +399,11 @@ impl Loader {
                     "all samples of batch {} of rank {} are damaged, and no other sample of its shape can be read in their place",
                     plan.number, self.shared.options.share.rank
                 );
-                let error = Error::damaged(what).at(self.shared.dataset.path()).with_remedy(
-                    remedy![Command::Repair, " the dataset, or leave these samples out"],
-                );
+                let error =
+                    Error::damaged(what).at(self.shared.dataset.path()).with_remedy(remedy![
+                        Command::Repair,
+                        " the dataset, or leave these samples out"
+                    ]);
                 return Err(match taken.damage.take() {
                     Some(damage) => error.caused_by(damage),
                     None => error,

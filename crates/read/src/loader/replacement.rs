@@ -84,8 +84,9 @@ impl Replacements {
                 Err(error) => return Err(error),
             }
             if shared.ring.slots().is_stopped() {
-                return Err(Error::conflict("the loader was stopped")
-                    .with_remedy("create another one"));
+                return Err(
+                    Error::conflict("the loader was stopped").with_remedy("create another one")
+                );
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return Ok(Replacement::Pending);
