@@ -405,9 +405,12 @@ fn no_memory_while_batches_are_kept_is_an_error_and_the_batch_comes_later() {
 #[test]
 fn a_loop_that_skips_errors_ends_although_there_is_no_memory_for_kept_batches() {
     let mut bench = bench(9, &[]);
-    bench.fake.no_memory_after(1);
     let (mut kept, mut calls) = (Vec::new(), 0);
     loop {
+        if kept.len() == 3 {
+            // It stays like that.
+            bench.fake.no_memory_after(0);
+        }
         calls += 1;
         assert!(calls < 20, "{:?}", bench.failed);
         match bench.try_next() {
@@ -416,11 +419,13 @@ fn a_loop_that_skips_errors_ends_although_there_is_no_memory_for_kept_batches() 
             Err(_) => {}
         }
     }
-    // Each batch came once more before it counted.
-    assert_eq!((kept.len(), &bench.failed[..], calls), (3, &[(0, 4), (0, 5)][..], 8));
+    assert_eq!((kept.len(), &bench.failed[..]), (3, &[(0, 4), (0, 5)][..]));
+    bench.fake.no_memory_after(usize::MAX);
     kept.clear();
-    let batch = bench.next().unwrap();
-    assert_eq!(batch.name, (1, 0));
+    // The transfer thread may have found at the end of the epoch that there was no room for the next batch, either.
+    let next = bench.try_next().or_else(|_| bench.try_next());
+    let batch = next.unwrap().unwrap();
+    assert_eq!(batch.name.0, 1);
     bench.read(&batch);
     drop(batch);
     bench.end();

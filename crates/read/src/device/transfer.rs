@@ -196,8 +196,8 @@ type Room<B> = std::result::Result<Slot<B>, Refusal>;
 
 /// There is no memory for one more slot, so the next batch fails.
 struct Refusal {
-    /// The generation of the batch.
-    generation: u64,
+    /// See [`Rack::refusal`].
+    number: u64,
     error: Error,
 }
 
@@ -210,7 +210,8 @@ pub(super) struct Transfer<B: Backend, S: Source> {
     /// Makes a waiting call of the source return.
     interrupt: Box<dyn Fn() + Send>,
     slot_bytes: usize,
-    generation: u64,
+    /// Number of refusals so far.
+    refusals: u64,
     /// Whether the next batch failed on the device before. It comes once more, in case memory was freed meanwhile. If it
     /// fails again, it counts as given. Otherwise a loop that skips errors would run for ever if the device is lost.
     is_retry: bool,
@@ -226,8 +227,10 @@ struct Rack<B: Backend, S: Source> {
     slots: AtomicUsize,
     /// Number of slots that the consumer holds.
     held: AtomicUsize,
-    /// Number of refusals that the transfer thread has not seen yet.
-    refusals: AtomicUsize,
+    /// The number of the refusal that holds for the next batch; 0 if none does.
+    refusal: AtomicU64,
+    /// Whether the device is lost.
+    is_lost: AtomicBool,
     given_away: AtomicU64,
 }
 
@@ -247,7 +250,8 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             handover: Handover::new(),
             slots: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
-            refusals: AtomicUsize::new(0),
+            refusal: AtomicU64::new(0),
+            is_lost: AtomicBool::new(false),
             given_away: AtomicU64::new(0),
         });
         for _ in 0..SLOTS {
@@ -262,8 +266,8 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             lost: None,
         };
         let thread = Some(threads::start("transfer", move || worker.run())?);
-        let (generation, is_retry, is_over) = (0, false, false);
-        Ok(Self { rack, thread, interrupt, slot_bytes, generation, is_retry, is_over })
+        let (refusals, is_retry, is_over) = (0, false, false);
+        Ok(Self { rack, thread, interrupt, slot_bytes, refusals, is_retry, is_over })
     }
 
     /// The next batch, which `build` makes from its memory. `build` also lends the memory to the stream that it is used
@@ -280,9 +284,17 @@ impl<B: Backend, S: Source> Transfer<B, S> {
                 return Err(error);
             }
             // The batch that the transfer thread has no room for fails.
-            rack.refuse(Refusal { generation: self.generation, error });
+            if rack.refusal.load(Ordering::Relaxed) == 0 {
+                self.refusals += 1;
+                rack.refusal.store(self.refusals, Ordering::Relaxed);
+                rack.handover.give(Err(Refusal { number: self.refusals, error }));
+            }
         }
-        match rack.handover.take(deadline) {
+        let taken = rack.handover.take(deadline);
+        if !matches!(taken, Taken::TimedOut) {
+            rack.refusal.store(0, Ordering::Relaxed);
+        }
+        match taken {
             Taken::TimedOut => Ok(Next::TimedOut),
             Taken::Ended if std::mem::take(&mut self.is_over) => Ok(Next::Over),
             Taken::Ended => {
@@ -322,7 +334,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
     /// Drops unfinished batches and begins an epoch.
     pub(super) fn go_to(&mut self, epoch: u64) {
         (self.is_retry, self.is_over) = (false, false);
-        self.generation += 1;
+        self.rack.refusal.store(0, Ordering::Relaxed);
         drop(self.rack.handover.restart(epoch));
     }
 
@@ -358,6 +370,10 @@ impl<B: Backend, S: Source> Rack<B, S> {
         if self.held.load(Ordering::Relaxed) < slots || self.handover.has_items() {
             return Ok(());
         }
+        if self.is_lost.load(Ordering::Relaxed) {
+            // The transfer thread needs no more room, because every batch fails.
+            return Ok(());
+        }
         self.add_slot(slot_bytes)?;
         if slots >= MOST_SLOTS {
             self.given_away.fetch_add(1, Ordering::Relaxed);
@@ -370,14 +386,6 @@ impl<B: Backend, S: Source> Rack<B, S> {
         self.slots.fetch_add(1, Ordering::Relaxed);
         self.handover.give(Ok(Slot { memory, fences: Vec::new(), backend: self.backend.clone() }));
         Ok(())
-    }
-
-    /// Makes the next batch fail that there is no room for.
-    fn refuse(&self, refusal: Refusal) {
-        if self.refusals.load(Ordering::Relaxed) == 0 {
-            self.refusals.fetch_add(1, Ordering::Relaxed);
-            self.handover.give(Err(refusal));
-        }
     }
 
     /// Whether a free slot is no longer needed: the consumer needed many slots, and gave them back.
@@ -507,8 +515,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             let slot = match self.rack.handover.room(self.generation)? {
                 Ok(slot) => slot,
                 Err(refusal) => {
-                    self.rack.refusals.fetch_sub(1, Ordering::Relaxed);
-                    if refusal.generation == self.generation {
+                    if self.rack.refusal.load(Ordering::Relaxed) == refusal.number {
                         return Ok(Err(refusal));
                     }
                     continue;
@@ -582,6 +589,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
     /// The device no longer reports what is done, so no further copy is begun.
     fn lose(&mut self, error: &Error) {
         self.lost = Some((error.kind(), error.what().to_owned()));
+        self.rack.is_lost.store(true, Ordering::Relaxed);
     }
 
     /// Hands over the error of a batch whose copy was refused. The batch is tried once more.

@@ -448,6 +448,10 @@ impl Library for NoMemory {
     fn device(&self, tensor: &Array) -> hsipack_read::Result<Device> {
         Library::device(&self.0, tensor)
     }
+
+    fn look_at(&self, image: &Array) -> hsipack_read::Result<(Vec<usize>, ElementType)> {
+        self.0.look_at(image)
+    }
 }
 
 #[test]

@@ -537,7 +537,7 @@ fn another_window_of_a_damaged_sample_may_be_the_replacement() {
     let dataset = Dataset::open(&written.path).unwrap();
     let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
     options.plan.order = Order::Sequential;
-    options.plan.crop = Crop::Grid { rows: 3, columns: 8, step: (3, 8), pad: None };
+    options.plan.crop = Crop::Grid { rows: 3, columns: 8, row_step: 3, column_step: 8, pad: None };
     let mut loader = Loader::new(&dataset, options).unwrap();
     let rows: Vec<_> = loader
         .epoch()
@@ -571,7 +571,7 @@ fn an_epoch_of_nothing_but_damage_ends_with_an_error_for_each_batch() {
 fn a_damaged_mask_that_crops_need_is_damage_of_its_sample() {
     let spec = StackSpec { per_shard: 1, ..StackSpec::new(24, 24, 3, 4).masks(&["a"]) };
     let (_folder, written) = made(&[spec]);
-    std::fs::write(written.path.join("24x24x3/a/c/1/0/0/0"), b"short").unwrap();
+    std::fs::write(written.path.join("24x24x3/a/c/1/0/0"), b"short").unwrap();
     let dataset = Dataset::open(&written.path).unwrap();
     let mut options = options(2);
     options.plan.order = Order::Sequential;
