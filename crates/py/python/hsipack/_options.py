@@ -142,7 +142,7 @@ def absolute_path(name: str, value: object) -> str:
     program may change its working directory in between, as Hydra does. URLs stay as they are.
     """
     given = path(name, value)
-    if not given or "://" in given or os.path.isabs(given):
+    if not given or "://" in given or pathlib.Path(given).is_absolute():
         return given
     try:
         here = pathlib.Path.cwd()
