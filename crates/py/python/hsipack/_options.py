@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import _torch
-from hsipack._errors import ConflictError
+from hsipack._errors import ConflictError, FileError
 
 if TYPE_CHECKING:
     import torch
@@ -134,6 +135,25 @@ def path(name: str, value: object) -> str:
         remedy = f"write it to a file first, with .to_csv('table.csv'), and give {name}='table.csv'"
         raise wrong(name, value, remedy)
     raise wrong(name, value, "give a path: text or a pathlib.Path")
+
+
+def absolute_path(name: str, value: object) -> str:
+    """A path as text, from the root of the file system, for paths that are kept for later: a
+    program may change its working directory in between, as Hydra does. URLs stay as they are.
+    """
+    given = path(name, value)
+    if not given or "://" in given or pathlib.Path(given).is_absolute():
+        return given
+    try:
+        here = pathlib.Path.cwd()
+    except FileNotFoundError as error:
+        raise FileError(
+            "the current directory, where this relative path starts, no longer exists",
+            path=given,
+            remedy="change to a directory that exists, or give an absolute path",
+        ) from error
+    # Symbolic links and ".." stay as they are.
+    return str(here / given)
 
 
 def storage(options: object) -> list[tuple[str, str]] | None:

@@ -152,8 +152,10 @@ drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, 
         )
     told = {name: default for name, default in defaults.items() if name not in _UNTOLD}
     settings["command"] = packing.call("pack", ["…", repr(place)], arguments, told)
+    # The cubes are made meanwhile, by code that may change the working directory.
+    place = settings["output"] = _options.absolute_path("output", place)
     room = _Room(
-        Path(place) if scratch is None else Path(_options.path("scratch", scratch)),
+        Path(place) if scratch is None else Path(_options.absolute_path("scratch", scratch)),
         _options.natural("scratch_size", scratch_size),
     )
     started = time.monotonic()

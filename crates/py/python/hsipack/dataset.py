@@ -227,7 +227,7 @@ class Dataset(Base):
         local_cache_size: int | None = None,
     ) -> None:
         self._output = chosen_output(output, ("torch", "numpy"))
-        self._path = _options.path("path", path)
+        self._path = _options.absolute_path("path", path)
         self._reading: dict[str, Any] = {
             "verify": _options.text("verify", verify),
             "store": _options.text("store", store),
@@ -277,7 +277,7 @@ class Dataset(Base):
 
     @property
     def path(self) -> str:
-        """The path or URL of the dataset."""
+        """The path of the dataset from the root of the file system, or its URL."""
         return self._path
 
     @property
@@ -838,4 +838,4 @@ def _local_cache(folder: object, size: object) -> tuple[str, int | None] | None:
     most = None
     if size is not None:
         most = _options.natural("local_cache_size", size, least=0, most=(1 << 63) - 1)
-    return _options.path("local_cache", folder), most
+    return _options.absolute_path("local_cache", folder), most

@@ -135,7 +135,7 @@ class Stitcher:
         if allow_missing is not None:
             self._allow_missing = _options.flag("allow_missing", allow_missing)
         self._samples = _Samples(self._dataset)
-        self._folder = None if output is None else Folder(_options.path("output", output))
+        self._folder = None if output is None else Folder(_options.absolute_path("output", output))
         self._open: dict[int, OpenMap] = {}
         self._finished: dict[int, Map | None] = {}
         self._taken: set[int] = set()
