@@ -240,7 +240,7 @@ class Dataset(Base):
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)
         if transform is not None and not callable(transform):
-            raise _options.wrong("transform", transform, "give a function of a sample")
+            raise _options.wrong_type("transform", transform, "give a function of a sample")
         self._transform = transform
         self._ids: list[int] | None = None
         self._splits = None if split is None else tuple(_options.names("split", split))
@@ -533,7 +533,9 @@ class Dataset(Base):
         if isinstance(condition, str):
             return self._copy(self._native.matching(self._ids, condition))
         if not callable(condition):
-            raise _options.wrong("condition", condition, "give a text or a function of a sample")
+            raise _options.wrong_type(
+                "condition", condition, "give a text or a function of a sample"
+            )
         chosen = [
             one for one, sample in zip(self.ids, self.samples, strict=True) if condition(sample)
         ]
@@ -813,7 +815,7 @@ def _bounds(name: str, part: slice | None, axis: int) -> tuple[int, int] | None:
     if part is None:
         return None
     if not isinstance(part, slice):
-        raise _options.wrong(name, part, f"give a slice of {name}, such as slice(100, 164)")
+        raise _options.wrong_type(name, part, f"give a slice of {name}, such as slice(100, 164)")
     start, stop, step = part.indices(axis)
     if step != 1 or stop <= start:
         raise ConflictError(

@@ -20,7 +20,7 @@ use crate::held::Held;
 use crate::plan::{Crop, Order, Pad, Plan, PlanOptions, PlanSample, Segment, State};
 use crate::ring::Ring;
 use crate::ring::memory::MemoryOptions;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// What the threads of a loader share.
 #[derive(Debug)]
@@ -285,7 +285,7 @@ fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Resu
         }
         _ => remedy!["choose a smaller ", Opt::BatchSize, " or ", Opt::Crop],
     };
-    Err(Error::new(ErrorKind::Io, what).with_remedy(remedy))
+    Err(Error::memory(what).with_remedy(remedy))
 }
 
 /// Bytes that the loader notes about a slot, in addition to its batch.
