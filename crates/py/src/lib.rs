@@ -72,7 +72,7 @@ mod _hsipack {
     use super::pack::{
         array_geo, commit_parts, convert, discard_parts, estimate, plan_parts,
         put_spectra_together, put_validation_together, spectra, spectra_part, spectra_shares,
-        validate, validate_part, validation_parts, work_part,
+        validate, validate_part, validation_parts, wavelength_unit, work_part,
     };
     #[pymodule_export]
     use super::statistics::sample_statistics;

@@ -12,11 +12,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import hsipack
 import numpy as np
 import pytest
 import torch
-
-import hsipack
 
 CUBES = 12
 
@@ -164,7 +163,8 @@ def test_a_group_made_too_late_is_an_error(dataset: str, tmp_path: Path) -> None
         len(loaders[1])
         group(rank)
         errors = []
-        for use in (lambda: next(iter(loaders[0])), lambda: ids(loaders[1]), lambda: len(loaders[2])):
+        peek, whole = (lambda: next(iter(loaders[0]))), (lambda: ids(loaders[1]))
+        for use in (peek, whole, lambda: len(loaders[2])):
             try:
                 errors.append(str(use()))
             except hsipack.ConflictError as error:

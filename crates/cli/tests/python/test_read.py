@@ -18,6 +18,7 @@ import zarr
 from helpers import (
     Hsipack,
     check_refusal,
+    heeding,
     read_everywhere,
     read_zarr,
     samples,
@@ -711,10 +712,11 @@ def test_ctrl_c_stops_at_once_and_leaves_a_state(
     words = ["read", plain, "--json", "--epochs", 1000, "--batch-size", 2, "--state", state]
     # While it simulates training, and while it waits for a very slow disk.
     for wait in (["--step-time", "3s"], ["--rate-limit", "100kB/s"]):
-        process = subprocess.Popen(
-            [hsipack.binary, *map(str, words), *wait],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        with heeding(signal.SIGINT, signal.SIG_DFL):
+            process = subprocess.Popen(
+                [hsipack.binary, *map(str, words), *wait],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
         time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         start = time.monotonic()

@@ -35,7 +35,7 @@ class Executor(Protocol):
 def check(name: str, executor: Any) -> Executor:
     if not callable(getattr(executor, "submit", None)):
         remedy = "give a Dask Client, or an executor of concurrent.futures, mpi4py or submitit"
-        raise _options.wrong(name, executor, remedy)
+        raise _options.wrong_type(name, executor, remedy)
     checked: Executor = executor
     return checked
 

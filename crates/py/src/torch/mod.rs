@@ -205,7 +205,7 @@ fn failed(py: Python<'_>, error: &PyErr) -> Error {
                 Err(_) => error,
             }
         }
-        "OutOfMemoryError" => Error::device(format!("torch: {}", first_line(&what)))
+        "OutOfMemoryError" => Error::device_memory(format!("torch: {}", first_line(&what)))
             .with_remedy("use smaller batches, or free memory on the device"),
         _ => Error::device(format!("torch: {named}: {}", first_line(&what))),
     }

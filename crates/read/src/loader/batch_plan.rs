@@ -127,7 +127,7 @@ pub(crate) fn lay_out(
         let after =
             bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT));
         end = after.ok_or_else(|| {
-            Error::conflict(format!("a batch of {len} samples does not fit into memory"))
+            Error::memory(format!("a batch of {len} samples does not fit into memory"))
                 .with_remedy(remedy!["choose a smaller ", Opt::BatchSize])
         })?;
         arrays.push(array);
