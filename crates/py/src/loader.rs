@@ -1,9 +1,10 @@
 //! Batches, and the state to resume from.
 
 use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
 
 use hsipack_augment::{Device, Mixed, Pipeline, kernels};
 use hsipack_measure::diagnose::Facts;
@@ -21,6 +22,7 @@ use crate::array::Array;
 use crate::augment::pairs;
 use crate::dataset::Dataset;
 use crate::errors::OrRaise;
+use crate::exit::{detached, pause};
 use crate::settings::{Settings, read};
 use crate::task::{LOOK, Task, Worker, patiently};
 use crate::torch::Library;
@@ -31,15 +33,17 @@ use crate::torch::Library;
 /// caller's thread checks for signals meanwhile. On a CUDA device, the caller's thread does the work, because its
 /// stream is used, and it only queues the work.
 #[pyclass(frozen, module = "hsipack._hsipack")]
-pub struct Loader(Mutex<OfProcess<Option<Running>>>);
+pub struct Loader {
+    own: Mutex<OfProcess<Option<Running>>>,
+    /// Makes its batches, as long as the loader is open; for the end of the process.
+    source: OfProcess<Weak<Source>>,
+}
 
 struct Running {
     worker: Worker,
     source: Arc<Source>,
     /// The batch that the worker is preparing. If the call is interrupted, the next call returns this batch.
     pending: Option<Task<Step>>,
-    /// A finished step that was kept because a signal handler raised; the next call uses it.
-    made: Option<Step>,
     /// The state after the last batch returned.
     state: State,
     /// The state before it.
@@ -54,10 +58,15 @@ struct Running {
 
 /// Makes batches.
 struct Source {
-    loader: Mutex<DeviceLoader<Library>>,
+    /// `None` once it was closed as the process ends.
+    loader: Mutex<Option<DeviceLoader<Library>>>,
     pipeline: Option<Pipeline>,
+    /// A finished step that no call has returned yet: a signal handler raised, or the process ends.
+    made: Mutex<Option<Step>>,
     /// Set when nobody waits for a batch any more.
     cancelled: AtomicBool,
+    /// Set when it is closed as the process ends.
+    ended: AtomicBool,
 }
 
 /// What augments batches on a device; if it is not the fastest way, also why.
@@ -84,14 +93,75 @@ struct Ready {
     mixed: Vec<Mixed>,
 }
 
+/// The loader of a [`Source`], which nobody else uses meanwhile.
+struct OpenLoader<'a>(MutexGuard<'a, Option<DeviceLoader<Library>>>);
+
+const ENDED: &str = "closed only as the process ends";
+
+impl Deref for OpenLoader<'_> {
+    type Target = DeviceLoader<Library>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect(ENDED)
+    }
+}
+
+impl DerefMut for OpenLoader<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.0.as_mut().expect(ENDED)
+    }
+}
+
+fn closed() -> Error {
+    Error::conflict("this loader is closed").with_remedy("create another one")
+}
+
 impl Source {
-    fn loader(&self) -> MutexGuard<'_, DeviceLoader<Library>> {
-        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
+    fn loader(&self) -> OpenLoader<'_> {
+        OpenLoader(self.loader.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends its threads and frees its memory as the process ends, although a thread that was stopped may have called it.
+    /// Does nothing if that thread still uses it after a second.
+    fn close(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.cancelled.store(true, Ordering::Relaxed);
+        let end = Instant::now() + Duration::from_secs(1);
+        let mut loader = loop {
+            match self.loader.try_lock() {
+                Ok(loader) => break loader,
+                Err(TryLockError::Poisoned(loader)) => break loader.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() > end => return,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        drop(self.made().take());
+        drop(loader.take());
+    }
+
+    fn is_open(&self) -> bool {
+        !self.ended.load(Ordering::Relaxed)
+    }
+
+    fn made(&self) -> MutexGuard<'_, Option<Step>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next batch, if it comes within a short time.
     fn step(&self) -> Step {
+        self.step_of(&mut self.loader())
+    }
+
+    /// Makes a step, and keeps it until it is taken or this is closed. So a thread that is stopped does not keep it.
+    fn make(&self) {
         let mut loader = self.loader();
+        *self.made() = Some(self.step_of(&mut loader));
+    }
+
+    fn step_of(&self, loader: &mut OpenLoader<'_>) -> Step {
+        if loader.0.is_none() {
+            return Step::Failed(closed());
+        }
         match loader.next_within(LOOK) {
             None => Step::End(loader.state()),
             Some(Ok(None)) => Step::Waiting,
@@ -129,14 +199,19 @@ impl Source {
 impl Running {
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Box<Ready>>> {
         loop {
-            let step = match self.made.take() {
+            let made = self.source.made().take();
+            let step = match made {
                 Some(step) => step,
                 None if self.on_cpu => self.wait(py)?,
-                None => py.detach(|| self.source.step()),
+                None => {
+                    detached(py, || self.source.make());
+                    let made = self.source.made().take();
+                    made.unwrap_or_else(|| Step::Failed(closed()))
+                }
             };
             // Check here and not on the way back to the caller: there, an exception would replace the batch.
             if let Err(raised) = py.check_signals() {
-                self.made = Some(step);
+                *self.source.made() = Some(step);
                 return Err(raised);
             }
             match step {
@@ -166,7 +241,7 @@ impl Running {
     /// Drops the batch in preparation.
     fn cancel(&mut self, py: Python<'_>) -> PyResult<()> {
         self.source.cancelled.store(true, Ordering::Relaxed);
-        self.made = None;
+        *self.source.made() = None;
         if let Some(task) = self.pending.take() {
             task.wait(py).inspect_err(|_| self.pending = Some(task))?;
         }
@@ -182,7 +257,8 @@ impl Loader {
         py: Python<'_>,
         work: impl FnOnce(&mut Option<Running>) -> PyResult<T>,
     ) -> PyResult<T> {
-        let mut own = match self.0.try_lock() {
+        pause(py);
+        let mut own = match self.own.try_lock() {
             Ok(own) => own,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
@@ -208,11 +284,8 @@ impl Loader {
         work: impl FnOnce(&mut Running) -> PyResult<T>,
     ) -> PyResult<T> {
         self.with(py, |running| match running {
-            Some(running) => work(running),
-            None => {
-                let error = Error::conflict("this loader is closed");
-                Err(error.with_remedy("create another one")).or_raise(py)
-            }
+            Some(running) if running.source.is_open() => work(running),
+            _ => Err(closed()).or_raise(py),
         })
     }
 }
@@ -240,13 +313,18 @@ impl Loader {
         };
         let loader = patiently(py, start)?.or_raise(py)?;
         let (state, plan) = (loader.state(), loader.plan().clone());
-        let source =
-            Source { loader: Mutex::new(loader), pipeline, cancelled: AtomicBool::new(false) };
+        let source = Arc::new(Source {
+            loader: Mutex::new(Some(loader)),
+            pipeline,
+            made: Mutex::new(None),
+            cancelled: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        });
+        let weak = Arc::downgrade(&source);
         let running = Running {
             worker: Worker::start(py)?,
-            source: Arc::new(source),
+            source,
             pending: None,
-            made: None,
             before: state.clone(),
             state,
             on_cpu: device_too.device == Device::Cpu,
@@ -256,7 +334,8 @@ impl Loader {
             device: device_too,
             library: library_too,
         };
-        Ok(Self(Mutex::new(OfProcess::new(Some(running)))))
+        let own = Mutex::new(OfProcess::new(Some(running)));
+        Ok(Self { own, source: OfProcess::new(weak) })
     }
 
     /// Appends the next batch as a dictionary; `None` once at the end of an epoch.
@@ -275,7 +354,7 @@ impl Loader {
         self.running(py, |running| {
             running.cancel(py)?;
             let source = running.source.clone();
-            running.state = py.detach(|| {
+            running.state = detached(py, || {
                 let mut loader = source.loader();
                 loader.set_epoch(epoch);
                 loader.state()
@@ -331,7 +410,7 @@ impl Loader {
     fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
         self.running(py, |running| {
             let source = running.source.clone();
-            let stats = py.detach(|| source.loader().statistics());
+            let stats = detached(py, || source.loader().statistics());
             Ok(serde_json::to_string(&stats).expect("plain data"))
         })
     }
@@ -343,7 +422,7 @@ impl Loader {
                 let error = Error::conflict("this loader does not record a trace");
                 return Err(error.with_remedy("create it with trace=True")).or_raise(py);
             };
-            let bytes = py.detach(|| {
+            let bytes = detached(py, || {
                 let mut bytes = Vec::new();
                 trace.write(&mut bytes).expect("memory can be written to");
                 bytes
@@ -357,7 +436,7 @@ impl Loader {
         self.running(py, |running| {
             let source = running.source.clone();
             let regions = regions_report(&running.plan);
-            let report = py.detach(|| {
+            let report = detached(py, || {
                 let loader = source.loader();
                 let standardized: serde_json::Map<String, serde_json::Value> =
                     loader.standardized_by().into_iter().map(|(stack, split)| (stack, json!(split))).collect();
@@ -409,9 +488,16 @@ impl Loader {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |running| {
             let running = running.take();
-            py.detach(move || drop(running));
+            detached(py, move || drop(running));
             Ok(())
         })
+    }
+
+    /// Closes it as the process ends, also if another thread is using it.
+    fn close_at_exit(&self, py: Python<'_>) {
+        if let Some(source) = self.source.get().and_then(Weak::upgrade) {
+            detached(py, move || source.close());
+        }
     }
 }
 

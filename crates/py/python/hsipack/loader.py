@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import inspect
 import json
 import math
@@ -20,7 +19,7 @@ import numpy.typing as npt
 
 from hsipack import _hsipack, _labels, _options, _torch, _torch_data, augment, crops
 from hsipack._arrays import Output, chosen_output, given
-from hsipack._errors import ConflictError, Error, UnsupportedError
+from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderOptions, Readable
 from hsipack.crops import Crop, LabelledPatches, Regions, Size
@@ -698,16 +697,19 @@ class _Epochs:
             self._loader.set_epoch(epoch)
 
 
-# Threads that use CUDA have to end before the interpreter exits.
+# Threads that use CUDA have to end before the interpreter exits. Other threads of the program must
+# not return from calls of the native part while it exits: see src/exit.rs.
 _LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
+    _hsipack.end_calls()
     for loader in list(_LOADERS):
-        # Loaders of the parent process (after a fork) raise an error here: they are not ours.
-        with contextlib.suppress(Error):
-            loader.close()
+        # Not `close`: another thread may be in a call of the loader. Does nothing to loaders of the
+        # parent process (after a fork).
+        loader._native.close_at_exit()
+        loader._closed = True
 
 
 def _share(rank: int | None, world_size: int | None) -> tuple[int, int]:
