@@ -58,6 +58,8 @@ struct Reading {
 impl Dataset {
     /// The dataset, opened in this process.
     pub fn get(&self, py: Python<'_>) -> PyResult<hsipack_read::Dataset> {
+        // Python code may have installed another handler since the last call.
+        hsipack_store::mapping::guard();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(dataset) = open.get() {
             return Ok(dataset.clone());

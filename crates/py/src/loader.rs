@@ -258,6 +258,7 @@ impl Loader {
         work: impl FnOnce(&mut Option<Running>) -> PyResult<T>,
     ) -> PyResult<T> {
         pause(py);
+        hsipack_store::mapping::guard();
         let mut own = match self.own.try_lock() {
             Ok(own) => own,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
