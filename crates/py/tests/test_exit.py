@@ -96,7 +96,12 @@ ENDINGS = {
 def run(program: str, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-c", PREPARE + program, *map(str, arguments)]
     return subprocess.run(
-        words, env=os.environ | environment, capture_output=True, text=True, timeout=120, check=False
+        words,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
@@ -221,7 +226,10 @@ def work(loader):
             except StopIteration:
                 break
 for _ in range(3):
-    loader = hsipack.Loader(sys.argv[1], 2, output="dlpack", device="cuda:0", shuffle=True)
+    crop = hsipack.RandomCrop(16, per_cube=50)
+    loader = hsipack.Loader(
+        sys.argv[1], 100, output="dlpack", device="cuda:0", crop=crop, masks=(), num_threads=1
+    )
     threading.Thread(target=work, args=(loader,), daemon=True).start()
 time.sleep(float(sys.argv[2]))
 """
@@ -235,4 +243,6 @@ def test_loaders_of_daemon_threads_leave_nothing_on_a_device(
     for number in range(5):
         folder = tmp_path / str(number)
         folder.mkdir()
-        FakeCuda(folder).assert_clean(CUDA, dataset, seconds)
+        cuda = FakeCuda(folder)
+        done = cuda.run(CUDA, dataset, seconds)
+        assert (done.returncode, done.stderr, cuda.faults()) == (0, "", [])

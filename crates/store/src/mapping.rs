@@ -468,15 +468,46 @@ static PASSING: AtomicUsize = AtomicUsize::new(0);
 /// Number of the [`OTHERS`] that may still get this thread's signal.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
+/// How often a fault may occur again at the same address before an older handler gets it.
+const MAX_REPEATS: u64 = 1000;
+
+/// Repeated faults of threads. Threads with the same place here are only counted wrongly.
+static REPEATS: [Repeats; 64] =
+    [const { Repeats { address: AtomicUsize::new(0), count: AtomicU64::new(0) } }; 64];
+
+struct Repeats {
+    address: AtomicUsize,
+    count: AtomicU64,
+}
+
+/// How often the thread has had a fault at this address, without one elsewhere in between; async-signal-safe.
+fn repeats(thread: usize, address: usize) -> u64 {
+    let place = &REPEATS[(thread >> 8) % REPEATS.len()];
+    if place.address.swap(address, Ordering::Relaxed) != address {
+        place.count.store(0, Ordering::Relaxed);
+    }
+    place.count.fetch_add(1, Ordering::Relaxed)
+}
+
 /// Does what would happen without this module.
 ///
 /// A handler of others often ends with "put back the action that was there before, and send the signal again"; so does that
 /// of Python's `faulthandler`. The action before it may be ours. Then the signal arrives here again while that handler runs,
 /// and goes to the handler before that one. It never goes to the same handler again, which would never end.
+///
+/// A handler may also return without doing anything, like that of `faulthandler` after it was disabled. Then the same fault
+/// occurs again and again, until an older handler gets it.
 fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, fault: bool) {
     let thread = errno_place() as usize;
     let sent_again = PASSING.load(Ordering::SeqCst) == thread;
     let known = OTHERS_LEN.load(Ordering::Acquire);
+    let known = if fault {
+        // SAFETY: the system gives a valid `info`, and faults have an address.
+        let tries = repeats(thread, unsafe { (*info).si_addr() as usize }) / MAX_REPEATS;
+        known.saturating_sub(usize::try_from(tries).unwrap_or(usize::MAX))
+    } else {
+        known
+    };
     let left = if sent_again { LEFT.load(Ordering::SeqCst).min(known) } else { known };
     let (handler, takes_info) = match left.checked_sub(1) {
         Some(newest) => OTHERS[newest].get(),
@@ -745,6 +776,13 @@ mod tests {
         assert_eq!(child("sends again, to an older one").code(), Some(43));
     }
 
+    #[test]
+    fn a_handler_that_returns_does_not_keep_the_process_in_a_fault() {
+        assert_eq!(child("does nothing").signal(), Some(libc::SIGBUS));
+    }
+
+    extern "C" fn return_at_once(_: c_int) {}
+
     /// The action that [`send_again`] puts back, as the address of its handler.
     static BEFORE: AtomicUsize = AtomicUsize::new(0);
 
@@ -785,6 +823,7 @@ mod tests {
             "previous handler" => handle(exit_42 as *const () as usize, libc::SA_SIGINFO),
             "previous plain handler" => handle(exit_43 as *const () as usize, 0),
             "sends again" => install_send_again(),
+            "does nothing" => handle(return_at_once as *const () as usize, 0),
             "sends again, to an older one" => handle(exit_43 as *const () as usize, 0),
             _ => handle(libc::SIG_DFL, 0),
         }
