@@ -24,6 +24,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::errors::OrRaise;
+use crate::exit::calling;
 use crate::settings::{ClassSetting, read};
 use crate::task::{LOOK, Task, patiently};
 
@@ -472,7 +473,7 @@ pub fn supervised<T: Send + 'static>(
         py.check_signals()?;
         if let Some(tell) = &tell {
             let done = progress.bytes_in.load(Ordering::Relaxed);
-            tell.call1((done, total.load(Ordering::Relaxed)))?;
+            calling(py, || tell.call1((done, total.load(Ordering::Relaxed))))?;
         }
         Ok(())
     };

@@ -34,7 +34,7 @@ from hsipack import (
     crops,
 )
 from hsipack._arrays import Output, chosen_output, given
-from hsipack._errors import ArgumentTypeError, ConflictError, Error, UnsupportedError
+from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderAttributes, DataLoaderOptions, Readable
 from hsipack.crops import Crop, LabelledPatches, Regions, Size
@@ -923,16 +923,19 @@ class _Epoch(Iterator[Batch]):
                 self._loader._left(self.number)
 
 
-# Threads that use CUDA have to end before the interpreter exits.
+# Threads that use CUDA have to end before the interpreter exits. Other threads of the program must
+# not return from calls of the native part while it exits: see src/exit.rs.
 _LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
+    _hsipack.end_calls()
     for loader in list(_LOADERS):
-        # Loaders of the parent process (after a fork) raise an error here: they are not ours.
-        with contextlib.suppress(Error):
-            loader.close()
+        # Not `close`: another thread may be in a call of the loader. Does nothing to loaders of the
+        # parent process (after a fork).
+        loader._native.close_at_exit()
+        loader._closed = True
 
 
 def _device(device: torch.device | str | int | None, output: Output) -> str | int:
