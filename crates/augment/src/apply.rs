@@ -92,6 +92,30 @@ impl<A> Augmented<A> {
     }
 }
 
+/// What a sample becomes when samples are mixed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mixing {
+    /// It stays.
+    Own,
+    /// It becomes its partner: its own share is 0, and 0·NaN would be NaN.
+    Theirs,
+    /// It becomes a mean.
+    Both,
+}
+
+impl Mixing {
+    /// For the sample at `place`. Shares that float32 cannot tell from 0 are 0.
+    pub(crate) fn of(place: usize, partner: usize, share: f64) -> Self {
+        if place == partner || share as f32 == 0.0 {
+            Self::Own
+        } else if share == 1.0 {
+            Self::Theirs
+        } else {
+            Self::Both
+        }
+    }
+}
+
 impl Mixed {
     pub(crate) fn nobody(samples: usize) -> Self {
         Self { partners: (0..samples).collect(), shares: vec![0.0; samples] }
@@ -371,7 +395,12 @@ impl<'e, E: Engine> Work<'e, E> {
             }
             Pass::Noise { seeds, mean, std } => engine.noise(&mut self.image, &seeds, mean, std),
             Pass::Ramp(ramps) => engine.ramp(&mut self.image, &ramps),
-            Pass::Blur(weights) => engine.blur(&mut self.image, &weights),
+            Pass::Blur(mut weights) => {
+                let element = self.image.element;
+                let all = weights.iter_mut().flatten().flatten();
+                all.for_each(|weights| pass::trim(weights, element));
+                engine.blur(&mut self.image, &weights)
+            }
             Pass::Normalize(norm, which) => engine.normalize(&mut self.image, norm, &which),
         }
     }

@@ -6,6 +6,9 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use hsipack_format::spectrum::Real;
 
+/// What sums start with: added to -0, it leaves -0, as 0 would not.
+pub(super) const NOTHING: f64 = -0.0;
+
 /// A type in which values are computed.
 pub(super) trait Wide: Pod + Send + Sync + Real {
     fn of(value: f64) -> Self;
@@ -39,7 +42,7 @@ pub(super) trait Element: Pod + Send + Sync {
     }
 
     /// out = base + Σ weight·row.
-    fn blend(out: &mut [Self], rows: [&[Self]; 4], weights: [f64; 4], base: f64) {
+    fn blend<const N: usize>(out: &mut [Self], rows: [&[Self]; N], weights: [f64; N], base: f64) {
         let rows = rows.map(|row| &row[..out.len()]);
         let (weights, base) = (weights.map(Self::Wide::of), Self::Wide::of(base));
         for (place, out) in out.iter_mut().enumerate() {
@@ -161,7 +164,7 @@ impl Element for f16 {
         }
     }
 
-    fn blend(out: &mut [Self], rows: [&[Self]; 4], weights: [f64; 4], base: f64) {
+    fn blend<const N: usize>(out: &mut [Self], rows: [&[Self]; N], weights: [f64; N], base: f64) {
         let (weights, base) = (weights.map(|weight| weight as f32), base as f32);
         let done = wide::blend(out, rows, weights, base);
         for place in done..out.len() {
@@ -244,7 +247,12 @@ mod wide {
         unsafe { _mm256_fmadd_ps(a, b, c) }
     }
 
-    pub(super) fn blend(out: &mut [f16], rows: [&[f16]; 4], weights: [f32; 4], base: f32) -> usize {
+    pub(super) fn blend<const N: usize>(
+        out: &mut [f16],
+        rows: [&[f16]; N],
+        weights: [f32; N],
+        base: f32,
+    ) -> usize {
         let len = out.len();
         let rows = rows.map(|row| &row[..len]);
         let (weights, base) = (weights.map(all), all(base));
@@ -313,7 +321,12 @@ mod wide {
 mod wide {
     use half::f16;
 
-    pub(super) fn blend(_: &mut [f16], _: [&[f16]; 4], _: [f32; 4], _: f32) -> usize {
+    pub(super) fn blend<const N: usize>(
+        _: &mut [f16],
+        _: [&[f16]; N],
+        _: [f32; N],
+        _: f32,
+    ) -> usize {
         0
     }
 

@@ -30,6 +30,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hsipack_format::spectrum::Real;
 use hsipack_format::{Error, Result, SpectralNorm};
 
+use crate::apply::Mixing;
 use crate::array::{Array, Device, ElementType, Pool, numbers};
 use crate::engine::{Engine, Held, sealed::Sealed};
 use crate::moves::{Job, Move};
@@ -313,10 +314,10 @@ impl Engine for Host {
             for (sample, out) in into.chunks_mut(sample_len).enumerate() {
                 let of = |sample: usize| &from[sample * sample_len..][..sample_len];
                 let (own, partner, share) = (of(sample), partners[sample], shares[sample]);
-                if share == 0.0 || partner == sample {
-                    out.copy_from_slice(own);
-                } else {
-                    rows::mix(&self.workers, out, [own, of(partner)], share);
+                match Mixing::of(sample, partner, share) {
+                    Mixing::Own => out.copy_from_slice(own),
+                    Mixing::Theirs => out.copy_from_slice(of(partner)),
+                    Mixing::Both => rows::mix(&self.workers, out, [own, of(partner)], share),
                 }
             }
             Ok(())

@@ -1,8 +1,6 @@
 //! Loops over rows of an image: blur, mixing.
 
-use hsipack_format::spectrum::Real;
-
-use super::element::{Element, Wide};
+use super::element::{Element, NOTHING, Wide};
 use super::workers::Workers;
 use crate::ops::mirrored;
 
@@ -28,9 +26,10 @@ pub(super) fn blur<T: Element>(
         .map(|weights| weights.iter().map(|weight| T::Wide::of(*weight)).collect::<Vec<_>>());
     let line = columns * values;
     let (high, wide) = (down.len() / 2, across.len() / 2);
+    let nothing = T::Wide::of(NOTHING);
     workers.each(into, line, |row, out| {
         // A row, blurred along the columns, with the values beyond its ends.
-        let mut tall = vec![T::Wide::ZERO; line + 2 * wide * values];
+        let mut tall = vec![nothing; line + 2 * wide * values];
         let middle = wide * values;
         for (tap, weight) in down.iter().enumerate() {
             let from_row = match around {
@@ -50,7 +49,7 @@ pub(super) fn blur<T: Element>(
                 }
             }
         }
-        let mut sums = vec![T::Wide::ZERO; line];
+        let mut sums = vec![nothing; line];
         for (tap, weight) in across.iter().enumerate() {
             let row = &tall[tap * values..][..line];
             for (sum, value) in sums.iter_mut().zip(row) {
@@ -68,7 +67,7 @@ const MIXED: usize = 1 << 14;
 pub(super) fn mix<T: Element>(workers: &Workers, out: &mut [T], rows: [&[T]; 2], share: f64) {
     let weights = [1.0 - share, share].map(T::Wide::of);
     workers.each(out, MIXED, |number, out| {
-        let mut sums = vec![T::Wide::ZERO; out.len()];
+        let mut sums = vec![T::Wide::of(NOTHING); out.len()];
         for (row, weight) in rows.into_iter().zip(weights) {
             T::add(&mut sums, &row[number * MIXED..][..out.len()], weight);
         }

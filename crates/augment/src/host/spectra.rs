@@ -3,7 +3,7 @@
 use hsipack_format::SpectralNorm;
 use hsipack_format::spectrum::{self, Real};
 
-use super::element::{Element, Wide};
+use super::element::{Element, NOTHING, Wide};
 use crate::pass::{ByBand, Linear};
 
 /// Number of pixels that a thread processes at a time.
@@ -45,22 +45,35 @@ pub(super) fn normalize<T: Element>(piece: &mut [T], bands: usize, norm: Spectra
 pub(super) struct Map<W> {
     bands: usize,
     numbers: Vec<W>,
-    /// For every input band, the range of output bands to which it contributes: the first, and the one after the last.
-    reach: Vec<(usize, usize)>,
+    /// What every input band contributes to.
+    reach: Vec<Reach>,
     /// Added after the map; one number per band.
     offset: Vec<W>,
 }
 
+/// The output bands to which an input band contributes.
+#[derive(Clone, Copy)]
+struct Reach {
+    first: usize,
+    /// After the last.
+    end: usize,
+    /// Whether it contributes to none between them.
+    gaps: bool,
+}
+
 impl<W: Wide> Map<W> {
     pub(super) fn new(linear: &Linear, bands: usize) -> Self {
-        let reach = linear.map.chunks_exact(bands).map(|row| {
-            let first = row.iter().position(|number| *number != 0.0).unwrap_or(0);
-            let end = row.iter().rposition(|number| *number != 0.0).map_or(0, |last| last + 1);
-            (first, end)
+        let numbers: Vec<W> = wide(&linear.map);
+        let reach = numbers.chunks_exact(bands).map(|row| {
+            let first = row.iter().position(|number| *number != W::ZERO).unwrap_or(0);
+            let last = row.iter().rposition(|number| *number != W::ZERO);
+            let end = last.map_or(0, |last| last + 1);
+            Reach { first, end, gaps: row[first..end.max(first)].contains(&W::ZERO) }
         });
+        let reach = reach.collect();
         let mut offset = wide(&linear.offset);
-        offset.resize(bands, W::ZERO);
-        Self { bands, numbers: wide(&linear.map), reach: reach.collect(), offset }
+        offset.resize(bands, W::of(NOTHING));
+        Self { bands, numbers, reach, offset }
     }
 
     /// Maps the pixels of a piece for which `takes` is true.
@@ -79,12 +92,20 @@ impl<W: Wide> Map<W> {
             for sum in sums.chunks_exact_mut(bands) {
                 sum.copy_from_slice(&self.offset);
             }
-            for (band, (first, end)) in self.reach.iter().enumerate() {
-                let row = &self.numbers[band * bands..][*first..*end];
+            for (band, Reach { first, end, gaps }) in self.reach.iter().copied().enumerate() {
+                let row = &self.numbers[band * bands..][first..end];
                 let pixels = group.chunks_exact(bands).zip(sums.chunks_exact_mut(bands));
                 for (spectrum, sum) in pixels {
                     let value = spectrum[band];
-                    for (sum, number) in sum[*first..*end].iter_mut().zip(row) {
+                    let taps = sum[first..end].iter_mut().zip(row);
+                    if gaps && !value.is_finite() {
+                        // 0·NaN is NaN.
+                        for (sum, number) in taps.filter(|(_, number)| **number != W::ZERO) {
+                            *sum = value.mul_add(*number, *sum);
+                        }
+                        continue;
+                    }
+                    for (sum, number) in taps {
                         *sum = value.mul_add(*number, *sum);
                     }
                 }

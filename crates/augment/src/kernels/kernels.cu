@@ -97,7 +97,8 @@ struct alignas(16) Warp {
   Sample samples[SAMPLES];
 };
 
-// The four pixels that each pixel of a block is made of, and their weights; `some` says whether any lies inside.
+// The four pixels that each pixel of a block is made of, and their weights; those of weight 0 may lie outside. `some` says
+// whether any has a weight.
 struct Taps {
   int index[4][PIXELS];
   float weight[4][PIXELS];
@@ -151,6 +152,15 @@ ON_DEVICE void source(const Warp &warp, const Sample &sample, const float *field
   *py = padded(v, warp.rows, sample.top, sample.bottom, warp.padding, warp.align_corners);
 }
 
+// The pixel at or before a place, and how far the place is from it. Places as near to the centre of a pixel as rounding
+// can tell are at its centre: else its neighbours would get weights of 1e-6.
+ON_DEVICE float split(float p, float near, float *part) {
+  float nearest = rintf(p), before = floorf(p);
+  bool there = fabsf(p - nearest) <= near;
+  *part = there ? 0 : p - before;
+  return there ? nearest : before;
+}
+
 // Threads 0 to PIXELS - 1: the taps of a block's pixels.
 ON_DEVICE void find_taps(
     const Warp &warp, const Sample &sample, const float *fields, int block, int thread, Taps *taps) {
@@ -158,23 +168,24 @@ ON_DEVICE void find_taps(
   if (thread >= PIXELS || pixel >= warp.to_rows * warp.to_columns) return;
   float x, y;
   source(warp, sample, fields, pixel, &x, &y);
-  float left = floorf(x), top = floorf(y);
-  float part_x = x - left, part_y = y - top, all = 0;
-  int some = 0, any = 0;
-  for (int tap = 0; tap < 4; tap++) {
-    int column = (int)left + (tap & 1), row = (int)top + (tap >> 1);
-    float weight = (tap & 1 ? part_x : 1 - part_x) * (tap >> 1 ? part_y : 1 - part_y);
-    if (column < 0 || row < 0 || column >= warp.columns || row >= warp.rows) weight = 0;
-    taps->index[tap][thread] = row * warp.columns + column;
-    taps->weight[tap][thread] = weight;
-    all += weight;
-    if (weight != 0) some = 1, any = row * warp.columns + column;
+  int from = warp.rows > warp.columns ? warp.rows : warp.columns;
+  int to = warp.to_rows > warp.to_columns ? warp.to_rows : warp.to_columns;
+  float near = (float)(from > to ? from : to) * (1.0f / 2097152.0f);
+  float part_x, part_y;
+  int left = (int)split(x, near, &part_x), top = (int)split(y, near, &part_y);
+  float across[2] = {1 - part_x, part_x}, down[2] = {1 - part_y, part_y};
+  for (int tap = 0; tap < 2; tap++) {
+    if (left + tap < 0 || left + tap >= warp.columns) across[tap] = 0;
+    if (top + tap < 0 || top + tap >= warp.rows) down[tap] = 0;
   }
-  // Pixels that have no part are multiplied by 0: one that has a part stands for them, since others may be NaN.
-  for (int tap = 0; tap < 4; tap++)
-    if (taps->weight[tap][thread] == 0) taps->index[tap][thread] = any;
+  for (int tap = 0; tap < 4; tap++) {
+    taps->index[tap][thread] = (top + (tap >> 1)) * warp.columns + left + (tap & 1);
+    taps->weight[tap][thread] = across[tap & 1] * down[tap >> 1];
+  }
+  // Sums of 1 are exact.
+  float all = (across[0] + across[1]) * (down[0] + down[1]);
   taps->missing[thread] = 1 - all;
-  taps->some[thread] = some;
+  taps->some[thread] = all > 0;
 }
 
 template <class T, int COUNT>
@@ -190,13 +201,23 @@ ON_DEVICE void blend(
   for (int item = thread; item < there * vectors; item += THREADS) {
     int pixel = item / vectors, vector = item - pixel * vectors;
     V value[4];
-    for (int tap = 0; tap < 4; tap++) value[tap] = source[(long long)taps.index[tap][pixel] * vectors + vector];
-    float rest = filled ? warp.fill * taps.missing[pixel] : 0;
+    float weight[4];
+    // Taps of weight 0 are not read, because 0 times NaN is NaN. Adding -0 changes nothing, not even -0.
+    for (int tap = 0; tap < 4; tap++) {
+      weight[tap] = taps.weight[tap][pixel];
+      if (weight[tap] != 0) {
+        value[tap] = source[(long long)taps.index[tap][pixel] * vectors + vector];
+      } else {
+        value[tap] = V();
+        weight[tap] = -0.0f;
+      }
+    }
+    float missing = taps.missing[pixel], rest = filled && missing != 0 ? warp.fill * missing : -0.0f;
     bool some = taps.some[pixel];
     V out;
     for (int i = 0; i < COUNT; i++) {
-      float sum = 0;
-      for (int tap = 0; tap < 4; tap++) sum += taps.weight[tap][pixel] * wide(value[tap].at[i]);
+      float sum = -0.0f;
+      for (int tap = 0; tap < 4; tap++) sum += weight[tap] * wide(value[tap].at[i]);
       narrow(some ? sum + rest : warp.fill, &out.at[i]);
     }
     result[item] = out;
@@ -237,8 +258,8 @@ struct Values {
   long long all;
 };
 
-// (value - shift)·factor + summand by band; for factors of 0 the summand alone, whatever the value. `numbers` are
-// (samples, 3, bands).
+// (value - shift)·factor + summand by band; for factors of 0 the summand alone, whatever the value. Values that nothing is
+// done to keep their bits. `numbers` are (samples, 3, bands).
 template <class T, int COUNT>
 ON_DEVICE void by_band(
     const Values &values, int sample, long long item, const void *from, void *into, const float *numbers) {
@@ -249,6 +270,7 @@ ON_DEVICE void by_band(
   V value = ((const V *)from)[values.all * sample + item];
   for (int i = 0; i < COUNT; i++) {
     float shift = number[i], factor = number[bands + i], summand = number[2 * bands + i];
+    if (shift == 0 && factor == 1 && summand == 0) continue;
     narrow(factor == 0 ? summand : (wide(value.at[i]) - shift) * factor + summand, &value.at[i]);
   }
   ((V *)into)[values.all * sample + item] = value;
@@ -277,7 +299,7 @@ ON_DEVICE void blur(
   long long step = (blur.axis ? 1LL : blur.columns) * blur.vectors;
   const V *place = (const V *)from + all * sample + item;
   float sum[COUNT];
-  for (int i = 0; i < COUNT; i++) sum[i] = 0;
+  for (int i = 0; i < COUNT; i++) sum[i] = -0.0f;
 #pragma unroll 1
   for (int tap = 0; tap < blur.taps; tap++) {
     int other = at + tap - blur.taps / 2;

@@ -4,6 +4,7 @@ use hsipack_format::Result;
 
 use super::through::wide;
 use super::{Binary, Tensors, Through};
+use crate::apply::Mixing;
 use crate::engine::Held;
 use crate::pass::{Blank, Cut, Rectangle};
 
@@ -61,11 +62,18 @@ impl<T: Tensors> Through<T> {
     ) -> Result<()> {
         let t = &self.0;
         let [samples, _, _, bands] = held.shape;
-        let mixes = |sample: &usize| shares[*sample] != 0.0 && partners[*sample] != *sample;
-        let mixing: Vec<usize> = (0..samples).filter(mixes).collect();
         let out = t.empty(&held.shape, held.element)?;
-        for sample in (0..samples).filter(|sample| !mixes(sample)) {
-            t.copy_(&self.sample(&out, sample)?, &self.sample(&held.array, sample)?)?;
+        let mut mixing = Vec::new();
+        for sample in 0..samples {
+            let from = match Mixing::of(sample, partners[sample], shares[sample]) {
+                Mixing::Own => sample,
+                Mixing::Theirs => partners[sample],
+                Mixing::Both => {
+                    mixing.push(sample);
+                    continue;
+                }
+            };
+            t.copy_(&self.sample(&out, sample)?, &self.sample(&held.array, from)?)?;
         }
         for block in mixing.chunks(self.at_once(held, bands)) {
             let part = |share: &dyn Fn(f64) -> f64, who: Vec<usize>| {

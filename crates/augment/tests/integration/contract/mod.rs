@@ -1,6 +1,8 @@
 //! The contract of every engine, for all draws. Each function takes a function that applies a pipeline; [`contract`] turns
 //! all of them into tests.
 
+mod gaps;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -12,6 +14,12 @@ use hsipack_format::Result;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
+
+pub use gaps::{
+    bits_of_samples_that_drew_nothing_stay, padding_and_enlarging_keep_the_pixels_that_were_there,
+    warps_spread_gaps_only_to_what_gives_them_weight, weights_of_0_are_not_used,
+    whole_pixels_move_without_arithmetic,
+};
 
 /// Applies a pipeline. The number is that of threads, if the engine has a choice.
 pub type Apply = dyn Fn(&Pipeline, &Images<Array>, &Parameters, usize) -> Result<Augmented<Array>>;
@@ -40,6 +48,11 @@ macro_rules! contract {
             samples_that_drew_nothing_keep_their_bits
             foreign_parameters_give_an_error_or_an_image
             images_that_are_not_ours_are_left_alone
+            whole_pixels_move_without_arithmetic
+            padding_and_enlarging_keep_the_pixels_that_were_there
+            warps_spread_gaps_only_to_what_gives_them_weight
+            weights_of_0_are_not_used
+            bits_of_samples_that_drew_nothing_stay
         }
     };
 }
