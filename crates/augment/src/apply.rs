@@ -332,6 +332,7 @@ impl<'e, E: Engine> Work<'e, E> {
         let to = [to.rows, to.columns];
         let fields = self.engine.fields(moves, to)?;
         let fill = together.outside.map_or(0.0, |outside| outside.fill);
+        let fill = self.image.element.bounded(fill);
         let job = Job { to, moves, labels: false, fill, together };
         self.engine.place(&mut self.image, &job, &fields)?;
         for mask in &mut self.masks {

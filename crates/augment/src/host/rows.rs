@@ -1,6 +1,8 @@
 //! Loops over rows of an image: blur, mixing.
 
-use super::element::{Element, NOTHING, Wide};
+use hsipack_format::spectrum::Real;
+
+use super::element::{Element, NOTHING, Wide, settle};
 use super::workers::Workers;
 use crate::ops::mirrored;
 
@@ -41,6 +43,17 @@ pub(super) fn blur<T: Element>(
                 T::add(&mut tall[middle..middle + line], from, *weight);
             }
         }
+        if !T::NARROWER {
+            let finite = |tap: usize, at: usize| {
+                let from_row = match around {
+                    Around::Mirrored => mirrored(row + tap, high, rows),
+                    Around::Zeros => (row + tap).wrapping_sub(high),
+                };
+                from_row >= rows || from[from_row * line + at].load().is_finite()
+            };
+            let tall = &mut tall[middle..middle + line];
+            settle(tall, |at| (0..down.len()).all(|tap| finite(tap, at)));
+        }
         if around == Around::Mirrored {
             let last = wide + columns - 1;
             for step in 1..=wide {
@@ -56,7 +69,11 @@ pub(super) fn blur<T: Element>(
                 *sum = weight.mul_add(*value, *sum);
             }
         }
-        T::store_all(out, &sums);
+        if !T::NARROWER {
+            let finite = |tap: usize, at: usize| tall[tap * values + at].is_finite();
+            settle(&mut sums, |at| (0..across.len()).all(|tap| finite(tap, at)));
+        }
+        T::round_all(out, &sums);
     });
 }
 
@@ -71,6 +88,10 @@ pub(super) fn mix<T: Element>(workers: &Workers, out: &mut [T], rows: [&[T]; 2],
         for (row, weight) in rows.into_iter().zip(weights) {
             T::add(&mut sums, &row[number * MIXED..][..out.len()], weight);
         }
-        T::store_all(out, &sums);
+        if !T::NARROWER {
+            let finite = |row: &[T], place: usize| row[number * MIXED + place].load().is_finite();
+            settle(&mut sums, |place| rows.into_iter().all(|row| finite(row, place)));
+        }
+        T::round_all(out, &sums);
     });
 }

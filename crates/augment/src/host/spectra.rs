@@ -19,16 +19,34 @@ pub(super) struct Bands<W> {
     shift: Vec<W>,
     factor: Vec<W>,
     summand: Vec<W>,
+    /// Values up to this one give results that are not too large.
+    limit: W,
 }
 
 impl<W: Wide> Bands<W> {
-    pub(super) fn new(by: &ByBand) -> Self {
-        Self { shift: wide(&by.shift), factor: wide(&by.factor), summand: wide(&by.summand) }
+    pub(super) fn new<T: Element<Wide = W>>(by: &ByBand) -> Self {
+        let (shift, factor): (Vec<W>, Vec<W>) = (wide(&by.shift), wide(&by.factor));
+        let mut summand: Vec<W> = wide(&by.summand);
+        let most = T::MOST.to_f64();
+        let mut limit = most;
+        for ((shift, factor), summand) in shift.iter().zip(&factor).zip(&mut summand) {
+            if *factor == W::ZERO {
+                *summand = summand.bounded(T::MOST);
+            } else {
+                let room = 0.999 * most - summand.to_f64().abs();
+                limit = limit.min(room / factor.to_f64().abs() - shift.to_f64().abs());
+            }
+        }
+        Self { shift, factor, summand, limit: W::of(limit) }
     }
 
     pub(super) fn apply<T: Element<Wide = W>>(&self, piece: &mut [T]) {
         for spectrum in piece.chunks_exact_mut(self.shift.len()) {
-            T::affine(spectrum, &self.shift, &self.factor, &self.summand);
+            if T::magnitude(spectrum) <= self.limit {
+                T::affine(spectrum, &self.shift, &self.factor, &self.summand);
+            } else {
+                T::affine_settled(spectrum, &self.shift, &self.factor, &self.summand);
+            }
         }
     }
 }
@@ -38,7 +56,7 @@ pub(super) fn normalize<T: Element>(piece: &mut [T], bands: usize, norm: Spectra
     let mut values = vec![T::Wide::ZERO; piece.len()];
     T::load_all(piece, &mut values);
     values.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));
-    T::store_all(piece, &values);
+    T::round_all(piece, &values);
 }
 
 /// A linear map of spectra, in the type used for computing.
@@ -49,6 +67,8 @@ pub(super) struct Map<W> {
     reach: Vec<Reach>,
     /// Added after the map; one number per band.
     offset: Vec<W>,
+    /// The sum of the absolute values of the numbers for each output band, of which this is the largest, and of offsets.
+    most: [f64; 2],
 }
 
 /// The output bands to which an input band contributes.
@@ -73,11 +93,32 @@ impl<W: Wide> Map<W> {
         let reach = reach.collect();
         let mut offset = wide(&linear.offset);
         offset.resize(bands, W::of(NOTHING));
-        Self { bands, numbers, reach, offset }
+        let mut columns = vec![0.0; bands];
+        for row in linear.map.chunks_exact(bands) {
+            columns.iter_mut().zip(row).for_each(|(sum, number)| *sum += number.abs());
+        }
+        let greatest = |numbers: &[f64]| numbers.iter().fold(0.0f64, |a, b| a.max(b.abs()));
+        let most = [greatest(&columns), greatest(&linear.offset)];
+        Self { bands, numbers, reach, offset, most }
     }
 
     /// Maps the pixels of a piece for which `takes` is true.
     pub(super) fn apply<T: Element<Wide = W>>(
+        &self,
+        piece: &mut [T],
+        takes: impl Fn(usize) -> bool,
+    ) {
+        let [sum, offset] = self.most;
+        let limit = W::of((0.99 * T::MOST.to_f64() - offset) / sum.max(1e-30));
+        if T::magnitude(piece) <= limit {
+            self.mapped::<T, false>(piece, takes);
+        } else {
+            self.mapped::<T, true>(piece, takes);
+        }
+    }
+
+    /// Maps pixels, with `CARE` also if values are not finite, or sums are too large.
+    fn mapped<T: Element<Wide = W>, const CARE: bool>(
         &self,
         piece: &mut [T],
         takes: impl Fn(usize) -> bool,
@@ -92,30 +133,52 @@ impl<W: Wide> Map<W> {
             for sum in sums.chunks_exact_mut(bands) {
                 sum.copy_from_slice(&self.offset);
             }
-            for (band, Reach { first, end, gaps }) in self.reach.iter().copied().enumerate() {
+            for (band, reach) in self.reach.iter().enumerate() {
+                let (first, end) = (reach.first, reach.end);
                 let row = &self.numbers[band * bands..][first..end];
                 let pixels = group.chunks_exact(bands).zip(sums.chunks_exact_mut(bands));
                 for (spectrum, sum) in pixels {
                     let value = spectrum[band];
-                    let taps = sum[first..end].iter_mut().zip(row);
-                    if gaps && !value.is_finite() {
+                    if CARE && reach.gaps && !value.is_finite() {
                         // 0·NaN is NaN.
+                        let taps = sum[first..end].iter_mut().zip(row);
                         for (sum, number) in taps.filter(|(_, number)| **number != W::ZERO) {
                             *sum = value.mul_add(*number, *sum);
                         }
                         continue;
                     }
-                    for (sum, number) in taps {
+                    for (sum, number) in sum[first..end].iter_mut().zip(row) {
                         *sum = value.mul_add(*number, *sum);
                     }
                 }
+            }
+            if CARE {
+                let pixels = group.chunks_exact(bands).zip(sums.chunks_exact_mut(bands));
+                pixels.for_each(|(spectrum, sum)| self.settle(spectrum, sum));
             }
             let pixels = sums.chunks_exact(bands).take(group.len() / bands);
             for (place, sum) in pixels.enumerate() {
                 let pixel = number * TOGETHER + place;
                 if takes(pixel) {
-                    T::store_all(&mut piece[pixel * bands..][..bands], sum);
+                    let into = &mut piece[pixel * bands..][..bands];
+                    if CARE { T::store_all(into, sum) } else { T::round_all(into, sum) }
                 }
+            }
+        }
+    }
+
+    /// Computes sums that overflowed again, without overflow on the way, if all values in them are finite.
+    fn settle(&self, spectrum: &[W], sums: &mut [W]) {
+        if W::magnitude(sums).is_finite() {
+            return;
+        }
+        for (band, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| !sum.is_finite()) {
+            let numbers = self.numbers[band..].iter().step_by(self.bands).copied();
+            let taps = spectrum.iter().copied().zip(numbers);
+            let taps = taps.filter(|(_, number)| *number != W::ZERO);
+            if taps.clone().all(|(value, _)| value.is_finite()) {
+                let offset = std::iter::once((self.offset[band], W::of(1.0)));
+                *sum = W::sum(taps.chain(offset));
             }
         }
     }

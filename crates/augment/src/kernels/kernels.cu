@@ -5,7 +5,8 @@
 // what threads of a block do before and after they wait for one another stands in functions of its own.
 //
 // Arrays lie as (samples, rows, columns, values), without gaps. The values of a pixel are read and written in vectors,
-// as wide as their number and their address allow. Sums are float32, and rounded once.
+// as wide as their number and their address allow. Sums are float32, and rounded once. Finite values stay finite: results
+// that are too large become the largest finite value of their type.
 
 #ifdef HSIPACK_ON_HOST
 #include <immintrin.h>
@@ -26,12 +27,27 @@
 #define PAIRS 64
 #define PIECE 65536
 
+// The largest finite values.
+#define MOST_F16 65504.0f
+#define MOST_BF16 3.38953139e38f
+#define MOST 3.40282347e38f
+
 struct F16 {
   unsigned short bits;
 };
 struct BF16 {
   unsigned short bits;
 };
+
+// Infinity and NaN stay.
+ON_DEVICE float bounded_if_finite(float value, float most) {
+  return fabsf(value) <= MOST ? fminf(fmaxf(value, -most), most) : value;
+}
+
+// What was computed from one value: finite if that value is.
+ON_DEVICE float settled(float value, float from) {
+  return fabsf(from) <= MOST ? fminf(fmaxf(value, -MOST), MOST) : value;
+}
 
 #ifdef HSIPACK_ON_HOST
 ON_DEVICE float wide(F16 value) { return _cvtsh_ss(value.bits); }
@@ -46,7 +62,7 @@ ON_DEVICE float of_bits(unsigned bits) {
   return value;
 }
 ON_DEVICE void narrow(float value, F16 *into) {
-  into->bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+  into->bits = _cvtss_sh(bounded_if_finite(value, MOST_F16), _MM_FROUND_TO_NEAREST_INT);
 }
 #else
 ON_DEVICE float wide(F16 value) {
@@ -57,14 +73,14 @@ ON_DEVICE float wide(F16 value) {
 ON_DEVICE unsigned bits_of(float value) { return __float_as_uint(value); }
 ON_DEVICE float of_bits(unsigned bits) { return __uint_as_float(bits); }
 ON_DEVICE void narrow(float value, F16 *into) {
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(into->bits) : "f"(value));
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(into->bits) : "f"(bounded_if_finite(value, MOST_F16)));
 }
 #endif
 
 ON_DEVICE float wide(BF16 value) { return of_bits((unsigned)value.bits << 16); }
 ON_DEVICE float wide(float value) { return value; }
 ON_DEVICE void narrow(float value, BF16 *into) {
-  unsigned bits = bits_of(value);
+  unsigned bits = bits_of(bounded_if_finite(value, MOST_BF16));
   // To the nearest, half to even; NaN stays one.
   into->bits = value != value ? 0x7fc0 : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -218,7 +234,14 @@ ON_DEVICE void blend(
     for (int i = 0; i < COUNT; i++) {
       float sum = -0.0f;
       for (int tap = 0; tap < 4; tap++) sum += weight[tap] * wide(value[tap].at[i]);
-      narrow(some ? sum + rest : warp.fill, &out.at[i]);
+      sum += rest;
+      // Weighted means exceed the largest float32 only by rounding.
+      if (sizeof(T) == 4 && fabsf(sum) > MOST) {
+        bool finite = true;
+        for (int tap = 0; tap < 4; tap++) finite &= fabsf(wide(value[tap].at[i])) <= MOST;
+        if (finite && fabsf(rest) <= MOST) sum = settled(sum, 0);
+      }
+      narrow(some ? sum : warp.fill, &out.at[i]);
     }
     result[item] = out;
   }
@@ -271,7 +294,8 @@ ON_DEVICE void by_band(
   for (int i = 0; i < COUNT; i++) {
     float shift = number[i], factor = number[bands + i], summand = number[2 * bands + i];
     if (shift == 0 && factor == 1 && summand == 0) continue;
-    narrow(factor == 0 ? summand : (wide(value.at[i]) - shift) * factor + summand, &value.at[i]);
+    float from = wide(value.at[i]);
+    narrow(factor == 0 ? summand : settled((from - shift) * factor + summand, from), &value.at[i]);
   }
   ((V *)into)[values.all * sample + item] = value;
 }
@@ -284,6 +308,14 @@ struct Blur {
   // Whether there are zeros around the frame; else it is mirrored about its outermost pixels.
   int zeros;
 };
+
+// The pixel for a place along an axis, or -1 for zeros.
+ON_DEVICE int neighbour(const Blur &blur, int other, int size) {
+  if (blur.zeros && (other < 0 || other >= size)) return -1;
+  other = other < 0 ? -other : other;
+  other = other > size - 1 ? 2 * (size - 1) - other : other;
+  return other < 0 ? 0 : other;
+}
 
 // Weighted sums of neighbours along one axis. `weights` are (samples, taps).
 template <class From, class Into, int COUNT>
@@ -302,17 +334,25 @@ ON_DEVICE void blur(
   for (int i = 0; i < COUNT; i++) sum[i] = -0.0f;
 #pragma unroll 1
   for (int tap = 0; tap < blur.taps; tap++) {
-    int other = at + tap - blur.taps / 2;
-    if (blur.zeros && (other < 0 || other >= size)) continue;
-    other = other < 0 ? -other : other;
-    other = other > size - 1 ? 2 * (size - 1) - other : other;
-    other = other < 0 ? 0 : other;
+    int other = neighbour(blur, at + tap - blur.taps / 2, size);
+    if (other < 0) continue;
     float weight = weights[(long long)blur.taps * sample + tap];
     V values = place[(other - at) * step];
     for (int i = 0; i < COUNT; i++) sum[i] += weight * wide(values.at[i]);
   }
   W out;
-  for (int i = 0; i < COUNT; i++) narrow(sum[i], &out.at[i]);
+  for (int i = 0; i < COUNT; i++) {
+    // Weighted means exceed the largest float32 only by rounding.
+    if (sizeof(From) == 4 && fabsf(sum[i]) > MOST) {
+      bool finite = true;
+      for (int tap = 0; tap < blur.taps; tap++) {
+        int other = neighbour(blur, at + tap - blur.taps / 2, size);
+        if (other >= 0) finite &= fabsf(wide(place[(other - at) * step].at[i])) <= MOST;
+      }
+      if (finite) sum[i] = settled(sum[i], 0);
+    }
+    narrow(sum[i], &out.at[i]);
+  }
   ((W *)into)[all * sample + item] = out;
 }
 
@@ -383,7 +423,8 @@ ON_DEVICE void normal_pair(unsigned long long bits, float *one, float *other) {
 
 template <class T>
 ON_DEVICE void add_noise(const Draw &draw, float normal, T *value) {
-  narrow(wide(*value) + fmaf(normal, draw.std, draw.mean), value);
+  float from = wide(*value);
+  narrow(settled(from + fmaf(normal, draw.std, draw.mean), from), value);
 }
 
 // Adds noise to two vectors of a sample: the numbers of a pair belong to values that are PAIRS apart.

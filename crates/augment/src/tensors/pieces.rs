@@ -3,7 +3,7 @@
 use hsipack_format::Result;
 
 use super::through::wide;
-use super::{Binary, Tensors, Through};
+use super::{Binary, Tensors, Through, Unary};
 use crate::apply::Mixing;
 use crate::engine::Held;
 use crate::pass::{Blank, Cut, Rectangle};
@@ -84,7 +84,17 @@ impl<T: Tensors> Through<T> {
             let own = part(&|share| 1.0 - share, block.to_vec())?;
             let other =
                 part(&|share| share, block.iter().map(|sample| partners[*sample]).collect())?;
-            self.change(&out, block, |place| t.binary_out(Binary::Add, place, &own, &other))?;
+            self.change(&out, block, |place| {
+                if held.element != wide(held.element) {
+                    // Means of float16 and bfloat16 do not overflow in float32.
+                    return t.binary_out(Binary::Add, place, &own, &other);
+                }
+                let sum = t.binary(Binary::Add, &own, &other)?;
+                let most = held.element.greatest();
+                let finite = |part| t.with(Binary::Le, &t.unary(Unary::Abs, part)?, most);
+                let finite = t.binary(Binary::LogicalAnd, &finite(&own)?, &finite(&other)?)?;
+                t.copy_(place, &t.r#where(&finite, &self.clamped(&sum, held.element)?, &sum)?)
+            })?;
         }
         (held.array, held.ours) = (out, true);
         Ok(())

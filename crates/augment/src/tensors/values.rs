@@ -27,7 +27,7 @@ impl<T: Tensors> Through<T> {
         };
         let (shift, factor, summand) =
             (all(|by| &by.shift), all(|by| &by.factor), all(|by| &by.summand));
-        // Skip steps that change nothing; the last step rounds.
+        // Skip steps that change nothing.
         let steps =
             [(Binary::Sub, &shift, 0.0), (Binary::Mul, &factor, 1.0), (Binary::Add, &summand, 0.0)];
         let steps: Vec<_> = steps
@@ -35,13 +35,11 @@ impl<T: Tensors> Through<T> {
             .filter(|(_, numbers, nothing)| numbers.iter().any(|number| number != nothing))
             .collect();
         let mut values = part.clone();
-        for (number, (op, numbers, _)) in steps.iter().enumerate() {
-            let numbers = self.numbers(numbers, &shape, wide(element))?;
-            if number + 1 < steps.len() {
-                values = t.binary(*op, &values, &numbers)?;
-            } else {
-                t.binary_out(*op, part, &values, &numbers)?;
-            }
+        for (op, numbers, _) in &steps {
+            values = t.binary(*op, &values, &self.numbers(numbers, &shape, wide(element))?)?;
+        }
+        if !steps.is_empty() {
+            self.settle(part, &values, element)?;
         }
         // Replaced bands get their new value, even where NaN · 0 would be NaN.
         let none = |factor: &f64| is_nothing(*factor, element);
@@ -98,6 +96,9 @@ impl<T: Tensors> Through<T> {
                 let offset = numbers(&offset, &[count, 1, bands])?;
                 mapped = t.binary(Binary::Add, &mapped, &offset)?;
             }
+            // Sums of finite values are finite.
+            let most = wide(element).greatest();
+            mapped = self.clamped(&t.nan_to_num(&mapped, 0.0, most, -most)?, element)?;
             // Of how many values that are not finite each sum consists, and for how many more infinity is added than
             // subtracted. NaN counts as both.
             let all = t.matmul(&unknown, &reach)?;
@@ -131,13 +132,16 @@ impl<T: Tensors> Through<T> {
         std: f64,
     ) -> Result<()> {
         let t = &self.0;
-        let [_, rows, columns, bands] = held.shape;
+        let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        let computed = wide(element);
+        let [mean, std] = [mean, std].map(|number| computed.bounded(number));
         self.each_part(held, seeds, bands, |part, seeds| {
             for (sample, seed) in seeds.iter().enumerate() {
                 let noise = t.normal(&[1, rows, columns, bands], **seed)?;
-                let noise = t.with(Binary::Add, &t.with(Binary::Mul, &noise, std)?, mean)?;
+                let noise = t.with(Binary::Mul, &t.to(&noise, computed)?, std)?;
+                let noise = t.with(Binary::Add, &self.clamped(&noise, computed)?, mean)?;
                 let place = self.sample(part, sample)?;
-                t.binary_out(Binary::Add, &place, &place, &noise)?;
+                self.settle(&place, &t.binary(Binary::Add, &place, &noise)?, element)?;
             }
             Ok(())
         })
@@ -163,7 +167,7 @@ impl<T: Tensors> Through<T> {
             let across = t.binary(Binary::Mul, &x, &strength(0)?)?;
             let down = t.binary(Binary::Mul, &y, &strength(1)?)?;
             let factor = t.with(Binary::Add, &t.binary(Binary::Add, &across, &down)?, 1.0)?;
-            t.binary_out(Binary::Mul, part, part, &factor)
+            self.settle(part, &t.binary(Binary::Mul, part, &factor)?, element)
         })
     }
 
@@ -220,11 +224,13 @@ impl<T: Tensors> Through<T> {
                 let everywhere = t.full(&[1, rows, columns, 1], 0.0, wide(element))?;
                 let numbers = t.binary(Binary::Add, &numbers, &everywhere)?;
                 let bags = [count * rows * columns, taps];
-                values = t.embedding_bag(
-                    &values,
-                    &t.reshape(&index, &bags)?,
-                    &t.reshape(&numbers, &bags)?,
-                )?;
+                let (index, numbers) = (t.reshape(&index, &bags)?, t.reshape(&numbers, &bags)?);
+                values = if element == wide(element) {
+                    self.means(&values, &index, &numbers, element)?
+                } else {
+                    // Means of float16 and bfloat16 do not overflow in float32.
+                    t.embedding_bag(&values, &index, &numbers)?
+                };
             }
             t.copy_(part, &t.reshape(&values, &[count, rows, columns, bands])?)
         })

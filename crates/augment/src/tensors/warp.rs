@@ -208,7 +208,7 @@ impl<T: Tensors> Through<T> {
         }
         let indices = t.reshape(&t.stack(&indices, 3)?, &[pixels, 4])?;
         let weights = t.reshape(&t.stack(&weights, 3)?, &[pixels, 4])?;
-        let out = t.embedding_bag(&table, &indices, &t.to(&weights, held.element)?)?;
+        let out = self.means(&table, &indices, &weights, held.element)?;
         let out = t.reshape(&out, &shape)?;
         if !filled {
             return Ok(out);

@@ -2,6 +2,7 @@
 //! all of them into tests.
 
 mod gaps;
+mod limits;
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -19,6 +20,10 @@ pub use gaps::{
     bits_of_samples_that_drew_nothing_stay, padding_and_enlarging_keep_the_pixels_that_were_there,
     warps_spread_gaps_only_to_what_gives_them_weight, weights_of_0_are_not_used,
     whole_pixels_move_without_arithmetic,
+};
+pub use limits::{
+    finite_values_stay_finite, infinite_values_stay_infinite,
+    what_is_too_large_becomes_the_largest_value,
 };
 
 /// Applies a pipeline. The number is that of threads, if the engine has a choice.
@@ -53,6 +58,9 @@ macro_rules! contract {
             warps_spread_gaps_only_to_what_gives_them_weight
             weights_of_0_are_not_used
             bits_of_samples_that_drew_nothing_stay
+            finite_values_stay_finite
+            what_is_too_large_becomes_the_largest_value
+            infinite_values_stay_infinite
         }
     };
 }
