@@ -167,6 +167,7 @@ impl<T: Tensors> Through<T> {
             let across = t.binary(Binary::Mul, &x, &strength(0)?)?;
             let down = t.binary(Binary::Mul, &y, &strength(1)?)?;
             let factor = t.with(Binary::Add, &t.binary(Binary::Add, &across, &down)?, 1.0)?;
+            let factor = self.clamped(&factor, wide(element))?;
             self.settle(part, &t.binary(Binary::Mul, part, &factor)?, element)
         })
     }
