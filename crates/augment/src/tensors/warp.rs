@@ -6,6 +6,7 @@
 
 use hsipack_format::{Error, Result};
 
+use super::through::wide;
 use super::{Binary, Tensors, Through, Unary};
 use crate::array::ElementType;
 use crate::engine::Held;
@@ -208,8 +209,19 @@ impl<T: Tensors> Through<T> {
         }
         let indices = t.reshape(&t.stack(&indices, 3)?, &[pixels, 4])?;
         let weights = t.reshape(&t.stack(&weights, 3)?, &[pixels, 4])?;
-        let out = self.means(&table, &indices, &weights, held.element)?;
-        let out = t.reshape(&out, &shape)?;
+        let out = if held.element == wide(held.element) {
+            t.reshape(&self.means(&table, &indices, &weights, held.element)?, &shape)?
+        } else {
+            // Rounded weights may add up to more than 1, and halves of subnormal numbers are not exact. So only samples that
+            // have infinite values get any.
+            let out = t.embedding_bag(&table, &indices, &t.to(&weights, held.element)?)?;
+            let out = t.reshape(&out, &shape)?;
+            let all = t.reshape(&held.array, &[samples, rows * columns * values])?;
+            let infinite = t.with(Binary::Eq, &t.unary(Unary::Abs, &all)?, f64::INFINITY)?;
+            let infinite = self.part(&t.any(&infinite, 1)?, places)?;
+            let infinite = t.reshape(&infinite, &[places.len(), 1, 1, 1])?;
+            t.r#where(&infinite, &out, &self.clamped(&out, held.element)?)?
+        };
         if !filled {
             return Ok(out);
         }
@@ -219,11 +231,19 @@ impl<T: Tensors> Through<T> {
         let out = if job.fill == 0.0 {
             out
         } else {
-            let missing = self.one_minus(&weight)?;
+            let missing = t.to(&self.one_minus(&weight)?, wide(held.element))?;
             let some = t.with(Binary::Ne, &missing, 0.0)?;
-            let rest = t.to(&t.with(Binary::Mul, &missing, job.fill)?, held.element)?;
-            let nothing = t.full(&[1], 0.0, held.element)?;
-            t.binary(Binary::Add, &out, &t.r#where(&some, &rest, &nothing)?)?
+            let nothing = t.full(&[1], 0.0, wide(held.element))?;
+            let rest = t.r#where(&some, &t.with(Binary::Mul, &missing, job.fill)?, &nothing)?;
+            let sum = t.binary(Binary::Add, &out, &rest)?;
+            // Means of finite values are finite.
+            let finite =
+                t.with(Binary::Le, &t.unary(Unary::Abs, &out)?, held.element.greatest())?;
+            let sum = match job.fill.is_finite() {
+                true => t.r#where(&finite, &self.clamped(&sum, held.element)?, &sum)?,
+                false => sum,
+            };
+            t.to(&sum, held.element)?
         };
         // Positions completely outside, where the nearest pixel inside may be NaN.
         let beyond = t.with(Binary::Eq, &weight, 0.0)?;
