@@ -7,7 +7,10 @@ import os
 import pickle
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +220,71 @@ def test_a_directory_that_is_gone_is_named_as_the_reason(packed: Path, tmp_path:
     assert "the current directory" in first
     assert "no longer exists" in first
     assert second == str(COUNT)
+
+
+def fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        found: bytes = answer.read()
+        return found
+
+
+def test_a_viewer_shows_what_it_was_given_after_the_directory_was_changed(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cubes").mkdir()
+    for number in range(2):
+        np.save(tmp_path / "cubes" / f"{number}.npy", np.full((6, 7, 5), number, np.float32))
+    for subject, number, size in (("d.hsipack", 3, 120), ("cubes", 1, 42)):
+        monkeypatch.chdir(tmp_path)
+        with hsipack.view(subject, browser=False) as viewer:
+            monkeypatch.chdir("/")
+            plane = np.frombuffer(fetched(viewer.url + f"api/cube/{number}/planes?bands=0"), "<f4")
+            assert plane.tolist() == [number] * size
+
+
+def test_maps_are_written_where_the_program_began(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loader = make(packed, crop=hsipack.GridCrop((6, 5), step=(6, 5)))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    with hsipack.Stitcher(loader, output="maps") as stitcher:
+        monkeypatch.chdir("elsewhere")
+        for batch in loader:
+            stitcher.add(batch, batch["image"][:, :1])
+    assert len(list((tmp_path / "maps").glob("*.npy"))) == COUNT
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_workers_with_other_directories_find_datasets(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cubes").mkdir()
+    for number in range(2):
+        np.save(tmp_path / "cubes" / f"{number}.npy", np.full((6, 7, 5), number, np.float32))
+    monkeypatch.chdir(tmp_path)
+    workers = ProcessPoolExecutor(
+        2, mp_context=get_context("spawn"), initializer=os.chdir, initargs=("/",)
+    )
+    with workers:
+        hsipack.convert(tmp_path / "cubes", "out.hsipack", axes="yxb", executor=workers)
+        assert hsipack.validate("out.hsipack", executor=workers).ok
+        assert hsipack.validate("out.hsipack", source=True, executor=workers).ok
+        assert len(hsipack.spectra("d.hsipack", "m", executor=workers)["spectrum"]) > 0
+    assert len(hsipack.open("out.hsipack")) == 2
+
+
+def test_cubes_padded_to_one_size_are_replaced_in_that_size(tmp_path: Path) -> None:
+    cubes = [
+        (f"c{number}", np.full((6 + number, 9 - number, 5), number, np.float32), {})
+        for number in range(3)
+    ]
+    hsipack.pack(cubes, tmp_path / "d.hsipack", shard_size=1)
+    (shard,) = tmp_path.glob("d.hsipack/7x8x5/image/c/0/0/0/0")
+    shard.write_bytes(b"short")
+    with make(tmp_path / "d.hsipack", pad="edge", on_damage="skip") as loader:
+        batches = list(loader)
+    assert [batch["image"].shape for batch in batches] == [(1, 5, 8, 9)] * 3
+    assert [batch["id"].tolist() for batch in batches] == [[0], [0], [2]]
+    assert [batch["padding"].tolist() for batch in batches] == [[False], [True], [False]]
+    assert [int(batch["inside"].sum()) for batch in batches] == [54, 54, 56]

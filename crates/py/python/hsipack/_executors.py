@@ -52,9 +52,9 @@ def convert(
     # Beside the output, where workers see it, and where it is deleted with all other leftovers.
     output = _options.absolute_path("output", settings["output"]).rstrip("/")
     plan = f"{output}.partial/parts.json"
-    # Workers may have other working directories.
-    inputs = [_options.absolute_path("inputs", one) for one in settings["inputs"]]
-    settings = {**settings, "output": output, "inputs": inputs}
+    # Workers may have other working directories. The paths of inputs are recorded in the dataset,
+    # so they stay as they are; if they are relative, such workers say so.
+    settings = {**settings, "output": output}
     planned = json.loads(_hsipack.plan_parts(settings, plan))
     if planned["already_complete"]:
         return _hsipack.convert(settings, None)
