@@ -396,6 +396,9 @@ impl Loader {
             }
         };
         let prepared = patiently(py, prepare)?.or_raise(py)?;
+        if let Some(pipeline) = &pipeline {
+            prepared.check_augmentations(pipeline).or_raise(py)?;
+        }
         let state = prepared.state().clone();
         Ok(Self {
             prepared: Mutex::new(prepared),

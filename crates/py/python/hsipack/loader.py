@@ -209,7 +209,8 @@ class Loader(DataLoaderAttributes):
             size. The order depends on the size: give a number to get the same order on other
             machines.
         on_damage: ``"error"``, or ``"skip"`` to leave out samples with damaged chunks and count
-            them.
+            them. A batch without a readable sample becomes one ``padding`` sample, so that all
+            ranks get as many batches as planned.
         locked: lock the ring's memory so that it is not swapped out, if this is allowed.
         trace: record what every thread does, for :meth:`save_trace`; at most a million events
             (64 MB).
