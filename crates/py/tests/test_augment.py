@@ -542,7 +542,7 @@ def test_a_gap_reaches_only_pixels_that_give_it_weight() -> None:
     image = torch.ones(1, 1, 9, 9)
     image[..., 4, 4] = float("nan")
     turned = augment.RandomRotation((45, 45), p=1)(image)[0, 0]
-    # Neighbours on the axes come from between pixels, diagonal ones from as far as the square root of 2.
+    # Neighbours on the axes are interpolated from it; diagonal ones come from too far away.
     there = [(3, 4), (4, 3), (4, 4), (4, 5), (5, 4)]
     assert [tuple(place) for place in turned.isnan().nonzero().tolist()] == there
 

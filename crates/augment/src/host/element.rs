@@ -116,15 +116,6 @@ pub(super) trait Element: Pod + Send + Sync {
             }
             *out = Self::rounded(sum);
         }
-        if !Self::NARROWER && !Self::magnitude(out).is_finite() {
-            for (place, out) in out.iter_mut().enumerate() {
-                let finite = rows.iter().all(|row| row[place].load().abs() <= Self::MOST);
-                let infinite = out.load().abs() == Self::Wide::INFINITY;
-                if infinite && finite && base.abs() <= Self::MOST {
-                    *out = Self::store(out.load().clamped(Self::MOST));
-                }
-            }
-        }
     }
 
     /// sum += weight·row.
@@ -236,6 +227,28 @@ macro_rules! plain {
             #[inline]
             fn magnitude(row: &[Self]) -> Self {
                 Wide::magnitude(row)
+            }
+            fn blend<const N: usize>(
+                out: &mut [Self],
+                rows: [&[Self]; N],
+                weights: [f64; N],
+                base: f64,
+            ) {
+                let rows = rows.map(|row| &row[..out.len()]);
+                let (weights, base) = (weights.map(Self::of), Self::of(base));
+                // As in `magnitude`, in the same loop.
+                let (sign, mut most) = ((-0.0 as Self).to_bits(), 0);
+                for (place, out) in out.iter_mut().enumerate() {
+                    let mut sum = base;
+                    for (row, weight) in rows.iter().zip(weights) {
+                        sum = weight.mul_add(row[place], sum);
+                    }
+                    *out = sum;
+                    most = most.max(sum.to_bits() & !sign);
+                }
+                if !Self::from_bits(most).is_finite() && base.abs() <= Self::MAX {
+                    settle(out, |place| rows.iter().all(|row| row[place].is_finite()));
+                }
             }
             #[inline]
             fn rounded(value: Self) -> Self {
