@@ -6,7 +6,7 @@ use crate::array::ElementType;
 use crate::engine::{Engine, Held};
 use crate::moves::{self, Job, Move};
 use crate::ops::{Action, Frame, Op, SampleKey};
-use crate::parameters::Parameters;
+use crate::parameters::{Parameters, Step};
 use crate::pass::{self, Pass};
 use crate::pipeline::Pipeline;
 use crate::stages::{self, Kind, Stage, Together};
@@ -89,6 +89,30 @@ impl<A> Augmented<A> {
         let masks = masks.map(|mask| Ok(Mask { name: mask.name, labels: with(mask.labels)? }));
         let masks = masks.collect::<Result<_>>()?;
         Ok(Augmented { image: with(self.image)?, masks, mixed: self.mixed })
+    }
+}
+
+/// What a sample becomes when samples are mixed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mixing {
+    /// It stays.
+    Own,
+    /// It becomes its partner: its own share is 0, and 0·NaN would be NaN.
+    Theirs,
+    /// It becomes a mean.
+    Both,
+}
+
+impl Mixing {
+    /// For the sample at `place`. Shares that float32 cannot tell from 0 are 0.
+    pub(crate) fn of(place: usize, partner: usize, share: f64) -> Self {
+        if place == partner || share as f32 == 0.0 {
+            Self::Own
+        } else if share == 1.0 {
+            Self::Theirs
+        } else {
+            Self::Both
+        }
     }
 }
 
@@ -213,6 +237,67 @@ fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
     }
 }
 
+/// What a stage does to a batch.
+pub(crate) enum Task {
+    /// Moves pixels.
+    Move(Vec<Move>, Together),
+    /// Everything else.
+    Pass(Pass),
+}
+
+/// What a stage does to a batch; `frames` are those before each of its augmentations, and after the last.
+pub(crate) fn task(
+    pipeline: &Pipeline,
+    stage: &Stage,
+    steps: &[Step],
+    frames: &[Frame],
+) -> Result<Task> {
+    let ops = &pipeline.ops[stage.ops.clone()];
+    Ok(Task::Pass(match &stage.kind {
+        Kind::Geometry(together) => {
+            let moves = moves::moves(ops, steps, frames, pipeline.kornia)?;
+            return Ok(Task::Move(moves, *together));
+        }
+        Kind::Bands => pass::by_band(ops, steps, frames[0])?,
+        Kind::Spectra => pass::spectral(ops, steps, frames[0])?,
+        Kind::Single => match ops[0].action() {
+            Action::Single(single) => single.pass(&ops[0], &steps[0].drawn, frames[0])?,
+            _ => return Err(Error::bug(format!("{} by itself", ops[0].name()))),
+        },
+    }))
+}
+
+/// Checks that a mask can be filled, and returns the label for pixels without a source.
+pub(crate) fn fill_of(pipeline: &Pipeline, name: &str, element: ElementType) -> Result<i64> {
+    let fill = pipeline.mask_fill.of(name);
+    if element == ElementType::Bool || element.holds(fill) {
+        return Ok(fill);
+    }
+    Err(Error::conflict(format!("mask {name} is {element}, which cannot hold mask_fill {fill}"))
+        .with_remedy("give mask_fill a label that the mask can hold, or one for each mask"))
+}
+
+/// Checks that all masks that augmentations need are there.
+pub(crate) fn need_masks(pipeline: &Pipeline, masks: &[&str]) -> Result<()> {
+    for op in &pipeline.ops {
+        let missing = op.masks().find(|name| !masks.contains(name));
+        if missing.is_some() || (op.needs_mask() && masks.is_empty()) {
+            let what = missing.map_or("a mask, but the batch has none".into(), |name| {
+                format!("the mask {name}, but the batch does not have it")
+            });
+            return Err(Error::conflict(format!("{} needs {what}", op.name()))
+                .with_remedy("let the loader read the mask, or name another one"));
+        }
+    }
+    Ok(())
+}
+
+/// The error if samples cannot be restored.
+pub(crate) fn too_late_to_restore() -> Error {
+    Error::conflict("valid_guard cannot restore samples whose size has changed")
+        .with_remedy("put it before crops and resizing")
+}
+
 impl<'e, E: Engine> Work<'e, E> {
     /// Checks the batch and converts it to the internal order.
     fn new(engine: &'e E, pipeline: &Pipeline, images: &Images<E::Array>) -> Result<Self> {
@@ -232,29 +317,12 @@ impl<'e, E: Engine> Work<'e, E> {
                 ))
                 .with_remedy("give masks as integers or booleans (samples, rows, columns)"));
             }
-            let fill = pipeline.mask_fill.of(name);
-            if element != ElementType::Bool && !element.holds(fill) {
-                return Err(Error::conflict(format!(
-                    "mask {name} is {element}, which cannot hold mask_fill {fill}"
-                ))
-                .with_remedy(
-                    "give mask_fill a label that the mask can hold, or one for each mask",
-                ));
-            }
+            let fill = fill_of(pipeline, name, element)?;
             let held = engine.hold(labels, images.overwrite)?;
             Ok(Layers { name: name.clone(), fill, held, layered: shape.len() == 4 })
         });
         let masks = masks.collect::<Result<Vec<_>>>()?;
-        for op in &pipeline.ops {
-            let missing = op.masks().find(|name| masks.iter().all(|mask| mask.name != *name));
-            if missing.is_some() || (op.needs_mask() && masks.is_empty()) {
-                let what = missing.map_or("a mask, but the batch has none".into(), |name| {
-                    format!("the mask {name}, but the batch does not have it")
-                });
-                return Err(Error::conflict(format!("{} needs {what}", op.name()))
-                    .with_remedy("let the loader read the mask, or name another one"));
-            }
-        }
+        need_masks(pipeline, &masks.iter().map(|mask| mask.name.as_str()).collect::<Vec<_>>())?;
         let image = engine.hold(&images.image, images.overwrite)?;
         Ok(Self { engine, image, masks, mixed: Vec::new() })
     }
@@ -285,19 +353,10 @@ impl<'e, E: Engine> Work<'e, E> {
             return Ok(());
         }
         let frames = &frames[stage.ops.start..=stage.ops.end];
-        let pass = match &stage.kind {
-            Kind::Geometry(together) => {
-                let moves = moves::moves(ops, steps, frames, pipeline.kornia)?;
-                return self.r#move(&moves, frames[frames.len() - 1], *together);
-            }
-            Kind::Bands => pass::by_band(ops, steps, frames[0])?,
-            Kind::Spectra => pass::spectral(ops, steps, frames[0])?,
-            Kind::Single => match ops[0].action() {
-                Action::Single(single) => single.pass(&ops[0], &steps[0].drawn, frames[0])?,
-                _ => return Err(Error::bug(format!("{} by itself", ops[0].name()))),
-            },
-        };
-        self.pass(pass, before)
+        match task(pipeline, stage, steps, frames)? {
+            Task::Move(moves, together) => self.r#move(&moves, frames[frames.len() - 1], together),
+            Task::Pass(pass) => self.pass(pass, before),
+        }
     }
 
     /// Moves the pixels of images and masks.
@@ -308,6 +367,7 @@ impl<'e, E: Engine> Work<'e, E> {
         let to = [to.rows, to.columns];
         let fields = self.engine.fields(moves, to)?;
         let fill = together.outside.map_or(0.0, |outside| outside.fill);
+        let fill = self.image.element.bounded(fill);
         let job = Job { to, moves, labels: false, fill, together };
         self.engine.place(&mut self.image, &job, &fields)?;
         for mask in &mut self.masks {
@@ -349,10 +409,7 @@ impl<'e, E: Engine> Work<'e, E> {
                     return Ok(());
                 };
                 if self.image.shape != before.image.shape {
-                    return Err(Error::conflict(
-                        "valid_guard cannot restore samples whose size has changed",
-                    )
-                    .with_remedy("put it before crops and resizing"));
+                    return Err(too_late_to_restore());
                 }
                 let lost = engine.lost(&self.masks[mask].held)?;
                 engine.restore(&mut self.image, &before.image, &lost)?;
@@ -371,7 +428,12 @@ impl<'e, E: Engine> Work<'e, E> {
             }
             Pass::Noise { seeds, mean, std } => engine.noise(&mut self.image, &seeds, mean, std),
             Pass::Ramp(ramps) => engine.ramp(&mut self.image, &ramps),
-            Pass::Blur(weights) => engine.blur(&mut self.image, &weights),
+            Pass::Blur(mut weights) => {
+                let element = self.image.element;
+                let all = weights.iter_mut().flatten().flatten();
+                all.for_each(|weights| pass::trim(weights, element));
+                engine.blur(&mut self.image, &weights)
+            }
             Pass::Normalize(norm, which) => engine.normalize(&mut self.image, norm, &which),
         }
     }

@@ -36,6 +36,7 @@
 //! | `ops/` | the augmentations: options, what they draw, and which operations follow |
 //! | `matrix.rs`, `range.rs` | maps of the plane; numbers drawn from ranges |
 //! | `parameters.rs` | the parameters drawn for a batch, to explain or replay it |
+//! | `check.rs` | whether a pipeline can be applied to images of a size |
 //! | `apply.rs` | runs images and masks through a pipeline |
 //! | `stages.rs` | which augmentations are done together |
 //! | `moves.rs`, `pass.rs` | the operations on a batch, for any engine: where pixels come from; everything else |
@@ -50,6 +51,7 @@
 
 mod apply;
 pub mod array;
+mod check;
 pub mod engine;
 pub mod host;
 pub mod kernels;

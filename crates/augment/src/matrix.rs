@@ -79,6 +79,23 @@ impl Matrix {
         Some(Self([[h[0], h[1], h[2]], [h[3], h[4], h[5]], [h[6], h[7], 1.0]]))
     }
 
+    /// Whether both maps are affine, and map every pixel of a frame of `size` (rows, columns) to places that are less
+    /// than `distance` apart along each axis.
+    pub(crate) fn is_within(
+        &self,
+        distance: f64,
+        other: &Self,
+        [rows, columns]: [usize; 2],
+    ) -> bool {
+        let (right, bottom) = (columns as f64 - 1.0, rows as f64 - 1.0);
+        let corners = [[0.0, 0.0], [right, 0.0], [0.0, bottom], [right, bottom]];
+        let near = |corner: [f64; 2]| {
+            let (one, other) = (self.apply(corner), other.apply(corner));
+            one.iter().zip(other).all(|(one, other)| (one - other).abs() < distance)
+        };
+        self.is_affine() && other.is_affine() && corners.into_iter().all(near)
+    }
+
     /// The map in whole numbers, if it only consists of quarter turns, mirroring and shifts by whole pixels.
     pub(crate) fn whole(&self) -> Option<Whole> {
         let m = &self.0;
@@ -186,6 +203,17 @@ mod tests {
         assert_eq!(Matrix::axes(0.0, 0.0, 1.0, 0.0).inverse(), None);
         let line = [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0]];
         assert_eq!(Matrix::from_points(&line, &line), None);
+    }
+
+    #[test]
+    fn maps_are_compared_over_the_whole_frame() {
+        let (still, scaled) = (Matrix::IDENTITY, Matrix::axes(1.01, 0.0, 1.0, 0.0));
+        assert!(
+            scaled.is_within(0.5, &still, [100, 50]) && !scaled.is_within(0.5, &still, [1, 52])
+        );
+        assert!(!Matrix::translation(0.0, -0.5).is_within(0.5, &still, [1, 1]));
+        let tilted = Matrix([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1e-9, 1.0]]);
+        assert!(!tilted.is_within(0.5, &still, [2, 2]));
     }
 
     #[test]

@@ -49,8 +49,11 @@ pub fn moves(
                 return Ok(Move::Keep);
             }
             let whole = total.image.whole().filter(|whole| {
-                let inside = whole.stays_inside([to.rows, to.columns], [from.rows, from.columns]);
-                inside && total.elastic.is_none()
+                let size = [to.rows, to.columns];
+                let inside = whole.stays_inside(size, [from.rows, from.columns]);
+                // Masks may come from places a fraction of a pixel away: from the same pixels, if it is less than half.
+                let together = total.mask.is_within(0.5, &total.image, size);
+                inside && together && total.elastic.is_none()
             });
             Ok(whole.map_or(Move::Sample(total), Move::Places))
         })

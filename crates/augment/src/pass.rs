@@ -3,6 +3,7 @@
 use hsipack_format::{Error, Result, SpectralNorm};
 
 use crate::apply::Mixed;
+use crate::array::ElementType;
 use crate::ops::{Action, Bands, Drawn, Frame, Op};
 use crate::parameters::Step;
 
@@ -132,8 +133,9 @@ pub struct Linear {
 }
 
 impl ByBand {
+    /// Leaves every value as it is; adding -0 keeps the sign of 0.
     pub(crate) fn nothing(bands: usize) -> Self {
-        Self { shift: vec![0.0; bands], factor: vec![1.0; bands], summand: vec![0.0; bands] }
+        Self { shift: vec![0.0; bands], factor: vec![1.0; bands], summand: vec![-0.0; bands] }
     }
 
     /// Number of bands.
@@ -235,6 +237,25 @@ fn bands_of(op: &Op) -> Result<&dyn Bands> {
 
 fn together(op: &Op) -> Error {
     Error::bug(format!("{} is done together with others of another kind", op.name()))
+}
+
+/// Whether a number is 0 in the type in which images of this type are computed.
+pub(crate) fn is_nothing(number: f64, element: ElementType) -> bool {
+    match element {
+        ElementType::F64 => number == 0.0,
+        _ => number as f32 == 0.0,
+    }
+}
+
+/// Leaves out the outermost weights that are 0 for images of this type, on both sides alike: a pixel of weight 0 is not
+/// read, because 0·NaN is NaN.
+pub(crate) fn trim(weights: &mut Vec<f64>, element: ElementType) {
+    let kept = |weight: &f64| !is_nothing(*weight, element);
+    let first = weights.iter().position(kept).unwrap_or(0);
+    let after = weights.iter().rev().position(kept).unwrap_or(0);
+    let outer = first.min(after).min(weights.len() / 2);
+    weights.truncate(weights.len() - outer);
+    weights.drain(..outer);
 }
 
 fn product(one: &[f64], other: &[f64], bands: usize) -> Vec<f64> {

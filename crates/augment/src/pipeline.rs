@@ -1,6 +1,6 @@
 //! A list of augmentations, and drawing parameters for a batch.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use hsipack_format::{Error, Result};
 
@@ -13,8 +13,8 @@ use crate::parameters::{Parameters, Step};
 pub struct Pipeline {
     /// The augmentations, in order.
     pub ops: Vec<Op>,
-    /// Seed of all random numbers.
-    #[serde(default)]
+    /// Seed of all random numbers. In JSON, `null` and no seed mean that the program chooses one; here it is 0 then.
+    #[serde(default, deserialize_with = "seed_or_zero")]
     pub seed: u64,
     /// Whether to merge consecutive geometric augmentations into one warp, so that pixels are interpolated once.
     /// Otherwise each one resamples, as in Kornia.
@@ -26,6 +26,10 @@ pub struct Pipeline {
     /// The Kornia version whose arithmetic warps follow.
     #[serde(default)]
     pub kornia: KorniaCompat,
+}
+
+fn seed_or_zero<'de, D: Deserializer<'de>>(json: D) -> std::result::Result<u64, D::Error> {
+    Ok(Option::deserialize(json)?.unwrap_or_default())
 }
 
 /// One label for all masks, or one for each mask by name. In JSON, a number or an object of numbers. Masks that the

@@ -29,8 +29,12 @@ pub enum ErrorKind {
     Damaged,
     /// A saved training state does not fit the dataset or the options.
     State,
+    /// There is not enough memory in the host.
+    Memory,
     /// A device failed: a GPU, its driver or libtorch on it.
     Device,
+    /// There is not enough memory on a device.
+    DeviceMemory,
     /// A bug in hsipack itself.
     Bug,
     /// The user asked to stop.
@@ -99,6 +103,16 @@ impl Error {
         Self::new(ErrorKind::Device, what)
     }
 
+    /// A [`ErrorKind::Memory`] error.
+    pub fn memory(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Memory, what)
+    }
+
+    /// A [`ErrorKind::DeviceMemory`] error.
+    pub fn device_memory(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::DeviceMemory, what)
+    }
+
     /// A [`ErrorKind::Bug`] error: something that cannot happen did.
     pub fn bug(what: impl Into<String>) -> Self {
         Self::new(ErrorKind::Bug, what).with_remedy("report this as a bug of hsipack")
@@ -111,9 +125,14 @@ impl Error {
         Self::bug(format!("a thread panicked: {}", text.unwrap_or("it does not say why")))
     }
 
-    /// An I/O error on `path`; `doing` says what failed, e.g. "cannot read".
+    /// An I/O error on `path`; `doing` says what failed, e.g. "cannot read". If the system refused memory, it is a
+    /// [`ErrorKind::Memory`] error.
     pub fn io(path: impl Into<PathBuf>, doing: &str, source: std::io::Error) -> Self {
-        let error = Self::new(ErrorKind::Io, format!("{doing}: {source}")).at(path);
+        let kind = match source.kind() {
+            std::io::ErrorKind::OutOfMemory => ErrorKind::Memory,
+            _ => ErrorKind::Io,
+        };
+        let error = Self::new(kind, format!("{doing}: {source}")).at(path);
         match source.kind() {
             std::io::ErrorKind::NotFound => error.with_remedy("check the path"),
             std::io::ErrorKind::PermissionDenied => error.with_remedy("check the permissions"),
@@ -278,6 +297,13 @@ mod tests {
         assert_eq!(error.to_string(), "c/0: chunk 3: a checksum (copy it again, or leave it out)");
         let alone = Error::damaged("a checksum").or_remedy("leave it out");
         assert_eq!(alone.to_string(), "a checksum (leave it out)");
+    }
+
+    #[test]
+    fn refused_memory_has_its_own_kind() {
+        let io = |kind: std::io::ErrorKind| Error::io("a", "cannot read", kind.into()).kind();
+        assert_eq!(io(std::io::ErrorKind::OutOfMemory), ErrorKind::Memory);
+        assert_eq!(io(std::io::ErrorKind::NotFound), ErrorKind::Io);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::errors::OrRaise;
+use crate::exit::detached;
 use crate::torch::{Tensor, TorchTensor};
 
 const FRESH: &CStr = c"dltensor";
@@ -57,7 +58,7 @@ impl Array {
         let copied;
         let array = match (copy, device) {
             (Some(true), Device::Cpu) => {
-                copied = py.detach(|| apart(array)).or_raise(py)?;
+                copied = detached(py, || apart(array)).or_raise(py)?;
                 &copied
             }
             (Some(true), _) => {
@@ -68,7 +69,7 @@ impl Array {
             _ => array,
         };
         if let (Device::Cuda(_), Some(stream)) = (device, Stream::of_dlpack(stream)) {
-            py.detach(|| array.memory().lend(stream)).or_raise(py)?;
+            detached(py, || array.memory().lend(stream)).or_raise(py)?;
         }
         Ok(capsule(py, array)?.into_any())
     }

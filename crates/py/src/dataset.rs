@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::array::{Array, first};
 use crate::columns::Columns;
 use crate::errors::OrRaise;
+use crate::exit::detached;
 use crate::settings::{NewIdsSettings, new_ids};
 use crate::task::patiently;
 use crate::torch::host;
@@ -57,6 +58,8 @@ struct Reading {
 impl Dataset {
     /// The dataset, opened in this process.
     pub fn get(&self, py: Python<'_>) -> PyResult<hsipack_read::Dataset> {
+        // Python code may have installed another handler since the last call.
+        hsipack_store::mapping::guard();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(dataset) = open.get() {
             return Ok(dataset.clone());
@@ -144,7 +147,7 @@ impl Dataset {
         let dataset = self.get(py)?;
         let Some(traffic) = dataset.traffic() else { return Ok(None) };
         let cache = dataset.local_cache();
-        let used = py.detach(|| {
+        let used = detached(py, || {
             cache.map(|cache| {
                 cache.flush();
                 cache.used()
@@ -213,7 +216,7 @@ impl Dataset {
         let dataset = self.get(py)?;
         let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
         let condition = Condition::parse(condition).or_raise(py)?;
-        let chosen = py.detach(|| dataset.samples().matching(ids, &condition));
+        let chosen = detached(py, || dataset.samples().matching(ids, &condition));
         chosen.map_err(|error| error.at(dataset.path())).or_raise(py)
     }
 
@@ -268,7 +271,7 @@ impl Dataset {
             ids.iter().try_for_each(|id| dataset.stack_of(*id).map(drop))?;
             Columns::read(dataset.samples(), &ids, &names)
         };
-        py.detach(read).or_raise(py)
+        detached(py, read).or_raise(py)
     }
 
     /// Names of splits and groups, and labels of the classes.

@@ -2,10 +2,12 @@
 
 use pyo3::prelude::*;
 
+use crate::exit::detached;
+
 /// Whether the CUDA driver reports a device; torch is not used.
 #[pyfunction]
 pub fn cuda_is_available(py: Python<'_>) -> bool {
-    py.detach(hsipack_read::cuda_is_available)
+    detached(py, hsipack_read::cuda_is_available)
 }
 
 /// Whether this build needs a processor with AVX2. `_processor.py` calls this before Python initialises the module,

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::errors::OrRaise;
+use crate::exit::calling;
 
 /// Chooses some of `samples` (`decoded_bytes` in all) for all levels to read.
 #[pyfunction]
@@ -46,7 +47,7 @@ pub fn diagnose(
     let (raised, stop) = (Raised::default(), AtomicBool::new(false));
     let mut levels = OfPython::new(levels, train_step, synchronise, &raised)?;
     let mut tell = |what: &str| {
-        if raised.kept(progress.call1((what,))).is_err() {
+        if raised.kept(calling(py, || progress.call1((what,)))).is_err() {
             stop.store(true, Ordering::Relaxed);
         }
     };
@@ -174,13 +175,15 @@ impl Levels for OfPython<'_, '_> {
     }
 
     fn time(&mut self, variant: Variant<'_>, timer: &Timer<'_>) -> Result<Lap, Error> {
-        let source = self.raised.kept(self.source(variant))?;
-        let lap = self.timed(&source, timer);
-        let closed = source.call_method0("close");
-        // Report the first error.
-        let lap = lap?;
-        self.raised.kept(closed)?;
-        Ok(lap)
+        calling(self.levels.py(), || {
+            let source = self.raised.kept(self.source(variant))?;
+            let lap = self.timed(&source, timer);
+            let closed = source.call_method0("close");
+            // Report the first error.
+            let lap = lap?;
+            self.raised.kept(closed)?;
+            Ok(lap)
+        })
     }
 
     fn facts(&mut self) -> Result<Facts, Error> {
@@ -188,7 +191,7 @@ impl Levels for OfPython<'_, '_> {
             let facts = self.levels.call_method0("facts")?;
             self.levels.py().import("json")?.call_method1("dumps", (facts,))?.extract()
         };
-        parsed(&self.raised.kept(json())?)
+        parsed(&self.raised.kept(calling(self.levels.py(), json))?)
     }
 
     fn notes(&self) -> Vec<String> {

@@ -15,7 +15,9 @@ fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Overflow => "RangeError",
         ErrorKind::Conflict | ErrorKind::State => "ConflictError",
         ErrorKind::Damaged => "DamagedError",
+        ErrorKind::Memory => "OutOfMemoryError",
         ErrorKind::Device => "DeviceError",
+        ErrorKind::DeviceMemory => "DeviceMemoryError",
         ErrorKind::Bug => "BugError",
         _ => "Error",
     }
@@ -38,6 +40,12 @@ pub fn raised(py: Python<'_>, error: &Error) -> PyErr {
         let class = py.import("hsipack._errors")?.getattr(class(error.kind()))?;
         class.call((what,), Some(&about.into_py_dict(py)?))
     };
+    made().map_or_else(|failed| failed, PyErr::from_value)
+}
+
+/// The exception for an argument of the wrong type.
+pub fn wrong_type(py: Python<'_>, what: &str) -> PyErr {
+    let made = || py.import("hsipack._errors")?.getattr("ArgumentTypeError")?.call1((what,));
     made().map_or_else(|failed| failed, PyErr::from_value)
 }
 

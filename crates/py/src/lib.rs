@@ -19,6 +19,7 @@
 //! | `view.rs` | the viewer's server |
 //! | `array.rs` | converts our arrays for DLPack and NumPy, and theirs to ours |
 //! | `torch/` | the user's torch, called through Python, which computes on devices |
+//! | `exit.rs` | calls of other threads when the process ends |
 //! | `task.rs` | long work in a thread, while Ctrl-C is checked |
 //! | `errors.rs` | maps errors to exceptions, in one place |
 //! | `surface.rs` | how remedies spell options in Python |
@@ -33,6 +34,7 @@ mod dataset;
 mod device;
 mod diagnose;
 mod errors;
+mod exit;
 mod loader;
 mod map;
 mod masks;
@@ -61,6 +63,8 @@ mod _hsipack {
     #[pymodule_export]
     use super::diagnose::{diagnose, diagnosis_samples};
     #[pymodule_export]
+    use super::exit::end_calls;
+    #[pymodule_export]
     use super::loader::Loader;
     #[pymodule_export]
     use super::map::write_map;
@@ -72,7 +76,7 @@ mod _hsipack {
     use super::pack::{
         array_geo, commit_parts, convert, discard_parts, estimate, plan_parts,
         put_spectra_together, put_validation_together, spectra, spectra_part, spectra_shares,
-        validate, validate_part, validation_parts, work_part,
+        validate, validate_part, validation_parts, wavelength_unit, work_part,
     };
     #[pymodule_export]
     use super::statistics::sample_statistics;
@@ -85,6 +89,7 @@ mod _hsipack {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        exit::begin();
         hsipack_format::remedy::speak(surface::Python);
         hsipack_format::processor::check().map_err(pyo3::exceptions::PyImportError::new_err)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))

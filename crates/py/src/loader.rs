@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
 
 use hsipack_augment::{Device, Mixed, Pipeline, kernels};
 use hsipack_measure::diagnose::Facts;
@@ -21,6 +21,7 @@ use crate::array::Array;
 use crate::augment::pairs;
 use crate::dataset::Dataset;
 use crate::errors::OrRaise;
+use crate::exit::{detached, pause};
 use crate::settings::{Settings, read};
 use crate::task::{LOOK, Task, Worker, patiently};
 use crate::torch::Library;
@@ -41,9 +42,16 @@ pub struct Loader {
     library: Library,
     progress: Mutex<Progress>,
     running: Mutex<Option<OfProcess<Running>>>,
+    /// A start that a signal handler interrupted; the next call waits for it.
+    starting: Mutex<Option<OfProcess<Starting>>>,
     monitor: Mutex<Watched>,
+    /// Makes the batches, as long as the loader is open; for the end of the process.
+    source: Mutex<Option<OfProcess<Weak<Source>>>>,
     closed: Arc<AtomicBool>,
 }
+
+/// The start of a loader, in another thread.
+type Starting = Task<Result<DeviceLoader<Library>>>;
 
 /// How far training is.
 struct Progress {
@@ -68,14 +76,15 @@ struct Running {
     source: Arc<Source>,
     /// The batch that the worker is preparing. If the call is interrupted, the next call returns this batch.
     pending: Option<Task<Step>>,
-    /// A finished step that was kept because a signal handler raised; the next call uses it.
-    made: Option<Step>,
 }
 
 /// Makes batches.
 struct Source {
-    loader: Mutex<DeviceLoader<Library>>,
+    /// `None` once it was closed as the process ends.
+    loader: Mutex<Option<DeviceLoader<Library>>>,
     pipeline: Option<Pipeline>,
+    /// A finished step that no call has returned yet: a signal handler raised, or the process ends.
+    made: Mutex<Option<Step>>,
     /// Set when nobody waits for the batch in preparation any more.
     cancelled: AtomicBool,
     /// Set when the loader is closed.
@@ -111,13 +120,36 @@ struct Ready {
 }
 
 impl Source {
-    fn loader(&self) -> MutexGuard<'_, DeviceLoader<Library>> {
-        self.loader.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ends its threads and frees its memory as the process ends, although a thread that was stopped may have called it.
+    /// Does nothing if that thread still uses it after a second.
+    fn close(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        let end = Instant::now() + Duration::from_secs(1);
+        let mut loader = loop {
+            match self.loader.try_lock() {
+                Ok(loader) => break loader,
+                Err(TryLockError::Poisoned(loader)) => break loader.into_inner(),
+                Err(TryLockError::WouldBlock) if Instant::now() > end => return,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        drop(lock(&self.made).take());
+        drop(loader.take());
+    }
+
+    /// Makes a step, and keeps it until it is taken or this is closed. So a thread that is stopped does not keep it.
+    fn make(&self) {
+        let mut loader = lock(&self.loader);
+        *lock(&self.made) = Some(self.step_of(&mut loader));
     }
 
     /// The next batch, if it comes within a short time.
     fn step(&self) -> Step {
-        let mut loader = self.loader();
+        self.step_of(&mut lock(&self.loader))
+    }
+
+    fn step_of(&self, loader: &mut Option<DeviceLoader<Library>>) -> Step {
+        let Some(loader) = loader else { return Step::Waiting };
         match loader.next_within(LOOK) {
             None => Step::End(loader.state()),
             Some(Ok(None)) => Step::Waiting,
@@ -160,14 +192,18 @@ impl Running {
     /// The next step that is not a wait.
     fn next(&mut self, py: Python<'_>) -> PyResult<Step> {
         loop {
-            let step = match self.made.take() {
+            let made = lock(&self.source.made).take();
+            let step = match made {
                 Some(step) => step,
                 None if self.worker.is_some() => self.wait(py)?,
-                None => py.detach(|| self.source.step()),
+                None => {
+                    detached(py, || self.source.make());
+                    lock(&self.source.made).take().unwrap_or(Step::Waiting)
+                }
             };
             // Check here and not on the way back to the caller: there, an exception would replace the batch.
             if let Err(raised) = py.check_signals() {
-                self.made = Some(step);
+                *lock(&self.source.made) = Some(step);
                 return Err(raised);
             }
             match step {
@@ -190,7 +226,7 @@ impl Running {
     /// Drops the batch in preparation.
     fn cancel(&mut self, py: Python<'_>) -> PyResult<()> {
         self.source.cancelled.store(true, Ordering::Relaxed);
-        self.made = None;
+        *lock(&self.source.made) = None;
         if let Some(task) = self.pending.take() {
             task.wait(py).inspect_err(|_| self.pending = Some(task))?;
         }
@@ -220,6 +256,7 @@ fn of_another_process() -> Error {
 impl Loader {
     /// The lock that asking for batches needs. Raises an error if another thread has it.
     fn iterating(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Option<OfProcess<Running>>>> {
+        pause(py);
         match self.running.try_lock() {
             Ok(running) => Ok(running),
             Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
@@ -255,18 +292,31 @@ impl Loader {
     fn start(&self, py: Python<'_>) -> PyResult<Running> {
         let (prepared, library) = (self.prepared(), self.library.clone());
         let on_cpu = prepared.device_options().device == Device::Cpu;
-        let loader = patiently(py, move || prepared.start(library))?.or_raise(py)?;
+        let begun = lock(&self.starting).take();
+        let begun = match begun {
+            Some(task) if task.get().is_some() => task,
+            _ => OfProcess::new(Task::start(py, move || prepared.start(library))?),
+        };
+        let loader = match begun.get().expect("checked above").wait(py) {
+            Ok(loader) => loader.or_raise(py)?,
+            Err(raised) => {
+                *lock(&self.starting) = Some(begun);
+                return Err(raised);
+            }
+        };
         // The loader may have chosen another shuffle window.
         self.moved(loader.state());
         *lock(&self.monitor) = Watched::Running(OfProcess::new(loader.monitor()));
-        let source = Source {
-            loader: Mutex::new(loader),
+        let source = Arc::new(Source {
+            loader: Mutex::new(Some(loader)),
             pipeline: self.pipeline.clone(),
+            made: Mutex::new(None),
             cancelled: AtomicBool::new(false),
             closed: self.closed.clone(),
-        };
+        });
+        *lock(&self.source) = Some(OfProcess::new(Arc::downgrade(&source)));
         let worker = on_cpu.then(|| Worker::start(py)).transpose()?;
-        Ok(Running { worker, source: source.into(), pending: None, made: None })
+        Ok(Running { worker, source, pending: None })
     }
 
     /// Calls `with` with the monitor of the loader at work; `None` before the first batch.
@@ -346,6 +396,9 @@ impl Loader {
             }
         };
         let prepared = patiently(py, prepare)?.or_raise(py)?;
+        if let Some(pipeline) = &pipeline {
+            prepared.check_augmentations(pipeline).or_raise(py)?;
+        }
         let state = prepared.state().clone();
         Ok(Self {
             prepared: Mutex::new(prepared),
@@ -353,7 +406,9 @@ impl Loader {
             library,
             progress: Mutex::new(Progress { before: state.clone(), state }),
             running: Mutex::new(None),
+            starting: Mutex::new(None),
             monitor: Mutex::new(Watched::Idle),
+            source: Mutex::new(None),
             closed: Arc::default(),
         })
     }
@@ -383,6 +438,7 @@ impl Loader {
     /// next call goes on after it.
     fn next(&self, py: Python<'_>, into: &Bound<'_, PyList>) -> PyResult<()> {
         let mut running = self.iterating(py)?;
+        hsipack_store::mapping::guard();
         self.check_open(py)?;
         if running.is_none() {
             *running = Some(OfProcess::new(self.start(py)?));
@@ -394,7 +450,7 @@ impl Loader {
         if self.closed.load(Ordering::Relaxed) {
             // Whoever closed it left the threads to this call.
             let running = running.take();
-            py.detach(move || drop((running, step)));
+            detached(py, move || drop((running, step)));
             return Err(closed()).or_raise(py);
         }
         drop(running);
@@ -425,6 +481,7 @@ impl Loader {
         let mut running = self.iterating(py)?;
         self.check_open(py)?;
         let Some(running) = &mut *running else {
+            drop(lock(&self.starting).take());
             let prepared = self.prepared().at_epoch(epoch);
             self.moved(prepared.state().clone());
             *lock(&self.prepared) = prepared;
@@ -435,11 +492,17 @@ impl Loader {
         };
         running.cancel(py)?;
         let source = running.source.clone();
-        self.moved(py.detach(|| {
-            let mut loader = source.loader();
-            loader.set_epoch(epoch);
-            loader.state()
-        }));
+        let moved = detached(py, || {
+            let mut loader = lock(&source.loader);
+            loader.as_mut().map(|loader| {
+                loader.set_epoch(epoch);
+                loader.state()
+            })
+        });
+        match moved {
+            Some(state) => self.moved(state),
+            None => return Err(closed()).or_raise(py),
+        }
         Ok(())
     }
 
@@ -463,6 +526,7 @@ impl Loader {
             };
             own.cancel(py)?;
         }
+        drop(lock(&self.starting).take());
         self.moved(prepared.state().clone());
         *lock(&self.prepared) = prepared;
         *lock(&self.monitor) = Watched::Idle;
@@ -494,7 +558,7 @@ impl Loader {
             let error = Error::conflict("this loader does not record a trace");
             return Err(error.with_remedy("create it with trace=True")).or_raise(py);
         };
-        let bytes = py.detach(|| {
+        let bytes = detached(py, || {
             let mut bytes = Vec::new();
             trace.write(&mut bytes).expect("memory can be written to");
             bytes
@@ -550,14 +614,24 @@ impl Loader {
             Watched::Closed(self.statistics(monitor), self.report(monitor))
         };
         *lock(&self.monitor) = last;
+        drop(lock(&self.starting).take());
         let running = match self.running.try_lock() {
             Ok(mut running) => running.take(),
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().take(),
             // The call that has the lock sees that the loader is closed, and stops the threads.
             Err(TryLockError::WouldBlock) => None,
         };
-        py.detach(move || drop(running));
+        detached(py, move || drop(running));
         Ok(())
+    }
+
+    /// Closes it as the process ends, also if another thread is using it.
+    fn close_at_exit(&self, py: Python<'_>) {
+        self.closed.store(true, Ordering::Relaxed);
+        let source = lock(&self.source).take();
+        if let Some(source) = source.and_then(|source| source.get().and_then(Weak::upgrade)) {
+            detached(py, move || source.close());
+        }
     }
 }
 

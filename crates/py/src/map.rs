@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::errors::OrRaise;
+use crate::exit::calling;
 use crate::settings::read;
 
 /// A dictionary that describes a map; `hsipack.write_map` makes it.
@@ -65,8 +66,7 @@ pub fn write_map(
     let mut raised = None;
     let written = export::write_map(&options, &mut |some| {
         // Calls into Python between reads notice Ctrl-C.
-        let bytes = rows
-            .call1((some.start, some.end))
+        let bytes = calling(py, || rows.call1((some.start, some.end)))
             .and_then(|bytes| Ok(bytes.extract::<PyBackedBytes>()?));
         bytes.map(|bytes| bytes.to_vec()).map_err(|error| {
             raised = Some(error);

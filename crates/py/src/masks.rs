@@ -12,6 +12,7 @@ use pyo3::types::PyBytes;
 use serde_json::json;
 
 use crate::errors::OrRaise;
+use crate::exit::{calling, detached};
 use crate::pack::{json, supervised};
 use crate::settings::read;
 use crate::task::patiently;
@@ -113,11 +114,11 @@ pub fn add_mask(
     let mut spool = adding.spool().or_raise(py)?;
     let mut ids = Vec::new();
     for sample in 0..adding.dataset().samples().len() {
-        let bytes = ids_of.call1((sample,))?;
+        let bytes = calling(py, || ids_of.call1((sample,)))?;
         let (pairs, _) = bytes.cast::<PyBytes>()?.as_bytes().as_chunks::<2>();
         ids.clear();
         ids.extend(pairs.iter().map(|pair| u16::from_ne_bytes(*pair)));
-        py.detach(|| spool.put(sample, &ids)).or_raise(py)?;
+        detached(py, || spool.put(sample, &ids)).or_raise(py)?;
     }
     let class_names = vec![classes; adding.dataset().stacks().len()];
     let mask = NewMask { name, class_names, recipe: json!({ "add_mask": made_by }) };

@@ -6,6 +6,7 @@ use hsipack_read::{Error, ErrorKind};
 use pyo3::prelude::*;
 
 use crate::errors::OrRaise;
+use crate::exit::{attached, detached};
 use crate::torch::Library;
 
 /// Answers requests of the command. `receive` returns the next line, or an empty one at the end; `send` receives the
@@ -15,16 +16,16 @@ pub fn measure(py: Python<'_>, receive: Py<PyAny>, send: Py<PyAny>) -> PyResult<
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let library = Library::new(threads, true);
     let mut next = || {
-        let line = Python::attach(|py| receive.call0(py)?.extract::<String>(py));
+        let line = attached(|py| receive.call0(py)?.extract::<String>(py));
         let line = line.map_err(|error| lost("read a request", &error))?;
         Ok(Some(line).filter(|line| !line.is_empty()))
     };
     let mut answer = |line: &str| {
-        let sent = Python::attach(|py| send.call1(py, (line,)).map(drop));
+        let sent = attached(|py| send.call1(py, (line,)).map(drop));
         sent.map_err(|error| lost("send an answer", &error))
     };
     // The threads of a loader call Python as well.
-    let served = py.detach(|| {
+    let served = detached(py, || {
         let mut channel = Channel { receive: &mut next, send: &mut answer };
         serve(&library, &mut channel)
     });

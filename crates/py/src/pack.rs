@@ -15,6 +15,7 @@ use hsipack_pack::convert::{
 };
 use hsipack_pack::input::Input;
 use hsipack_pack::progress::Progress;
+use hsipack_pack::source::guess_wavelength_unit;
 use hsipack_pack::spectra::{self as spectra_of, Output, SpectraOptions, Table, Values};
 use hsipack_pack::validate::{self as validation, ValidateOptions, parts as checked_parts};
 use pyo3::prelude::*;
@@ -23,6 +24,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::errors::OrRaise;
+use crate::exit::calling;
 use crate::settings::{ClassSetting, read};
 use crate::task::{LOOK, Task, patiently};
 
@@ -171,10 +173,13 @@ pub fn convert(
             let bytes = plan.samples.iter().map(PlannedSample::value_bytes).sum();
             known.store(bytes, Ordering::Relaxed);
         });
-        done.map_err(|error| match options.arrays.is_empty() {
-            true => error,
-            false => error.retold(&|text| with_names(text, &options.arrays)),
-        })
+        if options.arrays.is_empty() {
+            return done;
+        }
+        let told = |text: &str| with_names(text, &options.arrays);
+        let mut report = done.map_err(|error| error.retold(&told))?;
+        report.notes.iter_mut().for_each(|note| *note = told(note));
+        Ok(report)
     };
     // If it is stopped, work in progress ends cleanly first, so that the conversion can be resumed at once.
     supervised(py, work, &total, progress, true).map(|report| json(&report))
@@ -208,6 +213,12 @@ pub fn array_geo(
     let unit = unit.map_err(|error| error.within(format!("cube '{}': geo", text::printable(name))));
     let geo = unit.and_then(|unit| arrays_geo::array_geo(name, crs, transform, unit));
     geo.map(|geo| json(&geo)).or_raise(py)
+}
+
+/// The unit of wavelengths without one, guessed as for files: `nanometres`, `micrometres` or `metres`.
+#[pyfunction]
+pub fn wavelength_unit(values: Vec<f64>) -> &'static str {
+    guess_wavelength_unit(&values).1
 }
 
 /// Plans a conversion in parts, in `file`; returns what was planned as JSON.
@@ -462,7 +473,7 @@ pub fn supervised<T: Send + 'static>(
         py.check_signals()?;
         if let Some(tell) = &tell {
             let done = progress.bytes_in.load(Ordering::Relaxed);
-            tell.call1((done, total.load(Ordering::Relaxed)))?;
+            calling(py, || tell.call1((done, total.load(Ordering::Relaxed))))?;
         }
         Ok(())
     };

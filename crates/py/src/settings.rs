@@ -8,11 +8,12 @@ use hsipack_read::{
     CacheKind, Class, DeviceOptions, Error, LoaderOptions, MemoryOptions, NewIds, Normalization,
     Result,
 };
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyString;
 
-use crate::errors::OrRaise;
+use crate::errors::{OrRaise, wrong_type};
 use crate::torch::Library;
 
 /// A dictionary of loader settings; `hsipack.Loader` makes it.
@@ -271,6 +272,10 @@ pub fn read<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>>(
         let value = value
             .and_then(|value| value.repr())
             .map_or_else(|_| "…".into(), |text| text.to_string());
-        Err(Error::conflict(format!("{name}={value}: {why}"))).or_raise(py)
+        let what = format!("{name}={value}: {why}");
+        match error.cause(py).is_some_and(|cause| cause.is_instance_of::<PyTypeError>(py)) {
+            true => Err(wrong_type(py, &what)),
+            false => Err(Error::conflict(what)).or_raise(py),
+        }
     })
 }

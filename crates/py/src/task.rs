@@ -10,6 +10,7 @@ use hsipack_format::{Error, ErrorKind};
 use pyo3::prelude::*;
 
 use crate::errors::raised;
+use crate::exit::detached;
 
 /// Interval at which Ctrl-C is checked.
 pub const LOOK: Duration = Duration::from_millis(20);
@@ -46,7 +47,7 @@ impl<T: Send + 'static> Task<T> {
     /// The result, if it comes within `patience`; other Python threads run meanwhile.
     pub fn poll(&self, py: Python<'_>, patience: Duration) -> PyResult<Option<T>> {
         let place = &self.0;
-        let result = py.detach(|| {
+        let result = detached(py, || {
             let result = place.result.lock().unwrap_or_else(PoisonError::into_inner);
             let waited = place.done.wait_timeout_while(result, patience, |result| result.is_none());
             waited.unwrap_or_else(PoisonError::into_inner).0.take()
@@ -74,7 +75,7 @@ impl<T: Send + 'static> Task<T> {
     /// Waits for the result, whatever signals arrive.
     pub fn finish(&self, py: Python<'_>) -> PyResult<T> {
         loop {
-            if let Some(value) = self.poll(py, Duration::from_secs(1))? {
+            if let Some(value) = self.poll(py, LOOK)? {
                 return Ok(value);
             }
         }

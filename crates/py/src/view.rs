@@ -5,6 +5,7 @@ use hsipack_view::{Options, Subject, Training, View as Server};
 use pyo3::prelude::*;
 
 use crate::errors::OrRaise;
+use crate::exit::detached;
 use crate::settings::{Settings, read};
 
 /// A running server; `hsipack.view` starts it.
@@ -36,7 +37,7 @@ impl Viewer {
             };
             Server::start(subject, &options)
         };
-        let server = py.detach(start).or_raise(py)?;
+        let server = detached(py, start).or_raise(py)?;
         let url = server.url().to_owned();
         Ok(Self { url, server: OfProcess::new(Some(server)) })
     }
@@ -52,7 +53,7 @@ impl Viewer {
 
     fn close(&mut self, py: Python<'_>) {
         let server = self.server.get_mut().and_then(Option::take);
-        py.detach(|| drop(server));
+        detached(py, || drop(server));
     }
 }
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -137,3 +139,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if started is not None:
         minutes, seconds = divmod(int(time.time() - float(started)), 60)
         terminalreporter.write_line(f"scripts/test took {minutes} min {seconds:02} s in all")
+
+
+@contextmanager
+def heeding(number: signal.Signals, how: signal.Handlers) -> Iterator[None]:
+    """What is started here inherits how a signal is handled, whatever started the tests."""
+    before = signal.signal(number, how)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

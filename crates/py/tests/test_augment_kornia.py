@@ -177,7 +177,8 @@ def test_quarter_turns_are_kornias() -> None:
 
 
 def test_what_was_drawn_can_be_done_with_kornia() -> None:
-    ours = augment.RandomAffine(45, (0.1, 0.1), (0.8, 1.2), 5, padding_mode="border", p=0.5)
+    affine = augment.RandomAffine(45, (0.1, 0.1), (0.8, 1.2), 5, padding_mode="border", p=0.5)
+    ours = augment.AugmentationSequential(affine, seed=0)
     image, mask = ours(images(), labels(), ids=range(4))
     assert ours.parameters is not None
     (step,) = ours.parameters["steps"]

@@ -6,12 +6,13 @@ import ast
 import inspect
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import hsipack
 import numpy as np
 import pytest
-from hsipack import _hsipack
+from hsipack import _hsipack, augment
 
 OPTIONS = _hsipack.spelled_options()
 
@@ -133,10 +134,84 @@ def test_a_state_of_another_seed_names_the_seed(tmp_path: Path) -> None:
     assert caught.value.remedy == "pass seed=1"
 
 
+KINDS: list[tuple[type[hsipack.Error], tuple[type[BaseException], ...]]] = [
+    (hsipack.DeviceError, (RuntimeError,)),
+    (hsipack.BugError, (RuntimeError,)),
+    (hsipack.ArgumentTypeError, (hsipack.ConflictError, ValueError, TypeError)),
+    (hsipack.OutOfMemoryError, (hsipack.FileError, OSError, MemoryError)),
+    (hsipack.DeviceMemoryError, (hsipack.DeviceError, RuntimeError, MemoryError)),
+]
+
+
 def test_new_kinds_are_exceptions_that_travel() -> None:
-    for kind in (hsipack.DeviceError, hsipack.BugError):
+    for kind, also in KINDS:
         assert issubclass(kind, hsipack.Error)
-        assert issubclass(kind, RuntimeError)
+        assert all(issubclass(kind, other) for other in also)
         error = pickle.loads(pickle.dumps(kind("no", path="p", remedy="r")))
         assert type(error) is kind
         assert str(error) == "p: no (r)"
+
+
+@pytest.mark.parametrize("options", [{"slots": 10**9}, {"batch_size": 10**12}], ids=str)
+def test_missing_memory_is_a_memory_error(dataset: str, options: dict[str, int]) -> None:
+    with pytest.raises(MemoryError) as caught:
+        hsipack.Loader(dataset, **{"batch_size": 2, "device": "cpu", **options})  # type: ignore[arg-type]
+    assert isinstance(caught.value, hsipack.OutOfMemoryError)
+    assert caught.value.remedy
+
+
+WRONG_TYPES: list[tuple[str, Callable[[str], object]]] = [
+    ("batch_size='4'", lambda path: hsipack.Loader(path, "4")),  # type: ignore[arg-type]
+    ("batch_size=2.0", lambda path: hsipack.Loader(path, 2.0)),  # type: ignore[arg-type]
+    ("shuffle=None", lambda path: hsipack.Loader(path, 2, shuffle=None)),  # type: ignore[arg-type]
+    ("seed='a'", lambda path: hsipack.Loader(path, 2, seed="a")),  # type: ignore[arg-type]
+    ("crop='a'", lambda path: hsipack.Loader(path, 2, crop="a")),  # type: ignore[arg-type]
+    ("crop=.3, 'a'", lambda path: hsipack.Loader(path, 2, crop=(3, "a"))),  # type: ignore[arg-type]
+    ("device=1.5", lambda path: hsipack.Loader(path, 2, device=1.5)),  # type: ignore[arg-type]
+    ("dtype=3", lambda path: hsipack.Loader(path, 2, dtype=3)),  # type: ignore[arg-type]
+    ("no output 3", lambda path: hsipack.Loader(path, 2, output=3)),  # type: ignore[arg-type]
+    ("nan='a'", lambda path: hsipack.Loader(path, 2, nan="a")),  # type: ignore[arg-type]
+    ("masks=3", lambda path: hsipack.open(path, masks=3)),  # type: ignore[arg-type]
+    ("bands='a'", lambda path: hsipack.open(path, bands="a")),  # type: ignore[arg-type]
+    ("has 0.5 in it", lambda path: hsipack.open(path, bands=[0.5])),  # type: ignore[list-item]
+    ("transform=3", lambda path: hsipack.open(path, transform=3)),  # type: ignore[arg-type]
+    ("storage_options of", lambda path: hsipack.open(path, storage_options=3)),  # type: ignore[arg-type]
+    ("index='a'", lambda path: hsipack.open(path)["a"]),  # type: ignore[index]
+    ("condition=3", lambda path: hsipack.open(path).where(3)),  # type: ignore[arg-type]
+    ("path=3", lambda path: hsipack.open(3)),  # type: ignore[arg-type]
+    ("quick=1", lambda path: hsipack.validate(path, quick=1)),  # type: ignore[arg-type]
+    ("mask=3", lambda path: hsipack.convert(path, "out", mask=3)),  # type: ignore[arg-type]
+    ("wavelengths=3", lambda path: hsipack.convert(path, "out", wavelengths=3)),  # type: ignore[arg-type]
+    ("cubes=3", lambda path: hsipack.pack(3, "out")),  # type: ignore[arg-type]
+    ("counts=3", lambda path: hsipack.class_weights(3)),  # type: ignore[arg-type]
+    ("degrees = 'a'", lambda path: augment.RandomAffine("a")),
+    ("p = 'a'", lambda path: augment.RandomHorizontalFlip(p="a")),  # type: ignore[arg-type]
+    ("3 is not an augmentation", lambda path: augment.AugmentationSequential(3)),  # type: ignore[arg-type]
+    ("has the type list", lambda path: augment.RandomHorizontalFlip()([[1.0]])),
+    ("type int64", lambda path: augment.SNV()(np.zeros((1, 2, 2), np.int64))),
+]
+
+
+@pytest.mark.parametrize(("what", "call"), WRONG_TYPES, ids=[what for what, _ in WRONG_TYPES])
+def test_wrong_types_are_type_errors(
+    dataset: str, what: str, call: Callable[[str], object]
+) -> None:
+    with pytest.raises(TypeError, match=what) as caught:
+        call(dataset)
+    assert isinstance(caught.value, hsipack.ArgumentTypeError)
+    assert caught.value.remedy
+
+
+def test_wrong_values_are_no_type_errors(dataset: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: hsipack.Loader(dataset, 0),
+        lambda: hsipack.Loader(dataset, 2, device="cdua"),
+        lambda: hsipack.Loader(dataset, 2, crop=(1, 2, 3)),  # type: ignore[arg-type]
+        lambda: hsipack.Loader(dataset, 2, cache="none"),  # type: ignore[arg-type]
+        lambda: hsipack.open(dataset, bands=[99]),
+        lambda: augment.RandomAffine([1, 2, 3]),
+    ]
+    for call in calls:
+        with pytest.raises(hsipack.ConflictError) as caught:
+            call()
+        assert not isinstance(caught.value, TypeError)

@@ -264,3 +264,35 @@ def test_stacks_without_names_are_refused_where_classes_are_named(tmp_path: Path
     assert set(np.unique(next(iter(named))["gt"]).tolist()) == {0, 1, 255}
     both = Loader(path, 1, classes={2: 0, 1: 1}, **options)
     assert [np.unique(batch["gt"]).tolist() for batch in both] == [[0, 1, 255]] * 2
+
+
+def packed_with(labels: list[Any], output: Path) -> str:
+    """A dataset whose samples have these labels."""
+    cubes = (
+        (f"c{place}", np.full((4, 5, 3), place, np.float32), {"label": label})
+        for place, label in enumerate(labels)
+    )
+    hsipack.pack(cubes, output)
+    return str(output)
+
+
+@pytest.mark.parametrize("kind", ["loader", "dataset", "joined"])
+def test_labels_of_a_regression_stay_numbers(tmp_path: Path, kind: str) -> None:
+    labels = [0.5, 2.0, None, -1.25]
+    path = packed_with(labels, tmp_path / "packed.hsipack")
+    whole = packed_with([3, 7], tmp_path / "whole.hsipack")
+    if kind == "dataset":
+        seen = [sample["label"] for sample in hsipack.open(path)]
+    elif kind == "loader":
+        batch = next(iter(hsipack.Loader(path, 4, device="cpu")))
+        assert batch["label"].dtype == torch.float64
+        seen = batch["label"].tolist()
+    else:
+        joined = hsipack.concat([path, whole])
+        batches = list(hsipack.Loader(joined, 4, output="numpy"))
+        seen = [label for batch in batches for label in batch["label"].tolist()]
+        assert [sample["label"] for sample in joined][-2:] == [3.0, 7.0]
+        assert seen[4:] == [3.0, 7.0]
+    np.testing.assert_array_equal(seen[:4], [0.5, 2.0, np.nan, -1.25])
+    # Whole numbers are classes.
+    assert [sample["label"] for sample in hsipack.open(whole)] == [0, 1]

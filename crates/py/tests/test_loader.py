@@ -382,6 +382,22 @@ def test_augmentations_are_reproducible_and_keep_masks_with_images(dataset: str)
     assert len(mixed[0]["partners"]) == len(mixed[0]["shares"]) == 4
 
 
+def test_augmentations_of_a_loader_leave_gaps_as_they_are(tmp_path: Path) -> None:
+    cubes = torch.rand(3, 9, 9, 5, generator=torch.Generator().manual_seed(3)).half()
+    cubes[:, 4, 4, 2] = float("nan")
+    cubes[:, 0, 8, :] = float("nan")
+    numbered = [(str(number), cube.numpy()) for number, cube in enumerate(cubes)]
+    hsipack.pack(numbered, tmp_path / "gaps.hsipack")
+    turn = hsipack.augment.RandomRotation((90, 90), p=1.0)
+    grow = hsipack.augment.PadTo((12, 12), "reflect")
+    options: dict[str, Any] = {"nan": None, "shuffle": False, "num_threads": 1}
+    loader = hsipack.Loader(tmp_path / "gaps.hsipack", 3, augment=[turn, grow], **options)
+    (batch,) = loader
+    wanted = cubes.permute(0, 3, 1, 2).rot90(1, (2, 3)).double()
+    wanted = torch.nn.functional.pad(wanted, (0, 3, 0, 3), "reflect")
+    assert torch.equal(batch["image"].double().nan_to_num(7.5), wanted.nan_to_num(7.5))
+
+
 def test_the_loaders_augmentations_can_be_had_by_calling_them(dataset: str) -> None:
     flips = [hsipack.augment.RandomHorizontalFlip(), hsipack.augment.RandomVerticalFlip()]
     options = {"shuffle": True, "seed": 4, "crop": hsipack.RandomCrop(10, per_cube=3)}

@@ -19,6 +19,7 @@ from typing import Any
 import hsipack
 import hsipack_command
 import pytest
+from conftest import heeding
 from hsipack import _hsipack
 from test_no_torch import BLOCK
 
@@ -253,9 +254,10 @@ def children(parent: int) -> list[int]:
 def test_ctrl_c_ends_the_command_and_python(dataset: str, group: bool) -> None:
     words = ["diagnose", dataset, *DIAGNOSE[:-1], "60s", "--in-python"]
     env = os.environ | {"HSIPACK_PYTHON": sys.executable}
-    process = subprocess.Popen(
-        [COMMAND, *map(str, words)], stderr=subprocess.PIPE, env=env, start_new_session=True
-    )
+    with heeding(signal.SIGINT, signal.SIG_DFL):
+        process = subprocess.Popen(
+            [COMMAND, *map(str, words)], stderr=subprocess.PIPE, env=env, start_new_session=True
+        )
     end = time.monotonic() + 60
     while not (found := children(process.pid)) and time.monotonic() < end:
         time.sleep(0.05)

@@ -13,10 +13,11 @@ from typing import Any
 
 import hsipack
 import numpy as np
+import pandas
 import pytest
 import spectral.io.envi as envi
 import zarr
-from conftest import BANDS, COLUMNS, CUBES, ROWS, cube, labels, layers
+from conftest import BANDS, COLUMNS, CUBES, ROWS, cube, heeding, labels, layers
 
 WAVELENGTHS = [400.25, 410.5, 421.0, 433.0, 450.0, 471.0, 500.125]
 
@@ -179,7 +180,10 @@ def test_it_goes_on_after_it_was_ended(tmp_path: Path, how: signal.Signals) -> N
     path = tmp_path / "packed"
     scratch = tmp_path / "scratch"
     words = [sys.executable, "-c", PROGRAM, str(Path(__file__).parent), str(path), str(scratch)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    # Programs in the background ignore SIGINT, and so does what they start.
+    with heeding(signal.SIGINT, signal.SIG_DFL):
+        started = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with started as process:
         assert process.stdout is not None
         while process.stdout.readline().strip() != b"8":
             assert process.poll() is None
@@ -271,7 +275,7 @@ def test_no_source_is_left_to_compare_with(tmp_path: Path, monkeypatch: pytest.M
         ([("a", cube(0), {"masks": {"m": {}}})], {}, "has no layers"),
         ([given(0), ("b", cube(1))], {}, r"cube 'b' has the masks \[\]"),
         ([("a", cube(0), {"age": [1]})], {}, r"cube 'a': age=\[1\]"),
-        ([("a", cube(0), {"age": float("nan")})], {}, "cube 'a': age=nan"),
+        ([("a", cube(0), {"age": float("inf")})], {}, "cube 'a': age=inf"),
         ([("a", cube(0)), ("a", cube(1))], {}, "another cube already has the name 'a'"),
         ([("a", cube(0))], {"scale": "auto"}, "needs to see all cubes"),
         (
@@ -288,6 +292,235 @@ def test_no_source_is_left_to_compare_with(tmp_path: Path, monkeypatch: pytest.M
 def test_what_is_wrong_is_told(tmp_path: Path, cubes: Any, options: Any, told: str) -> None:
     with pytest.raises(hsipack.ConflictError, match=told):
         hsipack.pack(cubes, **{"output": tmp_path / "packed", **options})
+    assert below(tmp_path) == []
+
+
+# Values as files and tables have them.
+
+
+def pack_one(path: Path, more: dict[str, Any], array: Any = None) -> hsipack.Dataset:
+    hsipack.pack([("a", cube(0) if array is None else array, more)], path)
+    return hsipack.open(path, output="numpy")
+
+
+MISSING = [None, float("nan"), np.float32("nan"), np.array(np.nan), pandas.NA, pandas.NaT]
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=repr)
+def test_missing_values_are_no_values(tmp_path: Path, missing: Any) -> None:
+    columns = ("split", "group", "label", "age", "note")
+    known = {"split": "train", "group": "g", "label": "x", "age": 1.5, "note": "n"}
+    cubes = [("a", cube(0), known), ("b", cube(1), dict.fromkeys(columns, missing))]
+    hsipack.pack(cubes, tmp_path / "packed")
+    ds = hsipack.open(tmp_path / "packed")
+    assert (ds.splits, ds.groups, ds.classes) == (["train"], ["g"], ["x"])
+    assert {ds.samples[1].get(column) for column in columns} == {None}
+    assert {column: ds.samples[0][column] for column in columns} == known
+
+
+def test_packed_columns_are_those_of_a_table(tmp_path: Path) -> None:
+    """The same rows, as arguments and as a table that pandas writes."""
+    rows = pandas.DataFrame(
+        {
+            "name": ["a", "b", "c"],
+            "split": ["train", None, ""],
+            "group": [3, 4, 4],
+            "label": [0.5, np.nan, 2.0],
+            "count": pandas.array([1, None, 3], dtype="Int64"),
+            "left": [True, False, True],
+            "text": ["x", None, "z"],
+        }
+    )
+    (tmp_path / "files").mkdir()
+    for number, name in enumerate("abc"):
+        np.save(tmp_path / "files" / f"{name}.npy", cube(number))
+    rows.to_csv(tmp_path / "table.csv", index=False)
+    hsipack.convert(tmp_path / "files", tmp_path / "converted", table=tmp_path / "table.csv")
+    records = rows.astype(object).to_dict("records")
+    cubes = ((row["name"], cube(number), row) for number, row in enumerate(records))
+    hsipack.pack(cubes, tmp_path / "packed")
+    converted, packed = (hsipack.open(tmp_path / path) for path in ("converted", "packed"))
+    columns = [column for column in rows.columns if column != "name"]
+    for one, other in zip(converted.samples, packed.samples, strict=True):
+        assert [repr(one.get(name)) for name in columns] == [
+            repr(other.get(name)) for name in columns
+        ]
+    assert (packed.splits, packed.groups) == (converted.splits, converted.groups)
+
+
+SCALARS: list[tuple[Any, Any]] = [
+    *[(np.dtype(kind).type(3), 3) for kind in ("i1", "u2", "i4", "u8", "i8")],
+    *[(np.dtype(kind).type(0.5), 0.5) for kind in ("f2", "f4", "f8", "g")],
+    (np.bool_(True), True),
+    (np.str_("x"), "x"),
+    (np.array(0.5), 0.5),
+    (np.array(7, np.uint16), 7),
+    (np.array("y"), "y"),
+    (True, True),
+    (2, 2),
+]
+
+
+@pytest.mark.parametrize(("value", "wanted"), SCALARS, ids=repr)
+def test_scalars_of_every_type_keep_their_value(tmp_path: Path, value: Any, wanted: Any) -> None:
+    found = pack_one(tmp_path / "packed", {"label": value, "x": value}).samples[0]
+    for column in ("label", "x"):
+        assert found[column] == wanted
+        assert type(found[column]) is type(wanted)
+
+
+def test_scalars_of_torch_keep_their_value(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    more = {"label": torch.tensor(0.5), "n": torch.tensor(3), "yes": torch.tensor(True)}
+    more["half"] = torch.tensor(1.5, dtype=torch.bfloat16)
+    array = torch.ones(3, 4, 5, dtype=torch.bfloat16)
+    ds = pack_one(tmp_path / "packed", more, array)
+    assert {name: ds.samples[0][name] for name in more} == {
+        name: value.item() for name, value in more.items()
+    }
+    assert (ds[0]["image"] == 1).all()
+
+
+TYPES = ["?", "u1", "i1", "u2", ">u2", "i4", "u4", "i8", "u8", "f2", "f4", ">f4", "f8"]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_class_ids_may_have_any_type(tmp_path: Path, dtype: str) -> None:
+    ids = labels(0) % 2 if dtype == "?" else labels(0)
+    array = np.asfortranarray(ids.astype(dtype))
+    array.flags.writeable = False
+    masks = {"flat": array, "deep": array[..., None], "flags": {"one": array % 2}}
+    masks["flags"]["one"] = (array % 2 if dtype != "?" else array).astype(dtype)
+    ds = pack_one(tmp_path / "packed", {"masks": masks})
+    np.testing.assert_array_equal(ds[0]["flat"], ids)
+    np.testing.assert_array_equal(ds[0]["deep"], ids)
+    np.testing.assert_array_equal(ds[0]["flags"][0], ids % 2)
+
+
+@pytest.mark.parametrize("odd", [0.5, -1.0, np.nan, np.inf, 65536.0, 2.0**100])
+@pytest.mark.parametrize("layer", [False, True])
+def test_values_that_are_no_class_ids_are_named(tmp_path: Path, odd: float, layer: bool) -> None:
+    ids = (labels(0) % 2).astype(np.float32)
+    ids[3, 5] = odd
+    masks: dict[str, Any] = {"m": {"l": ids} if layer else ids}
+    with pytest.raises(hsipack.ConflictError) as caught:
+        pack_one(tmp_path / "packed", {"masks": masks})
+    mask = "m/l" if layer else "m"
+    assert f"row 3, column 5 of mask '{mask}' of cube 'a' is {odd}, which" in str(caught.value)
+
+    assert below(tmp_path) == []
+
+
+def test_infinite_ids_are_refused_in_half_precision_too(tmp_path: Path) -> None:
+    ids = labels(0).astype(np.float16)
+    ids[3, 5] = np.inf
+    with pytest.raises(hsipack.ConflictError, match=r"row 3, column 5 .* is inf, which"):
+        pack_one(tmp_path / "packed", {"masks": {"m": ids}})
+
+
+def test_ids_that_no_longer_fit_are_refused_by_name(tmp_path: Path) -> None:
+    cubes = [
+        (f"{number}", cube(number), {"masks": {"m": np.full((ROWS, COLUMNS), 255 + number)}})
+        for number in range(2)
+    ]
+    with pytest.raises(hsipack.ConflictError, match=r"mask 'm' of cube '1' has the id 256.*larger"):
+        hsipack.pack(cubes, tmp_path / "packed", scratch_size=1)
+    report = hsipack.pack(cubes[::-1], tmp_path / "reversed", scratch_size=1)
+    assert report.cubes == 2
+    assert hsipack.pack(cubes, tmp_path / "together").cubes == 2
+
+
+@pytest.mark.parametrize(("factor", "unit"), [(1.0, None), (1e-3, "micrometres"), (1e-9, "metres")])
+def test_wavelengths_have_the_unit_that_files_would(
+    tmp_path: Path, factor: float, unit: str | None
+) -> None:
+    bands = np.array(WAVELENGTHS) * factor
+    widths = np.full(BANDS, 5.0) * factor
+    header = {"wavelength": bands.tolist(), "fwhm": widths.tolist()}
+    envi.save_image(str(tmp_path / "a.hdr"), cube(0), metadata=header)
+    hsipack.convert(tmp_path / "a.hdr", tmp_path / "converted")
+    more = {"wavelengths": bands, "fwhm": widths}
+    report = hsipack.pack([("a", cube(0), more)], tmp_path / "packed")
+    note = [f"a: its wavelengths are assumed to be in {unit}, not in nm"] if unit else []
+    assert report.notes == note
+    (converted,), (packed,) = (
+        hsipack.open(tmp_path / path).stacks.values() for path in ("converted", "packed")
+    )
+    np.testing.assert_allclose(packed.wavelengths, WAVELENGTHS)
+    np.testing.assert_array_equal(packed.wavelengths, converted.wavelengths)
+    np.testing.assert_array_equal(packed.fwhm, converted.fwhm)
+
+
+def test_masked_values_are_missing(tmp_path: Path) -> None:
+    for dtype in ("f4", "u2", "i4"):
+        values = np.ma.masked_array(np.arange(24).reshape(2, 3, 4).astype(dtype))
+        values[0, 1, 2] = np.ma.masked
+        image = pack_one(tmp_path / dtype, {}, values)[0]["image"]
+        assert np.argwhere(np.isnan(image)).tolist() == [[2, 0, 1]]
+        assert image[3, 1, 2] == 23
+    mask = np.ma.masked_equal(labels(0), 1)
+    with pytest.raises(hsipack.ConflictError, match=r"masked array.*filled\(0\)"):
+        pack_one(tmp_path / "packed", {"masks": {"m": mask}})
+
+
+def test_arrays_of_a_file_that_is_mapped(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", cube(0).astype(">f8"))
+    mapped = np.load(tmp_path / "a.npy", mmap_mode="r")
+    ds = pack_one(tmp_path / "packed", {}, mapped)
+    np.testing.assert_array_equal(ds[0]["image"], cube(0).transpose(2, 0, 1).astype(np.float16))
+
+
+def test_notes_name_cubes_and_not_scratch_files(tmp_path: Path) -> None:
+    cubes = [("a", cube(0), {"wavelengths": WAVELENGTHS}), ("b", cube(1))]
+    (note,) = hsipack.pack(cubes, tmp_path / "packed").notes
+    assert note.startswith("b: it gives no wavelengths")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "what"),
+    [
+        ("a", {"name": "other"}, "another name in its columns"),
+        ("a", {1: 2, "1": 3}, "two columns with the name '1'"),
+        ("a", {"masks": {1: labels(0), "1": labels(0)}}, "two masks with the name '1'"),
+        ("a", {"masks": {"m": {1: labels(0) > 0, "1": labels(0) > 0}}}, "two layers with"),
+        ("a\udcff", {}, "the name of a cube is not valid text"),
+        ("a", {"note": "\udcff"}, "note is not valid text"),
+        ("a", {"masks": {"\udcff": labels(0)}}, "the name of a mask is not valid text"),
+        ("a", {"masks": {"m/x": labels(0)}}, "cannot be the name of a mask"),
+        ("a", {"big": 1 << 63}, "give such a large number as text"),
+        ("a", {"stack": 1}, "a name that hsipack uses itself"),
+        ("a", {"wavelengths": [-1.0, *WAVELENGTHS[1:]]}, "below 0"),
+        ("a", {"wavelengths": [np.nan, *WAVELENGTHS[1:]]}, "give 7 numbers"),
+        ("a", {"good_bands": [2] + [1] * 6}, "a boolean for each band"),
+        ("a", {"good_bands": [np.nan] + [1] * 6}, "give 7 numbers"),
+    ],
+)
+def test_what_files_cannot_hold_is_refused(
+    tmp_path: Path, name: str, more: dict[Any, Any], what: str
+) -> None:
+    with pytest.raises(hsipack.ConflictError, match=what):
+        hsipack.pack([(name, cube(0), more)], tmp_path / "packed")
+    assert below(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (7, cube(0)),
+        ("a", [[[1, 2], [3]]]),
+        ("a", cube(0) > 0),
+        ("a", cube(0), 7),
+        ("a", cube(0), {"masks": 7}),
+        ("a", cube(0), {"masks": {"m": np.full((ROWS, COLUMNS), "x")}}),
+        ("a", cube(0), {"age": [1]}),
+        ("a", cube(0), {"fwhm": ["a"] * BANDS}),
+    ],
+    ids=str,
+)
+def test_values_of_a_wrong_type_are_type_errors(tmp_path: Path, given: Any) -> None:
+    with pytest.raises(TypeError) as caught:
+        hsipack.pack([given], tmp_path / "packed")
+    assert isinstance(caught.value, hsipack.ConflictError)
     assert below(tmp_path) == []
 
 

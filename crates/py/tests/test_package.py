@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import importlib.metadata
 import inspect
@@ -113,6 +114,14 @@ def test_versions_agree() -> None:
     assert importlib.metadata.version("hsipack") == hsipack.__version__
     required = importlib.metadata.requires("hsipack")
     assert required == ["numpy>=1.24", "torch>=2.4 ; extra == 'torch'"]
+
+
+def test_a_star_import_leaves_builtins_alone() -> None:
+    done = python("import builtins\nfrom hsipack import *\nprint(open is builtins.open, Loader)")
+    assert done.stdout.startswith("True <class 'hsipack.loader.Loader'>"), done.stderr
+    for module in (hsipack, hsipack.augment):
+        assert not set(module.__all__) & set(dir(builtins))
+    assert hsipack.open is hsipack.Dataset
 
 
 def test_what_public_calls_give_is_exported() -> None:

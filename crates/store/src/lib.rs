@@ -20,6 +20,7 @@
 //! | [`archive`] | the content of zip and tar archives |
 //! | [`mirror`] | objects on servers and members of archives, as files for readers of cubes |
 //! | [`window`] | a part of a file that is read like a file |
+//! | [`paths`] | paths that stay valid when the program changes its working directory |
 //! | [`memory`] | how much memory this process can have; allocating it |
 //! | [`stopping`] | ending a wait for a server early, when the reader is no longer needed |
 //! | [`threads`] | starting threads; if the system refuses, that is an error |
@@ -50,6 +51,7 @@ pub mod memory;
 mod metadata;
 pub mod mirror;
 pub mod output;
+pub mod paths;
 pub mod process;
 pub mod remote;
 pub mod rows;

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::MmapOptions;
 
-use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_format::{Error, Result};
 
 /// Available memory, and what limits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,15 +64,12 @@ pub fn check(bytes: u64, what: &str) -> Result<()> {
 }
 
 fn too_little(bytes: u64, what: &str, available: &Available) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!(
-            "{what} takes {} of memory, but only {} are available {}",
-            size(bytes),
-            size(available.bytes),
-            available.by
-        ),
-    )
+    Error::memory(format!(
+        "{what} takes {} of memory, but only {} are available {}",
+        size(bytes),
+        size(available.bytes),
+        available.by
+    ))
     .with_remedy("free some memory, raise the limit, or ask for less")
 }
 
@@ -102,7 +99,7 @@ pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
     let more = len.saturating_sub(values.len());
     asking(|| values.try_reserve_exact(more)).map_err(|error| {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        Error::new(ErrorKind::Io, format!("cannot allocate {} for {what}", size(bytes)))
+        Error::memory(format!("cannot allocate {} for {what}", size(bytes)))
             .with_remedy("free some memory, raise the limit, or ask for less")
             .caused_by(error)
     })
@@ -366,6 +363,8 @@ fn mounts(text: &str) -> Vec<Mount> {
 
 #[cfg(test)]
 mod tests {
+    use hsipack_format::ErrorKind;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -477,7 +476,8 @@ mod tests {
         let available = Available { bytes: 100 * MIB, by: "on this machine".to_owned() };
         let error = too_little(200 * MIB, "the ring", &available).to_string();
         assert!(error.contains("the ring takes 200 MiB of memory, but only 100 MiB"), "{error}");
-        assert!(reserved::<u64>(usize::MAX, "a list").is_err());
+        let error = reserved::<u64>(usize::MAX, "a list").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Memory);
         assert!(reserved::<u64>(1 << 59, "a list").unwrap_err().what().contains("a list"));
         assert_eq!(zeroed::<u8>(2, "a list").unwrap(), [0, 0]);
         assert!(zeroed::<u64>(1 << 59, "a list").unwrap_err().what().contains("a list"));
@@ -494,6 +494,6 @@ mod tests {
         assert!(asking(may_be_refused) && !may_be_refused());
         // More than any machine has.
         #[cfg(target_os = "linux")]
-        assert!(check(1 << 62, "all of it").is_err());
+        assert_eq!(check(1 << 62, "all of it").unwrap_err().kind(), ErrorKind::Memory);
     }
 }

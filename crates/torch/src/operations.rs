@@ -259,6 +259,10 @@ impl Tensors for Operations {
         made(|| tensor.f_argmax(axis as i64, true))
     }
 
+    fn sort(&self, tensor: &Tensor, axis: usize) -> Result<Tensor> {
+        made(|| tensor.f_sort(axis as i64, false).map(|(values, _)| values))
+    }
+
     fn cumsum(&self, tensor: &Tensor, axis: usize) -> Result<Tensor> {
         made(|| tensor.f_cumsum(axis as i64, None::<Kind>))
     }

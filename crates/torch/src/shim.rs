@@ -34,11 +34,15 @@ fn checked<T>(call: impl FnOnce(*mut c_char) -> T) -> Result<T> {
 /// The error for a message from libtorch.
 fn failed(message: &str) -> Error {
     let message = message.lines().next().unwrap_or("it failed").trim_end_matches('.');
-    let error = Error::device(format!("libtorch: {message}"));
+    let what = format!("libtorch: {message}");
     if message.contains("out of memory") {
-        return error.with_remedy(remedy!["use a smaller ", Opt::BatchSize, " or crops"]);
+        return Error::device_memory(what).with_remedy(remedy![
+            "use a smaller ",
+            Opt::BatchSize,
+            " or crops"
+        ]);
     }
-    error
+    Error::device(what)
 }
 
 /// Runs tensor operations without gradients, and converts libtorch's errors to ours.

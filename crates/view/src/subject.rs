@@ -11,7 +11,7 @@ use hsipack_pack::physical::Cube;
 use hsipack_pack::source::Source;
 use hsipack_pack::target::Target;
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, Stack, mirror};
+use hsipack_store::{Dataset, Stack, mirror, paths};
 
 use crate::training::Training;
 
@@ -61,6 +61,9 @@ impl Subject {
     pub fn open(path: &str, axes: Option<&str>) -> Result<Self> {
         let files = mirror::session();
         let title = title(path);
+        // Files are opened later, and the program may change its working directory meanwhile.
+        let absolute = paths::absolute(Path::new(path))?;
+        let (asked, path) = (path, absolute.to_str().unwrap_or(path));
         let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
         let cubes =
             |inputs, open| What::Cubes(Box::new(Cubes { inputs, open: Mutex::new(open), values }));
@@ -79,7 +82,7 @@ impl Subject {
                 }
             }
         };
-        let (path, training) = (path.to_owned(), Training::default());
+        let (path, training) = (asked.to_owned(), Training::default());
         Ok(Self {
             path,
             title,

@@ -95,6 +95,23 @@ impl ElementType {
         })
     }
 
+    /// The largest finite value of a floating-point type; infinity for other types.
+    pub const fn greatest(self) -> f64 {
+        match self {
+            Self::F16 => 65504.0,
+            Self::BF16 => f32::from_bits(0x7f7f_0000) as f64,
+            Self::F32 => f32::MAX as f64,
+            Self::F64 => f64::MAX,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// The number, or the [`greatest`](Self::greatest) of its sign if it is finite and too large for this type.
+    pub const fn bounded(self, number: f64) -> f64 {
+        let most = self.greatest();
+        if number.is_finite() { number.clamp(-most, most) } else { number }
+    }
+
     /// Whether this type can hold a label.
     pub fn holds(self, label: i64) -> bool {
         match self.whole_numbers() {

@@ -5,7 +5,9 @@ use hsipack_format::Result;
 use super::{Array, Buffer, ElementType};
 
 /// The bytes of one element: `number` for floating-point types, otherwise `whole`, truncated to the element's width.
+/// Finite numbers stay finite.
 pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> Vec<u8> {
+    let number = element.bounded(number);
     match element {
         ElementType::Bool => vec![u8::from(whole != 0)],
         ElementType::U8 | ElementType::I8 => vec![whole as u8],
@@ -20,7 +22,8 @@ pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> Vec<u8>
 }
 
 impl Array {
-    /// A contiguous array of these numbers in host memory, with the given element type.
+    /// A contiguous array of these numbers in host memory, with the given element type. Finite numbers that are too large
+    /// for it become its largest finite value.
     ///
     /// # Errors
     /// If the shape has more elements, or there is no memory.
@@ -47,8 +50,9 @@ mod tests {
 
     #[test]
     fn numbers_are_stored_as_any_type() {
-        let array = Array::of_numbers(&[1.0, -2.0, 1e9], &[3], ElementType::F16).unwrap();
-        let half = [1.0, -2.0, f32::INFINITY].map(half::f16::from_f32);
+        let numbers = [1.0, -2.0, 1e9, f64::INFINITY];
+        let array = Array::of_numbers(&numbers, &[4], ElementType::F16).unwrap();
+        let half = [1.0, -2.0, 65504.0, f32::INFINITY].map(half::f16::from_f32);
         assert_eq!(array.elements::<half::f16>().unwrap(), half);
         let array = Array::of_integers(&[i64::MAX, -1], &[2], ElementType::I64).unwrap();
         assert_eq!(array.elements::<i64>().unwrap(), [i64::MAX, -1]);

@@ -1,16 +1,62 @@
 //! Arithmetic on runs of values. float16 and bfloat16 are computed in float32, float64 in float64; each result is
 //! rounded once.
+//!
+//! Finite values stay finite: results that are too large for their type become its largest finite value. Infinite results
+//! stay only if they are computed from infinite values ([`Wide::settled`], [`settle`]).
 
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use hsipack_format::spectrum::Real;
 
+/// What sums start with: added to -0, it leaves -0, as 0 would not.
+pub(super) const NOTHING: f64 = -0.0;
+
 /// A type in which values are computed.
 pub(super) trait Wide: Pod + Send + Sync + Real {
+    /// The largest finite value.
+    const GREATEST: Self;
+    /// Infinity.
+    const INFINITY: Self;
+
+    /// The nearest number; finite numbers stay finite.
     fn of(value: f64) -> Self;
+    /// The nearest number, which is infinite if the number is too large.
+    fn nearest(value: f64) -> Self;
     fn to_f64(self) -> f64;
     fn mul_add(self, factor: Self, summand: Self) -> Self;
+    /// The number, if it is from -`most` to `most` or NaN; otherwise the nearest of these.
+    fn clamped(self, most: Self) -> Self;
+    /// The largest absolute value of a run of numbers; NaN if there is one.
+    fn magnitude(row: &[Self]) -> Self;
+    /// The sum of products, without overflow on the way.
+    fn sum(products: impl Iterator<Item = (Self, Self)>) -> Self;
+
+    /// Finite numbers clamped to -`most` … `most`.
+    fn bounded(self, most: Self) -> Self {
+        if self.abs() == Self::INFINITY { self } else { self.clamped(most) }
+    }
+
+    /// What was computed from one value, clamped to -`most` … `most` if that value is finite.
+    fn settled(self, from: Self, most: Self) -> Self {
+        if from.abs() <= Self::GREATEST { self.clamped(most) } else { self }
+    }
+}
+
+/// Whether any of these numbers is infinite.
+pub(super) fn any_infinite<W: Wide>(numbers: &[W]) -> bool {
+    !W::magnitude(numbers).is_finite() && numbers.iter().any(|one| one.abs() == W::INFINITY)
+}
+
+/// Replaces infinite sums by the largest finite value where all values that they are made of are finite. This is rare.
+pub(super) fn settle<W: Wide>(sums: &mut [W], finite: impl Fn(usize) -> bool) {
+    if any_infinite(sums) {
+        for (place, sum) in sums.iter_mut().enumerate() {
+            if sum.abs() == W::INFINITY && finite(place) {
+                *sum = sum.clamped(W::GREATEST);
+            }
+        }
+    }
 }
 
 /// A type in which values are stored.
@@ -18,11 +64,22 @@ pub(super) trait Element: Pod + Send + Sync {
     /// The type in which it is computed.
     type Wide: Wide;
 
+    /// The largest finite value.
+    const MOST: Self::Wide;
+    /// Whether it is stored in another type than it is computed in. Then weighted means of finite values cannot overflow:
+    /// they exceed the largest of them by less than what is rounded away.
+    const NARROWER: bool;
+
     /// Converts a stored value to a number.
     fn load(self) -> Self::Wide;
 
-    /// Converts a number to a stored value.
-    fn store(value: Self::Wide) -> Self;
+    /// Converts a number to the nearest stored value, which is infinite if the number is too large.
+    fn rounded(value: Self::Wide) -> Self;
+
+    /// Converts a number to a stored value. Finite numbers stay finite.
+    fn store(value: Self::Wide) -> Self {
+        Self::rounded(value.bounded(Self::MOST))
+    }
 
     /// Loads a run of numbers.
     fn load_all(row: &[Self], out: &mut [Self::Wide]) {
@@ -31,15 +88,25 @@ pub(super) trait Element: Pod + Send + Sync {
         }
     }
 
-    /// Stores a run of numbers.
+    /// Rounds a run of numbers, which become infinite if they are too large.
+    fn round_all(out: &mut [Self], values: &[Self::Wide]) {
+        for (out, value) in out.iter_mut().zip(values) {
+            *out = Self::rounded(*value);
+        }
+    }
+
+    /// Stores a run of numbers. Finite numbers stay finite.
     fn store_all(out: &mut [Self], values: &[Self::Wide]) {
         for (out, value) in out.iter_mut().zip(values) {
             *out = Self::store(*value);
         }
     }
 
-    /// out = base + Σ weight·row.
-    fn blend(out: &mut [Self], rows: [&[Self]; 4], weights: [f64; 4], base: f64) {
+    /// The largest absolute value of a run of values; NaN if there is one.
+    fn magnitude(row: &[Self]) -> Self::Wide;
+
+    /// out = base + Σ weight·row, for weights that add up to 1 with that of the base.
+    fn blend<const N: usize>(out: &mut [Self], rows: [&[Self]; N], weights: [f64; N], base: f64) {
         let rows = rows.map(|row| &row[..out.len()]);
         let (weights, base) = (weights.map(Self::Wide::of), Self::Wide::of(base));
         for (place, out) in out.iter_mut().enumerate() {
@@ -47,7 +114,7 @@ pub(super) trait Element: Pod + Send + Sync {
             for (row, weight) in rows.iter().zip(weights) {
                 sum = weight.mul_add(row[place].load(), sum);
             }
-            *out = Self::store(sum);
+            *out = Self::rounded(sum);
         }
     }
 
@@ -58,7 +125,8 @@ pub(super) trait Element: Pod + Send + Sync {
         }
     }
 
-    /// values = (values - shift)·factor + summand. If a factor is 0, the result is the summand, whatever the value.
+    /// values = (values - shift)·factor + summand. If a factor is 0, the result is the summand, whatever the value. No
+    /// result is too large.
     fn affine(
         values: &mut [Self],
         shift: &[Self::Wide],
@@ -67,7 +135,22 @@ pub(super) trait Element: Pod + Send + Sync {
     ) {
         let by = shift.iter().zip(factor).zip(summand);
         for (value, ((shift, factor), summand)) in values.iter_mut().zip(by) {
-            *value = Self::store(affine(value.load(), *shift, *factor, *summand));
+            *value = Self::rounded(affine(value.load(), *shift, *factor, *summand));
+        }
+    }
+
+    /// The same, where results may be too large.
+    fn affine_settled(
+        values: &mut [Self],
+        shift: &[Self::Wide],
+        factor: &[Self::Wide],
+        summand: &[Self::Wide],
+    ) {
+        let by = shift.iter().zip(factor).zip(summand);
+        for (value, ((shift, factor), summand)) in values.iter_mut().zip(by) {
+            let from = value.load();
+            let made = affine(from, *shift, *factor, *summand);
+            *value = Self::rounded(made.settled(from, Self::MOST));
         }
     }
 }
@@ -76,24 +159,52 @@ fn affine<W: Wide>(value: W, shift: W, factor: W, summand: W) -> W {
     if factor == W::ZERO { summand } else { (value - shift).mul_add(factor, summand) }
 }
 
-/// Stores numbers as another type, with a single rounding if the widths allow it.
+/// Converts numbers to another type, with a single rounding if the widths allow it. Numbers that are too large become
+/// infinite: they were not computed, but stored.
 pub(super) fn cast<W: Wide, T: Element>(out: &mut [T], values: &[W]) {
     if let Ok(values) = bytemuck::try_cast_slice::<W, T::Wide>(values)
         && size_of::<W>() == size_of::<T::Wide>()
     {
-        return T::store_all(out, values);
+        return T::round_all(out, values);
     }
     for (out, value) in out.iter_mut().zip(values) {
-        *out = T::store(T::Wide::of(value.to_f64()));
+        *out = T::rounded(T::Wide::nearest(value.to_f64()));
     }
 }
 
 macro_rules! plain {
-    ($type:ty) => {
+    ($type:ty, $scale:expr) => {
         impl Wide for $type {
+            const GREATEST: Self = <$type>::MAX;
+            const INFINITY: Self = <$type>::INFINITY;
+
             #[inline]
             fn of(value: f64) -> Self {
+                let number = value as Self;
+                if value.is_finite() { number.clamped(Self::GREATEST) } else { number }
+            }
+            #[inline]
+            fn nearest(value: f64) -> Self {
                 value as Self
+            }
+            #[inline]
+            fn clamped(self, most: Self) -> Self {
+                // Comparisons in this order leave NaN as it is.
+                let value = if self > most { most } else { self };
+                if value < -most { -most } else { value }
+            }
+            #[inline]
+            fn magnitude(row: &[Self]) -> Self {
+                // As bits, absolute values have the order of numbers, and NaN is the largest.
+                let sign = (-0.0 as Self).to_bits();
+                Self::from_bits(row.iter().fold(0, |most, one| most.max(one.to_bits() & !sign)))
+            }
+            fn sum(products: impl Iterator<Item = (Self, Self)>) -> Self {
+                // Products of scaled numbers stay far below the largest float64.
+                const SCALE: f64 = $scale;
+                let scaled = |(one, other)| f64::from(one) * SCALE * (f64::from(other) * SCALE);
+                let sum: f64 = products.map(scaled).sum();
+                Self::of((sum / SCALE).clamp(-f64::MAX, f64::MAX) / SCALE).clamped(Self::GREATEST)
             }
             #[inline]
             fn to_f64(self) -> f64 {
@@ -107,9 +218,41 @@ macro_rules! plain {
 
         impl Element for $type {
             type Wide = $type;
+            const MOST: Self = <$type>::MAX;
+            const NARROWER: bool = false;
             #[inline]
             fn load(self) -> Self {
                 self
+            }
+            #[inline]
+            fn magnitude(row: &[Self]) -> Self {
+                Wide::magnitude(row)
+            }
+            fn blend<const N: usize>(
+                out: &mut [Self],
+                rows: [&[Self]; N],
+                weights: [f64; N],
+                base: f64,
+            ) {
+                let rows = rows.map(|row| &row[..out.len()]);
+                let (weights, base) = (weights.map(Self::of), Self::of(base));
+                // As in `magnitude`, in the same loop.
+                let (sign, mut most) = ((-0.0 as Self).to_bits(), 0);
+                for (place, out) in out.iter_mut().enumerate() {
+                    let mut sum = base;
+                    for (row, weight) in rows.iter().zip(weights) {
+                        sum = weight.mul_add(row[place], sum);
+                    }
+                    *out = sum;
+                    most = most.max(sum.to_bits() & !sign);
+                }
+                if !Self::from_bits(most).is_finite() && base.abs() <= Self::MAX {
+                    settle(out, |place| rows.iter().all(|row| row[place].is_finite()));
+                }
+            }
+            #[inline]
+            fn rounded(value: Self) -> Self {
+                value
             }
             #[inline]
             fn store(value: Self) -> Self {
@@ -119,11 +262,20 @@ macro_rules! plain {
     };
 }
 
-plain!(f32);
-plain!(f64);
+plain!(f32, 1.0);
+plain!(f64, f64::from_bits((1023 - 540) << 52)); // 2^-540
 
 impl Element for bf16 {
     type Wide = f32;
+    const MOST: f32 = f32::from_bits(0x7f7f_0000);
+    const NARROWER: bool = true;
+
+    #[inline]
+    fn magnitude(row: &[Self]) -> f32 {
+        // As bits, absolute values have the order of numbers, and NaN is the largest.
+        let most = row.iter().fold(0, |most: u16, value| most.max(value.to_bits() & 0x7fff));
+        Self::from_bits(most).to_f32()
+    }
 
     #[inline]
     fn load(self) -> f32 {
@@ -131,13 +283,22 @@ impl Element for bf16 {
     }
 
     #[inline]
-    fn store(value: f32) -> Self {
+    fn rounded(value: f32) -> Self {
         bf16::from_f32(value)
     }
 }
 
 impl Element for f16 {
     type Wide = f32;
+    const MOST: f32 = 65504.0;
+    const NARROWER: bool = true;
+
+    #[inline]
+    fn magnitude(row: &[Self]) -> f32 {
+        // As bits, absolute values have the order of numbers, and NaN is the largest.
+        let most = row.iter().fold(0, |most: u16, value| most.max(value.to_bits() & 0x7fff));
+        Self::from_bits(most).to_f32()
+    }
 
     #[inline]
     fn load(self) -> f32 {
@@ -145,7 +306,7 @@ impl Element for f16 {
     }
 
     #[inline]
-    fn store(value: f32) -> Self {
+    fn rounded(value: f32) -> Self {
         f16::from_f32(value)
     }
 
@@ -154,14 +315,21 @@ impl Element for f16 {
         row[..len].convert_to_f32_slice(&mut out[..len]);
     }
 
-    fn store_all(out: &mut [Self], values: &[f32]) {
-        let done = wide::store(out, values);
+    fn round_all(out: &mut [Self], values: &[f32]) {
+        let done = wide::round(out, values);
         for (out, value) in out.iter_mut().zip(values).skip(done) {
             *out = f16::from_f32(*value);
         }
     }
 
-    fn blend(out: &mut [Self], rows: [&[Self]; 4], weights: [f64; 4], base: f64) {
+    fn store_all(out: &mut [Self], values: &[f32]) {
+        let done = wide::store(out, values);
+        for (out, value) in out.iter_mut().zip(values).skip(done) {
+            *out = Self::store(*value);
+        }
+    }
+
+    fn blend<const N: usize>(out: &mut [Self], rows: [&[Self]; N], weights: [f64; N], base: f64) {
         let (weights, base) = (weights.map(|weight| weight as f32), base as f32);
         let done = wide::blend(out, rows, weights, base);
         for place in done..out.len() {
@@ -197,14 +365,28 @@ impl Element for f16 {
 ))]
 mod wide {
     use std::arch::x86_64::{
-        __m256, _CMP_EQ_OQ, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128,
-        _mm256_blendv_ps, _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_fmadd_ps,
-        _mm256_loadu_ps, _mm256_set1_ps, _mm256_setzero_ps, _mm256_storeu_ps, _mm256_sub_ps,
+        __m256, _CMP_EQ_OQ, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128,
+        _mm_storeu_si128, _mm256_blendv_ps, _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_cvtps_ph,
+        _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_max_ps, _mm256_min_ps, _mm256_set1_ps,
+        _mm256_setzero_ps, _mm256_storeu_ps, _mm256_sub_ps,
     };
 
     use half::f16;
 
     const LANES: usize = 8;
+    /// The largest finite float16.
+    const MOST: f32 = 65504.0;
+
+    /// Finite values clamped to the range of float16.
+    fn bounded(values: __m256) -> __m256 {
+        // SAFETY: compiled for a processor with AVX.
+        unsafe {
+            // If the last operand is NaN, so is the result. Infinity minus infinity is NaN.
+            let clamped = _mm256_max_ps(all(-MOST), _mm256_min_ps(all(MOST), values));
+            let apart = _mm256_cmp_ps::<_CMP_UNORD_Q>(_mm256_sub_ps(values, values), values);
+            _mm256_blendv_ps(clamped, values, apart)
+        }
+    }
 
     /// Eight values from `place` on.
     fn load(row: &[f16], place: usize) -> __m256 {
@@ -244,7 +426,12 @@ mod wide {
         unsafe { _mm256_fmadd_ps(a, b, c) }
     }
 
-    pub(super) fn blend(out: &mut [f16], rows: [&[f16]; 4], weights: [f32; 4], base: f32) -> usize {
+    pub(super) fn blend<const N: usize>(
+        out: &mut [f16],
+        rows: [&[f16]; N],
+        weights: [f32; N],
+        base: f32,
+    ) -> usize {
         let len = out.len();
         let rows = rows.map(|row| &row[..len]);
         let (weights, base) = (weights.map(all), all(base));
@@ -294,10 +481,20 @@ mod wide {
         done
     }
 
-    pub(super) fn store(out: &mut [f16], values: &[f32]) -> usize {
+    pub(super) fn round(out: &mut [f16], values: &[f32]) -> usize {
         let done = out.len().min(values.len()) / LANES * LANES;
         for place in (0..done).step_by(LANES) {
             put(out, place, load_f32(values, place));
+        }
+        done
+    }
+
+    /// As [`round`], but finite values stay finite.
+    pub(super) fn store(out: &mut [f16], values: &[f32]) -> usize {
+        let done = out.len().min(values.len()) / LANES * LANES;
+        for place in (0..done).step_by(LANES) {
+            let values = load_f32(values, place);
+            put(out, place, bounded(values));
         }
         done
     }
@@ -313,7 +510,12 @@ mod wide {
 mod wide {
     use half::f16;
 
-    pub(super) fn blend(_: &mut [f16], _: [&[f16]; 4], _: [f32; 4], _: f32) -> usize {
+    pub(super) fn blend<const N: usize>(
+        _: &mut [f16],
+        _: [&[f16]; N],
+        _: [f32; N],
+        _: f32,
+    ) -> usize {
         0
     }
 
@@ -322,6 +524,10 @@ mod wide {
     }
 
     pub(super) fn affine(_: &mut [f16], _: &[f32], _: &[f32], _: &[f32]) -> usize {
+        0
+    }
+
+    pub(super) fn round(_: &mut [f16], _: &[f32]) -> usize {
         0
     }
 

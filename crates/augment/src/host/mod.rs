@@ -30,6 +30,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hsipack_format::spectrum::Real;
 use hsipack_format::{Error, Result, SpectralNorm};
 
+use crate::apply::Mixing;
 use crate::array::{Array, Device, ElementType, Pool, numbers};
 use crate::engine::{Engine, Held, sealed::Sealed};
 use crate::moves::{Job, Move};
@@ -313,10 +314,10 @@ impl Engine for Host {
             for (sample, out) in into.chunks_mut(sample_len).enumerate() {
                 let of = |sample: usize| &from[sample * sample_len..][..sample_len];
                 let (own, partner, share) = (of(sample), partners[sample], shares[sample]);
-                if share == 0.0 || partner == sample {
-                    out.copy_from_slice(own);
-                } else {
-                    rows::mix(&self.workers, out, [own, of(partner)], share);
+                match Mixing::of(sample, partner, share) {
+                    Mixing::Own => out.copy_from_slice(own),
+                    Mixing::Theirs => out.copy_from_slice(of(partner)),
+                    Mixing::Both => rows::mix(&self.workers, out, [own, of(partner)], share),
                 }
             }
             Ok(())
@@ -391,7 +392,7 @@ impl Engine for Host {
         floats!(held.element, T => {
             let bands: Vec<_> = by
                 .iter()
-                .map(|by| by.as_ref().map(spectra::Bands::<<T as Element>::Wide>::new))
+                .map(|by| by.as_ref().map(spectra::Bands::<<T as Element>::Wide>::new::<T>))
                 .collect();
             held.each::<T>(self, piece, |sample| bands[sample].is_some(), |sample, _, piece| {
                 if let Some(bands) = &bands[sample] {
@@ -444,15 +445,27 @@ impl Engine for Host {
         std: f64,
     ) -> Result<()> {
         floats!(held.element, T => {
+            // No number that is drawn is further from 0 than 7.
+            let most = T::MOST.to_f64() - mean.abs() - 7.0 * std;
+            let small = |magnitude: f64| magnitude <= 0.99 * most;
             let (mean, std) = (<T as Element>::Wide::of(mean), <T as Element>::Wide::of(std));
             let which = |sample: usize| seeds[sample].is_some();
             held.each::<T>(self, random::PIECE, which, |sample, number, piece| {
                 let Some(seed) = seeds[sample] else { return };
                 let mut noise = vec![0.0; piece.len()];
+                let magnitude = <T as Element>::magnitude(piece).to_f64();
                 random::normal(seed, number, &mut noise);
-                for (value, noise) in piece.iter_mut().zip(noise) {
-                    let noise = <T as Element>::Wide::of(f64::from(noise));
-                    *value = T::store(value.load() + noise.mul_add(std, mean));
+                let pairs = piece.iter_mut().zip(noise);
+                let added = |value: T, noise: f32| {
+                    value.load() + <T as Element>::Wide::nearest(noise.into()).mul_add(std, mean)
+                };
+                if small(magnitude) {
+                    pairs.for_each(|(value, noise)| *value = T::rounded(added(*value, noise)));
+                } else {
+                    pairs.for_each(|(value, noise)| {
+                        let settled = added(*value, noise).settled(value.load(), T::MOST);
+                        *value = T::rounded(settled);
+                    });
                 }
             })
         })
@@ -469,12 +482,19 @@ impl Engine for Host {
                 let Some([across, down]) = ramps[sample] else { return };
                 let mut values = vec![<T as Element>::Wide::ZERO; line.len()];
                 T::load_all(line, &mut values);
+                let magnitude = <T as Element>::magnitude(line).to_f64();
                 for (column, spectrum) in values.chunks_exact_mut(bands).enumerate() {
                     let factor = 1.0 + across * at(column, columns) + down * at(row, rows);
                     let factor = <T as Element>::Wide::of(factor);
-                    spectrum.iter_mut().for_each(|value| *value *= factor);
+                    if magnitude * factor.to_f64().abs() <= 0.99 * T::MOST.to_f64() {
+                        spectrum.iter_mut().for_each(|value| *value *= factor);
+                    } else {
+                        spectrum.iter_mut().for_each(|value| {
+                            *value = (*value * factor).settled(*value, T::MOST);
+                        });
+                    }
                 }
-                T::store_all(line, &values);
+                T::round_all(line, &values);
             })
         })
     }

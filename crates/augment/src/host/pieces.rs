@@ -104,27 +104,35 @@ pub(super) fn chosen(
         return Ok(pixels(&|_, one| one == label));
     }
     let valid = valid.map(Layer::first).transpose()?;
-    // The labels that occur, out of at most 65536, whatever the element type.
-    let most = match theirs.element {
-        ElementType::Bool => 2,
-        ElementType::U8 | ElementType::I8 => 256,
-        _ => 65536,
-    };
     let counts = |pixel: usize, label: i64| {
-        (0..most).contains(&label)
-            && valid.as_ref().is_none_or(|valid| valid[pixel] != 0)
-            && !what.excluded.contains(&label)
+        valid.as_ref().is_none_or(|valid| valid[pixel] != 0) && !what.excluded.contains(&label)
     };
-    let mut there = vec![false; most as usize];
-    for (pixel, label) in theirs_labels.iter().enumerate() {
-        if counts(pixel, *label) {
-            there[*label as usize] = true;
+    let labels = distinct(
+        theirs_labels.iter().copied().enumerate().filter(|(pixel, label)| counts(*pixel, *label)),
+    );
+    // A pick just below 1 may round to 1 in float32.
+    let wanted = (what.picks[sample] * labels.len() as f32) as usize;
+    let Some(label) = labels.get(wanted.min(labels.len().saturating_sub(1))) else {
+        return Ok(Vec::new());
+    };
+    Ok(pixels(&|pixel, one| one == *label && counts(pixel, one)))
+}
+
+/// The different labels of pixels, from the smallest.
+fn distinct(pixels: impl Iterator<Item = (usize, i64)>) -> Vec<i64> {
+    // Most labels are small. Others are sorted.
+    const SMALL: usize = 1 << 16;
+    let mut small = vec![false; SMALL];
+    let mut labels = Vec::new();
+    for (_, label) in pixels {
+        match usize::try_from(label).ok().and_then(|label| small.get_mut(label)) {
+            Some(there) => *there = true,
+            None if labels.last() != Some(&label) => labels.push(label),
+            None => {}
         }
     }
-    let mut labels = there.iter().enumerate().filter(|(_, there)| **there).map(|(label, _)| label);
-    let number = labels.clone().count();
-    // A pick just below 1 may round to 1 in float32.
-    let wanted = ((what.picks[sample] * number as f32) as usize).min(number.saturating_sub(1));
-    let Some(label) = labels.nth(wanted) else { return Ok(Vec::new()) };
-    Ok(pixels(&|pixel, one| one == label as i64 && counts(pixel, one)))
+    labels.extend((0..).zip(&small).filter(|(_, there)| **there).map(|(label, _)| label));
+    labels.sort_unstable();
+    labels.dedup();
+    labels
 }

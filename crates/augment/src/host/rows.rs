@@ -2,7 +2,7 @@
 
 use hsipack_format::spectrum::Real;
 
-use super::element::{Element, Wide};
+use super::element::{Element, NOTHING, Wide, settle};
 use super::workers::Workers;
 use crate::ops::mirrored;
 
@@ -28,9 +28,10 @@ pub(super) fn blur<T: Element>(
         .map(|weights| weights.iter().map(|weight| T::Wide::of(*weight)).collect::<Vec<_>>());
     let line = columns * values;
     let (high, wide) = (down.len() / 2, across.len() / 2);
+    let nothing = T::Wide::of(NOTHING);
     workers.each(into, line, |row, out| {
         // A row, blurred along the columns, with the values beyond its ends.
-        let mut tall = vec![T::Wide::ZERO; line + 2 * wide * values];
+        let mut tall = vec![nothing; line + 2 * wide * values];
         let middle = wide * values;
         for (tap, weight) in down.iter().enumerate() {
             let from_row = match around {
@@ -42,6 +43,17 @@ pub(super) fn blur<T: Element>(
                 T::add(&mut tall[middle..middle + line], from, *weight);
             }
         }
+        if !T::NARROWER {
+            let finite = |tap: usize, at: usize| {
+                let from_row = match around {
+                    Around::Mirrored => mirrored(row + tap, high, rows),
+                    Around::Zeros => (row + tap).wrapping_sub(high),
+                };
+                from_row >= rows || from[from_row * line + at].load().is_finite()
+            };
+            let tall = &mut tall[middle..middle + line];
+            settle(tall, |at| (0..down.len()).all(|tap| finite(tap, at)));
+        }
         if around == Around::Mirrored {
             let last = wide + columns - 1;
             for step in 1..=wide {
@@ -50,14 +62,18 @@ pub(super) fn blur<T: Element>(
                 }
             }
         }
-        let mut sums = vec![T::Wide::ZERO; line];
+        let mut sums = vec![nothing; line];
         for (tap, weight) in across.iter().enumerate() {
             let row = &tall[tap * values..][..line];
             for (sum, value) in sums.iter_mut().zip(row) {
                 *sum = weight.mul_add(*value, *sum);
             }
         }
-        T::store_all(out, &sums);
+        if !T::NARROWER {
+            let finite = |tap: usize, at: usize| tall[tap * values + at].is_finite();
+            settle(&mut sums, |at| (0..across.len()).all(|tap| finite(tap, at)));
+        }
+        T::round_all(out, &sums);
     });
 }
 
@@ -68,10 +84,14 @@ const MIXED: usize = 1 << 14;
 pub(super) fn mix<T: Element>(workers: &Workers, out: &mut [T], rows: [&[T]; 2], share: f64) {
     let weights = [1.0 - share, share].map(T::Wide::of);
     workers.each(out, MIXED, |number, out| {
-        let mut sums = vec![T::Wide::ZERO; out.len()];
+        let mut sums = vec![T::Wide::of(NOTHING); out.len()];
         for (row, weight) in rows.into_iter().zip(weights) {
             T::add(&mut sums, &row[number * MIXED..][..out.len()], weight);
         }
-        T::store_all(out, &sums);
+        if !T::NARROWER {
+            let finite = |row: &[T], place: usize| row[number * MIXED + place].load().is_finite();
+            settle(&mut sums, |place| rows.into_iter().all(|row| finite(row, place)));
+        }
+        T::round_all(out, &sums);
     });
 }

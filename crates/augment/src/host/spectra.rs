@@ -3,7 +3,7 @@
 use hsipack_format::SpectralNorm;
 use hsipack_format::spectrum::{self, Real};
 
-use super::element::{Element, Wide};
+use super::element::{Element, NOTHING, Wide};
 use crate::pass::{ByBand, Linear};
 
 /// Number of pixels that a thread processes at a time.
@@ -19,16 +19,34 @@ pub(super) struct Bands<W> {
     shift: Vec<W>,
     factor: Vec<W>,
     summand: Vec<W>,
+    /// Values up to this one give results that are not too large.
+    limit: W,
 }
 
 impl<W: Wide> Bands<W> {
-    pub(super) fn new(by: &ByBand) -> Self {
-        Self { shift: wide(&by.shift), factor: wide(&by.factor), summand: wide(&by.summand) }
+    pub(super) fn new<T: Element<Wide = W>>(by: &ByBand) -> Self {
+        let (shift, factor): (Vec<W>, Vec<W>) = (wide(&by.shift), wide(&by.factor));
+        let mut summand: Vec<W> = wide(&by.summand);
+        let most = T::MOST.to_f64();
+        let mut limit = most;
+        for ((shift, factor), summand) in shift.iter().zip(&factor).zip(&mut summand) {
+            if *factor == W::ZERO {
+                *summand = summand.bounded(T::MOST);
+            } else {
+                let room = 0.999 * most - summand.to_f64().abs();
+                limit = limit.min(room / factor.to_f64().abs() - shift.to_f64().abs());
+            }
+        }
+        Self { shift, factor, summand, limit: W::of(limit) }
     }
 
     pub(super) fn apply<T: Element<Wide = W>>(&self, piece: &mut [T]) {
         for spectrum in piece.chunks_exact_mut(self.shift.len()) {
-            T::affine(spectrum, &self.shift, &self.factor, &self.summand);
+            if T::magnitude(spectrum) <= self.limit {
+                T::affine(spectrum, &self.shift, &self.factor, &self.summand);
+            } else {
+                T::affine_settled(spectrum, &self.shift, &self.factor, &self.summand);
+            }
         }
     }
 }
@@ -38,33 +56,69 @@ pub(super) fn normalize<T: Element>(piece: &mut [T], bands: usize, norm: Spectra
     let mut values = vec![T::Wide::ZERO; piece.len()];
     T::load_all(piece, &mut values);
     values.chunks_exact_mut(bands).for_each(|spectrum| spectrum::normalize(spectrum, norm));
-    T::store_all(piece, &values);
+    T::round_all(piece, &values);
 }
 
 /// A linear map of spectra, in the type used for computing.
 pub(super) struct Map<W> {
     bands: usize,
     numbers: Vec<W>,
-    /// For every input band, the range of output bands to which it contributes: the first, and the one after the last.
-    reach: Vec<(usize, usize)>,
+    /// What every input band contributes to.
+    reach: Vec<Reach>,
     /// Added after the map; one number per band.
     offset: Vec<W>,
+    /// The sum of the absolute values of the numbers for each output band, of which this is the largest, and of offsets.
+    most: [f64; 2],
+}
+
+/// The output bands to which an input band contributes.
+#[derive(Clone, Copy)]
+struct Reach {
+    first: usize,
+    /// After the last.
+    end: usize,
+    /// Whether it contributes to none between them.
+    gaps: bool,
 }
 
 impl<W: Wide> Map<W> {
     pub(super) fn new(linear: &Linear, bands: usize) -> Self {
-        let reach = linear.map.chunks_exact(bands).map(|row| {
-            let first = row.iter().position(|number| *number != 0.0).unwrap_or(0);
-            let end = row.iter().rposition(|number| *number != 0.0).map_or(0, |last| last + 1);
-            (first, end)
+        let numbers: Vec<W> = wide(&linear.map);
+        let reach = numbers.chunks_exact(bands).map(|row| {
+            let first = row.iter().position(|number| *number != W::ZERO).unwrap_or(0);
+            let last = row.iter().rposition(|number| *number != W::ZERO);
+            let end = last.map_or(0, |last| last + 1);
+            Reach { first, end, gaps: row[first..end.max(first)].contains(&W::ZERO) }
         });
+        let reach = reach.collect();
         let mut offset = wide(&linear.offset);
-        offset.resize(bands, W::ZERO);
-        Self { bands, numbers: wide(&linear.map), reach: reach.collect(), offset }
+        offset.resize(bands, W::of(NOTHING));
+        let mut columns = vec![0.0; bands];
+        for row in linear.map.chunks_exact(bands) {
+            columns.iter_mut().zip(row).for_each(|(sum, number)| *sum += number.abs());
+        }
+        let greatest = |numbers: &[f64]| numbers.iter().fold(0.0f64, |a, b| a.max(b.abs()));
+        let most = [greatest(&columns), greatest(&linear.offset)];
+        Self { bands, numbers, reach, offset, most }
     }
 
     /// Maps the pixels of a piece for which `takes` is true.
     pub(super) fn apply<T: Element<Wide = W>>(
+        &self,
+        piece: &mut [T],
+        takes: impl Fn(usize) -> bool,
+    ) {
+        let [sum, offset] = self.most;
+        let limit = W::of((0.99 * T::MOST.to_f64() - offset) / sum.max(1e-30));
+        if T::magnitude(piece) <= limit {
+            self.mapped::<T, false>(piece, takes);
+        } else {
+            self.mapped::<T, true>(piece, takes);
+        }
+    }
+
+    /// Maps pixels, with `CARE` also if values are not finite, or sums are too large.
+    fn mapped<T: Element<Wide = W>, const CARE: bool>(
         &self,
         piece: &mut [T],
         takes: impl Fn(usize) -> bool,
@@ -79,22 +133,52 @@ impl<W: Wide> Map<W> {
             for sum in sums.chunks_exact_mut(bands) {
                 sum.copy_from_slice(&self.offset);
             }
-            for (band, (first, end)) in self.reach.iter().enumerate() {
-                let row = &self.numbers[band * bands..][*first..*end];
+            for (band, reach) in self.reach.iter().enumerate() {
+                let (first, end) = (reach.first, reach.end);
+                let row = &self.numbers[band * bands..][first..end];
                 let pixels = group.chunks_exact(bands).zip(sums.chunks_exact_mut(bands));
                 for (spectrum, sum) in pixels {
                     let value = spectrum[band];
-                    for (sum, number) in sum[*first..*end].iter_mut().zip(row) {
+                    if CARE && reach.gaps && !value.is_finite() {
+                        // 0·NaN is NaN.
+                        let taps = sum[first..end].iter_mut().zip(row);
+                        for (sum, number) in taps.filter(|(_, number)| **number != W::ZERO) {
+                            *sum = value.mul_add(*number, *sum);
+                        }
+                        continue;
+                    }
+                    for (sum, number) in sum[first..end].iter_mut().zip(row) {
                         *sum = value.mul_add(*number, *sum);
                     }
                 }
+            }
+            if CARE {
+                let pixels = group.chunks_exact(bands).zip(sums.chunks_exact_mut(bands));
+                pixels.for_each(|(spectrum, sum)| self.settle(spectrum, sum));
             }
             let pixels = sums.chunks_exact(bands).take(group.len() / bands);
             for (place, sum) in pixels.enumerate() {
                 let pixel = number * TOGETHER + place;
                 if takes(pixel) {
-                    T::store_all(&mut piece[pixel * bands..][..bands], sum);
+                    let into = &mut piece[pixel * bands..][..bands];
+                    if CARE { T::store_all(into, sum) } else { T::round_all(into, sum) }
                 }
+            }
+        }
+    }
+
+    /// Computes sums that overflowed again, without overflow on the way, if all values in them are finite.
+    fn settle(&self, spectrum: &[W], sums: &mut [W]) {
+        if W::magnitude(sums).is_finite() {
+            return;
+        }
+        for (band, sum) in sums.iter_mut().enumerate().filter(|(_, sum)| !sum.is_finite()) {
+            let numbers = self.numbers[band..].iter().step_by(self.bands).copied();
+            let taps = spectrum.iter().copied().zip(numbers);
+            let taps = taps.filter(|(_, number)| *number != W::ZERO);
+            if taps.clone().all(|(value, _)| value.is_finite()) {
+                let offset = std::iter::once((self.offset[band], W::of(1.0)));
+                *sum = W::sum(taps.chain(offset));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Moving pixels.
 
-use super::element::{Element, Wide};
+use super::element::{Element, NOTHING, Wide};
 use super::workers::Workers;
 use crate::matrix::{Matrix, Whole};
 use crate::moves::{Job, Move};
@@ -172,46 +172,80 @@ fn reflected(p: f64, size: usize, align_corners: bool) -> f64 {
     inside.max(0.0).min(last)
 }
 
-/// Interpolates a pixel between four others.
+/// Positions this close to the centre of a pixel are at its centre. Maps are rounded, and would otherwise give its
+/// neighbours weights of 1e-16.
+const NEAR: f64 = 1.0 / (1u64 << 32) as f64;
+
+/// The pixel at or before a position, and how far the position is from it: from 0 to less than 1.
+fn split(p: f64) -> (f64, f64) {
+    let (near, before) = (p.round_ties_even(), p.floor());
+    if (p - near).abs() <= NEAR { (near, 0.0) } else { (before, p - before) }
+}
+
+/// The pixels along one axis that have a weight other than 0.
+struct Taps {
+    places: [usize; 2],
+    weights: [f64; 2],
+    count: usize,
+}
+
+impl Taps {
+    fn along(first: i64, part: f64, size: usize) -> Self {
+        let mut taps = Self { places: [0; 2], weights: [0.0; 2], count: 0 };
+        for (place, weight) in [(first, 1.0 - part), (first.saturating_add(1), part)] {
+            if weight != 0.0 && (0..size as i64).contains(&place) {
+                (taps.places[taps.count], taps.weights[taps.count]) = (place as usize, weight);
+                taps.count += 1;
+            }
+        }
+        taps
+    }
+
+    /// Exactly 1 if no tap lies outside.
+    fn weight(&self) -> f64 {
+        self.weights[0] + self.weights[1]
+    }
+}
+
+/// Interpolates a pixel between up to four others. Those with a weight of 0 are not read, because 0·NaN is NaN.
 fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T], base: f64) {
     let Plan { rows, columns, values, .. } = plan;
-    let (left, top) = (x.floor(), y.floor());
-    let (part_x, part_y) = (x - left, y - top);
-    let weights = [
-        (1.0 - part_x) * (1.0 - part_y),
-        part_x * (1.0 - part_y),
-        (1.0 - part_x) * part_y,
-        part_x * part_y,
-    ];
-    // Positions far outside saturate, and NaN becomes 0; neither has weights that are used.
+    let ((left, part_x), (top, part_y)) = (split(x), split(y));
+    let inside = x.is_finite() && y.is_finite();
+    // Positions far outside saturate, and NaN becomes 0; neither is used.
     let (left, top) = (left as i64, top as i64);
     let pixel = |x: usize, y: usize| &from[(y * columns + x) * values..][..values];
-    let whole = x.is_finite() && y.is_finite();
-    if whole && left >= 0 && top >= 0 && left < columns as i64 - 1 && top < rows as i64 - 1 {
+    let within = left >= 0 && top >= 0 && left < columns as i64 - 1 && top < rows as i64 - 1;
+    if inside && within && part_x != 0.0 && part_y != 0.0 {
         let (x, y) = (left as usize, top as usize);
         let taps = [pixel(x, y), pixel(x + 1, y), pixel(x, y + 1), pixel(x + 1, y + 1)];
-        T::blend(out, taps, weights, 0.0);
+        let weights = [
+            (1.0 - part_x) * (1.0 - part_y),
+            part_x * (1.0 - part_y),
+            (1.0 - part_x) * part_y,
+            part_x * part_y,
+        ];
+        T::blend(out, taps, weights, NOTHING);
         return;
     }
-    // Taps outside have weight 0, but their values are still multiplied. The nearest pixel inside replaces them, so
-    // that no NaN from elsewhere gets in.
-    let mut taps: [&[T]; 4] = [&[]; 4];
-    let mut parts = [0.0; 4];
-    let mut inside = None;
-    for (tap, weight) in weights.into_iter().enumerate() {
-        let (x, y) = (left.saturating_add(tap as i64 % 2), top.saturating_add(tap as i64 / 2));
-        let within = (0..columns as i64).contains(&x) && (0..rows as i64).contains(&y);
-        if whole && within && weight != 0.0 {
-            taps[tap] = pixel(x as usize, y as usize);
-            parts[tap] = weight;
-            inside = Some(taps[tap]);
-        }
-    }
-    let Some(any) = inside else {
+    let (across, down) = (Taps::along(left, part_x, columns), Taps::along(top, part_y, rows));
+    let count = across.count * down.count;
+    if !inside || count == 0 {
         out.fill(T::store(T::Wide::of(base)));
         return;
-    };
-    let taps = taps.map(|tap| if tap.is_empty() { any } else { tap });
-    let missing = 1.0 - parts.iter().sum::<f64>();
-    T::blend(out, taps, parts, base * missing);
+    }
+    let mut taps: [(&[T], f64); 4] = [(&[], 0.0); 4];
+    for (tap, place) in taps.iter_mut().zip(0..count) {
+        let (x, y) = (place % across.count, place / across.count);
+        *tap = (pixel(across.places[x], down.places[y]), across.weights[x] * down.weights[y]);
+    }
+    let missing = 1.0 - across.weight() * down.weight();
+    let rest = if missing == 0.0 { NOTHING } else { base * missing };
+    let [(one, weight), (other, part), third, last] = taps;
+    match count {
+        1 if weight == 1.0 => out.copy_from_slice(one),
+        1 => T::blend(out, [one], [weight], rest),
+        2 => T::blend(out, [one, other], [weight, part], rest),
+        _ => T::blend(out, taps.map(|tap| tap.0), [weight, part, third.1, last.1], rest),
+    }
 }

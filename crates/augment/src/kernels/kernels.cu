@@ -5,7 +5,8 @@
 // what threads of a block do before and after they wait for one another stands in functions of its own.
 //
 // Arrays lie as (samples, rows, columns, values), without gaps. The values of a pixel are read and written in vectors,
-// as wide as their number and their address allow. Sums are float32, and rounded once.
+// as wide as their number and their address allow. Sums are float32, and rounded once. Finite values stay finite: results
+// that are too large become the largest finite value of their type.
 
 #ifdef HSIPACK_ON_HOST
 #include <immintrin.h>
@@ -26,12 +27,27 @@
 #define PAIRS 64
 #define PIECE 65536
 
+// The largest finite values.
+#define MOST_F16 65504.0f
+#define MOST_BF16 3.38953139e38f
+#define MOST 3.40282347e38f
+
 struct F16 {
   unsigned short bits;
 };
 struct BF16 {
   unsigned short bits;
 };
+
+// Infinity and NaN stay.
+ON_DEVICE float bounded_if_finite(float value, float most) {
+  return fabsf(value) <= MOST ? fminf(fmaxf(value, -most), most) : value;
+}
+
+// What was computed from one value: finite if that value is.
+ON_DEVICE float settled(float value, float from) {
+  return fabsf(from) <= MOST ? fminf(fmaxf(value, -MOST), MOST) : value;
+}
 
 #ifdef HSIPACK_ON_HOST
 ON_DEVICE float wide(F16 value) { return _cvtsh_ss(value.bits); }
@@ -46,7 +62,7 @@ ON_DEVICE float of_bits(unsigned bits) {
   return value;
 }
 ON_DEVICE void narrow(float value, F16 *into) {
-  into->bits = _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+  into->bits = _cvtss_sh(bounded_if_finite(value, MOST_F16), _MM_FROUND_TO_NEAREST_INT);
 }
 #else
 ON_DEVICE float wide(F16 value) {
@@ -57,14 +73,14 @@ ON_DEVICE float wide(F16 value) {
 ON_DEVICE unsigned bits_of(float value) { return __float_as_uint(value); }
 ON_DEVICE float of_bits(unsigned bits) { return __uint_as_float(bits); }
 ON_DEVICE void narrow(float value, F16 *into) {
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(into->bits) : "f"(value));
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(into->bits) : "f"(bounded_if_finite(value, MOST_F16)));
 }
 #endif
 
 ON_DEVICE float wide(BF16 value) { return of_bits((unsigned)value.bits << 16); }
 ON_DEVICE float wide(float value) { return value; }
 ON_DEVICE void narrow(float value, BF16 *into) {
-  unsigned bits = bits_of(value);
+  unsigned bits = bits_of(bounded_if_finite(value, MOST_BF16));
   // To the nearest, half to even; NaN stays one.
   into->bits = value != value ? 0x7fc0 : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
@@ -97,7 +113,8 @@ struct alignas(16) Warp {
   Sample samples[SAMPLES];
 };
 
-// The four pixels that each pixel of a block is made of, and their weights; `some` says whether any lies inside.
+// The four pixels that each pixel of a block is made of, and their weights; those of weight 0 may lie outside. `some` says
+// whether any has a weight.
 struct Taps {
   int index[4][PIXELS];
   float weight[4][PIXELS];
@@ -151,6 +168,15 @@ ON_DEVICE void source(const Warp &warp, const Sample &sample, const float *field
   *py = padded(v, warp.rows, sample.top, sample.bottom, warp.padding, warp.align_corners);
 }
 
+// The pixel at or before a place, and how far the place is from it. Places as near to the centre of a pixel as rounding
+// can tell are at its centre: else its neighbours would get weights of 1e-6.
+ON_DEVICE float split(float p, float near, float *part) {
+  float nearest = rintf(p), before = floorf(p);
+  bool there = fabsf(p - nearest) <= near;
+  *part = there ? 0 : p - before;
+  return there ? nearest : before;
+}
+
 // Threads 0 to PIXELS - 1: the taps of a block's pixels.
 ON_DEVICE void find_taps(
     const Warp &warp, const Sample &sample, const float *fields, int block, int thread, Taps *taps) {
@@ -158,23 +184,24 @@ ON_DEVICE void find_taps(
   if (thread >= PIXELS || pixel >= warp.to_rows * warp.to_columns) return;
   float x, y;
   source(warp, sample, fields, pixel, &x, &y);
-  float left = floorf(x), top = floorf(y);
-  float part_x = x - left, part_y = y - top, all = 0;
-  int some = 0, any = 0;
-  for (int tap = 0; tap < 4; tap++) {
-    int column = (int)left + (tap & 1), row = (int)top + (tap >> 1);
-    float weight = (tap & 1 ? part_x : 1 - part_x) * (tap >> 1 ? part_y : 1 - part_y);
-    if (column < 0 || row < 0 || column >= warp.columns || row >= warp.rows) weight = 0;
-    taps->index[tap][thread] = row * warp.columns + column;
-    taps->weight[tap][thread] = weight;
-    all += weight;
-    if (weight != 0) some = 1, any = row * warp.columns + column;
+  int from = warp.rows > warp.columns ? warp.rows : warp.columns;
+  int to = warp.to_rows > warp.to_columns ? warp.to_rows : warp.to_columns;
+  float near = (float)(from > to ? from : to) * (1.0f / 2097152.0f);
+  float part_x, part_y;
+  int left = (int)split(x, near, &part_x), top = (int)split(y, near, &part_y);
+  float across[2] = {1 - part_x, part_x}, down[2] = {1 - part_y, part_y};
+  for (int tap = 0; tap < 2; tap++) {
+    if (left + tap < 0 || left + tap >= warp.columns) across[tap] = 0;
+    if (top + tap < 0 || top + tap >= warp.rows) down[tap] = 0;
   }
-  // Pixels that have no part are multiplied by 0: one that has a part stands for them, since others may be NaN.
-  for (int tap = 0; tap < 4; tap++)
-    if (taps->weight[tap][thread] == 0) taps->index[tap][thread] = any;
+  for (int tap = 0; tap < 4; tap++) {
+    taps->index[tap][thread] = (top + (tap >> 1)) * warp.columns + left + (tap & 1);
+    taps->weight[tap][thread] = across[tap & 1] * down[tap >> 1];
+  }
+  // Sums of 1 are exact.
+  float all = (across[0] + across[1]) * (down[0] + down[1]);
   taps->missing[thread] = 1 - all;
-  taps->some[thread] = some;
+  taps->some[thread] = all > 0;
 }
 
 template <class T, int COUNT>
@@ -190,14 +217,31 @@ ON_DEVICE void blend(
   for (int item = thread; item < there * vectors; item += THREADS) {
     int pixel = item / vectors, vector = item - pixel * vectors;
     V value[4];
-    for (int tap = 0; tap < 4; tap++) value[tap] = source[(long long)taps.index[tap][pixel] * vectors + vector];
-    float rest = filled ? warp.fill * taps.missing[pixel] : 0;
+    float weight[4];
+    // Taps of weight 0 are not read, because 0 times NaN is NaN. Adding -0 changes nothing, not even -0.
+    for (int tap = 0; tap < 4; tap++) {
+      weight[tap] = taps.weight[tap][pixel];
+      if (weight[tap] != 0) {
+        value[tap] = source[(long long)taps.index[tap][pixel] * vectors + vector];
+      } else {
+        value[tap] = V();
+        weight[tap] = -0.0f;
+      }
+    }
+    float missing = taps.missing[pixel], rest = filled && missing != 0 ? warp.fill * missing : -0.0f;
     bool some = taps.some[pixel];
     V out;
     for (int i = 0; i < COUNT; i++) {
-      float sum = 0;
-      for (int tap = 0; tap < 4; tap++) sum += taps.weight[tap][pixel] * wide(value[tap].at[i]);
-      narrow(some ? sum + rest : warp.fill, &out.at[i]);
+      float sum = -0.0f;
+      for (int tap = 0; tap < 4; tap++) sum += weight[tap] * wide(value[tap].at[i]);
+      sum += rest;
+      // Weighted means exceed the largest float32 only by rounding.
+      if (sizeof(T) == 4 && fabsf(sum) > MOST) {
+        bool finite = true;
+        for (int tap = 0; tap < 4; tap++) finite &= fabsf(wide(value[tap].at[i])) <= MOST;
+        if (finite && fabsf(rest) <= MOST) sum = settled(sum, 0);
+      }
+      narrow(some ? sum : warp.fill, &out.at[i]);
     }
     result[item] = out;
   }
@@ -237,8 +281,8 @@ struct Values {
   long long all;
 };
 
-// (value - shift)·factor + summand by band; for factors of 0 the summand alone, whatever the value. `numbers` are
-// (samples, 3, bands).
+// (value - shift)·factor + summand by band; for factors of 0 the summand alone, whatever the value. Values that nothing is
+// done to keep their bits. `numbers` are (samples, 3, bands).
 template <class T, int COUNT>
 ON_DEVICE void by_band(
     const Values &values, int sample, long long item, const void *from, void *into, const float *numbers) {
@@ -249,7 +293,9 @@ ON_DEVICE void by_band(
   V value = ((const V *)from)[values.all * sample + item];
   for (int i = 0; i < COUNT; i++) {
     float shift = number[i], factor = number[bands + i], summand = number[2 * bands + i];
-    narrow(factor == 0 ? summand : (wide(value.at[i]) - shift) * factor + summand, &value.at[i]);
+    if (shift == 0 && factor == 1 && summand == 0) continue;
+    float from = wide(value.at[i]);
+    narrow(factor == 0 ? summand : settled((from - shift) * factor + summand, from), &value.at[i]);
   }
   ((V *)into)[values.all * sample + item] = value;
 }
@@ -262,6 +308,14 @@ struct Blur {
   // Whether there are zeros around the frame; else it is mirrored about its outermost pixels.
   int zeros;
 };
+
+// The pixel for a place along an axis, or -1 for zeros.
+ON_DEVICE int neighbour(const Blur &blur, int other, int size) {
+  if (blur.zeros && (other < 0 || other >= size)) return -1;
+  other = other < 0 ? -other : other;
+  other = other > size - 1 ? 2 * (size - 1) - other : other;
+  return other < 0 ? 0 : other;
+}
 
 // Weighted sums of neighbours along one axis. `weights` are (samples, taps).
 template <class From, class Into, int COUNT>
@@ -277,20 +331,28 @@ ON_DEVICE void blur(
   long long step = (blur.axis ? 1LL : blur.columns) * blur.vectors;
   const V *place = (const V *)from + all * sample + item;
   float sum[COUNT];
-  for (int i = 0; i < COUNT; i++) sum[i] = 0;
+  for (int i = 0; i < COUNT; i++) sum[i] = -0.0f;
 #pragma unroll 1
   for (int tap = 0; tap < blur.taps; tap++) {
-    int other = at + tap - blur.taps / 2;
-    if (blur.zeros && (other < 0 || other >= size)) continue;
-    other = other < 0 ? -other : other;
-    other = other > size - 1 ? 2 * (size - 1) - other : other;
-    other = other < 0 ? 0 : other;
+    int other = neighbour(blur, at + tap - blur.taps / 2, size);
+    if (other < 0) continue;
     float weight = weights[(long long)blur.taps * sample + tap];
     V values = place[(other - at) * step];
     for (int i = 0; i < COUNT; i++) sum[i] += weight * wide(values.at[i]);
   }
   W out;
-  for (int i = 0; i < COUNT; i++) narrow(sum[i], &out.at[i]);
+  for (int i = 0; i < COUNT; i++) {
+    // Weighted means exceed the largest float32 only by rounding.
+    if (sizeof(From) == 4 && fabsf(sum[i]) > MOST) {
+      bool finite = true;
+      for (int tap = 0; tap < blur.taps; tap++) {
+        int other = neighbour(blur, at + tap - blur.taps / 2, size);
+        if (other >= 0) finite &= fabsf(wide(place[(other - at) * step].at[i])) <= MOST;
+      }
+      if (finite) sum[i] = settled(sum[i], 0);
+    }
+    narrow(sum[i], &out.at[i]);
+  }
   ((W *)into)[all * sample + item] = out;
 }
 
@@ -361,7 +423,8 @@ ON_DEVICE void normal_pair(unsigned long long bits, float *one, float *other) {
 
 template <class T>
 ON_DEVICE void add_noise(const Draw &draw, float normal, T *value) {
-  narrow(wide(*value) + fmaf(normal, draw.std, draw.mean), value);
+  float from = wide(*value);
+  narrow(settled(from + fmaf(normal, draw.std, draw.mean), from), value);
 }
 
 // Adds noise to two vectors of a sample: the numbers of a pair belong to values that are PAIRS apart.

@@ -85,6 +85,12 @@ pub(crate) trait Augmentation {
         Ok(())
     }
 
+    /// Checks that whatever may be drawn fits the frame. What does not depend on chance need not be checked.
+    fn check_draws(&self, frame: Frame) -> Result<()> {
+        let _ = frame;
+        Ok(())
+    }
+
     /// Draws parameters for one sample.
     fn draw(&self, place: Place, random: &mut Random) -> Result<Drawn> {
         let _ = (place, random);
@@ -389,6 +395,20 @@ impl Op {
         }
         self.options().check(frame).map_err(|error| error.within(self.name()))?;
         self.geometric().map_or(Ok(frame), |op| op.frame(frame))
+    }
+
+    /// Some parameters for one sample, if it is applied to any.
+    ///
+    /// # Errors
+    /// If some that may be drawn do not fit the frame.
+    pub(crate) fn trial(&self, frame: Frame) -> Result<Option<Drawn>> {
+        if self.p() == 0.0 {
+            return Ok(None);
+        }
+        self.options().check_draws(frame)?;
+        let place = Place { place: 0, samples: 1, donor: 0, frame };
+        let mut random = Random::keyed(Stream::Augment, [0; 5]);
+        self.options().draw(place, &mut random).map(Some)
     }
 
     /// Draws parameters for all samples of a batch; `None` for samples it is not applied to.

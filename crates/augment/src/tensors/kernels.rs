@@ -127,7 +127,7 @@ impl<T: Tensors> Through<T> {
         let fill = if outside.is_some() && padding == Warp::ZEROS { job.fill } else { 0.0 };
         let mut warp = Warp {
             fill_vector: repeated(fill, held.element)?,
-            fill: fill as f32,
+            fill: ElementType::F32.bounded(fill) as f32,
             rows,
             columns,
             to_rows,
@@ -222,7 +222,8 @@ impl<T: Tensors> Through<T> {
         let all = (values / count) as i64;
         let kernel = format!("noise_{name}_{count}");
         for (samples, number) in drawn(seeds) {
-            let draw = Draw { mean: mean as f32, std: std as f32, all, samples };
+            let [mean, std] = [mean, std].map(|number| ElementType::F32.bounded(number) as f32);
+            let draw = Draw { mean, std, all, samples };
             // SAFETY: as for moving; each value is read before it is written, by the same thread.
             unsafe { kernels.launch(&kernel, [blocks, number], &draw, [image, image, 0])? };
         }

@@ -1,11 +1,17 @@
 //! Operations that depend on labels, as tensor operations.
 
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 
 use super::{Binary, Tensors, Through, Unary};
 use crate::array::ElementType;
 use crate::engine::Held;
 use crate::pass::Transplanting;
+
+/// The label that was picked for every sample, (samples, 1), and whether there was any.
+struct Picked<T: Tensors> {
+    label: T::Tensor,
+    any: T::Tensor,
+}
 
 impl<T: Tensors> Through<T> {
     /// The first layer: (samples, rows, columns, 1).
@@ -31,47 +37,27 @@ impl<T: Tensors> Through<T> {
             t.reshape(&theirs, &[samples, rows * columns])
         };
         let label = t.to(&theirs(labels)?, ElementType::I64)?;
-        // The labels that occur, out of at most 65536, whatever the element type. No shape here depends on their
-        // number.
-        let most: i64 = match labels.element {
-            ElementType::Bool => 2,
-            ElementType::U8 | ElementType::I8 => 256,
-            _ => 65536,
-        };
-        let mut counts = t.binary(
-            Binary::LogicalAnd,
-            &t.with(Binary::Ge, &label, 0.0)?,
-            &t.with(Binary::Lt, &label, most as f64)?,
-        )?;
+        let mut counts = t.full(&[1], 1.0, ElementType::Bool)?;
         if let Some(valid) = valid {
             let valid = t.with(Binary::Ne, &theirs(valid)?, 0.0)?;
             counts = t.binary(Binary::LogicalAnd, &counts, &valid)?;
         }
-        for excluded in what.excluded.iter().filter(|label| (0..most).contains(*label)) {
-            let other = t.with(Binary::Ne, &label, *excluded as f64)?;
+        for excluded in &what.excluded {
+            let excluded = self.integers(&[*excluded], &[1], ElementType::I64)?;
+            let other = t.binary(Binary::Ne, &label, &excluded)?;
             counts = t.binary(Binary::LogicalAnd, &counts, &other)?;
         }
-        // Pixels that do not count are collected at an index after the last label.
-        let spare = self.integers(&[most], &[1], ElementType::I64)?;
-        let index = t.r#where(&counts, &label, &spare)?;
-        let places = most as usize;
-        let there = t.full(&[samples, places + 1], 0.0, ElementType::I64)?;
-        let there = t.narrow(&t.scatter(&there, 1, &index, 1.0)?, 1, 0, places)?;
-        let number = t.sum(&there, 1)?;
         let picks: Vec<f64> = what.picks.iter().map(|pick| f64::from(*pick)).collect();
         let picks = self.numbers(&picks, &[samples, 1], ElementType::F32)?;
-        let wanted = t.unary(Unary::Floor, &t.binary(Binary::Mul, &picks, &number)?)?;
-        // A pick just below 1 may round to 1 in float32.
-        let wanted = t.binary(Binary::Minimum, &t.with(Binary::Add, &wanted, 1.0)?, &number)?;
-        let reached = t.binary(Binary::Ge, &t.cumsum(&there, 1)?, &wanted)?;
-        let picked = t.argmax(&t.to(&reached, ElementType::I8)?, 1)?;
+        let Picked { label: picked, any } =
+            self.picked(&label, &counts, &picks, labels.element.whole_numbers())?;
         // All pixels of a label that was given by hand count.
         let by_hand = what.given.iter().map(|label| label.unwrap_or(0)).collect();
         let by_hand = each(by_hand, ElementType::I64)?;
         let is_given = yes(what.given.iter().map(Option::is_some).collect())?;
         let takes = yes(what.donors.iter().map(Option::is_some).collect())?;
         let picked = t.r#where(&is_given, &by_hand, &picked)?;
-        let any = t.binary(Binary::LogicalOr, &t.with(Binary::Gt, &number, 0.0)?, &is_given)?;
+        let any = t.binary(Binary::LogicalOr, &any, &is_given)?;
         let counts = t.binary(Binary::LogicalOr, &counts, &is_given)?;
         let taken = [any, takes, counts]
             .iter()
@@ -79,6 +65,58 @@ impl<T: Tensors> Through<T> {
                 t.binary(Binary::LogicalAnd, &taken, also)
             })?;
         t.reshape(&taken, &[samples, rows, columns, 1])
+    }
+
+    /// Picks one of the different labels of each sample, (samples, pixels), among those that count; `picks` are shares of their
+    /// number. No shape here depends on it.
+    fn picked(
+        &self,
+        label: &T::Tensor,
+        counts: &T::Tensor,
+        picks: &T::Tensor,
+        range: Option<(i64, i64)>,
+    ) -> Result<Picked<T>> {
+        let t = &self.0;
+        let whole = |number: i64| self.integers(&[number], &[1], ElementType::I64);
+        let [samples, pixels] = t.shape(label)?[..] else {
+            return Err(Error::bug("labels without pixels"));
+        };
+        // A pick just below 1 may round to 1 in float32.
+        let wanted = |number: &T::Tensor| -> Result<T::Tensor> {
+            let wanted = t.unary(Unary::Floor, &t.binary(Binary::Mul, picks, number)?)?;
+            t.binary(Binary::Minimum, &t.with(Binary::Add, &wanted, 1.0)?, number)
+        };
+        if let Some((least, most)) = range
+            && most.checked_sub(least).is_some_and(|span| span < 1 << 16)
+        {
+            // A place for every label. Pixels that do not count are collected at a place after the last.
+            let places = (most - least + 1) as usize;
+            let index = t.binary(Binary::Sub, label, &whole(least)?)?;
+            let index = t.r#where(counts, &index, &whole(places as i64)?)?;
+            let there = t.full(&[samples, places + 1], 0.0, ElementType::I64)?;
+            let there = t.narrow(&t.scatter(&there, 1, &index, 1.0)?, 1, 0, places)?;
+            let number = t.sum(&there, 1)?;
+            let reached = t.binary(Binary::Ge, &t.cumsum(&there, 1)?, &wanted(&number)?)?;
+            let place = t.argmax(&t.to(&reached, ElementType::I8)?, 1)?;
+            let label = t.binary(Binary::Add, &place, &whole(least)?)?;
+            return Ok(Picked { label, any: t.with(Binary::Gt, &number, 0.0)? });
+        }
+        // Sorted, a label is new where it differs from the one before. The largest that counts stands for those that do not.
+        let count = t.r#where(counts, &whole(1)?, &t.with(Binary::Mul, label, 0.0)?)?;
+        let any = t.with(Binary::Gt, &t.amax(&count, 1)?, 0.0)?;
+        let largest = t.amax(&t.r#where(counts, label, &whole(i64::MIN)?)?, 1)?;
+        let sorted = t.sort(&t.r#where(counts, label, &largest)?, 1)?;
+        let first = t.narrow(&sorted, 1, 0, 1)?;
+        if pixels == 1 {
+            return Ok(Picked { label: first, any });
+        }
+        let later = t.narrow(&sorted, 1, 1, pixels - 1)?;
+        let new = t.binary(Binary::Ne, &later, &t.narrow(&sorted, 1, 0, pixels - 1)?)?;
+        let rank = t.cumsum(&t.to(&new, ElementType::I64)?, 1)?;
+        let number = t.with(Binary::Add, &t.narrow(&rank, 1, pixels - 2, 1)?, 1.0)?;
+        // The wanted label is the largest of those up to its rank.
+        let there = t.binary(Binary::Lt, &rank, &wanted(&number)?)?;
+        Ok(Picked { label: t.amax(&t.r#where(&there, &later, &first)?, 1)?, any })
     }
 
     pub(super) fn transplanted(

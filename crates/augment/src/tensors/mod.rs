@@ -114,6 +114,8 @@ pub trait Tensors {
     fn any(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
     /// `argmax` over an axis, which is kept with length 1; if there are several maxima, the first one.
     fn argmax(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
+    /// The values of `sort` along an axis, from the smallest.
+    fn sort(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
     /// `cumsum` along an axis.
     fn cumsum(&self, tensor: &Self::Tensor, axis: usize) -> Result<Self::Tensor>;
 

@@ -3,7 +3,8 @@
 use hsipack_format::Result;
 
 use super::through::wide;
-use super::{Binary, Tensors, Through};
+use super::{Binary, Tensors, Through, Unary};
+use crate::apply::Mixing;
 use crate::engine::Held;
 use crate::pass::{Blank, Cut, Rectangle};
 
@@ -61,11 +62,18 @@ impl<T: Tensors> Through<T> {
     ) -> Result<()> {
         let t = &self.0;
         let [samples, _, _, bands] = held.shape;
-        let mixes = |sample: &usize| shares[*sample] != 0.0 && partners[*sample] != *sample;
-        let mixing: Vec<usize> = (0..samples).filter(mixes).collect();
         let out = t.empty(&held.shape, held.element)?;
-        for sample in (0..samples).filter(|sample| !mixes(sample)) {
-            t.copy_(&self.sample(&out, sample)?, &self.sample(&held.array, sample)?)?;
+        let mut mixing = Vec::new();
+        for sample in 0..samples {
+            let from = match Mixing::of(sample, partners[sample], shares[sample]) {
+                Mixing::Own => sample,
+                Mixing::Theirs => partners[sample],
+                Mixing::Both => {
+                    mixing.push(sample);
+                    continue;
+                }
+            };
+            t.copy_(&self.sample(&out, sample)?, &self.sample(&held.array, from)?)?;
         }
         for block in mixing.chunks(self.at_once(held, bands)) {
             let part = |share: &dyn Fn(f64) -> f64, who: Vec<usize>| {
@@ -76,7 +84,17 @@ impl<T: Tensors> Through<T> {
             let own = part(&|share| 1.0 - share, block.to_vec())?;
             let other =
                 part(&|share| share, block.iter().map(|sample| partners[*sample]).collect())?;
-            self.change(&out, block, |place| t.binary_out(Binary::Add, place, &own, &other))?;
+            self.change(&out, block, |place| {
+                if held.element != wide(held.element) {
+                    // Means of float16 and bfloat16 do not overflow in float32.
+                    return t.binary_out(Binary::Add, place, &own, &other);
+                }
+                let sum = t.binary(Binary::Add, &own, &other)?;
+                let most = held.element.greatest();
+                let finite = |part| t.with(Binary::Le, &t.unary(Unary::Abs, part)?, most);
+                let finite = t.binary(Binary::LogicalAnd, &finite(&own)?, &finite(&other)?)?;
+                t.copy_(place, &t.r#where(&finite, &self.clamped(&sum, held.element)?, &sum)?)
+            })?;
         }
         (held.array, held.ours) = (out, true);
         Ok(())

@@ -2,7 +2,7 @@
 
 use hsipack_format::{Error, Result, SpectralNorm};
 
-use super::Tensors;
+use super::{Binary, Tensors, Unary};
 use crate::array::{Array, ElementType};
 use crate::engine::{Engine, Held, sealed::Sealed};
 use crate::moves::{Job, Move};
@@ -23,6 +23,43 @@ pub(super) fn wide(element: ElementType) -> ElementType {
 }
 
 impl<T: Tensors> Through<T> {
+    /// Stores in `part` what was computed from its values one by one. Results from finite values stay finite.
+    pub(super) fn settle(
+        &self,
+        part: &T::Tensor,
+        made: &T::Tensor,
+        element: ElementType,
+    ) -> Result<()> {
+        let t = &self.0;
+        let finite = t.with(Binary::Le, &t.unary(Unary::Abs, part)?, element.greatest())?;
+        let made = t.r#where(&finite, &self.clamped(made, element)?, made)?;
+        t.copy_(part, &made)
+    }
+
+    /// Values clamped to the range of a type; NaN stays.
+    pub(super) fn clamped(&self, values: &T::Tensor, element: ElementType) -> Result<T::Tensor> {
+        let most = element.greatest();
+        self.0.with(Binary::Maximum, &self.0.with(Binary::Minimum, values, most)?, -most)
+    }
+
+    /// Weighted means of rows, as `embedding_bag`. Means of finite values stay finite, though weights are rounded and may add up
+    /// to more than 1: halves of means do not overflow.
+    pub(super) fn means(
+        &self,
+        table: &T::Tensor,
+        indices: &T::Tensor,
+        weights: &T::Tensor,
+        element: ElementType,
+    ) -> Result<T::Tensor> {
+        let t = &self.0;
+        let weights = t.to(&t.with(Binary::Mul, weights, 0.5)?, t.element(table)?)?;
+        let half = t.embedding_bag(table, indices, &weights)?;
+        let most = element.greatest() / 2.0;
+        let clamped = t.with(Binary::Maximum, &t.with(Binary::Minimum, &half, most)?, -most)?;
+        let finite = t.with(Binary::Le, &t.unary(Unary::Abs, &half)?, element.greatest())?;
+        t.with(Binary::Mul, &t.r#where(&finite, &clamped, &half)?, 2.0)
+    }
+
     /// Uploads numbers to the device, with this element type.
     pub(super) fn numbers(
         &self,

@@ -1,5 +1,7 @@
 //! Values and spectra, as tensor operations. Parts are (samples, rows, columns, bands), and are changed in place.
 
+use std::collections::BTreeSet;
+
 use hsipack_format::Result;
 
 use super::through::wide;
@@ -7,7 +9,7 @@ use super::{Binary, Tensors, Through};
 use crate::array::ElementType;
 use crate::engine::Held;
 use crate::ops::mirrored;
-use crate::pass::{ByBand, Linear};
+use crate::pass::{ByBand, Linear, is_nothing};
 
 impl<T: Tensors> Through<T> {
     /// Applies a factor and a summand to each band.
@@ -25,7 +27,7 @@ impl<T: Tensors> Through<T> {
         };
         let (shift, factor, summand) =
             (all(|by| &by.shift), all(|by| &by.factor), all(|by| &by.summand));
-        // Skip steps that change nothing; the last step rounds.
+        // Skip steps that change nothing.
         let steps =
             [(Binary::Sub, &shift, 0.0), (Binary::Mul, &factor, 1.0), (Binary::Add, &summand, 0.0)];
         let steps: Vec<_> = steps
@@ -33,18 +35,16 @@ impl<T: Tensors> Through<T> {
             .filter(|(_, numbers, nothing)| numbers.iter().any(|number| number != nothing))
             .collect();
         let mut values = part.clone();
-        for (number, (op, numbers, _)) in steps.iter().enumerate() {
-            let numbers = self.numbers(numbers, &shape, wide(element))?;
-            if number + 1 < steps.len() {
-                values = t.binary(*op, &values, &numbers)?;
-            } else {
-                t.binary_out(*op, part, &values, &numbers)?;
-            }
+        for (op, numbers, _) in &steps {
+            values = t.binary(*op, &values, &self.numbers(numbers, &shape, wide(element))?)?;
+        }
+        if !steps.is_empty() {
+            self.settle(part, &values, element)?;
         }
         // Replaced bands get their new value, even where NaN · 0 would be NaN.
-        if factor.contains(&0.0) {
-            let replaced: Vec<i64> =
-                factor.iter().map(|factor| i64::from(*factor == 0.0)).collect();
+        let none = |factor: &f64| is_nothing(*factor, element);
+        if factor.iter().any(none) {
+            let replaced: Vec<i64> = factor.iter().map(|factor| i64::from(none(factor))).collect();
             let replaced = self.integers(&replaced, &shape, ElementType::Bool)?;
             let summand = self.numbers(&summand, &shape, element)?;
             t.copy_(part, &t.r#where(&replaced, &summand, part)?)?;
@@ -52,7 +52,7 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    /// Applies linear maps to spectra. A value that is not finite makes only those bands NaN to which it contributes.
+    /// Applies linear maps to spectra. A value that is not finite changes only those bands to which it contributes.
     pub(super) fn mapped(
         &self,
         held: &mut Held<T::Tensor>,
@@ -72,8 +72,20 @@ impl<T: Tensors> Through<T> {
             let values = t.reshape(&t.to(part, wide(element))?, &[count, rows * columns, bands])?;
             let known = t.nan_to_num(&values, 0.0, 0.0, 0.0)?;
             let unknown = t.to(&t.binary(Binary::Ne, &values, &known)?, wide(element))?;
+            // 1 for infinity, -1 for negative infinity, otherwise 0.
+            let infinite = {
+                let sign = |sign: f64| {
+                    t.to(&t.with(Binary::Eq, &values, sign * f64::INFINITY)?, wide(element))
+                };
+                t.binary(Binary::Sub, &sign(1.0)?, &sign(-1.0)?)?
+            };
             let map = numbers(&|map| map.map.clone(), &[count, bands, bands])?;
-            let reach = numbers(&|map| reach(&map.map, bands), &[count, bands, bands])?;
+            let derived = |of: fn(f64) -> f64| {
+                let of =
+                    |number: &f64| if is_nothing(*number, element) { 0.0 } else { of(*number) };
+                numbers(&|map| map.map.iter().map(of).collect(), &[count, bands, bands])
+            };
+            let (reach, signs) = (derived(|_| 1.0)?, derived(f64::signum)?);
             let mut mapped = t.matmul(&known, &map)?;
             if maps.iter().any(|(_, map)| !map.offset.is_empty()) {
                 let offset = |map: &Linear| {
@@ -84,9 +96,20 @@ impl<T: Tensors> Through<T> {
                 let offset = numbers(&offset, &[count, 1, bands])?;
                 mapped = t.binary(Binary::Add, &mapped, &offset)?;
             }
-            let spoilt = t.with(Binary::Gt, &t.matmul(&unknown, &reach)?, 0.0)?;
-            let nan = t.full(&[1], f64::NAN, wide(element))?;
-            let mapped = t.r#where(&spoilt, &nan, &mapped)?;
+            // Sums of finite values are finite.
+            let most = wide(element).greatest();
+            mapped = self.clamped(&t.nan_to_num(&mapped, 0.0, most, -most)?, element)?;
+            // Of how many values that are not finite each sum consists, and for how many more infinity is added than
+            // subtracted. NaN counts as both.
+            let all = t.matmul(&unknown, &reach)?;
+            let more = t.matmul(&infinite, &signs)?;
+            for (op, infinity) in [(Binary::Add, f64::INFINITY), (Binary::Sub, f64::NEG_INFINITY)] {
+                let there = t.with(Binary::Gt, &t.binary(op, &all, &more)?, 0.0)?;
+                let infinity = t.full(&[1], infinity, wide(element))?;
+                let nothing = t.full(&[1], 0.0, wide(element))?;
+                let added = t.r#where(&there, &infinity, &nothing)?;
+                mapped = t.binary(Binary::Add, &mapped, &added)?;
+            }
             let mapped = t.to(&t.reshape(&mapped, &[count, rows, columns, bands])?, element)?;
             let Some((mask, labels)) = labels else { return t.copy_(part, &mapped) };
             let samples: Vec<usize> = maps.iter().map(|(sample, _)| *sample).collect();
@@ -109,13 +132,16 @@ impl<T: Tensors> Through<T> {
         std: f64,
     ) -> Result<()> {
         let t = &self.0;
-        let [_, rows, columns, bands] = held.shape;
+        let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        let computed = wide(element);
+        let [mean, std] = [mean, std].map(|number| computed.bounded(number));
         self.each_part(held, seeds, bands, |part, seeds| {
             for (sample, seed) in seeds.iter().enumerate() {
                 let noise = t.normal(&[1, rows, columns, bands], **seed)?;
-                let noise = t.with(Binary::Add, &t.with(Binary::Mul, &noise, std)?, mean)?;
+                let noise = t.with(Binary::Mul, &t.to(&noise, computed)?, std)?;
+                let noise = t.with(Binary::Add, &self.clamped(&noise, computed)?, mean)?;
                 let place = self.sample(part, sample)?;
-                t.binary_out(Binary::Add, &place, &place, &noise)?;
+                self.settle(&place, &t.binary(Binary::Add, &place, &noise)?, element)?;
             }
             Ok(())
         })
@@ -141,7 +167,8 @@ impl<T: Tensors> Through<T> {
             let across = t.binary(Binary::Mul, &x, &strength(0)?)?;
             let down = t.binary(Binary::Mul, &y, &strength(1)?)?;
             let factor = t.with(Binary::Add, &t.binary(Binary::Add, &across, &down)?, 1.0)?;
-            t.binary_out(Binary::Mul, part, part, &factor)
+            let factor = self.clamped(&factor, wide(element))?;
+            self.settle(part, &t.binary(Binary::Mul, part, &factor)?, element)
         })
     }
 
@@ -152,6 +179,18 @@ impl<T: Tensors> Through<T> {
     ) -> Result<()> {
         let t = &self.0;
         let ([_, rows, columns, bands], element) = (held.shape, held.element);
+        // All weights of one pass are equally many.
+        let counts = |weights: &[Vec<f64>; 2]| [weights[0].len(), weights[1].len()];
+        let several: BTreeSet<[usize; 2]> = weights.iter().flatten().map(counts).collect();
+        if several.len() > 1 {
+            for some in several {
+                let of = |weights: &[Vec<f64>; 2]| counts(weights) == some;
+                let some: Vec<_> =
+                    weights.iter().map(|one| one.clone().filter(|one| of(one))).collect();
+                self.blurred(held, &some)?;
+            }
+            return Ok(());
+        }
         let taps = weights.iter().flatten().flatten().map(Vec::len).max().unwrap_or(1);
         // In addition to spectra, 64-bit indices and weights need memory.
         self.each_part(held, weights, bands.max(3 * taps), |part, weights| {
@@ -186,23 +225,15 @@ impl<T: Tensors> Through<T> {
                 let everywhere = t.full(&[1, rows, columns, 1], 0.0, wide(element))?;
                 let numbers = t.binary(Binary::Add, &numbers, &everywhere)?;
                 let bags = [count * rows * columns, taps];
-                values = t.embedding_bag(
-                    &values,
-                    &t.reshape(&index, &bags)?,
-                    &t.reshape(&numbers, &bags)?,
-                )?;
+                let (index, numbers) = (t.reshape(&index, &bags)?, t.reshape(&numbers, &bags)?);
+                values = if element == wide(element) {
+                    self.means(&values, &index, &numbers, element)?
+                } else {
+                    // Means of float16 and bfloat16 do not overflow in float32.
+                    t.embedding_bag(&values, &index, &numbers)?
+                };
             }
             t.copy_(part, &t.reshape(&values, &[count, rows, columns, bands])?)
         })
     }
-}
-
-/// For every input band, 1 for the output bands from the first to the last to which it contributes.
-fn reach(map: &[f64], bands: usize) -> Vec<f64> {
-    let rows = map.chunks_exact(bands).flat_map(|row| {
-        let first = row.iter().position(|number| *number != 0.0).unwrap_or(bands);
-        let last = row.iter().rposition(|number| *number != 0.0).unwrap_or(0);
-        (0..bands).map(move |band| f64::from(u8::from((first..=last).contains(&band))))
-    });
-    rows.collect()
 }

@@ -6,6 +6,7 @@
 
 use hsipack_format::{Error, Result};
 
+use super::through::wide;
 use super::{Binary, Tensors, Through, Unary};
 use crate::array::ElementType;
 use crate::engine::Held;
@@ -15,6 +16,18 @@ use crate::ops::{Field, Padding, Source, gaussian};
 
 /// How many numbers a resampled sample needs on the device: its map and its bounds.
 const NUMBERS: usize = 13;
+
+/// Positions in a frame of one pixel that are as near to the centre of a pixel as float32 can tell are at its centre; for
+/// larger frames, as many times this number. Otherwise neighbours would get weights of 1e-6.
+const NEAR: f64 = 1.0 / (1 << 21) as f64;
+
+/// The two pixels along an axis between which positions lie.
+struct Taps<T: Tensors> {
+    places: [T::Tensor; 2],
+    weights: [T::Tensor; 2],
+    /// The sum of the weights of both: less than 1 if one lies outside, 0 if both do.
+    weight: T::Tensor,
+}
 
 /// The resampled samples of a job: their indices in the batch, and the sources of their pixels.
 type Sampled<'a> = (Vec<usize>, Vec<&'a Source>);
@@ -163,10 +176,7 @@ impl<T: Tensors> Through<T> {
             let line = t.with(Binary::Mul, &within(y, bottom)?, columns as f64)?;
             t.binary(Binary::Add, &t.binary(Binary::Add, &line, &within(x, right)?)?, &first)
         };
-        let between = |p: &T::Tensor, last: f64| -> Result<T::Tensor> {
-            let (low, high) = (t.with(Binary::Ge, p, 0.0)?, t.with(Binary::Le, p, last)?);
-            t.binary(Binary::LogicalAnd, &low, &high)
-        };
+        let between = |p: &T::Tensor, last: f64| self.between(p, last);
         let inside = |x: &T::Tensor, y: &T::Tensor| -> Result<T::Tensor> {
             t.binary(Binary::LogicalAnd, &between(x, right)?, &between(y, bottom)?)
         };
@@ -185,35 +195,89 @@ impl<T: Tensors> Through<T> {
             }
             return t.r#where(&t.reshape(&inside(&x, &y)?, &pixel)?, &taken, &fill()?);
         }
-        let (x0, y0) = (t.unary(Unary::Floor, &x)?, t.unary(Unary::Floor, &y)?);
-        let (right, low) = (t.binary(Binary::Sub, &x, &x0)?, t.binary(Binary::Sub, &y, &y0)?);
-        let (x1, y1) = (t.with(Binary::Add, &x0, 1.0)?, t.with(Binary::Add, &y0, 1.0)?);
-        let (left, high) = (self.one_minus(&right)?, self.one_minus(&low)?);
+        let near = [rows, columns, job.to[0], job.to[1]].into_iter().max().unwrap_or(1);
+        let near = near as f64 * NEAR;
+        let [across, down] = [(&x, right), (&y, bottom)].map(|(p, last)| self.taps(p, near, last));
+        let (across, down) = (across?, down?);
         let mut indices = Vec::with_capacity(4);
         let mut weights = Vec::with_capacity(4);
-        for (y, part_y) in [(&y0, &high), (&y1, &low)] {
-            for (x, part_x) in [(&x0, &left), (&x1, &right)] {
-                let weight = t.binary(Binary::Mul, part_x, part_y)?;
-                weights.push(t.binary(Binary::Mul, &weight, &inside(x, y)?)?);
+        for (y, part_y) in down.places.iter().zip(&down.weights) {
+            for (x, part_x) in across.places.iter().zip(&across.weights) {
+                weights.push(t.binary(Binary::Mul, part_x, part_y)?);
                 indices.push(index(x, y)?);
             }
         }
         let indices = t.reshape(&t.stack(&indices, 3)?, &[pixels, 4])?;
         let weights = t.reshape(&t.stack(&weights, 3)?, &[pixels, 4])?;
-        let out = t.embedding_bag(&table, &indices, &t.to(&weights, held.element)?)?;
+        let out = if held.element == wide(held.element) {
+            t.reshape(&self.means(&table, &indices, &weights, held.element)?, &shape)?
+        } else {
+            // Rounded weights may add up to more than 1, and halves of subnormal numbers are not exact. So only samples that
+            // have infinite values get any.
+            let out = t.embedding_bag(&table, &indices, &t.to(&weights, held.element)?)?;
+            let out = t.reshape(&out, &shape)?;
+            let all = t.reshape(&held.array, &[samples, rows * columns * values])?;
+            let infinite = t.with(Binary::Eq, &t.unary(Unary::Abs, &all)?, f64::INFINITY)?;
+            let infinite = self.part(&t.any(&infinite, 1)?, places)?;
+            let infinite = t.reshape(&infinite, &[places.len(), 1, 1, 1])?;
+            t.r#where(&infinite, &out, &self.clamped(&out, held.element)?)?
+        };
         if !filled {
-            return t.reshape(&out, &shape);
+            return Ok(out);
         }
-        let weight = t.sum(&weights, 1)?;
+        // Sums of 1 are exact.
+        let weight = t.binary(Binary::Mul, &across.weight, &down.weight)?;
+        let weight = t.reshape(&weight, &pixel)?;
         let out = if job.fill == 0.0 {
             out
         } else {
-            let missing = t.with(Binary::Mul, &self.one_minus(&weight)?, job.fill)?;
-            t.binary(Binary::Add, &out, &t.to(&missing, held.element)?)?
+            let missing = t.to(&self.one_minus(&weight)?, wide(held.element))?;
+            let some = t.with(Binary::Ne, &missing, 0.0)?;
+            let nothing = t.full(&[1], 0.0, wide(held.element))?;
+            let rest = t.r#where(&some, &t.with(Binary::Mul, &missing, job.fill)?, &nothing)?;
+            let sum = t.binary(Binary::Add, &out, &rest)?;
+            // Means of finite values are finite.
+            let finite =
+                t.with(Binary::Le, &t.unary(Unary::Abs, &out)?, held.element.greatest())?;
+            let sum = match job.fill.is_finite() {
+                true => t.r#where(&finite, &self.clamped(&sum, held.element)?, &sum)?,
+                false => sum,
+            };
+            t.to(&sum, held.element)?
         };
         // Positions completely outside, where the nearest pixel inside may be NaN.
         let beyond = t.with(Binary::Eq, &weight, 0.0)?;
-        t.reshape(&t.r#where(&beyond, &fill()?, &out)?, &shape)
+        t.r#where(&beyond, &fill()?, &out)
+    }
+
+    /// The two pixels along an axis for every position, with their weights.
+    fn taps(&self, p: &T::Tensor, near: f64, last: f64) -> Result<Taps<T>> {
+        let t = &self.0;
+        let nearest = t.unary(Unary::Round, p)?;
+        let apart = t.unary(Unary::Abs, &t.binary(Binary::Sub, p, &nearest)?)?;
+        let p = t.r#where(&t.with(Binary::Le, &apart, near)?, &nearest, p)?;
+        let before = t.unary(Unary::Floor, &p)?;
+        let after = t.with(Binary::Add, &before, 1.0)?;
+        let part = t.binary(Binary::Sub, &p, &before)?;
+        let inside = |p: &T::Tensor| self.between(p, last);
+        let one = t.binary(Binary::Mul, &self.one_minus(&part)?, &inside(&before)?)?;
+        let other = t.binary(Binary::Mul, &part, &inside(&after)?)?;
+        let weight = t.binary(Binary::Add, &one, &other)?;
+        // A pixel of weight 0 must not be read, because 0·NaN is NaN, but every bag has four pixels. Its neighbour stands
+        // for it, and gets half the weight twice, which is exact.
+        let half = t.with(Binary::Mul, &weight, 0.5)?;
+        let without = |weight: &T::Tensor| t.with(Binary::Eq, weight, 0.0);
+        let (no_one, no_other) = (without(&one)?, without(&other)?);
+        let alone = t.binary(Binary::LogicalOr, &no_one, &no_other)?;
+        let places = [t.r#where(&no_one, &after, &before)?, t.r#where(&no_other, &before, &after)?];
+        let weights = [t.r#where(&alone, &half, &one)?, t.r#where(&alone, &half, &other)?];
+        Ok(Taps { places, weights, weight })
+    }
+
+    /// Whether positions are from 0 to `last`.
+    fn between(&self, p: &T::Tensor, last: f64) -> Result<T::Tensor> {
+        let (low, high) = (self.0.with(Binary::Ge, p, 0.0)?, self.0.with(Binary::Le, p, last)?);
+        self.0.binary(Binary::LogicalAnd, &low, &high)
     }
 
     fn one_minus(&self, part: &T::Tensor) -> Result<T::Tensor> {

@@ -1,5 +1,6 @@
 //! Augmentations, tested through the public interface.
 
+mod check;
 mod contract;
 mod options;
 

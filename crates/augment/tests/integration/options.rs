@@ -53,6 +53,16 @@ fn bad_options_are_told_by_name_with_a_remedy() {
     }
 }
 
+#[test]
+fn no_seed_and_a_seed_of_null_are_0() {
+    for seed in ["", ", \"seed\": null", ", \"seed\": 0"] {
+        let pipeline = Pipeline::from_json(&format!("{{\"ops\": []{seed}}}")).unwrap();
+        assert_eq!(pipeline.seed, 0, "{seed}");
+    }
+    let error = Pipeline::from_json("{\"ops\": [], \"seed\": -1}").unwrap_err();
+    assert!(error.to_string().contains("-1"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 

@@ -449,13 +449,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let (End::Complete | End::Enough, Some(cache)) = (&end, loader.dataset().local_cache()) {
         cache.flush();
     }
+    let reached = match &end {
+        End::Failed(_, before) => (**before).clone(),
+        _ => loader.state(),
+    };
     let written =
-        args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &loader.state().to_json()));
+        args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &reached.to_json()));
     let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
     let traced = args.write_trace(&loader);
     // The process ends. Do not wait for threads that sleep to keep to a slow rate.
     std::mem::forget(loader);
-    if let End::Failed(error) = end {
+    if let End::Failed(error, _) = end {
         return Err(error);
     }
     written?;

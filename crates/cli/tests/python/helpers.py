@@ -3,8 +3,10 @@
 import hashlib
 import json
 import resource
+import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -382,3 +384,13 @@ def class_map(shape: tuple[int, int] = (12, 9), seed: int = 0, top: int = 5) -> 
     ids = np.random.default_rng(seed).integers(0, top + 1, shape)
     ids.flat[0], ids.flat[-1] = 0, top
     return np.asarray(ids)
+
+
+@contextmanager
+def heeding(number: signal.Signals, how: signal.Handlers) -> Iterator[None]:
+    """What is started here inherits how a signal is handled, whatever started the tests."""
+    before = signal.signal(number, how)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +20,7 @@ from helpers import (
     assert_same_bits,
     check_sums,
     expected,
+    heeding,
     partial,
     read_everywhere,
     samples,
@@ -292,16 +292,6 @@ def test_changed_inputs_do_not_resume(what: str, hsipack: Hsipack, tmp_path: Pat
     assert "cubes, masks or tables have changed since this conversion was begun" in done.stderr
     file.write_bytes(before)
     undisturbed(hsipack, tmp_path, [*words, "--resume"])
-
-
-@contextmanager
-def heeding(number: signal.Signals, how: signal.Handlers) -> Iterator[None]:
-    """What is started here inherits how a signal is handled, whatever started the tests."""
-    before = signal.signal(number, how)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -414,7 +414,7 @@ fn leave(staging: Staging, error: Error) -> Error {
     });
     match error.kind() {
         ErrorKind::Interrupted => error.with_remedy(kept),
-        ErrorKind::Io if ours => {
+        ErrorKind::Io | ErrorKind::Memory if ours => {
             let both = match error.remedy() {
                 Some(advice) => advice.clone().joined("; ", kept),
                 None => kept,

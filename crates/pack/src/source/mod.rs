@@ -60,6 +60,7 @@ pub use cube_axes::Axes;
 pub use detect::{is_container_folder, is_cube_file, open};
 pub use products::{images_of_metadata, is_product_folder};
 pub use radiometry::{PlaceScaling, Radiometry};
+pub use wavelengths::guess as guess_wavelength_unit;
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///

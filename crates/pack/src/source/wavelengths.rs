@@ -32,7 +32,7 @@ pub(super) fn to_nm(values: &[f64], unit: Option<&str>) -> Result<Vec<f64>, Stri
 /// Guesses the unit of a list without one. Returns how many nm it has, and its name. No sensor sees
 /// below 100 nm or beyond 100 µm, so values below 100 are micrometres, or metres if they are too
 /// small even for that.
-pub(super) fn guess(values: &[f64]) -> (f64, &'static str) {
+pub fn guess(values: &[f64]) -> (f64, &'static str) {
     let largest = values.iter().copied().fold(0.0, f64::max);
     match largest {
         _ if largest > 0.0 && largest < 1e-3 => (1e9, "metres"),

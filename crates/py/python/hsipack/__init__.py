@@ -13,6 +13,10 @@
 Arrays are torch tensors if torch is installed, otherwise NumPy arrays. torch is imported when the
 first tensor is made, not before.
 
+Errors are subclasses of :class:`Error`, and of Python's class for the same kind of error: an
+argument of the wrong type raises a ``TypeError``, another wrong argument a ``ValueError``, a
+missing file an ``OSError``, missing memory a ``MemoryError``.
+
 The command ``hsipack`` comes with the package; ``hsipack --help`` explains it.
 """
 
@@ -24,13 +28,16 @@ from hsipack import augment  # noqa: E402  (an older processor cannot run what t
 from hsipack._concat import Concat, concat  # noqa: E402
 from hsipack._errors import (  # noqa: E402
     AmbiguousError,
+    ArgumentTypeError,
     BugError,
     ConflictError,
     DamagedError,
     DeviceError,
+    DeviceMemoryError,
     Error,
     FileError,
     MalformedError,
+    OutOfMemoryError,
     RangeError,
     UnsupportedError,
 )
@@ -47,7 +54,8 @@ from hsipack.crops import (  # noqa: E402
     Regions,
     Windows,
 )
-from hsipack.dataset import Dataset, Mask, Stack, open  # noqa: E402
+from hsipack.dataset import Dataset, Mask, Stack  # noqa: E402
+from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
 from hsipack.maps import write_map  # noqa: E402
@@ -70,9 +78,11 @@ from hsipack.samples import Samples  # noqa: E402
 from hsipack.stats import Stats  # noqa: E402
 from hsipack.stitching import Stitcher  # noqa: E402
 
+# Without `open`, so that `from hsipack import *` keeps Python's own.
 __all__ = [
     "AddMaskReport",
     "AmbiguousError",
+    "ArgumentTypeError",
     "Array",
     "BugError",
     "CenterCrop",
@@ -83,6 +93,7 @@ __all__ = [
     "DamagedError",
     "Dataset",
     "DeviceError",
+    "DeviceMemoryError",
     "Diagnosis",
     "Error",
     "Estimate",
@@ -92,6 +103,7 @@ __all__ = [
     "Loader",
     "MalformedError",
     "Mask",
+    "OutOfMemoryError",
     "Problem",
     "RandomCrop",
     "RangeError",
@@ -117,7 +129,6 @@ __all__ = [
     "convert",
     "diagnose",
     "estimate",
-    "open",
     "pack",
     "spectra",
     "split",

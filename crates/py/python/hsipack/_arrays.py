@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hsipack import _torch
-from hsipack._errors import ConflictError, UnsupportedError
+from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 from hsipack._hsipack import Array
 
 if TYPE_CHECKING:
@@ -37,9 +37,8 @@ def chosen_output(output: object, outputs: tuple[Output, ...]) -> Output:
             if known == "torch":
                 _torch.load('output="torch"')
             return known
-    raise ConflictError(
-        f"there is no output {output!r} here", remedy=f"give one of {', '.join(outputs)}"
-    )
+    kind = ConflictError if isinstance(output, str) else ArgumentTypeError
+    raise kind(f"there is no output {output!r} here", remedy=f"give one of {', '.join(outputs)}")
 
 
 def tensor(array: Array) -> torch.Tensor:

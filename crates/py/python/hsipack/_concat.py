@@ -40,9 +40,13 @@ class Concat:
         texts = sorted(label for label in labels if isinstance(label, str))
         self._classes = [*sorted(label for label in labels if not isinstance(label, str)), *texts]
         # For every dataset, the positions of its classes in those of all; the last one, -1, is for
-        # samples without a label.
+        # samples without a label. If a dataset has labels for a regression, the labels themselves,
+        # and NaN at the end.
+        are_numbers = not texts and any(dataset._label_values() is not None for dataset in datasets)
         self._places = [
-            np.array([*map(self._classes.index, dataset.classes), -1], dtype=np.int64)
+            np.array([*dataset.classes, np.nan])
+            if are_numbers
+            else np.array([*map(self._classes.index, dataset.classes), -1], dtype=np.int64)
             for dataset in datasets
         ]
 
@@ -105,8 +109,10 @@ class Concat:
         for number, dataset in enumerate(self.datasets):
             if place < len(dataset):
                 sample: dict[str, Any] = dataset[place]
-                label = self._places[number][sample["label"]]
-                return {**sample, "label": int(label), "dataset": number}
+                label = sample["label"]
+                if dataset._label_values() is None:
+                    label = self._places[number][label].item()
+                return {**sample, "label": label, "dataset": number}
             place -= len(dataset)
         raise AssertionError("a place is in one of the datasets")
 
@@ -149,8 +155,11 @@ def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> C
     ...     sorted((batch["dataset"], len(batch["id"])) for batch in loader)
     [(0, 5), (1, 5), (1, 5)]
     """
-    if isinstance(datasets, str) or not isinstance(datasets, Sequence) or not datasets:
-        raise _options.wrong("datasets", datasets, "give a list of datasets or of their paths")
+    remedy = "give a list of datasets or of their paths"
+    if isinstance(datasets, str) or not isinstance(datasets, Sequence):
+        raise _options.wrong_type("datasets", datasets, remedy)
+    if not datasets:
+        raise _options.wrong("datasets", datasets, remedy)
     parts = [one if isinstance(one, Dataset) else Dataset(one) for one in datasets]
     first = parts[0]
     for part in parts[1:]:
@@ -355,8 +364,10 @@ class ConcatLoader(Loader):
         self._given += 1
         number = self._numbers_of[place]
         crop = part._settings["crop"]
-        # Class ids of masks are the same in all datasets.
-        if crop is None or crop["kind"] not in ("labelled", "regions"):
+        # Class ids of masks are the same in all datasets, and so are labels of a regression.
+        if part._label_values is None and (
+            crop is None or crop.get("kind") not in ("labelled", "regions")
+        ):
             batch["label"] = _mapped(batch["label"], self._joined._places[number])
         batch["dataset"] = number
         return batch
@@ -410,7 +421,9 @@ class ConcatLoader(Loader):
             ConflictError: if the state is from other datasets, seeds or weights or, in the middle
                 of an epoch, from another batch size or world size.
         """
-        if not isinstance(state, Mapping) or not {"epoch", "given", "order", "parts"} <= set(state):
+        if not isinstance(state, Mapping):
+            raise _options.wrong_type("state", state, "give what state_dict() gave")
+        if not {"epoch", "given", "order", "parts"} <= set(state):
             raise _options.wrong("state", state, "give what state_dict() gave")
         self._settle()
         before = self.state_dict()

@@ -52,6 +52,10 @@ class FileError(Error, OSError):
     """
 
 
+class OutOfMemoryError(FileError, MemoryError):
+    """There is not enough memory. It is a ``MemoryError`` and a :class:`FileError`."""
+
+
 class MalformedError(Error, ValueError):
     """A file is not what it claims to be, is cut short, or contradicts itself."""
 
@@ -72,14 +76,24 @@ class ConflictError(Error, ValueError):
     """Options contradict each other, the dataset, or what is already on disk."""
 
 
+class ArgumentTypeError(ConflictError, TypeError):
+    """An argument has the wrong type: text where a number is needed, ``None`` where it has no
+    meaning. It is a ``TypeError`` and a :class:`ConflictError`.
+    """
+
+
 class DamagedError(Error):
     """Stored bytes of a dataset do not match their checksums or records."""
 
 
 class DeviceError(Error, RuntimeError):
     """A device cannot be used, or failed: there is no GPU, the driver is too old, the memory of the
-    device is full, or the device was lost.
+    device is full (:class:`DeviceMemoryError`), or the device was lost.
     """
+
+
+class DeviceMemoryError(DeviceError, MemoryError):
+    """A device has not enough memory. It is a ``MemoryError`` and a :class:`DeviceError`."""
 
 
 class BugError(Error, RuntimeError):

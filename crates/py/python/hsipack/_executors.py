@@ -9,7 +9,6 @@ import json
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol
 
 from hsipack import _hsipack, _options
@@ -36,7 +35,7 @@ class Executor(Protocol):
 def check(name: str, executor: Any) -> Executor:
     if not callable(getattr(executor, "submit", None)):
         remedy = "give a Dask Client, or an executor of concurrent.futures, mpi4py or submitit"
-        raise _options.wrong(name, executor, remedy)
+        raise _options.wrong_type(name, executor, remedy)
     checked: Executor = executor
     return checked
 
@@ -51,8 +50,11 @@ def convert(
     """Plans, packs parts with the executor, and commits; returns the report as JSON."""
     started = time.monotonic()
     # Beside the output, where workers see it, and where it is deleted with all other leftovers.
-    output = settings["output"].rstrip("/")
-    plan = f"{output if '://' in output else Path.cwd() / output}.partial/parts.json"
+    output = _options.absolute_path("output", settings["output"]).rstrip("/")
+    plan = f"{output}.partial/parts.json"
+    # Workers may have other working directories. The paths of inputs are recorded in the dataset,
+    # so they stay as they are; if they are relative, such workers say so.
+    settings = {**settings, "output": output}
     planned = json.loads(_hsipack.plan_parts(settings, plan))
     if planned["already_complete"]:
         return _hsipack.convert(settings, None)
@@ -98,6 +100,10 @@ def validate(
     parts = max(1, min(_hsipack.validation_parts(path), MOST_PARTS))
     done = 0
     found: list[str] = []
+    # Workers may have other working directories.
+    path = _options.absolute_path("path", path)
+    if source[1] is not None:
+        source = source[0], _options.absolute_path("source_root", source[1])
 
     def ended(result: tuple[int, str]) -> None:
         nonlocal done
@@ -126,7 +132,7 @@ def spectra(
     total, done = sum(map(len, shares)), 0
     found: list[bytes] = []
     path = settings["dataset"]
-    there = path if "://" in path else str(Path.cwd() / path)
+    there = _options.absolute_path("dataset", path)
     jobs = 1 if settings["jobs"] is None else settings["jobs"]
     shared = {**settings, "dataset": there, "jobs": jobs, "splits": [], "output": None}
 

@@ -66,7 +66,9 @@ def class_weights(
     kind = _options.choice("kind", kind, _KINDS)  # type: ignore[assignment]
     ignored = _ids("ignore", ignore)
     if not isinstance(counts, Mapping):
-        raise _options.wrong("counts", counts, "give pixels by class id: ds.class_counts(mask)")
+        raise _options.wrong_type(
+            "counts", counts, "give pixels by class id: ds.class_counts(mask)"
+        )
     numbers = {
         _options.natural("counts", one, least=0): _options.natural("counts", count, least=0)
         for one, count in counts.items()
@@ -119,7 +121,9 @@ def new_ids(
             )
         return []
     remedy = "give new ids by class ids or names, such as {3: 1, 'tumour': 2}"
-    if not isinstance(classes, Mapping) or not classes:
+    if not isinstance(classes, Mapping):
+        raise _options.wrong_type("classes", classes, remedy)
+    if not classes:
         raise _options.wrong("classes", classes, remedy)
     other = None if ignore is None else _options.natural("ignore", ignore, least=0, most=_MOST)
     by_mask = [isinstance(one, Mapping) for one in classes.values()]

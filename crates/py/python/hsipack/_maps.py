@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import _options
-from hsipack._errors import ConflictError, Error, FileError
+from hsipack._errors import ArgumentTypeError, ConflictError, Error, FileError
 from hsipack._merging import Allocate, OpenRows
 
 Map = npt.NDArray[Any]
@@ -70,12 +70,11 @@ def class_ids(classes: object) -> Classes | None:
     """The argument ``classes`` of a stitcher, checked; None if maps have channels."""
     if isinstance(classes, bool | np.bool_):
         return Classes(None) if classes else None
-    if (
-        not isinstance(classes, Sequence | np.ndarray)
-        or isinstance(classes, str)
-        or not len(classes)
-    ):
-        raise _options.wrong("classes", classes, "give True, or the class id of every channel")
+    remedy = "give True, or the class id of every channel"
+    if not isinstance(classes, Sequence | np.ndarray) or isinstance(classes, str):
+        raise _options.wrong_type("classes", classes, remedy)
+    if not len(classes):
+        raise _options.wrong("classes", classes, remedy)
     most = (1 << 32) - 2
     return Classes([_options.natural("classes", one, least=0, most=most) for one in classes])
 
@@ -83,7 +82,7 @@ def class_ids(classes: object) -> Classes | None:
 def result_type(merge: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The element type of a map."""
     if dtype.kind not in "fiub":
-        raise ConflictError(f"predictions of type {dtype}", remedy="give real numbers")
+        raise ArgumentTypeError(f"predictions of type {dtype}", remedy="give real numbers")
     if dtype == np.float64:
         return dtype
     if dtype.kind == "f" or merge != "center":

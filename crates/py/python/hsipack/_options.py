@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import pathlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import _torch
-from hsipack._errors import ConflictError
+from hsipack._errors import ArgumentTypeError, ConflictError, FileError
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +31,11 @@ def wrong(name: str, value: object, remedy: str) -> ConflictError:
     return ConflictError(f"{name}={shown(value)}", remedy=remedy)
 
 
+def wrong_type(name: str, value: object, remedy: str) -> ArgumentTypeError:
+    """The error for an option whose value has the wrong type."""
+    return ArgumentTypeError(f"{name}={shown(value)}", remedy=remedy)
+
+
 def shown(value: object) -> str:
     """A value as text for an error: its repr if it is short, otherwise its type."""
     text = repr(value)
@@ -42,7 +48,7 @@ def flag(name: str, value: object) -> bool:
     """True or False."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise wrong(name, value, "give True or False")
+    raise wrong_type(name, value, "give True or False")
 
 
 def natural(name: str, value: object, *, least: int = 1, most: int = (1 << 63) - 1) -> int:
@@ -62,7 +68,7 @@ def whole(name: str, value: object, remedy: str = "give a whole number") -> int:
             return operator.index(value)  # type: ignore[arg-type]
         except (TypeError, ValueError, RuntimeError):
             pass
-    raise wrong(name, value, remedy)
+    raise wrong_type(name, value, remedy)
 
 
 def position(
@@ -81,9 +87,11 @@ def number(name: str, value: object) -> float:
     if not isinstance(value, str | bytes) and not _is_bool(value):
         try:
             return float(value)  # type: ignore[arg-type]
-        except (TypeError, ValueError, RuntimeError, OverflowError):
+        except OverflowError:
+            raise wrong(name, value, "give a number") from None
+        except (TypeError, ValueError, RuntimeError):
             pass
-    raise wrong(name, value, "give a number")
+    raise wrong_type(name, value, "give a number")
 
 
 def finite(name: str, value: object) -> float:
@@ -98,7 +106,7 @@ def text(name: str, value: object, example: str = "") -> str:
     """Any text."""
     if isinstance(value, str):
         return value
-    raise wrong(name, value, f"give a text{f', such as {example!r}' if example else ''}")
+    raise wrong_type(name, value, f"give a text{f', such as {example!r}' if example else ''}")
 
 
 def choice(name: str, value: object, choices: Sequence[str]) -> str:
@@ -108,7 +116,7 @@ def choice(name: str, value: object, choices: Sequence[str]) -> str:
     remedy = f"give one of {', '.join(choices)}"
     if isinstance(value, str):
         raise ConflictError(f"unknown {name} {value!r}", remedy=remedy)
-    raise wrong(name, value, remedy)
+    raise wrong_type(name, value, remedy)
 
 
 def names(name: str, value: object) -> list[str]:
@@ -119,7 +127,7 @@ def names(name: str, value: object) -> list[str]:
         given = list(value)
         if all(isinstance(one, str) for one in given):
             return given
-    raise wrong(name, value, "give a name, or a list of names")
+    raise wrong_type(name, value, "give a name, or a list of names")
 
 
 def path(name: str, value: object) -> str:
@@ -127,13 +135,32 @@ def path(name: str, value: object) -> str:
     if isinstance(value, str | os.PathLike):
         given = os.fspath(value)
         if not isinstance(value, str) and re.match(r"(s3|gs|az|https?):/[^/]", str(given)):
-            raise wrong(name, value, "give the URL as text: a path drops one of its slashes")
+            raise wrong_type(name, value, "give the URL as text: a path drops one of its slashes")
         if isinstance(given, str):
             return given
     if hasattr(value, "to_csv"):
         remedy = f"write it to a file first, with .to_csv('table.csv'), and give {name}='table.csv'"
-        raise wrong(name, value, remedy)
-    raise wrong(name, value, "give a path: text or a pathlib.Path")
+        raise wrong_type(name, value, remedy)
+    raise wrong_type(name, value, "give a path: text or a pathlib.Path")
+
+
+def absolute_path(name: str, value: object) -> str:
+    """A path as text, from the root of the file system, for paths that are kept for later: a
+    program may change its working directory in between, as Hydra does. URLs stay as they are.
+    """
+    given = path(name, value)
+    if not given or "://" in given or pathlib.Path(given).is_absolute():
+        return given
+    try:
+        here = pathlib.Path.cwd()
+    except FileNotFoundError as error:
+        raise FileError(
+            "the current directory, where this relative path starts, no longer exists",
+            path=given,
+            remedy="change to a directory that exists, or give an absolute path",
+        ) from error
+    # Symbolic links and ".." stay as they are.
+    return str(here / given)
 
 
 def storage(options: object) -> list[tuple[str, str]] | None:
@@ -142,14 +169,14 @@ def storage(options: object) -> list[tuple[str, str]] | None:
         return None
     if not isinstance(options, Mapping):
         what = f"storage_options of type {type(options).__name__}"
-        raise ConflictError(what, remedy="give names and values in a dictionary")
+        raise ArgumentTypeError(what, remedy="give names and values in a dictionary")
     settings = []
     for name, value in options.items():
         if isinstance(value, bool):
             value = str(value).lower()
         if not isinstance(name, str) or not isinstance(value, str | int | float):
             what = f"storage_options[{name!r}] of type {type(value).__name__}"
-            raise ConflictError(what, remedy="give text, a number or a boolean")
+            raise ArgumentTypeError(what, remedy="give text, a number or a boolean")
         settings.append((name, str(value)))
     return settings
 
@@ -170,6 +197,8 @@ def pixels(name: str, value: object, *, least: int = 1) -> tuple[int, int]:
             natural(name, rows, least=least, most=most),
             natural(name, columns, least=least, most=most),
         )
+    except ArgumentTypeError:
+        raise wrong_type(name, value, remedy) from None
     except ConflictError:
         raise wrong(name, value, remedy) from None
 
@@ -186,7 +215,7 @@ def dtype(name: str, value: object) -> str:
             return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
     except TypeError:
         pass
-    raise wrong(name, value, "give an element type, such as float32")
+    raise wrong_type(name, value, "give an element type, such as float32")
 
 
 @dataclass(frozen=True)
@@ -213,7 +242,10 @@ def device(name: str, value: object) -> Device:
         found = re.fullmatch(r"([a-z]+)(?::(\d+))?", value)
         if found is not None and found[1] in ("cpu", "cuda", *_OTHER_DEVICES):
             return Device(found[1], None if found[2] is None else int(found[2]))
-    raise wrong(name, value, 'give "cpu", "cuda" or "cuda:0"')
+    remedy = 'give "cpu", "cuda" or "cuda:0"'
+    if isinstance(value, str) or (isinstance(value, int) and not _is_bool(value)):
+        raise wrong(name, value, remedy)
+    raise wrong_type(name, value, remedy)
 
 
 def indices(
@@ -242,7 +274,7 @@ def indices(
         try:
             return list(range(*value.indices(length)))
         except TypeError:
-            raise wrong(name, value, "give a slice of whole numbers") from None
+            raise wrong_type(name, value, "give a slice of whole numbers") from None
     given = elements(name, value, things)
     if given and all(_is_bool(one) for one in given):
         return _of_mask(name, given, length, things, where, at)
@@ -275,15 +307,17 @@ def elements(name: str, value: object, things: str) -> list[Any]:
         value = value.detach().cpu().numpy()
     if hasattr(value, "dtype") and hasattr(value, "__array__"):
         array = np.asarray(value)
-        if array.ndim != 1 or (array.size and array.dtype.kind not in "biuO"):
+        if array.size and array.dtype.kind not in "biuO":
+            raise wrong_type(name, value, remedy)
+        if array.ndim != 1:
             raise wrong(name, value, remedy)
         listed: list[Any] = array.tolist()
         return listed
     if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
-        raise wrong(name, value, remedy)
+        raise wrong_type(name, value, remedy)
     given = list(value)
     if any(_is_bool(one) for one in given) and not all(_is_bool(one) for one in given):
-        raise ConflictError(f"{name} has numbers and booleans", remedy=remedy)
+        raise ArgumentTypeError(f"{name} has numbers and booleans", remedy=remedy)
     return given
 
 
@@ -304,7 +338,7 @@ def _place(name: str, value: Any, things: str) -> int:
         return operator.index(value)
     except (TypeError, ValueError, RuntimeError):
         remedy = f"give whole numbers of {things}, or booleans, one for each"
-        raise ConflictError(f"{name} has {shown(value)} in it", remedy=remedy) from None
+        raise ArgumentTypeError(f"{name} has {shown(value)} in it", remedy=remedy) from None
 
 
 def _is_bool(value: object) -> bool:

@@ -74,16 +74,23 @@ def pack(
             columns, bands), of numbers: a NumPy array, a tensor, or anything that NumPy converts to
             an array. ``more`` is a mapping with these optional keys:
 
-            - ``wavelengths``, ``fwhm``: in nm, one per band; ``good_bands``: a boolean per band;
+            - ``wavelengths``, ``fwhm``: one per band, in nm. If all wavelengths are below 100, both
+              are in µm, as in files without a unit. ``good_bands``: a boolean per band;
             - ``masks``: a mapping from the name of each mask to an array (rows, columns) of class
-              ids, or to a mapping from the names of its layers to boolean arrays;
+              ids, or to a mapping from the names of its layers to boolean arrays. Class ids are
+              whole numbers from 0 to 65535, of any type;
             - ``geo``: the geographic position of the pixels, ``{"crs": ..., "transform": ...}``.
               ``crs`` is ``"EPSG:32632"``, WKT, or a CRS of rasterio or pyproj. ``transform`` is an
               ``Affine`` (``src.transform``), or six numbers in GDAL's order
               (``dataset.GetGeoTransform()``): the first and the fourth are x and y of the outer
               corner of the first pixel;
             - any other key is a column of the sample: ``label``, ``group``, ``split`` or your own.
-              Values are numbers, booleans, text or ``None``.
+              Values are numbers, booleans or text. ``None``, NaN and the missing values of pandas
+              mean that the sample has no value. As in a table, ``split`` and ``group`` are text:
+              the group 3 becomes ``"3"``. Labels are classes, also if they are whole numbers; if
+              all are numbers and some are not whole, the loader gives the numbers. With
+              ``columns=["label"]``, it gives any numbers as they are.
+            Masked values of a masked array become NaN.
         output: the dataset to write: a folder that does not exist yet.
         resume: continue an interrupted call with the same options.
         append: add the cubes to an existing dataset, some at a time. After an interruption, the
@@ -123,7 +130,7 @@ drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, 
     arguments = dict(locals())
     packing.check_progress(progress)
     if isinstance(cubes, Mapping | str | bytes) or not hasattr(cubes, "__iter__"):
-        raise _options.wrong("cubes", cubes, "give an iterable of (name, array, more)")
+        raise _options.wrong_type("cubes", cubes, "give an iterable of (name, array, more)")
     place = _options.path("output", output)
     if "://" in place:
         raise UnsupportedError(
@@ -152,8 +159,10 @@ drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, 
         )
     told = {name: default for name, default in defaults.items() if name not in _UNTOLD}
     settings["command"] = packing.call("pack", ["…", repr(place)], arguments, told)
+    # The cubes are made meanwhile, by code that may change the working directory.
+    place = settings["output"] = _options.absolute_path("output", place)
     room = _Room(
-        Path(place) if scratch is None else Path(_options.path("scratch", scratch)),
+        Path(place) if scratch is None else Path(_options.absolute_path("scratch", scratch)),
         _options.natural("scratch_size", scratch_size),
     )
     started = time.monotonic()
@@ -183,6 +192,8 @@ class _Group:
     folder: Path
     arrays: list[tuple[str, str, str, str | None]] = field(default_factory=list)
     bytes: int = 0
+    # By mask and shape of its cubes: whether an id needs 16 bits.
+    wide: dict[tuple[str, tuple[int, ...]], bool] = field(default_factory=dict)
 
 
 class _Stopped(Exception):
@@ -220,6 +231,10 @@ class _Work:
         self._taken = 0
         # Of the first cube: layers by mask, None for masks of class ids.
         self._masks: dict[str, list[str] | None] | None = None
+        # By mask and shape of its cubes: whether the packed ids have 16 bits.
+        self._wide: dict[tuple[str, tuple[int, ...]], bool] = {}
+        # The first cube with wavelengths in another unit than nm.
+        self._other_unit: Cube | None = None
         # Names that must not come again, and names of cubes that are packed already.
         self._names: set[str] = set()
         self._before: set[str] = set()
@@ -297,7 +312,7 @@ class _Work:
             self._collect(wait=False)
             self._taken += cube.array.nbytes
             if cube.name not in self._before:
-                group.arrays.append(self._write(group.folder, cube))
+                group.arrays.append(self._write(group, cube))
                 group.bytes += cube.array.nbytes
             if self._progress is not None:
                 self._progress(self._taken, 0)
@@ -314,9 +329,13 @@ class _Work:
             folder.mkdir()
         return _Group(folder)
 
-    def _write(self, folder: Path, cube: Cube) -> tuple[str, str, str, str | None]:
+    def _write(self, group: _Group, cube: Cube) -> tuple[str, str, str, str | None]:
         """Writes a cube and its masks; returns the header's path, name, columns and position."""
         files = self._mask_files(cube)
+        self._check_ids(group, cube)
+        if cube.unit != "nanometres" and self._other_unit is None:
+            self._other_unit = cube
+        folder = group.folder
         stem = folder / f"{next(self._numbers):08}"
         header, values = stem.with_suffix(".hdr"), stem.with_suffix(".raw")
         with _as_file_error(stem):
@@ -359,6 +378,23 @@ class _Work:
             if (mask, layer) in cube.masks
         }
 
+    def _check_ids(self, group: _Group, cube: Cube) -> None:
+        """Refuses ids above 255 in a mask of which cubes with smaller ids are already packed, as
+        uint8.
+        """
+        fill = self._settings["mask_fill"] or 0
+        for mask in [mask for mask, layers in (self._masks or {}).items() if layers is None]:
+            ids = cube.masks.get((mask, None))
+            greatest = fill if ids is None else int(ids.max())
+            key, wide = (mask, cube.array.shape), greatest > 255
+            if wide and self._wide.get(key) is False:
+                raise ConflictError(
+                    f"mask {mask!r} of cube {cube.name!r} has the id {greatest}, but the ids of "
+                    "earlier cubes are below 256 and were packed as uint8",
+                    remedy="begin with a cube with ids above 255, or give a larger scratch_size",
+                )
+            group.wide[key] = group.wide.get(key, False) or wide
+
     def _endings(self) -> dict[str, tuple[str, str | None]]:
         return {
             f"mask{number}layer{place}": (mask, layer)
@@ -372,6 +408,8 @@ class _Work:
         """Packs a group in the other thread, after the group before it is packed."""
         self._collect(wait=True)
         if group.arrays:
+            for key, wide in group.wide.items():
+                self._wide.setdefault(key, wide)
             self._packing = self._thread.submit(self._convert, group)
 
     def _convert(self, group: _Group) -> str:
@@ -413,7 +451,11 @@ class _Work:
             with _as_file_error(self._output):
                 self._dataset.rename(self._output)
                 _sync(self._output.parent)
-        return reports.together(str(self._output), self._reports, len(self._before))
+        report = reports.together(str(self._output), self._reports, len(self._before))
+        if (cube := self._other_unit) is None:
+            return report
+        note = f"{cube.name}: its wavelengths are assumed to be in {cube.unit}, not in nm"
+        return dataclasses.replace(report, notes=[*report.notes, note])
 
 
 @contextlib.contextmanager

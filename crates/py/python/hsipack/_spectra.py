@@ -103,7 +103,7 @@ def spectra(
         "ignore": [_options.natural("ignore", one, least=0, most=(1 << 32) - 1) for one in ids],
         "background": _options.flag("background", background),
         "jobs": None if jobs is None else _options.natural("jobs", jobs),
-        "output": None if output is None else _options.path("output", output),
+        "output": None if output is None else _options.absolute_path("output", output),
         "force": _options.flag("force", force),
     }
     if executor is None:

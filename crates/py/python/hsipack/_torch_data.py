@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Union
 import numpy as np
 
 from hsipack import _lightning, _options, _torch
-from hsipack._errors import ConflictError, UnsupportedError
+from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 from hsipack.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class DataLoaderAttributes:
 
     num_workers = 0
     pin_memory = False
+    pin_memory_device = ""
+    in_order = True
     persistent_workers = False
     timeout = 0
     collate_fn = None
@@ -169,7 +171,7 @@ def opened(dataset: object) -> Dataset:
         return _joined([opened(part) for part in dataset.datasets])
     if isinstance(dataset, str | os.PathLike):
         return Dataset(dataset)
-    raise ConflictError(
+    raise ArgumentTypeError(
         f"a loader cannot read {_options.shown(dataset)}",
         remedy="give a packed dataset, its path, or a Subset or ConcatDataset of its parts; "
         "hsipack.convert packs files",
@@ -296,7 +298,7 @@ def _weights(dataset: Dataset, weights: object) -> list[float]:
     except (TypeError, ValueError) as error:
         if isinstance(error, ConflictError):
             raise
-        raise _options.wrong("sampler", weights, wanted) from None
+        raise _options.wrong_type("sampler", weights, wanted) from None
     if given.shape != (len(dataset),):
         raise ConflictError(
             f"weights of shape {given.shape} for {len(dataset)} samples",

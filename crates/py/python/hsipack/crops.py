@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import _options
-from hsipack._errors import ConflictError
+from hsipack._errors import ArgumentTypeError, ConflictError
 
 Size = int | tuple[int, int]
 """Pixels: (rows, columns), or one number for a square."""
@@ -191,7 +191,9 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
         if type(crop).__module__.startswith("hsipack.augment"):
             # These have names of Kornia, and two of them are names of crops, too.
             advice = f"hsipack.{name}(…) chooses what is read; " if name in _OF_BOTH else ""
-            raise _options.wrong("crop", crop, f"{advice}augmentations belong into augment=[…]")
+            raise _options.wrong_type(
+                "crop", crop, f"{advice}augmentations belong into augment=[…]"
+            )
         rows, columns = _options.pixels("crop", crop)
         crop = RandomCrop((rows, columns))
     kind = type(crop).__name__
@@ -292,9 +294,11 @@ def _listed(crop: Windows) -> dict[str, Any]:
     try:
         given = np.asarray(crop.windows)
     except (TypeError, ValueError):
-        raise ConflictError(f"{shown}: they are not an array", remedy=remedy) from None
-    if given.ndim != 2 or given.shape[1] != 3 or given.dtype.kind not in "iu":
-        raise ConflictError(f"{shown} of shape {given.shape} and {given.dtype}", remedy=remedy)
+        raise ArgumentTypeError(f"{shown}: they are not an array", remedy=remedy) from None
+    of_integers = given.dtype.kind in "iu"
+    if given.ndim != 2 or given.shape[1] != 3 or not of_integers:
+        kind = ConflictError if of_integers else ArgumentTypeError
+        raise kind(f"{shown} of shape {given.shape} and {given.dtype}", remedy=remedy)
     if len(given) and (
         given[:, 0].min() < 0 or np.abs(given[:, 1:].astype(np.int64)).max() > (1 << 31) - 1
     ):

@@ -227,7 +227,7 @@ class Dataset(Base):
         local_cache_size: int | None = None,
     ) -> None:
         self._output = chosen_output(output, ("torch", "numpy"))
-        self._path = _options.path("path", path)
+        self._path = _options.absolute_path("path", path)
         self._reading: dict[str, Any] = {
             "verify": _options.text("verify", verify),
             "store": _options.text("store", store),
@@ -240,7 +240,7 @@ class Dataset(Base):
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)
         if transform is not None and not callable(transform):
-            raise _options.wrong("transform", transform, "give a function of a sample")
+            raise _options.wrong_type("transform", transform, "give a function of a sample")
         self._transform = transform
         self._ids: list[int] | None = None
         self._splits = None if split is None else tuple(_options.names("split", split))
@@ -277,7 +277,7 @@ class Dataset(Base):
 
     @property
     def path(self) -> str:
-        """The path or URL of the dataset."""
+        """The path of the dataset from the root of the file system, or its URL."""
         return self._path
 
     @property
@@ -533,7 +533,9 @@ class Dataset(Base):
         if isinstance(condition, str):
             return self._copy(self._native.matching(self._ids, condition))
         if not callable(condition):
-            raise _options.wrong("condition", condition, "give a text or a function of a sample")
+            raise _options.wrong_type(
+                "condition", condition, "give a text or a function of a sample"
+            )
         chosen = [
             one for one, sample in zip(self.ids, self.samples, strict=True) if condition(sample)
         ]
@@ -777,10 +779,22 @@ class Dataset(Base):
         sample: Sample = {"image": self._cast(given(image, self._output))}
         for mask_name, mask in zip(self.masks, masks, strict=True):
             sample[mask_key(mask_name)] = given(mask, self._output)
-        sample["label"] = label
+        values = self._label_values()
+        sample["label"] = label if values is None else float(values[label])
         sample["id"] = one
         sample["name"] = name
         return sample
+
+    def _label_values(self) -> npt.NDArray[np.float64] | None:
+        """The label of each class, and NaN at the end for samples without one, if labels are
+        numbers of a regression: all are numbers, and some are not whole. None if labels are classes.
+        """
+        classes = self.classes
+        if not all(isinstance(one, int | float) for one in classes) or all(
+            float(one).is_integer() for one in classes
+        ):
+            return None
+        return np.array([*classes, np.nan], dtype=np.float64)
 
     def _cast(self, image: Any) -> Any:
         """Converts an image to its element type, if the native part has not done so."""
@@ -813,7 +827,7 @@ def _bounds(name: str, part: slice | None, axis: int) -> tuple[int, int] | None:
     if part is None:
         return None
     if not isinstance(part, slice):
-        raise _options.wrong(name, part, f"give a slice of {name}, such as slice(100, 164)")
+        raise _options.wrong_type(name, part, f"give a slice of {name}, such as slice(100, 164)")
     start, stop, step = part.indices(axis)
     if step != 1 or stop <= start:
         raise ConflictError(
@@ -838,4 +852,4 @@ def _local_cache(folder: object, size: object) -> tuple[str, int | None] | None:
     most = None
     if size is not None:
         most = _options.natural("local_cache_size", size, least=0, most=(1 << 63) - 1)
-    return _options.path("local_cache", folder), most
+    return _options.absolute_path("local_cache", folder), most

@@ -35,7 +35,7 @@ from hsipack import (
     crops,
 )
 from hsipack._arrays import Output, chosen_output, given
-from hsipack._errors import ConflictError, Error, UnsupportedError
+from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderAttributes, DataLoaderOptions, Readable
 from hsipack.crops import Crop, LabelledPatches, Regions, Size
@@ -66,7 +66,8 @@ class Loader(DataLoaderAttributes):
             with ``output="dlpack"``)
     MASK    one key for each mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
             columns)
-    label   (B,) int64: class numbers of the samples, see ``ds.classes``; -1 without a label. For
+    label   (B,) int64: class numbers of the samples, see ``ds.classes``; -1 without a label. If all
+            labels are numbers and some are not whole: the labels, float64; NaN without a label. For
             :class:`LabelledPatches`, the class ids at the centres of the patches; for
             :class:`Regions`, the labels of the regions
     id      (B,) int64: ids of the samples, their numbers in the whole dataset
@@ -209,7 +210,8 @@ class Loader(DataLoaderAttributes):
             size. The order depends on the size: give a number to get the same order on other
             machines.
         on_damage: ``"error"``, or ``"skip"`` to leave out samples with damaged chunks and count
-            them.
+            them. A batch without a readable sample becomes one ``padding`` sample, so that all
+            ranks get as many batches as planned.
         locked: lock the ring's memory so that it is not swapped out, if this is allowed.
         trace: record what every thread does, for :meth:`save_trace`; at most a million events
             (64 MB).
@@ -240,6 +242,8 @@ class Loader(DataLoaderAttributes):
     _is_part = False
     # The same loader on the other ranks.
     _peers: _ranks.Peers | None = None
+    # The label of each class, if labels are numbers of a regression.
+    _label_values: npt.NDArray[np.float64] | None = None
     # Rows and columns of every sample, if cubes are padded.
     _extents: npt.NDArray[np.int64] | None = None
     # The mask of regions, if it is read only to find their pixels.
@@ -422,6 +426,9 @@ class Loader(DataLoaderAttributes):
         self._output: Output = output
         column_names = _options.names("columns", columns)
         self._columns = {name: _column(dataset, name) for name in column_names}
+        self._label_values = (
+            None if isinstance(crop, LabelledPatches | Regions) else dataset._label_values()
+        )
         self._given_place = given_place
         self._start(None)
         self._number = _ranks.number_of(self._identity())
@@ -574,12 +581,17 @@ class Loader(DataLoaderAttributes):
         self._end_iteration()
         if not self._is_part:
             self._progress = _accelerate.Progress()
-        self._iterations += 1
-        self._iteration, self._iteration_epoch = self._iterations, self.epoch
-        iteration.number = self._iterations
+        epoch, number = self.epoch, self._iterations + 1
         if self._peers is not None:
-            self._peers.publish(self.epoch, _ranks.READING)
+            self._peers.publish(epoch, _ranks.READING)
             self._peers.check_seeds()
+        # One statement, so that a signal handler that raises cannot come between.
+        self._iterations, self._iteration, self._iteration_epoch, iteration.number = (
+            number,
+            number,
+            epoch,
+            number,
+        )
 
     def _next(self, iteration: _Epoch) -> Batch:
         if iteration.number is None:
@@ -652,7 +664,7 @@ class Loader(DataLoaderAttributes):
             made["region_id"] = self._numbers(batch["regions"])
             mask = masks[self._settings["crop"]["regions"]]
             made["region"] = self._region(mask, made["region_id"])
-        made["label"] = self._numbers(batch["labels"])
+        made["label"] = self._labels(batch["labels"])
         made["id"] = self._host(ids)
         made["name"] = batch["names"]
         made["window"] = self._numbers(batch["windows"], shape=(-1, 4))
@@ -684,6 +696,13 @@ class Loader(DataLoaderAttributes):
             # torch cannot compare uint16.
             mask, ids = mask.to(ids.dtype), ids.to(mask.device)
         return mask == ids[:, None, None]
+
+    def _labels(self, numbers: bytearray) -> Any:
+        """Numbers of classes, or the labels themselves if they are numbers of a regression."""
+        values = self._label_values
+        if values is None:
+            return self._numbers(numbers)
+        return self._host(values[np.frombuffer(numbers, dtype=np.int64)])
 
     def _numbers(
         self, values: bytearray, dtype: type = np.int64, shape: tuple[int, ...] = (-1,)
@@ -773,7 +792,7 @@ class Loader(DataLoaderAttributes):
                 needs the dataset as it was: ``hsipack.open(path, as_of=state["fingerprint"])``.
         """
         if not isinstance(state, Mapping):
-            raise _options.wrong("state", state, "give what state_dict() gave")
+            raise _options.wrong_type("state", state, "give what state_dict() gave")
         text = json.dumps(dict(state))
         seed = state.get("seed")
         if self._seed_is_drawn and isinstance(seed, int) and seed != self._settings["seed"]:
@@ -937,16 +956,19 @@ class _Epoch(Iterator[Batch]):
                 self._loader._left(self.number)
 
 
-# Threads that use CUDA have to end before the interpreter exits.
+# Threads that use CUDA have to end before the interpreter exits. Other threads of the program must
+# not return from calls of the native part while it exits: see src/exit.rs.
 _LOADERS: weakref.WeakSet[Loader] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_all() -> None:
+    _hsipack.end_calls()
     for loader in list(_LOADERS):
-        # Loaders of the parent process (after a fork) raise an error here: they are not ours.
-        with contextlib.suppress(Error):
-            loader.close()
+        # Not `close`: another thread may be in a call of the loader. Does nothing to loaders of the
+        # parent process (after a fork).
+        loader._native.close_at_exit()
+        loader._closed = True
 
 
 def _device(device: torch.device | str | int | None, output: Output) -> str | int:
@@ -1004,11 +1026,11 @@ def _normalization(
         normalize = (normalize.mean, normalize.std)
     if normalize is None or isinstance(normalize, str):
         return {"normalize": normalize, "standardize_by": None}
-    if not isinstance(normalize, tuple | list) or len(normalize) != 2:
-        raise ConflictError(
-            f"normalize={normalize!r}",
-            remedy='give "standardize", "l1", "l2", "snv", (mean, std), or an hsipack.Stats',
-        )
+    remedy = 'give "standardize", "l1", "l2", "snv", (mean, std), or an hsipack.Stats'
+    if not isinstance(normalize, tuple | list):
+        raise _options.wrong_type("normalize", normalize, remedy)
+    if len(normalize) != 2:
+        raise _options.wrong("normalize", normalize, remedy)
     mean, std = (_floats(figures) for figures in normalize)
     return {"normalize": None, "standardize_by": (mean, std)}
 
@@ -1019,7 +1041,7 @@ def _floats(figures: Any) -> list[float]:
     try:
         numbers = np.atleast_1d(np.asarray(values, dtype=np.float64)).ravel()
     except (TypeError, ValueError):
-        raise ConflictError(
+        raise ArgumentTypeError(
             f"normalize: {_options.shown(figures)} is not a list of numbers",
             remedy="give (mean, std), one number a band each",
         ) from None

@@ -111,7 +111,7 @@ def write_map(
 def _values(array: Any) -> tuple[npt.NDArray[Any], np.dtype[Any]]:
     """A map, and its element type in files."""
     if not _arrays.is_array(array):
-        raise _options.wrong("array", array, "give an array or a tensor")
+        raise _options.wrong_type("array", array, "give an array or a tensor")
     values: npt.NDArray[Any] = _arrays.host(array)
     if values.ndim not in (2, 3) or not values.size:
         raise ConflictError(
@@ -169,7 +169,7 @@ def _listed(name: str, values: Any, none: Any, checked: Any) -> list[Any]:
         }
         values = [by_id.get(one, none) for one in range(max(by_id, default=-1) + 1)]
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
-        raise _options.wrong(name, values, "give a list, or a dictionary by class ids")
+        raise _options.wrong_type(name, values, "give a list, or a dictionary by class ids")
     return [checked(name, value) for value in values]
 
 
@@ -177,7 +177,9 @@ def _color(name: str, color: Any) -> list[int]:
     remedy = "give (red, green, blue) from 0 to 255 for each"
     try:
         parts = [_options.natural(name, part, least=0, most=255) for part in color]
-    except (TypeError, ConflictError):
+    except TypeError:
+        raise _options.wrong_type(name, color, remedy) from None
+    except ConflictError:
         raise _options.wrong(name, color, remedy) from None
     if len(parts) != 3:
         raise _options.wrong(name, color, remedy)

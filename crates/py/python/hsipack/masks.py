@@ -178,7 +178,7 @@ class _Ids:
             if unknown:
                 raise self.wrong(f"no sample has the id or name {unknown[0]!r}", "correct the key")
         elif not callable(mask):
-            raise _options.wrong(
+            raise _options.wrong_type(
                 "mask", mask, "give a function of a sample, or arrays by the samples' ids or names"
             )
 
@@ -222,7 +222,7 @@ def _shares(shares: Any) -> str | list[tuple[str, float | None]]:
         return shares
     remedy = 'give the share of each split, such as {"train": 0.1, "test": "rest"}'
     if not isinstance(shares, Mapping) or not all(isinstance(name, str) for name in shares):
-        raise _options.wrong("shares", shares, remedy)
+        raise _options.wrong_type("shares", shares, remedy)
     return [
         (name, None if share == "rest" else _options.number("shares", share))
         for name, share in shares.items()

@@ -294,16 +294,18 @@ def _chunk(name: str, value: Any) -> tuple[int, int | None]:
 def _bands(name: str, value: Any) -> list[int]:
     if _options.depends_on_length(value):
         remedy = "give numbers of bands: np.flatnonzero(mask), or list(range(…)) for a slice"
-        raise _options.wrong(name, value, remedy)
+        raise _options.wrong_type(name, value, remedy)
     given = _options.elements(name, value, "bands")
     return [_options.natural(name, band, least=0) for band in given]
 
 
 def _ranges(name: str, value: Any) -> list[tuple[float, float]]:
+    remedy = "give (least, greatest) of each range in nm, such as [(450, 900)]"
     try:
         return [(float(low), float(high)) for low, high in value]
-    except (TypeError, ValueError):
-        remedy = "give (least, greatest) of each range in nm, such as [(450, 900)]"
+    except TypeError:
+        raise _options.wrong_type(name, value, remedy) from None
+    except ValueError:
         raise _options.wrong(name, value, remedy) from None
 
 
@@ -311,13 +313,13 @@ def _paths(name: str, inputs: Any) -> list[str]:
     if isinstance(inputs, str | os.PathLike):
         return [_options.path(name, inputs)]
     if isinstance(inputs, Mapping) or not hasattr(inputs, "__iter__"):
-        raise _options.wrong(name, inputs, "give paths of files or folders")
+        raise _options.wrong_type(name, inputs, "give paths of files or folders")
     return [_options.path(name, one) for one in inputs]
 
 
 def check_progress(progress: object) -> None:
     if progress is not None and not callable(progress):
-        raise _options.wrong("progress", progress, "give a function of two numbers")
+        raise _options.wrong_type("progress", progress, "give a function of two numbers")
 
 
 _CHECKS: dict[str, Check] = {
@@ -364,11 +366,11 @@ def _masks(masks: Any) -> list[tuple[str, str | None, str]]:
         return [("mask", None, _options.path("mask", masks))]
     remedy = "give a path with {stem} in it, or paths by the masks' names"
     if not isinstance(masks, Mapping):
-        raise _options.wrong("mask", masks, remedy)
+        raise _options.wrong_type("mask", masks, remedy)
     flat: list[tuple[str, str | None, str]] = []
     for name, pattern in masks.items():
         if not isinstance(name, str):
-            raise _options.wrong("mask", masks, remedy)
+            raise _options.wrong_type("mask", masks, remedy)
         if isinstance(pattern, Mapping):
             layers = pattern.items()
             flat.extend((name, str(layer), _options.path("mask", one)) for layer, one in layers)
@@ -383,7 +385,7 @@ def _classes(classes: Any) -> list[tuple[str | None, int | str, int]]:
         return []
     remedy = "give new ids by class ids or names, such as {7: 3, 'tumour': 2}"
     if not isinstance(classes, Mapping):
-        raise _options.wrong("classes", classes, remedy)
+        raise _options.wrong_type("classes", classes, remedy)
     most = (1 << 16) - 1
     flat: list[tuple[str | None, int | str, int]] = []
     for key, value in classes.items():
@@ -407,7 +409,7 @@ def _class_names(names: Any) -> list[tuple[str | None, int, str]]:
     flat: list[tuple[str | None, int, str]] = []
     for mask, some in names.items() if by_mask else [(None, names)]:
         if not isinstance(some, Mapping | list | tuple):
-            raise _options.wrong("class_names", names, remedy)
+            raise _options.wrong_type("class_names", names, remedy)
         for one, name in some.items() if isinstance(some, Mapping) else enumerate(some):
             if not isinstance(some, Mapping) and (name is None or name == ""):
                 # A list also has places for classes without names.

@@ -135,7 +135,7 @@ class Stitcher:
         if allow_missing is not None:
             self._allow_missing = _options.flag("allow_missing", allow_missing)
         self._samples = _Samples(self._dataset)
-        self._folder = None if output is None else Folder(_options.path("output", output))
+        self._folder = None if output is None else Folder(_options.absolute_path("output", output))
         self._open: dict[int, OpenMap] = {}
         self._finished: dict[int, Map | None] = {}
         self._taken: set[int] = set()
@@ -177,7 +177,7 @@ class Stitcher:
     def _checked(self, predictions: Any, windows: npt.NDArray[np.int64]) -> Map:
         """Predictions as (B, channels, rows, columns) or, for single pixels, (B, channels)."""
         if not _arrays.is_array(predictions):
-            raise _options.wrong("predictions", predictions, "give an array or a tensor")
+            raise _options.wrong_type("predictions", predictions, "give an array or a tensor")
         values: Map = _arrays.host(predictions)
         count = len(windows)
         shapes = {tuple(window) for window in windows[:, 2:].tolist()}
@@ -571,7 +571,9 @@ def _read(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """The ids and windows of a batch, and which of them are not padding."""
     remedy = "give a batch of a loader, or a dictionary with its id, window and padding"
-    if not isinstance(batch, Mapping) or not {"id", "window"} <= set(batch):
+    if not isinstance(batch, Mapping):
+        raise _options.wrong_type("batch", batch, remedy)
+    if not {"id", "window"} <= set(batch):
         raise _options.wrong("batch", batch, remedy)
     given = [batch["id"], batch["window"], batch.get("padding")]
     ids, windows, padding = (_arrays.host(one) if _arrays.is_array(one) else one for one in given)

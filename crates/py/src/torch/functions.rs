@@ -82,6 +82,7 @@ functions! {
     reshape = "reshape",
     round = "round",
     scatter = "scatter",
+    sort = "sort",
     sqrt = "sqrt",
     square = "square",
     stack = "stack",

@@ -10,7 +10,8 @@ use hsipack_augment::{
     Through,
 };
 use hsipack_format::{ErrorKind, Result};
-use pyo3::prelude::*;
+
+use crate::exit::attached;
 
 use super::{PyTorch, Tensor, with};
 
@@ -57,7 +58,7 @@ impl Library {
         work: impl FnOnce(&Through<PyTorch>) -> Result<T>,
     ) -> Result<T> {
         let engine = Through(PyTorch::on(device)?);
-        Python::attach(|py| {
+        attached(|py| {
             let _plain = with(|_, torch| torch.without_autocast(py, device))?;
             work(&engine)
         })

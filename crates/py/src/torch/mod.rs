@@ -30,6 +30,7 @@ pub use tensors::PyTorch;
 
 use crate::array::{apart, capsule, of_capsule};
 use crate::errors::OrRaise;
+use crate::exit::{attached, detached};
 
 /// A tensor of the package. In host memory, it is always our array. On a device, it is our array until something is
 /// computed, and then a torch tensor.
@@ -128,7 +129,7 @@ impl Tensor {
         };
         if let Device::Cuda(number) = array.device() {
             let stream = torch.current_stream(py, number)?;
-            py.detach(|| array.memory().lend(stream)).or_raise(py)?;
+            detached(py, || array.memory().lend(stream)).or_raise(py)?;
         }
         torch.of_capsule(py, capsule(py, array)?)
     }
@@ -184,7 +185,7 @@ impl TorchTensor {
 
 /// Runs `work` with torch, in Python.
 fn with<T>(work: impl FnOnce(Python<'_>, &Torch) -> PyResult<T>) -> Result<T> {
-    Python::attach(|py| {
+    attached(|py| {
         let done = Torch::get(py).and_then(|torch| work(py, torch));
         done.map_err(|error| failed(py, &error))
     })
@@ -205,7 +206,7 @@ fn failed(py: Python<'_>, error: &PyErr) -> Error {
                 Err(_) => error,
             }
         }
-        "OutOfMemoryError" => Error::device(format!("torch: {}", first_line(&what)))
+        "OutOfMemoryError" => Error::device_memory(format!("torch: {}", first_line(&what)))
             .with_remedy("use smaller batches, or free memory on the device"),
         _ => Error::device(format!("torch: {named}: {}", first_line(&what))),
     }

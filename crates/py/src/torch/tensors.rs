@@ -316,6 +316,13 @@ impl Tensors for PyTorch {
         })
     }
 
+    fn sort(&self, tensor: &Tensor, axis: usize) -> Result<Tensor> {
+        made(|py, torch| {
+            let sorted = torch.functions.sort.bind(py).call1((tensor.torch(py, torch)?, axis))?;
+            sorted.get_item(0)
+        })
+    }
+
     fn cumsum(&self, tensor: &Tensor, axis: usize) -> Result<Tensor> {
         made(|py, torch| torch.functions.cumsum.bind(py).call1((tensor.torch(py, torch)?, axis)))
     }

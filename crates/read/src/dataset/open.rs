@@ -8,6 +8,7 @@ use hsipack_format::{Error, ErrorKind, Samples};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::folder;
 use hsipack_store::local_cache::{CachedDataset, LocalCache};
+use hsipack_store::paths;
 use hsipack_store::remote::is_url;
 
 use super::files::Files;
@@ -77,13 +78,14 @@ impl Dataset {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
+    /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `http://` or `https://`. The program may
+    /// change its working directory afterwards.
     ///
     /// # Errors
     /// If it is not a packed dataset; if it has a newer layout; if its metadata do not match `SHA256SUMS` or each other;
     /// if it never had the fingerprint asked for. Stores of this layout that another library wrote need no `SHA256SUMS`.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
+        let path = &paths::absolute(path.as_ref())?;
         let as_of = options.as_of.as_deref();
         let dataset = Self::of(hsipack_store::Dataset::open_unsettled(path, as_of)?, &options)?;
         if !is_url(path) {
@@ -127,7 +129,7 @@ impl Dataset {
         Ok(Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify })))
     }
 
-    /// The path or URL of the dataset.
+    /// The path of the dataset from the root of the file system, or its URL.
     pub fn path(&self) -> &Path {
         self.0.packed.path()
     }

@@ -330,7 +330,7 @@ fn told(result: CUresult) -> Result<()> {
 fn meaning(result: CUresult, name: &str) -> Error {
     match result {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-            Error::device(format!("the device is out of memory: {name}"))
+            Error::device_memory(format!("the device is out of memory: {name}"))
                 .with_remedy(memory_remedy())
         }
         CUresult::CUDA_ERROR_NO_DEVICE => Error::device(format!("there is no CUDA device: {name}"))
@@ -385,6 +385,7 @@ mod tests {
     fn errors_of_the_driver_say_what_to_do() {
         let error = meaning(CUresult::CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY");
         assert!(error.to_string().contains("use a smaller batch_size or crops"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::DeviceMemory);
         let error = meaning(CUresult::CUDA_ERROR_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS");
         assert!(error.to_string().contains("lost: CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
         assert_eq!((error.kind(), error.remedy()), (ErrorKind::Device, Some(&LOST_REMEDY.into())));

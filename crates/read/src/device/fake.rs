@@ -381,7 +381,7 @@ impl Backend for Fake {
         inner.until_no_memory = match inner.until_no_memory {
             Some(0) => {
                 inner.until_no_memory = None;
-                return Err(Error::device("the device is out of memory: FAKE")
+                return Err(Error::device_memory("the device is out of memory: FAKE")
                     .with_remedy("use smaller batches or crops"));
             }
             left => left.map(|left| left - 1),

@@ -23,6 +23,8 @@ pub(super) struct Host {
     held: Arc<()>,
     /// A batch that could not be used, or that is delivered again and again.
     pending: Option<(Arc<dyn Memory>, Arc<Info>)>,
+    /// Whether arrays of the pending batch could not be made before.
+    is_retry: bool,
     /// Whether the first batch is delivered for ever.
     repeat: bool,
     /// Whether batches that the ring cannot spare are copied.
@@ -83,8 +85,9 @@ impl Host {
     pub(super) fn new(loader: Loader, options: &DeviceOptions) -> Self {
         let (held, pool) = (Arc::new(()), Arc::default());
         let (copy, repeat) = (options.copy, options.repeat);
+        let (pending, is_retry) = (None, false);
         let copied = Arc::new(Copied(AtomicU64::new(0)));
-        Self { loader, held, pending: None, repeat, copy, pool, copied }
+        Self { loader, held, pending, is_retry, repeat, copy, pool, copied }
     }
 
     /// Like [`Transfer::next`](super::transfer::Transfer::next).
@@ -98,15 +101,21 @@ impl Host {
             None => match self.take(deadline) {
                 Some(Ok(Some(batch))) => self.memory(batch)?,
                 Some(Ok(None)) => return Ok(Next::TimedOut),
-                Some(Err(error)) => return Err(error),
+                Some(Err(error)) => return Ok(Next::Failed(error, self.loader.state())),
                 None => return Ok(Next::End(self.loader.state())),
             },
         };
         let built = build(&memory, &info);
-        if built.is_err() || self.repeat {
+        let is_again = built.is_err() && !self.is_retry;
+        self.is_retry = is_again;
+        if is_again || self.repeat {
             self.pending = Some((memory, info));
         }
-        Ok(Next::Batch(built?, self.loader.state()))
+        match built {
+            Ok(built) => Ok(Next::Batch(built, self.loader.state())),
+            Err(error) if is_again => Err(error),
+            Err(error) => Ok(Next::Failed(error, self.loader.state())),
+        }
     }
 
     fn take(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
@@ -148,6 +157,7 @@ impl Host {
     }
 
     pub(super) fn go_to(&mut self, epoch: u64) {
+        self.is_retry = false;
         if !self.repeat {
             self.pending = None;
         }

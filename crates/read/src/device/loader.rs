@@ -64,10 +64,12 @@ pub struct DeviceLoader<L: Library> {
     library: L,
     prepared: PreparedDeviceLoader,
     monitor: Monitor,
-    /// The state after the last batch given.
+    /// The state after the last batch given, or after its error.
     state: State,
     /// Nothing was given or failed since the epoch of `state` was begun.
     fresh: bool,
+    /// Number of batches that failed.
+    failed: u64,
     consumer: Consumer,
     /// `None` on the CPU, where the loader inside records.
     trace: Option<Arc<Trace>>,
@@ -256,7 +258,7 @@ impl<L: Library> DeviceLoader<L> {
         let options = prepared.options.clone();
         let tally = Arc::new(Tally::new());
         let monitor = Monitor { shared, options, tally, copies, notes };
-        Self { way, library, prepared, monitor, state, fresh, consumer, trace }
+        Self { way, library, prepared, monitor, state, fresh, failed: 0, consumer, trace }
     }
 
     /// Where its batches are.
@@ -277,8 +279,9 @@ impl<L: Library> DeviceLoader<L> {
     /// The next batch of the current epoch. At its end this is `None` once, and then the first batch of the next epoch.
     ///
     /// # Errors
-    /// As [`Loader::next_batch`]; if the device is out of memory or lost. The next call tries again: no batch is
-    /// skipped.
+    /// As [`Loader::next_batch`]; if the device is out of memory or lost. If nothing of the data is wrong, but the device
+    /// refuses a copy or has no memory, the same batch comes once more, and counts as given if it fails again. If the
+    /// device is lost, every batch fails.
     pub fn next_batch(&mut self) -> Option<Result<DeviceBatch<L>>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }
@@ -320,6 +323,18 @@ impl<L: Library> DeviceLoader<L> {
                 (self.state, self.fresh) = (state, true);
                 None
             }
+            Ok(Next::Failed(error, state)) => {
+                self.consumer.ends();
+                self.failed += u64::from(state != self.state);
+                (self.state, self.fresh) = (state, false);
+                Some(Err(error))
+            }
+            Ok(Next::Over) => {
+                self.consumer.ends();
+                let after = self.shared().state_before(self.state.epoch + 1);
+                (self.state, self.fresh) = (after, true);
+                None
+            }
             Err(error) => {
                 self.consumer.ends();
                 self.fresh = false;
@@ -337,7 +352,7 @@ impl<L: Library> DeviceLoader<L> {
         }
     }
 
-    /// How far training is: after the last batch given, however many are copied ahead. See [`Loader::state`].
+    /// How far training is: after the last batch given, or after its error, however many are copied ahead. See [`Loader::state`].
     pub fn state(&self) -> State {
         self.state.clone()
     }
@@ -456,8 +471,14 @@ impl<L: Library> Iterator for DeviceEpoch<'_, L> {
         if self.over {
             return None;
         }
+        let before = self.loader.failed;
         let next = self.loader.next_batch();
-        self.over = !matches!(next, Some(Ok(_)));
+        self.over = match next {
+            Some(Ok(_)) => false,
+            // An error of a batch counts as the batch. Any other error might come for ever.
+            Some(Err(_)) => self.loader.failed == before,
+            None => true,
+        };
         next
     }
 }

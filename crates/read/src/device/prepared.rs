@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hsipack_augment::{Device, Library};
+use hsipack_augment::{Device, Frame, Library, Pipeline};
 
 use super::loader::DeviceLoader;
 use super::options::DeviceOptions;
@@ -40,6 +40,20 @@ impl PreparedDeviceLoader {
         }
         let recipe = Arc::new(Recipe::new(&loader, &options)?);
         Ok(Self { loader, options, recipe })
+    }
+
+    /// Checks that these augmentations can be applied to all windows that will come; see [`Pipeline::check`].
+    ///
+    /// # Errors
+    /// The error that a batch would give, such as a crop that is larger than the windows.
+    pub fn check_augmentations(&self, pipeline: &Pipeline) -> Result<()> {
+        let masks = self.recipe.masks();
+        for shape in self.plan().shapes() {
+            let bands = self.options().bands.as_ref().map_or(shape.bands, Vec::len);
+            let frame = Frame { rows: shape.rows, columns: shape.columns, bands };
+            pipeline.check(frame, &masks).map_err(|error| error.at(self.dataset().path()))?;
+        }
+        Ok(())
     }
 
     /// The same loader on this device, for another place among the processes that train together.

@@ -77,6 +77,15 @@ impl Recipe {
         self.masks.iter().find(|one| one.name == mask).map(|one| one.layers.as_slice())
     }
 
+    /// Names and element types of the masks, as batches have them.
+    pub(super) fn masks(&self) -> Vec<(&str, ElementType)> {
+        let element = |mask: &Mask| match mask.recipe.layers {
+            0 => mask.recipe.element,
+            _ => ElementType::Bool,
+        };
+        self.masks.iter().map(|mask| (mask.name.as_str(), element(mask))).collect()
+    }
+
     /// Every stack that is standardised by recorded statistics: its name, and the split that they are of, or `None`
     /// if they are of all its samples.
     pub(super) fn standardized_by(&self) -> Vec<(String, Option<String>)> {

@@ -112,7 +112,7 @@ impl<B: Backend, S: Source> Drop for Filled<B, S> {
                 if self.held.load(Ordering::Relaxed) {
                     self.rack.held.fetch_sub(1, Ordering::Relaxed);
                 }
-                self.rack.handover.give(slot);
+                self.rack.handover.give(Ok(slot));
             }
             // Nobody can say when the memory is free, so it is left to the device. It counts as held, so that another
             // slot is made in its place. The call that failed here fails again, and is reported, when the next batch is
@@ -176,7 +176,8 @@ struct Ready<B: Backend, S: Source> {
 enum Item<B: Backend, S: Source> {
     Batch(Ready<B, S>),
     End(S::Place),
-    Failed(Error),
+    /// The error of a batch, and the place after the batch; no place if the same batch comes once more.
+    Failed(Error, Option<S::Place>),
 }
 
 /// What the consumer gets.
@@ -185,9 +186,23 @@ pub(super) enum Next<R, P> {
     Batch(R, P),
     End(P),
     TimedOut,
+    /// A batch failed; the next one comes next. If the place is the one before, it was not an error of a batch.
+    Failed(Error, P),
+    /// No batch can come any more, as an error said before. The epoch is over.
+    Over,
 }
 
-type HandoverOf<B, S> = Handover<Slot<B>, Item<B, S>>;
+/// Room for a batch, or a refusal.
+type Room<B> = std::result::Result<Slot<B>, Refusal>;
+
+/// There is no memory for one more slot, so the next batch fails.
+struct Refusal {
+    /// See [`Rack::refusal`].
+    number: u64,
+    error: Error,
+}
+
+type HandoverOf<B, S> = Handover<Room<B>, Item<B, S>>;
 
 /// The consumer's side.
 pub(super) struct Transfer<B: Backend, S: Source> {
@@ -196,6 +211,13 @@ pub(super) struct Transfer<B: Backend, S: Source> {
     /// Makes a waiting call of the source return.
     interrupt: Box<dyn Fn() + Send>,
     slot_bytes: usize,
+    /// Number of refusals so far.
+    refusals: u64,
+    /// Whether the next batch failed on the device before. It comes once more, in case memory was freed meanwhile. If it
+    /// fails again, it counts as given. Otherwise a loop that skips errors would run for ever if the device is lost.
+    is_retry: bool,
+    /// Whether the end of the transfer thread was reported.
+    is_over: bool,
 }
 
 /// What a batch needs to give its slot back.
@@ -206,6 +228,10 @@ struct Rack<B: Backend, S: Source> {
     slots: AtomicUsize,
     /// Number of slots that the consumer holds.
     held: AtomicUsize,
+    /// The number of the refusal that holds for the next batch; 0 if none does.
+    refusal: AtomicU64,
+    /// Whether the device is lost.
+    is_lost: AtomicBool,
     given_away: AtomicU64,
 }
 
@@ -225,36 +251,77 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             handover: Handover::new(),
             slots: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
+            refusal: AtomicU64::new(0),
+            is_lost: AtomicBool::new(false),
             given_away: AtomicU64::new(0),
         });
         for _ in 0..SLOTS {
             rack.add_slot(slot_bytes)?;
         }
-        let worker =
-            Worker { rack: rack.clone(), source, generation: 0, pending: None, lost: None };
-        let thread = threads::start("transfer", move || worker.run())?;
-        Ok(Self { rack, thread: Some(thread), interrupt, slot_bytes })
+        let worker = Worker {
+            rack: rack.clone(),
+            source,
+            generation: 0,
+            pending: None,
+            is_retry: false,
+            lost: None,
+        };
+        let thread = Some(threads::start("transfer", move || worker.run())?);
+        let (refusals, is_retry, is_over) = (0, false, false);
+        Ok(Self { rack, thread, interrupt, slot_bytes, refusals, is_retry, is_over })
     }
 
     /// The next batch, which `build` makes from its memory. `build` also lends the memory to the stream that it is used
-    /// on. If `build` fails, the same batch comes again.
+    /// on. If `build` fails, or there is no memory for one more slot, the same batch comes once more. If that fails, too,
+    /// it is [`Next::Failed`].
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
         build: impl FnOnce(&Arc<dyn Memory>, &S::Info) -> Result<R>,
     ) -> Result<Next<R, S::Place>> {
         let rack = &self.rack;
-        rack.make_room(self.slot_bytes)?;
-        match rack.handover.take(deadline) {
+        if let Err(error) = rack.make_room(self.slot_bytes) {
+            if !std::mem::replace(&mut self.is_retry, true) {
+                return Err(error);
+            }
+            // The batch that the transfer thread has no room for fails.
+            if rack.refusal.load(Ordering::Relaxed) == 0 {
+                self.refusals += 1;
+                rack.refusal.store(self.refusals, Ordering::Relaxed);
+                rack.handover.give(Err(Refusal { number: self.refusals, error }));
+            }
+        }
+        let taken = rack.handover.take(deadline);
+        if !matches!(taken, Taken::TimedOut) {
+            rack.refusal.store(0, Ordering::Relaxed);
+        }
+        match taken {
             Taken::TimedOut => Ok(Next::TimedOut),
-            Taken::Ended => Err(Error::bug("the transfer thread panicked")),
+            Taken::Ended if std::mem::take(&mut self.is_over) => Ok(Next::Over),
+            Taken::Ended => {
+                self.is_over = true;
+                Err(Error::bug("the transfer thread panicked"))
+            }
             Taken::Item(Item::End(place)) => Ok(Next::End(place)),
-            Taken::Item(Item::Failed(error)) => Err(error),
+            Taken::Item(Item::Failed(error, None)) => Err(error),
+            Taken::Item(Item::Failed(error, Some(place))) => {
+                self.is_retry = false;
+                Ok(Next::Failed(error, place))
+            }
             Taken::Item(Item::Batch(ready)) => {
                 let mut taken = Untaken { handover: &rack.handover, ready: Some(ready) };
                 let ready = taken.ready.as_ref().expect("put there above");
                 let memory: Arc<dyn Memory> = ready.memory.clone();
-                let built = build(&memory, &ready.info)?;
+                let built = match build(&memory, &ready.info) {
+                    Ok(built) => built,
+                    Err(error) if std::mem::replace(&mut self.is_retry, true) => {
+                        self.is_retry = false;
+                        let ready = taken.ready.take().expect("put there above");
+                        return Ok(Next::Failed(error, ready.place));
+                    }
+                    Err(error) => return Err(error),
+                };
+                self.is_retry = false;
                 let ready = taken.ready.take().expect("put there above");
                 rack.held.fetch_add(1, Ordering::Relaxed);
                 if let Some(filled) = ready.memory.filled.get() {
@@ -267,6 +334,8 @@ impl<B: Backend, S: Source> Transfer<B, S> {
 
     /// Drops unfinished batches and begins an epoch.
     pub(super) fn go_to(&mut self, epoch: u64) {
+        (self.is_retry, self.is_over) = (false, false);
+        self.rack.refusal.store(0, Ordering::Relaxed);
         drop(self.rack.handover.restart(epoch));
     }
 
@@ -314,6 +383,10 @@ impl<B: Backend, S: Source> Rack<B, S> {
         if self.held.load(Ordering::Relaxed) < slots || self.handover.has_items() {
             return Ok(());
         }
+        if self.is_lost.load(Ordering::Relaxed) {
+            // The transfer thread needs no more room, because every batch fails.
+            return Ok(());
+        }
         self.add_slot(slot_bytes)?;
         if slots >= MOST_SLOTS {
             self.given_away.fetch_add(1, Ordering::Relaxed);
@@ -324,7 +397,7 @@ impl<B: Backend, S: Source> Rack<B, S> {
     fn add_slot(&self, slot_bytes: usize) -> Result<()> {
         let memory = ManuallyDrop::new(self.backend.allocate(slot_bytes)?);
         self.slots.fetch_add(1, Ordering::Relaxed);
-        self.handover.give(Slot { memory, fences: Vec::new(), backend: self.backend.clone() });
+        self.handover.give(Ok(Slot { memory, fences: Vec::new(), backend: self.backend.clone() }));
         Ok(())
     }
 
@@ -356,8 +429,10 @@ struct Worker<B: Backend, S: Source> {
     rack: Arc<Rack<B, S>>,
     source: S,
     generation: u64,
-    /// A batch whose copy could not be queued.
+    /// A batch whose copy could not be queued. It is tried once more.
     pending: Option<S::Batch>,
+    /// Whether the next batch is that one.
+    is_retry: bool,
     /// Why copies can no longer be waited for.
     lost: Option<(ErrorKind, String)>,
 }
@@ -408,7 +483,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             match self.step() {
                 Ok(()) => {}
                 Err(Interrupt::Restarted(order)) => {
-                    self.pending = None;
+                    (self.pending, self.is_retry) = (None, false);
                     self.generation = order.generation;
                     self.source.go_to(order.epoch);
                 }
@@ -419,32 +494,48 @@ impl<B: Backend, S: Source> Worker<B, S> {
 
     /// Copies one batch, or hands over the reason why there is none.
     fn step(&mut self) -> Result<(), Interrupt> {
-        if let Some((kind, what)) = &self.lost {
-            let error = Error::new(*kind, what.clone()).with_remedy(LOST_REMEDY);
-            return self.fail(error);
-        }
         let batch = match self.pending.take().map(Ok).or_else(|| self.source.next()) {
             Some(Ok(batch)) => batch,
             Some(Err(error)) => return self.fail(error),
             None => return self.put(Item::End(self.source.place())),
         };
-        let info = S::info(&batch);
-        let slot = self.room()?;
-        if let Err(error) = self.queue(&batch, &slot) {
-            self.pending = Some(batch);
-            self.rack.handover.give(slot);
+        if let Some((kind, what)) = &self.lost {
+            // Every batch fails by itself, so that the epoch ends, as on other ranks.
+            let error = Error::new(*kind, what.clone()).with_remedy(LOST_REMEDY);
+            drop(batch);
             return self.fail(error);
         }
+        let info = S::info(&batch);
+        let slot = match self.room()? {
+            Ok(slot) => slot,
+            Err(refusal) => {
+                drop(batch);
+                return self.fail(refusal.error);
+            }
+        };
+        if let Err(error) = self.queue(&batch, &slot) {
+            self.rack.handover.give(Ok(slot));
+            return self.refuse(batch, error);
+        }
+        self.is_retry = false;
         self.hand_over(batch, info, slot)
     }
 
     /// A slot to copy into. Slots that are no longer needed are freed on the way. This happens here because it may have
     /// to wait for the consumer's work.
-    fn room(&self) -> Result<Slot<B>, Interrupt> {
+    fn room(&self) -> Result<Room<B>, Interrupt> {
         loop {
-            let slot = self.rack.handover.room(self.generation)?;
+            let slot = match self.rack.handover.room(self.generation)? {
+                Ok(slot) => slot,
+                Err(refusal) => {
+                    if self.rack.refusal.load(Ordering::Relaxed) == refusal.number {
+                        return Ok(Err(refusal));
+                    }
+                    continue;
+                }
+            };
             if !self.rack.is_surplus() {
-                return Ok(slot);
+                return Ok(Ok(slot));
             }
             self.rack.slots.fetch_sub(1, Ordering::Relaxed);
             drop(slot);
@@ -479,16 +570,18 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 let place = self.source.place();
                 let memory = self.lent(slot, copied);
                 self.put(Item::Batch(Ready { memory, info, place }))?;
-                match flight.finish() {
-                    Ok(()) => Ok(()),
-                    Err(error) => self.lose(error),
+                // This batch was handed over. If it cannot be used, the consumer's stream says so.
+                if let Err(error) = flight.finish() {
+                    self.lose(&error);
                 }
+                Ok(())
             }
             // The copy cannot be waited for, so the batch and the slot are left to it.
             Err(error) => {
                 self.rack.held.fetch_add(1, Ordering::Relaxed);
                 std::mem::forget(slot);
-                self.lose(error)
+                self.lose(&error);
+                self.fail(error)
             }
         }
     }
@@ -507,14 +600,29 @@ impl<B: Backend, S: Source> Worker<B, S> {
     }
 
     /// The device no longer reports what is done, so no further copy is begun.
-    fn lose(&mut self, error: Error) -> Result<(), Interrupt> {
+    fn lose(&mut self, error: &Error) {
         self.lost = Some((error.kind(), error.what().to_owned()));
-        self.fail(error)
+        self.rack.is_lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Hands over the error of a batch whose copy was refused. The batch is tried once more.
+    fn refuse(&mut self, batch: S::Batch, error: Error) -> Result<(), Interrupt> {
+        if std::mem::take(&mut self.is_retry) {
+            drop(batch);
+            return self.fail(error);
+        }
+        (self.pending, self.is_retry) = (Some(batch), true);
+        self.tell(error, None)
+    }
+
+    /// Hands over the error of the batch that the source gave last.
+    fn fail(&self, error: Error) -> Result<(), Interrupt> {
+        self.tell(error, Some(self.source.place()))
     }
 
     /// Hands an error over, and goes on when the consumer asks again.
-    fn fail(&self, error: Error) -> Result<(), Interrupt> {
-        self.put(Item::Failed(error))?;
+    fn tell(&self, error: Error, place: Option<S::Place>) -> Result<(), Interrupt> {
+        self.put(Item::Failed(error, place))?;
         self.rack.handover.asked(self.generation)
     }
 

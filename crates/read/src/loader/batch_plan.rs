@@ -17,6 +17,7 @@ use crate::dataset::Dataset;
 use crate::decode::Decoder;
 use crate::held::ChunkRef;
 use crate::plan::Item;
+use crate::ring::slots::Failure;
 use crate::{Error, Result};
 
 /// A batch, planned into a slot.
@@ -27,10 +28,14 @@ pub(crate) struct BatchPlan {
     pub number: usize,
     /// How many batches were left then.
     pub batches: usize,
+    /// Number of the items' shape in the plan.
+    pub shape: usize,
     pub items: Vec<Item>,
     pub arrays: Vec<BatchArray>,
     /// Why there is no batch.
     pub error: Option<Error>,
+    /// Damage that was found while the batch was planned, if damaged samples are skipped.
+    pub damaged: Vec<Failure>,
     /// When it was loaded.
     pub loading: Loading,
     /// Chunks to decode and hold, for this batch or later ones.
@@ -122,7 +127,7 @@ pub(crate) fn lay_out(
         let after =
             bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGNMENT));
         end = after.ok_or_else(|| {
-            Error::conflict(format!("a batch of {len} samples does not fit into memory"))
+            Error::memory(format!("a batch of {len} samples does not fit into memory"))
                 .with_remedy(remedy!["choose a smaller ", Opt::BatchSize])
         })?;
         arrays.push(array);
@@ -138,7 +143,7 @@ pub(crate) fn place(dataset: &Dataset, stack: usize, mask: &str) -> Result<usize
 }
 
 impl BatchPlan {
-    /// Takes the place of an epoch's batches that cannot come.
+    /// Takes the place of an epoch whose batches cannot be planned.
     pub(crate) fn failed(epoch: u64, error: Error) -> Self {
         Self { epoch, batches: 1, error: Some(error), ..Self::default() }
     }

@@ -37,6 +37,10 @@ struct Feeder<'a> {
     rotation: Rotation,
     /// What the cache on the local disk knows about this loader.
     local: LocalPlan,
+    /// The dataset was not as it was opened when this epoch began.
+    is_suspect: bool,
+    /// What was wrong then, for the next batch.
+    suspicion: Option<Error>,
     /// The chunks that are decoded ahead with the latest batch.
     ahead: Vec<ChunkRef>,
     /// The windows and parts of the latest batch. Those in the slot cannot be reached once it is published.
@@ -52,7 +56,7 @@ pub(super) fn run(shared: &Shared) {
         loop {
             let start = shared.start();
             let generation = start.generation;
-            let labelled = LabelledMasks::new(shared);
+            let labelled = LabelledMasks::for_training(shared);
             let (ahead, items, parts, spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             let (rotation, local) = (Rotation::default(), LocalPlan::new(shared));
             let mut feeder = Feeder {
@@ -61,6 +65,8 @@ pub(super) fn run(shared: &Shared) {
                 labelled,
                 rotation,
                 local,
+                is_suspect: false,
+                suspicion: None,
                 ahead,
                 items,
                 parts,
@@ -86,12 +92,20 @@ impl<'a> Feeder<'a> {
         let Start { mut epoch, mut given, .. } = start;
         let mut empty = 0;
         while options.end_epoch.is_none_or(|end| epoch < end) {
-            let checked = dataset.check_unchanged();
+            self.suspicion = dataset.check_unchanged().err();
+            self.is_suspect = self.suspicion.is_some();
             let drawn = self.rotation.take_epoch(epoch).filter(|_| given.is_empty());
             let draw = || drawn.map_or_else(|| plan.epoch(epoch, &given, options.share), Ok);
-            let batches = match checked.and_then(|()| draw()) {
+            let batches = match draw() {
                 Ok(batches) => batches,
-                Err(error) => return self.fail(epoch, error),
+                Err(error) => {
+                    if let Err(leave) = self.fail(epoch, error) {
+                        return leave;
+                    }
+                    epoch += 1;
+                    given.clear();
+                    continue;
+                }
             };
             // The rest of an epoch may be empty, but several epochs in a row may not.
             empty = if batches.batches() == 0 { empty + 1 } else { 0 };
@@ -123,7 +137,8 @@ impl<'a> Feeder<'a> {
         plan.batches = epoch.batches();
         plan.loading = Loading::begun(claimed);
         plan.error = self
-            .plan(epoch, number, plan)
+            .check()
+            .and_then(|()| self.plan(epoch, number, plan))
             .and_then(|()| self.turn(epoch, number, plan))
             .and_then(|()| plan.cut(&self.shared.decoder(), &self.shared.masks, pieces))
             .err();
@@ -168,20 +183,32 @@ impl<'a> Feeder<'a> {
     }
 
     /// Gives the consumer an error in place of the epoch's batches.
-    fn fail(&self, epoch: u64, error: Error) -> Leave {
-        match self.claim() {
-            Ok(mut slot) => {
-                *slot.plan().0 = BatchPlan::failed(epoch, error);
-                slot.publish();
-                Leave::Over
-            }
-            Err(leave) => leave,
+    fn fail(&self, epoch: u64, error: Error) -> Result<(), Leave> {
+        let mut slot = self.claim()?;
+        *slot.plan().0 = BatchPlan::failed(epoch, error);
+        slot.publish();
+        Ok(())
+    }
+
+    /// Refuses to plan a batch of a dataset that was replaced. Every batch of the epoch fails by itself, so that the
+    /// epoch has as many batches as on other ranks, and goes on if the dataset is there again.
+    fn check(&mut self) -> Result<()> {
+        if let Some(error) = self.suspicion.take() {
+            return Err(error);
         }
+        if self.is_suspect {
+            self.shared.dataset.check_unchanged()?;
+            self.is_suspect = false;
+        }
+        Ok(())
     }
 
     fn plan(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
         let Shared { dataset, masks, .. } = self.shared;
+        plan.shape = epoch.shape_number(number);
+        plan.damaged.clear();
         epoch.batch(number, Some(&mut self.labelled), &mut plan.items)?;
+        self.labelled.move_damage(&plan.items, &mut plan.damaged);
         self.shared.new_ids.relabel(dataset, &mut plan.items);
         let first = plan.items.first().ok_or_else(|| {
             Error::new(ErrorKind::Conflict, "a batch without samples was planned")

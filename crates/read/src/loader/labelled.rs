@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::options::OnDamage;
 use super::shared::Shared;
-use crate::plan::{Labelled, Window};
+use crate::decode::is_damage;
+use crate::plan::{Item, Labelled, Window};
+use crate::ring::slots::Failure;
 use crate::{Error, Result};
 use hsipack_format::{Command, Opt, remedy};
 
@@ -14,6 +17,10 @@ pub(super) struct LabelledMasks<'a> {
     shared: &'a Shared,
     latest: VecDeque<Bits>,
     bytes: usize,
+    /// Whether samples whose masks are damaged get any window, and are reported to be skipped.
+    skips: bool,
+    /// The samples of the batch being planned whose masks are damaged.
+    damaged: VecDeque<(usize, Error)>,
 }
 
 /// The most bytes of bitmaps to keep.
@@ -29,7 +36,26 @@ struct Bits {
 
 impl<'a> LabelledMasks<'a> {
     pub(super) fn new(shared: &'a Shared) -> Self {
-        Self { shared, latest: VecDeque::new(), bytes: 0 }
+        let (latest, damaged) = (VecDeque::new(), VecDeque::new());
+        Self { shared, latest, bytes: 0, skips: false, damaged }
+    }
+
+    /// For the batches that are delivered. If damaged samples are skipped, so are samples whose masks are damaged.
+    pub(super) fn for_training(shared: &'a Shared) -> Self {
+        let skips = shared.options.on_damage == OnDamage::Skip;
+        Self { skips, ..Self::new(shared) }
+    }
+
+    /// Moves the damage of masks that was found while these items were planned into `failures`.
+    pub(super) fn move_damage(&mut self, items: &[Item], failures: &mut Vec<Failure>) {
+        for (position, item) in items.iter().enumerate() {
+            // Each item asked once, in order.
+            if self.damaged.front().is_some_and(|(sample, _)| *sample == item.sample) {
+                let (_, error) = self.damaged.pop_front().expect("there is a first one");
+                failures.push(Failure { position, error });
+            }
+        }
+        self.damaged.clear();
     }
 
     /// The bitmap of a sample. It is the first in the list afterwards.
@@ -92,7 +118,14 @@ impl<'a> LabelledMasks<'a> {
 
 impl Labelled for LabelledMasks<'_> {
     fn share(&mut self, sample: usize, window: Window) -> Result<f64> {
-        let labelled = self.bits(sample)?.count(window);
+        let labelled = match self.bits(sample).map(|bits| bits.count(window)) {
+            Ok(labelled) => labelled,
+            Err(error) if self.skips && is_damage(&error) => {
+                self.damaged.push_back((sample, error));
+                return Ok(1.0);
+            }
+            Err(error) => return Err(error),
+        };
         Ok(labelled as f64 / (f64::from(window.rows) * f64::from(window.columns)))
     }
 }

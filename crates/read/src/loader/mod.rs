@@ -14,6 +14,7 @@
 //! | `rotation.rs` | which chunks are held while the windows of blocks come |
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
+//! | `replacement.rs` | items in place of batches that are damaged as a whole |
 //! | `replay.rs` | items of a batch, read without a ring and its threads |
 //! | `labelled.rs` | labelled pixels, for crops |
 //! | `new_ids.rs` | new class ids in batches |
@@ -36,6 +37,7 @@ mod new_ids;
 mod options;
 mod outlook;
 mod prepared;
+mod replacement;
 mod replay;
 mod rotation;
 mod shared;
@@ -60,7 +62,7 @@ pub(crate) use times::{Consumer, Record, Times};
 
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
-use crate::plan::{Plan, Segment, Share, State};
+use crate::plan::{Plan, Segment, State};
 use crate::ring::memory::MemoryReport;
 use crate::ring::slots::Failure;
 use crate::ring::{Lease, Next};
@@ -69,6 +71,7 @@ use batch_plan::BatchPlan;
 use hsipack_format::{Command, Opt, remedy};
 use hsipack_store::{stopping, threads};
 use loading::Loads;
+use replacement::{Replacement, Replacements};
 
 /// Streams batches of a dataset, epoch after epoch. Its threads and its ring live as long as it does.
 ///
@@ -95,6 +98,7 @@ pub struct Loader {
     pending: Option<TakenBatch>,
     consumer: Consumer,
     loads: Loads,
+    replacements: Replacements,
 }
 
 /// A slot as taken from the ring.
@@ -104,6 +108,10 @@ struct TakenBatch {
     failures: Vec<Failure>,
     /// How many more batches were ready.
     ready: usize,
+    /// How many of its samples are damaged and were removed.
+    skipped: usize,
+    /// The damage of the first of them.
+    damage: Option<Error>,
 }
 
 /// How far the consumer is.
@@ -112,12 +120,10 @@ struct Place {
     epoch: u64,
     /// The batches of this epoch that were given before the loader began with it.
     given: Vec<Segment>,
-    /// How many batches of this epoch were given since.
+    /// How many batches of this epoch were given since. A batch that failed counts, because its error was given.
     batches: usize,
     /// All batches of the epoch were given, but its end was not reported yet.
     at_end: bool,
-    /// An error ended the epoch.
-    failed: bool,
 }
 
 /// What remains of an epoch, as an iterator; see [`Loader::epoch`].
@@ -157,6 +163,7 @@ impl Loader {
             pending: None,
             consumer: Consumer::training(),
             loads: Loads::default(),
+            replacements: Replacements::default(),
         };
         if begin.epoch > 0 || begin.is_within_epoch() {
             loader.go_to(begin.epoch, begin.given);
@@ -189,6 +196,9 @@ impl Loader {
     /// The batches that remain of the current epoch. After its end, the next call returns the next epoch, whose
     /// first batches are already being decoded. If the iterator is dropped early, the next call goes on after
     /// the last batch given. [`set_epoch`](Self::set_epoch) goes to another epoch.
+    ///
+    /// A batch that fails is an error in its place; the iterator goes on with the next batch. It ends after an error that
+    /// is not an error of a batch (all slots are kept).
     pub fn epoch(&mut self) -> Epoch<'_> {
         Epoch { loader: self, over: false }
     }
@@ -198,8 +208,9 @@ impl Loader {
     ///
     /// # Errors
     /// If a chunk is damaged or cannot be read, the dataset was replaced, or all slots of the ring are kept. If
-    /// slots are merely kept, the next call waits again. After any other error, the next call begins the epoch
-    /// again after the last batch given.
+    /// slots are merely kept, the next call waits again. Any other error is the error of one batch, and counts as that
+    /// batch: the next call returns the batch after it, and [`state`](Self::state) is the state after it. So a loop that
+    /// skips errors ends with the epoch, and ranks stay in step.
     pub fn next_batch(&mut self) -> Option<Result<Batch>> {
         self.next_before(None).map(|next| next.map(|batch| batch.expect("there is no deadline")))
     }
@@ -228,10 +239,6 @@ impl Loader {
     }
 
     fn find_next(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
-        if self.place.failed {
-            let (epoch, given) = (self.place.epoch, self.given());
-            self.go_to(epoch, given);
-        }
         loop {
             if self.place.at_end {
                 self.begin(self.place.epoch + 1);
@@ -248,6 +255,12 @@ impl Loader {
                 }
                 Err(Taking::TimedOut) => return Some(Ok(None)),
                 Err(Taking::Failed(error)) => return Some(Err(error)),
+                Err(Taking::Lost(error)) => {
+                    // No batch can come any more, so the epoch ends with this error.
+                    self.place.batches += 1;
+                    self.place.at_end = true;
+                    return Some(Err(error));
+                }
             };
             if taken.lease.plan().epoch != self.place.epoch {
                 // Nothing was left of the current epoch.
@@ -255,14 +268,7 @@ impl Loader {
                 self.place.at_end = true;
                 continue;
             }
-            match self.accept(taken) {
-                Ok(Some(batch)) => return Some(Ok(Some(batch))),
-                Ok(None) => {}
-                Err(error) => {
-                    self.place.failed = true;
-                    return Some(Err(error));
-                }
-            }
+            return Some(self.accept(taken, deadline));
         }
     }
 
@@ -275,7 +281,9 @@ impl Loader {
         let next = self.shared.ring.take(deadline);
         self.shared.counters.waited(before.elapsed());
         match next {
-            Next::Batch(lease, failures, ready) => Ok(Some(TakenBatch { lease, failures, ready })),
+            Next::Batch(lease, failures, ready) => {
+                Ok(Some(TakenBatch { lease, failures, ready, skipped: 0, damage: None }))
+            }
             Next::Finished => Ok(None),
             Next::TimedOut => Err(Taking::TimedOut),
             Next::AllLeased => {
@@ -289,18 +297,47 @@ impl Loader {
                 ])))
             }
             Next::Stopped => {
-                Err(Taking::Failed(Error::bug("the planning thread of the loader panicked")))
+                Err(Taking::Lost(Error::bug("the planning thread of the loader panicked")))
             }
         }
     }
 
-    /// Turns a slot into a batch; `None` if no samples are left without the damaged ones.
-    fn accept(&mut self, taken: TakenBatch) -> Result<Option<Batch>> {
-        let TakenBatch { mut lease, mut failures, ready } = taken;
+    /// Turns a slot into a batch, or into the error of a batch. `None` if the deadline passes before the replacement of a
+    /// damaged batch is found.
+    fn accept(
+        &mut self,
+        mut taken: TakenBatch,
+        deadline: Option<Instant>,
+    ) -> Result<Option<Batch>> {
+        let BatchPlan { number, batches, .. } = *taken.lease.plan();
+        let complete = self.without_damaged(&mut taken).and_then(|()| {
+            let is_empty = taken.lease.plan().items.is_empty();
+            if is_empty { self.replace(&mut taken, deadline) } else { Ok(true) }
+        });
+        if matches!(complete, Ok(false)) {
+            self.pending = Some(taken);
+            return Ok(None);
+        }
+        self.place.batches += 1;
+        self.place.at_end = number + 1 == batches;
+        complete?;
+        let TakenBatch { lease, ready, skipped, .. } = taken;
+        let batch = Batch::new(lease, self.shared.clone());
+        if let Some(trace) = &self.shared.options.trace {
+            trace.ready(ready);
+        }
+        self.shared.counters.given(batch.len(), batch.bytes(), skipped, ready);
+        Ok(Some(batch))
+    }
+
+    /// Removes the damaged samples of a batch, if they are to be skipped.
+    fn without_damaged(&self, taken: &mut TakenBatch) -> Result<()> {
+        let TakenBatch { lease, failures, skipped, damage, .. } = taken;
         let (plan, bytes) = lease.parts_mut();
         if let Some(error) = plan.error.take() {
             return Err(error);
         }
+        failures.append(&mut plan.damaged);
         failures.sort_by_key(|failure| failure.position);
         let skip = self.shared.options.on_damage == OnDamage::Skip;
         if let Some(bad) = failures.iter().position(|failure| !skip || !is_damage(&failure.error)) {
@@ -310,30 +347,36 @@ impl Loader {
         positions.dedup();
         if !positions.is_empty() {
             plan.remove(&positions, bytes);
-            let Share { rank, world_size } = self.shared.options.share;
-            if plan.items.is_empty() && world_size > 1 {
-                // The other ranks would wait for this one for ever.
+            *skipped = positions.len();
+            *damage = failures.drain(..).next().map(|failure| failure.error);
+        }
+        Ok(())
+    }
+
+    /// Puts an item that can be read in place of a batch whose samples are all damaged, so that the epoch has as many
+    /// batches as planned, on every rank. `false` if the deadline passes before one is found.
+    fn replace(&mut self, taken: &mut TakenBatch, deadline: Option<Instant>) -> Result<bool> {
+        let (plan, bytes) = taken.lease.parts_mut();
+        match self.replacements.find(&self.shared, plan, bytes, deadline)? {
+            Replacement::Found(item) => plan.items.push(item),
+            Replacement::Pending => return Ok(false),
+            Replacement::None => {
                 let what = format!(
-                    "all samples of batch {} of rank {rank} are damaged, and every rank must have the same number of batches",
-                    plan.number
+                    "all samples of batch {} of rank {} are damaged, and no other sample of its shape can be read in their place",
+                    plan.number, self.shared.options.share.rank
                 );
-                return Err(Error::damaged(what)
-                    .at(self.shared.dataset.path())
-                    .with_remedy(remedy![
+                let error =
+                    Error::damaged(what).at(self.shared.dataset.path()).with_remedy(remedy![
                         Command::Repair,
                         " the dataset, or leave these samples out"
-                    ])
-                    .caused_by(failures.swap_remove(0).error));
+                    ]);
+                return Err(match taken.damage.take() {
+                    Some(damage) => error.caused_by(damage),
+                    None => error,
+                });
             }
         }
-        self.place.batches += 1;
-        self.place.at_end = plan.number + 1 == plan.batches;
-        let batch = Batch::new(lease, self.shared.clone());
-        if let Some(trace) = &self.shared.options.trace {
-            trace.ready(ready);
-        }
-        self.shared.counters.given(batch.len(), batch.bytes(), positions.len(), ready);
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(true)
     }
 
     /// Begins an epoch that the feeder has reached by itself.
@@ -343,7 +386,7 @@ impl Loader {
 
     /// Drops unfinished batches and goes to the start of an epoch.
     pub fn set_epoch(&mut self, epoch: u64) {
-        let at_start = self.place.batches == 0 && self.place.given.is_empty() && !self.place.failed;
+        let at_start = self.place.batches == 0 && self.place.given.is_empty();
         if epoch != self.place.epoch || !at_start {
             self.go_to(epoch, Vec::new());
         }
@@ -356,12 +399,7 @@ impl Loader {
         self.place = Place { epoch, given, ..Place::default() };
     }
 
-    /// The batches of the current epoch that were given.
-    fn given(&self) -> Vec<Segment> {
-        self.state().given
-    }
-
-    /// How far training is: after the last batch given. Save this with a checkpoint and resume with
+    /// How far training is: after the last batch given, or after its error. Save this with a checkpoint and resume with
     /// [`with_state`](Self::with_state).
     pub fn state(&self) -> State {
         let Place { epoch, given, batches, at_end, .. } = &self.place;
@@ -450,6 +488,8 @@ impl Loader {
 enum Taking {
     TimedOut,
     Failed(Error),
+    /// No batch can come any more.
+    Lost(Error),
 }
 
 impl Iterator for Epoch<'_> {
@@ -459,8 +499,14 @@ impl Iterator for Epoch<'_> {
         if self.over {
             return None;
         }
+        let before = self.loader.place.batches;
         let next = self.loader.next_batch();
-        self.over = !matches!(next, Some(Ok(_)));
+        self.over = match next {
+            Some(Ok(_)) => false,
+            // An error of a batch counts as the batch. Any other error might come for ever.
+            Some(Err(_)) => self.loader.place.batches == before,
+            None => true,
+        };
         next
     }
 }

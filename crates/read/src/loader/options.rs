@@ -106,10 +106,11 @@ impl std::str::FromStr for ShuffleWindow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDamage {
-    /// End the epoch with an error that names shard and sample.
+    /// The batch is an error that names shard and sample. The next batch is the one after it.
     #[default]
     Error,
-    /// Skip the sample, and count it.
+    /// Skip the sample, and count it. If all samples of a batch are damaged, one item that can be read takes their place,
+    /// as padding, so that every rank gets as many batches as planned.
     Skip,
 }
 

@@ -15,7 +15,7 @@ use crate::cache::CacheKind;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
 use crate::plan::{Crop, Order, Plan, PlanOptions, PlanSample, Share, State};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 
 /// A [`Loader`] whose options are checked and whose epochs are planned, but which has neither memory nor threads yet.
 ///
@@ -349,7 +349,7 @@ pub(super) fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u
         }
         _ => remedy!["choose a smaller ", Opt::BatchSize, " or ", Opt::Crop],
     };
-    Err(Error::new(ErrorKind::Io, what).with_remedy(remedy))
+    Err(Error::memory(what).with_remedy(remedy))
 }
 
 /// Bytes that the loader notes about a slot, in addition to its batch.

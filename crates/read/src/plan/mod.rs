@@ -161,8 +161,8 @@ pub struct Item {
     pub label: Option<u32>,
     /// For a window that shows a region, the id of the region's pixels in the mask.
     pub region: Option<u32>,
-    /// Whether the item also comes in another batch, and only fills up this one (see [`LastBatch`]). Leave such items
-    /// out of validation metrics.
+    /// Whether the item also comes in another batch, and only fills up this one (see [`LastBatch`]), or takes the place of
+    /// a batch of damaged samples ([`OnDamage::Skip`](crate::OnDamage)). Leave such items out of validation metrics.
     pub padding: bool,
 }
 
@@ -427,7 +427,29 @@ impl EpochPlan {
         .with_remedy("go on with the next epoch"))
     }
 
-    fn shape_number(&self, n: usize) -> usize {
+    /// Number of items in the whole epoch, on all ranks: places in its order.
+    pub(crate) fn places(&self) -> u32 {
+        self.order.len() as u32
+    }
+
+    /// Id of the sample at a place in the whole epoch, if its items have the shape with this number.
+    pub(crate) fn sample_of_shape(&self, place: u32, shape: usize) -> Option<usize> {
+        let sample = self.order.sample(place) as usize;
+        let Inner { samples, shape_of, .. } = &*self.plan.0;
+        (shape_of[sample] as usize == shape).then(|| samples[sample].sample)
+    }
+
+    /// The item at a place in the whole epoch, as padding.
+    pub(crate) fn padding_at(
+        &self,
+        place: u32,
+        labelled: Option<&mut (dyn Labelled + '_)>,
+    ) -> Result<Item> {
+        self.item(place, true, labelled)
+    }
+
+    /// Number of the shape of batch `n`, which must be there.
+    pub(crate) fn shape_number(&self, n: usize) -> usize {
         let sample = self.order.sample(self.cut.first(n));
         self.plan.0.shape_of[sample as usize] as usize
     }

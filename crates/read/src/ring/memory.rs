@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::pages::{self, Pages};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 
 /// What kind of memory to ask for.
@@ -181,12 +181,9 @@ impl fmt::Debug for Memory {
 }
 
 fn no_room(bytes: usize, error: std::io::Error) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!("cannot allocate {} MiB for the ring: {error}", bytes.div_ceil(1 << 20)),
-    )
-    .with_remedy(remedy!["use fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize])
-    .caused_by(error)
+    Error::memory(format!("cannot allocate {} MiB for the ring: {error}", bytes.div_ceil(1 << 20)))
+        .with_remedy(remedy!["use fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize])
+        .caused_by(error)
 }
 
 /// The calls to the operating system.

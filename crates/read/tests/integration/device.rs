@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use hsipack_format::SpectralNorm;
 use hsipack_format::spectrum::normalize;
+use hsipack_read::augment::array::Stream;
 use hsipack_read::plan::{Crop, Item};
 use hsipack_read::{
-    Array, Dataset, Device, DeviceBatch, DeviceLoader, DeviceOptions, ElementType, ErrorKind, Host,
-    Loader, LoaderOptions, Normalization, cuda_is_available,
+    Array, Dataset, Device, DeviceBatch, DeviceLoader, DeviceOptions, ElementType, Error,
+    ErrorKind, Host, Library, Loader, LoaderOptions, Normalization, cuda_is_available,
 };
 use serde_json::json;
 
@@ -405,9 +406,75 @@ fn a_damaged_sample_is_an_error_and_the_next_call_goes_on() {
     fs::write(&shard, bytes).unwrap();
     let dataset = Dataset::open(&written.path).unwrap();
     let mut loader = start(&dataset, options(12), cpu()).unwrap();
-    let kinds: Vec<_> =
-        (0..4).filter_map(|_| loader.next_batch()?.err().map(|error| error.kind())).collect();
-    assert!(kinds.contains(&ErrorKind::Damaged), "{kinds:?}");
+    let batches = loader.batches_per_epoch().unwrap();
+    for epoch in 1..3 {
+        let results: Vec<_> = loader.epoch().map(|batch| batch.map(|batch| batch.len())).collect();
+        assert_eq!(results.len(), batches);
+        let errors: Vec<_> = results.iter().filter_map(|result| result.as_ref().err()).collect();
+        assert!(errors.len() == 1 && batches > 1, "{results:?}");
+        assert_eq!(errors[0].kind(), ErrorKind::Damaged);
+        assert_eq!((loader.state().epoch, loader.state().given.len()), (epoch, 0));
+    }
+}
+
+/// A library without memory for its tensors.
+#[derive(Clone, Debug)]
+struct NoMemory(Host);
+
+impl Library for NoMemory {
+    type Tensor = Array;
+    type Engine = Host;
+
+    fn host(&self) -> &Host {
+        &self.0
+    }
+
+    fn engine(&self, device: usize) -> hsipack_read::Result<Host> {
+        self.0.engine(device)
+    }
+
+    fn stream(&self, device: usize) -> hsipack_read::Result<Stream> {
+        self.0.stream(device)
+    }
+
+    fn tensor(&self, _: Array) -> hsipack_read::Result<Array> {
+        Err(Error::conflict("no memory"))
+    }
+
+    fn array(&self, tensor: &Array) -> hsipack_read::Result<Array> {
+        self.0.array(tensor)
+    }
+
+    fn device(&self, tensor: &Array) -> hsipack_read::Result<Device> {
+        Library::device(&self.0, tensor)
+    }
+
+    fn look_at(&self, image: &Array) -> hsipack_read::Result<(Vec<usize>, ElementType)> {
+        self.0.look_at(image)
+    }
+}
+
+#[test]
+fn a_batch_that_cannot_be_made_comes_once_more_and_then_counts() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let library = NoMemory(Host::new(2));
+    let mut loader = DeviceLoader::new(&dataset, options(12), cpu(), library).unwrap();
+    let batches = loader.batches_per_epoch().unwrap();
+    let given =
+        |loader: &DeviceLoader<NoMemory>| loader.state().given.first().map(|one| one.batches);
+    assert!(loader.next_batch().unwrap().is_err());
+    assert_eq!(given(&loader), None);
+    assert!(loader.next_batch().unwrap().is_err());
+    assert!(batches > 1 && given(&loader) == Some(1));
+    let mut errors = 2;
+    while let Some(batch) = loader.next_batch() {
+        assert!(batch.is_err());
+        errors += 1;
+    }
+    assert_eq!(errors, 2 * batches);
+    // Such an error ends the iterator, which would otherwise see the same batch twice.
+    assert_eq!(loader.epoch().count(), 1);
 }
 
 fn walk(folder: &Path) -> std::path::PathBuf {

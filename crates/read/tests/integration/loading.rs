@@ -359,22 +359,23 @@ fn damage(written: &Written, file: &str, at: usize) -> std::path::PathBuf {
 }
 
 #[test]
-fn damage_ends_the_epoch_with_an_error_or_is_skipped_and_counted() {
+fn a_damaged_batch_is_an_error_in_its_place_or_its_damage_is_skipped_and_counted() {
     let (_folder, written) = made(&[StackSpec::new(9, 8, 4, 10).masks(&["a"])]);
     let shard = damage(&written, "9x8x4/image/c/1/0/0/0", 40); // sample 4
     let dataset = Dataset::open(&written.path).unwrap();
     let mut options = options(3);
     options.plan.order = Order::Sequential;
     let mut loader = Loader::new(&dataset, options.clone()).unwrap();
-    let batches: Vec<_> = loader.epoch().collect();
-    assert_eq!(batches.len(), 2);
+    let mut epoch = loader.epoch();
+    let batches: Vec<_> = epoch.by_ref().take(2).collect();
     let error: &Error = batches[1].as_ref().unwrap_err();
     assert_eq!((error.kind(), error.path()), (ErrorKind::Damaged, Some(shard.as_path())));
     assert!(error.to_string().contains("sample 4"), "{error}");
     drop(batches);
-    // The next call fails at the same place.
-    assert!(loader.next_batch().unwrap().is_err());
-    assert_eq!(loader.state().given[0].batches, 1);
+    // The batches after it were decoded already.
+    let rest: Vec<Vec<usize>> = epoch.map(|batch| batch.unwrap().ids().collect()).collect();
+    assert_eq!(rest, [vec![6, 7, 8], vec![9]]);
+    assert_eq!((loader.state().epoch, loader.state().given.len()), (1, 0));
 
     options.on_damage = OnDamage::Skip;
     let mut loader = Loader::new(&dataset, options).unwrap();
@@ -391,36 +392,202 @@ fn damage_ends_the_epoch_with_an_error_or_is_skipped_and_counted() {
 }
 
 #[test]
-fn a_batch_of_nothing_but_damage_is_left_out() {
-    let (_folder, written) = made(&[StackSpec { per_shard: 1, ..StackSpec::new(9, 8, 4, 4) }]);
-    for sample in [1, 3] {
-        std::fs::write(written.path.join(format!("9x8x4/image/c/{sample}/0/0/0")), b"short")
-            .unwrap();
-    }
+fn a_batch_that_fails_counts_as_given_wherever_it_is() {
+    let (_folder, written) = made(&[single(9, 8, 8)]);
+    break_samples(&written, "9x8x4", &[0, 3, 7]);
     let dataset = Dataset::open(&written.path).unwrap();
-    let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+    let mut options = options(1);
     options.plan.order = Order::Sequential;
-    let mut loader = Loader::new(&dataset, options).unwrap();
-    assert_eq!(ids(&mut loader), [0, 2]);
-    assert_eq!(ids(&mut loader), [0, 2]);
-    assert_eq!(loader.statistics().loader.skipped, 4);
+    let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+    let mut states = Vec::new();
+    for epoch in 0..2 {
+        let mut results = Vec::new();
+        while let Some(batch) = loader.next_batch() {
+            results.push(batch.map(|batch| batch.items()[0].sample).ok());
+            states.push(loader.state());
+            let expected = if results.len() == 8 { (epoch + 1, 0) } else { (epoch, results.len()) };
+            let given = loader.state().given.iter().map(|segment| segment.batches).sum::<usize>();
+            assert_eq!((loader.state().epoch, given), expected);
+        }
+        assert_eq!(results, [None, Some(1), Some(2), None, Some(4), Some(5), Some(6), None]);
+    }
+    // A resumed loader goes on after the batch that failed, also with several ranks.
+    for (state, number) in states.iter().zip(1..8) {
+        let mut resumed = Loader::with_state(&dataset, options.clone(), state).unwrap();
+        assert_eq!(resumed.epoch().count(), 8 - number);
+        assert_eq!(resumed.state(), states[7]);
+    }
+    let ranks = [0, 1].map(|rank| {
+        let share = Share { rank, world_size: 2 };
+        let options = LoaderOptions { share, ..options.clone() };
+        let mut loader = Loader::with_state(&dataset, options, &states[3]).unwrap();
+        let results: Vec<bool> = loader.epoch().map(|batch| batch.is_ok()).collect();
+        (results, loader.state())
+    });
+    assert_eq!((&ranks[0].0[..], &ranks[1].0[..]), (&[true, true][..], &[true, false][..]));
+    assert_eq!(ranks[0].1, ranks[1].1);
 }
 
 #[test]
-fn ranks_are_not_left_waiting_for_a_batch_of_nothing_but_damage() {
-    let (_folder, written) = made(&[StackSpec { per_shard: 1, ..StackSpec::new(9, 8, 4, 4) }]);
-    std::fs::write(written.path.join("9x8x4/image/c/1/0/0/0"), b"short").unwrap();
+fn setting_the_epoch_after_an_error_begins_it_again() {
+    let (_folder, written) = made(&[single(9, 8, 4)]);
+    break_samples(&written, "9x8x4", &[0]);
     let dataset = Dataset::open(&written.path).unwrap();
-    let told = (0..2).map(|rank| {
-        let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+    let mut options = options(1);
+    options.plan.order = Order::Sequential;
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    for _ in 0..2 {
+        assert!(loader.next_batch().unwrap().is_err());
+        assert_eq!(loader.next_batch().unwrap().unwrap().items()[0].sample, 1);
+        loader.set_epoch(0);
+    }
+}
+
+/// A stack with one sample in each shard.
+fn single(rows: usize, columns: usize, samples: usize) -> StackSpec {
+    StackSpec { per_shard: 1, ..StackSpec::new(rows, columns, 4, samples) }
+}
+
+/// Cuts the shards of images of a stack short. `places` are places in the stack.
+fn break_samples(written: &Written, stack: &str, places: &[usize]) {
+    for place in places {
+        let shard = written.path.join(format!("{stack}/image/c/{place}/0/0/0"));
+        std::fs::write(shard, b"short").unwrap();
+    }
+}
+
+/// The samples of each batch of an epoch, with whether each is padding. Checks the values.
+fn batches(loader: &mut Loader, written: &Written) -> Vec<Vec<(usize, bool)>> {
+    let batch_of = |batch: Batch| {
+        check(&batch, written, None);
+        batch.items().iter().map(|item| (item.sample, item.padding)).collect()
+    };
+    loader.epoch().map(|batch| batch_of(batch.unwrap())).collect()
+}
+
+#[test]
+fn a_batch_of_nothing_but_damage_is_replaced_by_padding() {
+    let (_folder, written) = made(&[single(9, 8, 4).masks(&["a"])]);
+    break_samples(&written, "9x8x4", &[0, 3]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+    options.plan.order = Order::Sequential;
+    let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+    for _ in 0..2 {
+        // The first sample of the epoch that can be read, as for last batches.
+        let expected = [vec![(1, true)], vec![(1, false)], vec![(2, false)], vec![(1, true)]];
+        assert_eq!(batches(&mut loader, &written), expected);
+    }
+    assert_eq!(loader.batches_per_epoch().unwrap(), 4);
+    assert_eq!(loader.statistics().loader.skipped, 4);
+    // The replacement does not depend on where an epoch was resumed.
+    let mut state = loader.state();
+    state.given = vec![hsipack_read::plan::Segment { batch_size: 1, world_size: 1, batches: 3 }];
+    let mut resumed = Loader::with_state(&dataset, options, &state).unwrap();
+    assert_eq!(batches(&mut resumed, &written), [vec![(1, true)]]);
+}
+
+#[test]
+fn every_rank_gets_all_batches_although_one_has_nothing_but_damage() {
+    let (_folder, written) = made(&[single(9, 8, 12)]);
+    break_samples(&written, "9x8x4", &[2, 3]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let of_ranks = [0, 1].map(|rank| {
+        let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(2) };
         options.plan.order = Order::Sequential;
         options.share = Share { rank, world_size: 2 };
-        let mut loader = Loader::new(&dataset, options).unwrap();
-        loader.epoch().filter_map(Result::err).map(|error| error.to_string()).collect::<Vec<_>>()
+        batches(&mut Loader::new(&dataset, options).unwrap(), &written)
     });
-    let told: Vec<String> = told.flatten().collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("every rank must have the same number of batches"), "{told:?}");
+    assert_eq!(of_ranks.each_ref().map(Vec::len), [3, 3]);
+    assert_eq!(of_ranks[1][0], [(0, true)]);
+    assert!(of_ranks.iter().flatten().flatten().filter(|(_, padding)| *padding).count() == 1);
+}
+
+#[test]
+fn a_replacement_has_the_shape_of_its_batch() {
+    // The samples of the stacks take turns: 0, 2, 4, 6 are of the first one.
+    let stacks = [single(9, 8, 4).masks(&["a"]), single(12, 6, 4).masks(&["a"])];
+    let (_folder, written) = made(&stacks);
+    break_samples(&written, "9x8x4", &[1]);
+    break_samples(&written, "12x6x4", &[0, 1, 3]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+    options.plan.order = Order::Sequential;
+    let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+    let replaced = |batches: &[Vec<(usize, bool)>]| -> Vec<(usize, usize)> {
+        let number = |(number, batch): (usize, &Vec<(usize, bool)>)| {
+            batch[0].1.then_some((number, batch[0].0))
+        };
+        batches.iter().enumerate().filter_map(number).collect()
+    };
+    let all = batches(&mut loader, &written);
+    assert_eq!(all.len(), 8);
+    assert_eq!(replaced(&all), [(1, 5), (2, 0), (3, 5), (7, 5)]);
+    // Crops of both stacks have one shape.
+    options.plan.crop = Crop::Random { rows: 5, columns: 5, per_sample: 1, min_labelled: 0.0 };
+    let all = batches(&mut Loader::new(&dataset, options).unwrap(), &written);
+    assert_eq!(replaced(&all), [(1, 0), (2, 0), (3, 0), (7, 0)]);
+}
+
+#[test]
+fn another_window_of_a_damaged_sample_may_be_the_replacement() {
+    let (_folder, written) = made(&[StackSpec { per_shard: 1, ..StackSpec::new(9, 8, 4, 1) }]);
+    // The first chunk: rows 0 to 2.
+    damage(&written, "9x8x4/image/c/0/0/0/0", 20);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+    options.plan.order = Order::Sequential;
+    options.plan.crop = Crop::Grid { rows: 3, columns: 8, row_step: 3, column_step: 8, pad: None };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    let rows: Vec<_> = loader
+        .epoch()
+        .map(|batch| {
+            let batch = batch.unwrap();
+            check(&batch, &written, None);
+            (batch.items()[0].window.row, batch.items()[0].padding)
+        })
+        .collect();
+    assert_eq!(rows, [(3, true), (3, false), (6, false)]);
+}
+
+#[test]
+fn an_epoch_of_nothing_but_damage_ends_with_an_error_for_each_batch() {
+    let (_folder, written) = made(&[single(9, 8, 3)]);
+    break_samples(&written, "9x8x4", &[0, 1, 2]);
+    let dataset = Dataset::open(&written.path).unwrap();
+    let options = LoaderOptions { on_damage: OnDamage::Skip, ..options(1) };
+    let mut loader = Loader::new(&dataset, options).unwrap();
+    for _ in 0..2 {
+        let errors: Vec<Error> = loader.epoch().map(|batch| batch.unwrap_err()).collect();
+        assert_eq!(errors.len(), 3);
+        for error in errors {
+            assert!(error.to_string().contains("no other sample of its shape"), "{error}");
+            assert!(error.remedy().is_some());
+        }
+    }
+}
+
+#[test]
+fn a_damaged_mask_that_crops_need_is_damage_of_its_sample() {
+    let spec = StackSpec { per_shard: 1, ..StackSpec::new(24, 24, 3, 4).masks(&["a"]) };
+    let (_folder, written) = made(&[spec]);
+    std::fs::write(written.path.join("24x24x3/a/c/1/0/0"), b"short").unwrap();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let mut options = options(2);
+    options.plan.order = Order::Sequential;
+    options.plan.crop = Crop::Random { rows: 4, columns: 4, per_sample: 1, min_labelled: 0.5 };
+    let mut loader = Loader::new(&dataset, options.clone()).unwrap();
+    let results: Vec<bool> = loader.epoch().map(|batch| batch.is_ok()).collect();
+    assert_eq!(results, [false, true]);
+    let skip = LoaderOptions { on_damage: OnDamage::Skip, ..options };
+    let mut loader = Loader::new(&dataset, skip.clone()).unwrap();
+    let kept = [vec![(0, false)], vec![(2, false), (3, false)]];
+    assert_eq!(batches(&mut loader, &written), kept);
+    assert_eq!(loader.statistics().loader.skipped, 1);
+    let mut alone = skip;
+    alone.plan.batch_size = 1;
+    let all = batches(&mut Loader::new(&dataset, alone).unwrap(), &written);
+    assert_eq!((all.len(), &all[1]), (4, &vec![(0, true)]));
 }
 
 #[test]
@@ -438,7 +605,8 @@ fn a_missing_shard_or_index_is_damage_of_its_samples() {
     let mut options = LoaderOptions { on_damage: OnDamage::Skip, ..options(4) };
     options.plan.order = Order::Sequential;
     let mut loader = Loader::new(&dataset, options).unwrap();
-    assert_eq!(ids(&mut loader), [0, 1]);
+    // The second batch has no sample that can be read.
+    assert_eq!(ids(&mut loader), [0, 1, 0]);
 }
 
 #[test]
@@ -515,19 +683,22 @@ fn loaders_end_cleanly_whenever_they_are_dropped() {
 }
 
 #[test]
-fn a_replaced_dataset_ends_the_next_epoch_with_an_error() {
+fn every_batch_of_a_replaced_dataset_is_an_error_until_it_is_there_again() {
     let (folder, written) = made(&[StackSpec::new(6, 5, 3, 6)]);
     let dataset = Dataset::open(&written.path).unwrap();
     let mut loader = Loader::new(&dataset, options(3)).unwrap();
     std::fs::rename(&written.path, folder.path().join("old")).unwrap();
-    let error = loop {
-        match loader.next_batch() {
-            Some(Err(error)) => break error,
-            _ => continue,
+    let batches = loader.batches_per_epoch().unwrap();
+    for epoch in 0..20 {
+        let errors: Vec<_> = loader.epoch().filter_map(Result::err).collect();
+        for error in &errors {
+            assert!(error.to_string().contains("open it again"), "{error}");
         }
-    };
-    assert!(error.to_string().contains("open it again"), "{error}");
-    assert!(loader.next_batch().unwrap().is_err());
+        // The ring has some batches of before.
+        assert!(epoch < 5 || errors.len() == batches, "{errors:?}");
+    }
+    std::fs::rename(folder.path().join("old"), &written.path).unwrap();
+    assert!((0..5).any(|_| loader.epoch().all(|batch| batch.is_ok())));
 }
 
 #[test]

@@ -184,7 +184,7 @@ fn what_is_fetched_again_is_checked_again() {
     let options = LoaderOptions { cache: CacheKind::None, ..images::options(1) };
     let mut loader = Loader::new(&dataset, options).unwrap();
     let (mut first, mut right, mut errors) = (HashMap::new(), 0, 0);
-    // An epoch ends with its first error. Which request is damaged depends on the threads, so some epochs are needed.
+    // Which request is damaged depends on the threads, so some epochs are needed.
     for epoch in 0..60 {
         if right > 12 && errors > 0 {
             break;

@@ -194,7 +194,10 @@ fn what_is_decoded_ahead_fails_where_it_is_wanted() {
     let options = LoaderOptions { on_damage: OnDamage::Skip, ..options };
     let mut loader = Loader::new(&dataset, options).unwrap();
     let mut windows = 0;
-    loader.epoch().for_each(|batch| windows += batch.unwrap().len());
+    // A batch of nothing but damage is replaced by padding.
+    loader.epoch().for_each(|batch| {
+        windows += batch.unwrap().items().iter().filter(|item| !item.padding).count();
+    });
     let skipped = loader.statistics().loader.skipped as usize;
     assert!(skipped > 0);
     assert_eq!(windows + skipped, loader.plan().items());

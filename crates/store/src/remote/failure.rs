@@ -132,7 +132,7 @@ impl Failure {
             Self::Untrusted(fault) => io(&format!("the server's certificate is not valid{fault}"))
                 .with_remedy("check the server's name in the URL or endpoint, and its certificate"),
             Self::Other(said) => io(said).with_remedy("check the URL, the endpoint and the network"),
-            Self::Memory(bytes) => Error::new(ErrorKind::Io, format!("there is no memory for {bytes} bytes"))
+            Self::Memory(bytes) => Error::memory(format!("there is no memory for {bytes} bytes"))
                 .at(url)
                 .with_remedy("raise the memory limit"),
         }

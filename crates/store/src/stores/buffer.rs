@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use crate::memory;
 
-use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_format::{Error, Result};
 
 /// Alignment of buffers in bytes: one page. O_DIRECT on today's disks needs no more.
 pub const PAGE: usize = 4096;
@@ -66,7 +66,7 @@ impl ReadBuffer {
         let start = NonNull::new(unsafe { alloc_zeroed(layout) });
         start.map(|start| Self { start, capacity }).ok_or_else(|| {
             let bytes = memory::size(capacity as u64);
-            Error::new(ErrorKind::Io, format!("cannot allocate {bytes} to read into"))
+            Error::memory(format!("cannot allocate {bytes} to read into"))
                 .with_remedy("free some memory, or raise the limit")
         })
     }

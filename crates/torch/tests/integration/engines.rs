@@ -18,8 +18,8 @@ const BANDS: usize = 6;
 /// Augmentations for which libtorch's operations draw other numbers than the host. Kernels draw the host's.
 const RANDOM: [&str; 2] = ["gaussian_noise", "elastic"];
 
-/// Random numbers in [-1, 2) with whole sixteenths, some of them NaN.
-fn image(samples: usize, seed: u64, gaps: bool, element: ElementType) -> Array {
+/// Random numbers in [-1, 2) with whole sixteenths, some of them NaN, times `scale`.
+fn scaled(samples: usize, seed: u64, gaps: bool, element: ElementType, scale: f64) -> Array {
     let numbers: Vec<f64> = (0..samples * ROWS * COLUMNS * BANDS)
         .map(|place| {
             let number =
@@ -27,11 +27,15 @@ fn image(samples: usize, seed: u64, gaps: bool, element: ElementType) -> Array {
             if gaps && number.is_multiple_of(97) {
                 f64::NAN
             } else {
-                (number % 48) as f64 / 16.0 - 1.0
+                ((number % 48) as f64 / 16.0 - 1.0) * scale
             }
         })
         .collect();
     Array::of_numbers(&numbers, &[samples, ROWS, COLUMNS, BANDS], element).unwrap()
+}
+
+fn image(samples: usize, seed: u64, gaps: bool, element: ElementType) -> Array {
+    scaled(samples, seed, gaps, element, 1.0)
 }
 
 fn labels(samples: usize, seed: u64, element: ElementType) -> Array {
@@ -71,6 +75,8 @@ proptest! {
         element in prop::sample::select(vec![ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64]),
         mask in prop::sample::select(vec![ElementType::U8, ElementType::I32, ElementType::I64, ElementType::Bool]),
         fill in 0..100i64, fuse: bool, kernels: bool,
+        // Small values, and values so large that results exceed float16.
+        scale in prop::sample::select(vec![1.0, 32_000.0]),
     ) {
         let frame = Frame { rows: ROWS, columns: COLUMNS, bands: BANDS };
         let keys: Vec<SampleKey> = (0..samples).map(|sample| SampleKey { sample, repeat: seed }).collect();
@@ -89,7 +95,7 @@ proptest! {
         let mut pipeline = pipeline(&ops, seed);
         (pipeline.fuse, pipeline.mask_fill) = (fuse, MaskFill::All(fill));
         let parameters = pipeline.draw(frame, 0, &keys).unwrap();
-        let image = image(samples, seed, false, element).permuted(&[0, 3, 1, 2]);
+        let image = scaled(samples, seed, false, element, scale).permuted(&[0, 3, 1, 2]);
         let mask = Mask { name: "labels".to_owned(), labels: labels(samples, seed, mask) };
         let images = Images::new(image, vec![mask]);
         let want = pipeline.apply(&Host::new(2), &images, &parameters).unwrap();

@@ -83,6 +83,15 @@ impl Augmentation for Rot90 {
             .with_remedy("give [least, most] with least <= most"))
     }
 
+    fn check_draws(&self, frame: Frame) -> Result<()> {
+        let [least, most] = self.turns;
+        let odd = most > least || most % 2 != 0;
+        if self.kornia_law && odd && frame.rows != frame.columns {
+            return Err(odd_turn(frame));
+        }
+        Ok(())
+    }
+
     fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
         let [least, most] = self.turns;
         let turns = if self.kornia_law {

@@ -177,7 +177,7 @@ impl Geometric for Affine {
 /// The map from the frame's pixels to the result's.
 fn affine(frame: Frame, angle: f64, scale: [f64; 2], by: [f64; 2], shear: [f64; 2]) -> Matrix {
     let [cx, cy] = frame.centre();
-    let (sin, cos) = (angle * PI / 180.0).sin_cos();
+    let (sin, cos) = sine_and_cosine(angle);
     let [[a, b], [c, d]] = [[cos * scale[0], -sin * scale[1]], [sin * scale[0], cos * scale[1]]];
     let turn = Matrix([
         [a, b, cx + by[0] - (a * cx + b * cy)],
@@ -188,6 +188,20 @@ fn affine(frame: Frame, angle: f64, scale: [f64; 2], by: [f64; 2], shear: [f64; 
     let sheared =
         Matrix([[1.0, -tx, tx * cy], [-ty, 1.0 + tx * ty, ty * (cx - tx * cy)], [0.0, 0.0, 1.0]]);
     turn.after(&sheared)
+}
+
+/// The sine and cosine of an angle in degrees. They are exact for quarter turns, which therefore move whole pixels.
+fn sine_and_cosine(degrees: f64) -> (f64, f64) {
+    let quarters = degrees / 90.0;
+    if quarters.fract() != 0.0 {
+        return (degrees * PI / 180.0).sin_cos();
+    }
+    match quarters.rem_euclid(4.0) as u8 {
+        0 => (0.0, 1.0),
+        1 => (1.0, 0.0),
+        2 => (0.0, -1.0),
+        _ => (-1.0, 0.0),
+    }
 }
 
 /// The source for a warp of a frame onto itself.

@@ -1,6 +1,9 @@
 //! The contract of every engine, for all draws. Each function takes a function that applies a pipeline; [`contract`] turns
 //! all of them into tests.
 
+mod gaps;
+mod limits;
+
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -12,6 +15,16 @@ use hsipack_format::Result;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
+
+pub use gaps::{
+    bits_of_samples_that_drew_nothing_stay, padding_and_enlarging_keep_the_pixels_that_were_there,
+    warps_spread_gaps_only_to_what_gives_them_weight, weights_of_0_are_not_used,
+    whole_pixels_move_without_arithmetic,
+};
+pub use limits::{
+    finite_values_stay_finite, infinite_values_stay_infinite,
+    what_is_too_large_becomes_the_largest_value,
+};
 
 /// Applies a pipeline. The number is that of threads, if the engine has a choice.
 pub type Apply = dyn Fn(&Pipeline, &Images<Array>, &Parameters, usize) -> Result<Augmented<Array>>;
@@ -36,10 +49,19 @@ macro_rules! contract {
             bands_without_statistics_are_not_standardised
             a_row_of_pixels_is_padded_before_it_is_turned
             labels_are_compared_as_the_numbers_they_are
+            labels_of_any_size_are_transplanted
             masks_have_no_labels_that_were_not_there
             samples_that_drew_nothing_keep_their_bits
             foreign_parameters_give_an_error_or_an_image
             images_that_are_not_ours_are_left_alone
+            whole_pixels_move_without_arithmetic
+            padding_and_enlarging_keep_the_pixels_that_were_there
+            warps_spread_gaps_only_to_what_gives_them_weight
+            weights_of_0_are_not_used
+            bits_of_samples_that_drew_nothing_stay
+            finite_values_stay_finite
+            what_is_too_large_becomes_the_largest_value
+            infinite_values_stay_infinite
         }
     };
 }
@@ -578,6 +600,64 @@ pub fn labels_are_compared_as_the_numbers_they_are(apply: &Apply) {
         assert_eq!(changed(op), other, "without {excluded}");
         let op = json!({"op": "projection", "p": 1.0, "matrix": [[2.0]], "labels": [excluded]});
         assert_eq!(!changed(op), other, "only {excluded}");
+    }
+}
+
+pub fn labels_of_any_size_are_transplanted(apply: &Apply) {
+    let (rows, columns, samples) = (6, 7, 4);
+    let pixels = rows * columns;
+    let frame = Frame { rows, columns, bands: 1 };
+    let small = [0, 3, 7, 100, 127];
+    let signed = [-128, -1, 0, 7, 127];
+    let middle = [i64::from(i16::MIN), -100, 0, 255, i64::from(i16::MAX)];
+    let large = [i64::from(i32::MIN), -70_000, 65_535, 65_536, 70_000];
+    let huge = [i64::MIN, -(1 << 53) - 1, 70_000, (1 << 53) + 1, i64::MAX];
+    for (element, labels) in [
+        (ElementType::U8, small),
+        (ElementType::I8, signed),
+        (ElementType::I16, middle),
+        (ElementType::I32, small),
+        (ElementType::I32, large),
+        (ElementType::I64, large),
+        (ElementType::I64, huge),
+    ] {
+        // The values of a sample say where its pixels came from.
+        let values: Vec<f64> = (0..samples * pixels).map(|place| place as f64).collect();
+        let all: Vec<i64> = (0..samples * pixels)
+            .map(|place| labels[place * 31 % 11 % (2 + place / pixels)])
+            .collect();
+        let mut picked = BTreeSet::new();
+        for seed in 0..20 {
+            let excluded = if seed % 3 == 0 { vec![labels[1]] } else { Vec::new() };
+            let op = json!({"op": "transplant", "p": 0.8, "excluded_labels": excluded});
+            let pipeline = pipeline(&[op], seed);
+            let parameters = pipeline.draw(frame, 0, &keys(samples)).unwrap();
+            let image = Array::of_numbers(&values, &[samples, 1, rows, columns], ElementType::F32);
+            let mask = Array::of_integers(&all, &[samples, rows, columns], element).unwrap();
+            let mask = Mask { name: "labels".to_owned(), labels: mask };
+            let images = Images::new(image.unwrap(), vec![mask]);
+            let done = apply(&pipeline, &images, &parameters, 2).unwrap();
+            let drawn = serde_json::to_value(&parameters.steps[0].drawn).unwrap();
+            let (mut image, mut mask) = (values.clone(), all.clone());
+            for sample in (0..samples).filter(|sample| !drawn[sample].is_null()) {
+                let donor = drawn[sample]["donor"].as_u64().unwrap() as usize * pixels;
+                let there: BTreeSet<i64> = all[donor..donor + pixels].iter().copied().collect();
+                let there: Vec<i64> =
+                    there.into_iter().filter(|label| !excluded.contains(label)).collect();
+                let pick = drawn[sample]["pick"].as_f64().unwrap() as f32;
+                let label = there[(pick * there.len() as f32) as usize];
+                picked.insert(label);
+                for pixel in (0..pixels).filter(|pixel| all[donor + pixel] == label) {
+                    image[sample * pixels + pixel] = values[donor + pixel];
+                    mask[sample * pixels + pixel] = label;
+                }
+            }
+            assert_eq!(numbers(&done.image), image, "{element} {labels:?}");
+            let wanted = Array::of_integers(&mask, &[samples, rows, columns], element).unwrap();
+            let have = done.masks[0].labels.bytes().unwrap();
+            assert!(have == wanted.bytes().unwrap(), "{element} {labels:?}");
+        }
+        assert_eq!(picked, labels.into_iter().collect(), "{element}");
     }
 }
 

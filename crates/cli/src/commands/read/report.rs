@@ -87,7 +87,7 @@ impl Report {
             dataset: args.dataset.clone(),
             fingerprint: loader.dataset().fingerprint().to_owned(),
             ended: match end {
-                End::Complete | End::Failed(_) => "complete",
+                End::Complete | End::Failed(..) => "complete",
                 End::Enough => "max-batches",
                 End::Stopped => "stopped",
             },

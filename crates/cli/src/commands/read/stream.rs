@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsipack_format::Error;
+use hsipack_read::plan::State;
 use hsipack_read::{ArrayView, Batch, Loader};
 use serde::Serialize;
 
@@ -23,7 +24,8 @@ pub enum End {
     Enough,
     /// Ctrl-C.
     Stopped,
-    Failed(Error),
+    /// A batch failed. The state is the one before it, so that a later run reads it again.
+    Failed(Error, Box<State>),
 }
 
 /// One epoch, or the part of it that was read.
@@ -102,6 +104,7 @@ impl<'a> Stream<'a> {
             if self.stop.load(Ordering::Relaxed) {
                 return End::Stopped;
             }
+            let before = loader.state();
             match loader.next_within(LOOK) {
                 None => {
                     self.close(loader, true);
@@ -122,7 +125,7 @@ impl<'a> Stream<'a> {
                         return self.enough(loader);
                     }
                 }
-                Some(Err(error)) => return End::Failed(error),
+                Some(Err(error)) => return End::Failed(error, Box::new(before)),
             }
         }
         End::Complete

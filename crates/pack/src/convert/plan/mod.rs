@@ -115,7 +115,8 @@ impl PlannedSample {
     }
 
     fn text(&self, column: &str) -> Option<String> {
-        let value = self.columns.get(column)?;
+        // Programs that give columns write null for no value.
+        let value = self.columns.get(column).filter(|value| !value.is_null())?;
         Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
     }
 }

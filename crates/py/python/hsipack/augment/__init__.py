@@ -13,6 +13,8 @@ things differ from Kornia:
 - ``clip_output`` of RandomContrast and RandomBrightness, ``ensure_perm`` of RandomJigsaw and
   ``crop_if_exceeds`` of PadTo are False.
 - Masks are integers or booleans, and keep their number of dimensions.
+- Results that are too large for the images' type become its largest finite value, not infinity.
+- Pixels with a weight of 0 are not read, so that NaN does not spread to them.
 - ``keepdim`` changes nothing, because images always keep their number of dimensions.
 
 The page Augmentations of the documentation describes each augmentation.

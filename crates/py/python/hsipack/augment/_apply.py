@@ -6,14 +6,17 @@ together again (``Call``), and the ids of the samples. The native library does t
 
 from __future__ import annotations
 
+import functools
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, overload
 
 from hsipack import _arrays, _hsipack, _options, _torch
 from hsipack._arrays import is_array
-from hsipack._errors import ConflictError, UnsupportedError
+from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
+from hsipack.augment import _seeds
 from hsipack.augment._arguments import plain
 
 # A NumPy array, a torch tensor, or any array that supports DLPack.
@@ -34,21 +37,32 @@ class Applicable:
 
     def __init__(self, data_keys: Sequence[Any] | None = None) -> None:
         self.counter = 0
-        """How many samples without ids were augmented so far; restore it to continue with the same
-        draws."""
+        """How many samples without ids were augmented so far; restore it, with the same seed, to
+        continue with the same draws."""
         self.mixed: list[dict[str, list[Any]]] = []
         """Which samples the last call mixed: for every augmentation that mixes, the position in the
         batch of each sample's partner (``partners``), and the partner's share from 0 to 1
         (``shares``).
         """
         self._drawn: str | None = None
-        self._pipeline: _hsipack.Pipeline | None = None
+        # The native pipeline and its seed.
+        self._pipeline: tuple[int, _hsipack.Pipeline] | None = None
+        # The seed that was drawn, if none was given.
+        self._own_seed: int | None = None
+        # Distinguishes this augmentation from others; its copies have the same.
+        self._lineage = os.urandom(8)
+        # Copies in child processes that received them many times count samples together.
+        self._shared: list[int] | None = None
         self._keys = None if data_keys is None else _known_keys(data_keys)
         # For tests: "torch" makes torch compute in the host's memory, too.
         self._through: str | None = None
 
     def to_json(self) -> str:
         """The configuration that the library reads."""
+        raise NotImplementedError
+
+    def config(self) -> dict[str, Any]:
+        """Returns the configuration as plain data."""
         raise NotImplementedError
 
     @property
@@ -92,9 +106,10 @@ class Applicable:
         """Draws random parameters and augments images and masks. The arguments are not changed.
 
         The random parameters of a sample depend on the seed, on ``epoch`` and on the sample's id.
-        Without ``ids``, a counter numbers the samples: every call then draws new parameters, but
-        they are the same in every run. In the host's memory, hsipack computes the result itself. On
-        a device, it uses the installed torch.
+        Without ``ids``, a counter numbers the samples, so every call draws new parameters. Workers
+        of a DataLoader and other child processes then draw different parameters, too; the page
+        Augmentations says which runs are reproducible. In the host's memory, hsipack computes the
+        result itself. On a device, it uses the installed torch.
 
         Args:
             image: (B, C, H, W) or (C, H, W), floating point: a NumPy array, a torch tensor on any
@@ -123,8 +138,10 @@ class Applicable:
             epoch = _options.natural("epoch", epoch, least=0)
         call = _taken_apart(image, masks, mask_keys, self._keys)
         self.check_masks([name for name, _ in call.masks])
-        samples = self._samples(call, ids, epoch)
-        made, self._drawn = self._native().augment(
+        keys = self._given_keys(call, ids, epoch)
+        samples = self._next_keys(call) if keys is None else keys
+        process = _seeds.of_process() if keys is None else ()
+        made, self._drawn = self._native(process).augment(
             *call.native(), epoch or 0, samples, _torch.threads(), self._through
         )
         return self._made(call, *made)
@@ -150,7 +167,9 @@ class Applicable:
         if drawn is None:
             raise ConflictError("nothing was drawn yet", remedy="call first, or give parameters")
         call = _taken_apart(image, masks, mask_keys, self._keys)
-        made = self._native().replay(*call.native(), drawn, _torch.threads(), self._through)
+        # Known parameters need no seed.
+        native = _hsipack.Pipeline(self.to_json()) if self._pipeline is None else self._pipeline[1]
+        made = native.replay(*call.native(), drawn, _torch.threads(), self._through)
         self._drawn = drawn
         return self._made(call, *made)
 
@@ -167,22 +186,55 @@ class Applicable:
         self.mixed = [{"partners": partners, "shares": shares} for partners, shares in mixed]
         return call.put_together(image, masks, self.mixed)
 
-    def _native(self) -> _hsipack.Pipeline:
-        if self._pipeline is None:
-            self._pipeline = _hsipack.Pipeline(self.to_json())
-        return self._pipeline
+    def _native(self, process: _seeds.Key = ()) -> _hsipack.Pipeline:
+        """The native pipeline, with the seed for a process with this key."""
+        seed = _seeds.mixed(self._seed(), process)
+        if self._pipeline is None or self._pipeline[0] != seed:
+            config = json.loads(self.to_json())
+            self._pipeline = seed, _hsipack.Pipeline(json.dumps({**config, "seed": seed}))
+        return self._pipeline[1]
 
-    def _samples(self, call: Call, ids: Ids | None, epoch: int | None) -> list[tuple[int, int]]:
+    def _seed(self) -> int:
+        """The seed that was given, or one that is drawn at the first use."""
+        if self._own_seed is None:
+            self._own_seed = _seeds.drawn()
+        return self._own_seed
+
+    def _given_keys(
+        self, call: Call, ids: Ids | None, epoch: int | None
+    ) -> list[tuple[int, int]] | None:
         count = int(call.image.shape[0])
         if ids is not None:
             return _keys_of(ids, count)
         if epoch is not None and call.ids is not None:
             return _keys_of(call.ids, count)
-        first, self.counter = self.counter, self.counter + count
-        return [(number, 0) for number in range(first, first + count)]
+        return None
+
+    def _next_keys(self, call: Call) -> list[tuple[int, int]]:
+        with _seeds.COUNTING.lock:
+            first = self.counter
+            if self._shared is not None:
+                # Another copy may have used these numbers.
+                first = max(first, self._shared[0])
+            last = self.counter = first + int(call.image.shape[0])
+            if self._shared is not None:
+                self._shared[0] = last
+        return [(number, 0) for number in range(first, last)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pipeline": None}
+        return {**self.__dict__, "_pipeline": None, "_shared": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        # A pool sends the same object with every task. Its copies must not draw the same numbers.
+        if key := _seeds.of_process():
+            self._shared = _shared_count(key, self._lineage)
+
+
+@functools.lru_cache(maxsize=4096)
+def _shared_count(process: _seeds.Key, lineage: bytes) -> list[int]:
+    """How many samples the copies of one augmentation have numbered in a child process."""
+    return [0]
 
 
 @dataclass(frozen=True)
@@ -246,7 +298,7 @@ def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
     for place, mask in enumerate(masks):
         plain = {f"mask{place or ''}": mask} if is_array(mask) else mask
         if not isinstance(plain, Mapping):
-            raise ConflictError(
+            raise ArgumentTypeError(
                 f"a mask has the type {type(mask).__name__}", remedy="give arrays, or {name: array}"
             )
         named.extend((name, _mask(name, labels, image)) for name, labels in plain.items())
@@ -306,12 +358,13 @@ def _ids_of(batch: Mapping[str, Any], batched: bool) -> Ids | None:
 
 def _batched(image: Any) -> bool:
     if not is_array(image):
-        raise ConflictError(
+        raise ArgumentTypeError(
             f"the image has the type {type(image).__name__}",
             remedy="give a NumPy array, a tensor, or any array that supports DLPack",
         )
-    if len(image.shape) not in (3, 4) or _type(image) not in _IMAGE_TYPES:
-        raise ConflictError(
+    is_float = _type(image) in _IMAGE_TYPES
+    if len(image.shape) not in (3, 4) or not is_float:
+        raise (ConflictError if is_float else ArgumentTypeError)(
             f"the image has shape {tuple(image.shape)} and type {image.dtype}",
             remedy="give (B, C, H, W) or (C, H, W), float16, bfloat16, float32 or float64",
         )
@@ -394,7 +447,9 @@ def _key(entry: Any) -> tuple[int, int]:
     if not isinstance(entry, list):
         return _options.natural("ids", entry, least=0), 0
     if len(entry) != 2:
-        raise _options.wrong("ids", entry, "give numbers, or pairs (number, which of its crops)")
+        raise _options.wrong_type(
+            "ids", entry, "give numbers, or pairs (number, which of its crops)"
+        )
     sample, crop = (_options.natural("ids", one, least=0) for one in entry)
     return sample, crop
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from hsipack._errors import ConflictError, UnsupportedError
+from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 
 # A number, or a tensor with one number.
 Number: TypeAlias = Any
@@ -34,9 +35,26 @@ def numbers(name: str, value: Numbers, *counts: int) -> list[float]:
     """A list of numbers, whose length must be one of ``counts``."""
     given = plain(value)
     if isinstance(given, list) and len(given) in counts:
-        return [float(number) for number in given]
+        return [number(name, one) for one in given]
     wanted = " or ".join(map(str, counts))
-    raise ConflictError(f"{name} = {given!r}", remedy=f"give {wanted} numbers")
+    kind = ConflictError if isinstance(given, list) else ArgumentTypeError
+    raise kind(f"{name} = {given!r}", remedy=f"give {wanted} numbers")
+
+
+def number(name: str, value: Any) -> float:
+    """A number; text is no number."""
+    try:
+        if not isinstance(value, str | bytes):
+            return float(value)
+    except (TypeError, ValueError):
+        pass
+    raise ArgumentTypeError(f"{name} = {value!r}", remedy="give a number")
+
+
+def _whole(name: str, value: Any) -> int:
+    if (given := number(name, value)) == (whole := int(given)):
+        return whole
+    raise ConflictError(f"{name} = {value!r}", remedy="give a whole number")
 
 
 def around(
@@ -46,7 +64,7 @@ def around(
     given = plain(value)
     if isinstance(given, list):
         return numbers(name, given, 2)
-    most = float(given)
+    most = number(name, given)
     if most < 0:
         raise ConflictError(
             f"{name} = {most} is below 0", remedy="give a number of at least 0, or [low, high]"
@@ -59,10 +77,11 @@ def per_band(value: Number | Numbers) -> float | list[float | None]:
     """A number for all bands, or one for each. In such a list, None stands for NaN, as in JSON."""
     given = plain(value)
     if isinstance(given, list):
-        return [None if number is None or number != number else float(number) for number in given]
+        values = [math.nan if one is None else number("number for a band", one) for one in given]
+        return [None if math.isnan(value) else value for value in values]
     if given != given:
         raise ConflictError("NaN for all bands", remedy="give a number, or one for each band")
-    return float(given)
+    return number("number for all bands", given)
 
 
 def one_for_all(name: str, value: Number | Numbers) -> float:
@@ -81,14 +100,15 @@ def size(name: str, value: Any) -> list[int]:
     """[rows, columns]."""
     given = plain(value)
     if isinstance(given, list) and len(given) == 2:
-        return [int(given[0]), int(given[1])]
-    raise ConflictError(f"{name} = {given!r}", remedy="give (rows, columns)")
+        return [_whole(name, given[0]), _whole(name, given[1])]
+    kind = ConflictError if isinstance(given, list) else ArgumentTypeError
+    raise kind(f"{name} = {given!r}", remedy="give (rows, columns)")
 
 
 def square(name: str, value: Any) -> list[int]:
     """[rows, columns]; a number stands for both."""
     given = plain(value)
-    return [int(given)] * 2 if not isinstance(given, list) else size(name, given)
+    return [_whole(name, given)] * 2 if not isinstance(given, list) else size(name, given)
 
 
 def resample(value: Resample) -> str:

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from hsipack.augment._apply import Applicable
+from hsipack.augment._arguments import number
 
 
 class Augmentation(Applicable):
     """The base class of all augmentations: a name with options, which can be called.
 
     ``p`` is the share of samples that are augmented; it is drawn for every sample by itself. An
-    augmentation that is called alone uses seed 0. To choose another seed, or the fill value of
-    masks, put it into an AugmentationSequential.
+    augmentation that is called alone draws its seed as an AugmentationSequential without seed. To
+    choose a seed, or the fill value of masks, put it into an AugmentationSequential.
     """
 
     op: ClassVar[str] = ""
@@ -24,6 +25,8 @@ class Augmentation(Applicable):
     def __init__(self, *, data_keys: Sequence[Any] | None = None, **options: Any) -> None:
         super().__init__(data_keys)
         given = {name: value for name, value in options.items() if value is not None}
+        if not isinstance(p := given.get("p", 1.0), int | float):
+            given["p"] = number("p", p)
         self._config = {"op": self.op, **given}
 
     def config(self) -> dict[str, Any]:

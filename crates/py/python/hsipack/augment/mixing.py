@@ -55,7 +55,7 @@ class RandomErasing(Augmentation):
 
 class RandomTransplantation(Augmentation):
     """Copies all pixels of one label from another sample of the batch (the donor), in images and
-    masks. The label is drawn from the labels of the donor.
+    masks. The label is drawn from the labels of the donor, of any size and sign.
 
     Args:
         excluded_labels: labels that are never copied.

@@ -7,15 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias, overload
 
-from hsipack import _options
-from hsipack._errors import ConflictError, FileError, MalformedError, UnsupportedError
+from hsipack import _hsipack, _options
+from hsipack._errors import (
+    ArgumentTypeError,
+    ConflictError,
+    Error,
+    FileError,
+    MalformedError,
+    UnsupportedError,
+)
 from hsipack.augment import _arguments as read
 from hsipack.augment import geometric, mixing, values
 from hsipack.augment._apply import Applicable
 from hsipack.augment._augmentation import Augmentation
 
 Config: TypeAlias = Mapping[str, Any]
-_DEFAULTS: dict[str, Any] = {"seed": 0, "fuse": True, "mask_fill": 0, "kornia": "0.9"}
+_DEFAULTS: dict[str, Any] = {"seed": None, "fuse": True, "mask_fill": 0, "kornia": "0.9"}
 
 
 class AugmentationSequential(Applicable):
@@ -25,7 +32,9 @@ class AugmentationSequential(Applicable):
 
     Args:
         *augmentations: augmentations of this module, or configurations ({"op": "hflip", …}).
-        seed: seed of all random draws.
+        seed: seed of all random draws. If ``None``, a loader uses its own seed. In calls, the seed
+            is then drawn at the first call: from torch's global generator if torch is imported,
+            otherwise from NumPy's. So ``torch.manual_seed`` makes calls reproducible.
         fuse: combine consecutive geometric augmentations into one warp. If False, each of them
             resamples, as in Kornia.
         mask_fill: value of masks outside the image, in erased rectangles and in hidden patches; a
@@ -50,7 +59,7 @@ class AugmentationSequential(Applicable):
     def __init__(
         self,
         *augmentations: Augmentation | Config,
-        seed: int = 0,
+        seed: int | None = None,
         fuse: bool = True,
         mask_fill: int | Mapping[str, int] = 0,
         kornia: str = "0.9",
@@ -73,6 +82,8 @@ class AugmentationSequential(Applicable):
             )
             raise UnsupportedError("extra_args", remedy=remedy)
         self._augmentations = [_augmentation(entry) for entry in augmentations]
+        if seed is not None:
+            seed = _options.whole("seed", seed, "give a whole number, or None")
         fill = dict(mask_fill) if isinstance(mask_fill, Mapping) else mask_fill
         self._options: dict[str, Any] = {
             "seed": seed,
@@ -80,7 +91,12 @@ class AugmentationSequential(Applicable):
             "mask_fill": fill,
             "kornia": kornia,
         }
-        self._pipeline = self._native()
+        # Checks the options.
+        _hsipack.Pipeline(self.to_json())
+
+    def _seed(self) -> int:
+        given: int | None = self._options["seed"]
+        return super()._seed() if given is None else given
 
     def check_masks(self, names: Sequence[str], *, all_read: bool = False) -> None:
         """Refuses a ``mask_fill`` for a mask that is not in ``names``.
@@ -103,9 +119,16 @@ class AugmentationSequential(Applicable):
 
     def config(self) -> dict[str, Any]:
         """Returns the configuration: ``ops``, ``seed``, ``fuse``, ``mask_fill``, ``kornia``; plain
-        data as on the page Augmentations of the documentation.
+        data as on the page Augmentations of the documentation. The seed is None if none was given.
         """
         return {**self._options, "ops": [entry.config() for entry in self._augmentations]}
+
+    def _with_seed(self, seed: int | None) -> AugmentationSequential:
+        """The same augmentations with a seed, unless they have one."""
+        if seed is None or self._options["seed"] is not None:
+            return self
+        options = {**self._options, "seed": seed, "data_keys": self._keys}
+        return AugmentationSequential(*self._augmentations, **options)
 
     def to_json(self) -> str:
         """Returns the configuration as JSON. ``hsipack preview --augment`` reads it, too."""
@@ -155,7 +178,8 @@ def from_config(
 
     Args:
         config: a list of augmentations, or a dictionary with ``ops`` and any of ``seed``, ``fuse``,
-            ``mask_fill`` and ``kornia``; or one of these as JSON text; or the path of a JSON file.
+            ``mask_fill`` and ``kornia``, with the defaults of AugmentationSequential; or one of
+            these as JSON text; or the path of a JSON file.
 
     Raises:
         FileError: if the file does not exist.
@@ -167,19 +191,20 @@ def from_config(
     return sequential(config)
 
 
-def sequential(augmentations: Augmentations, *, seed: int = 0) -> AugmentationSequential:
+def sequential(augmentations: Augmentations, *, seed: int | None = None) -> AugmentationSequential:
     """Makes an AugmentationSequential from any description of augmentations.
 
     Args:
         augmentations: an augmentation, a list of augmentations or of configurations, or anything
-            that ``from_config`` reads. An AugmentationSequential is returned as it is.
-        seed: the seed, unless ``augmentations`` has its own.
+            that ``from_config`` reads. An AugmentationSequential that has a seed is returned as it
+            is.
+        seed: the seed, unless ``augmentations`` has its own; None as for AugmentationSequential.
 
     >>> sequential([{"op": "hflip"}], seed=3)
     AugmentationSequential(hflip(), seed=3)
     """
     if isinstance(augmentations, AugmentationSequential):
-        return augmentations
+        return augmentations._with_seed(seed)
     if isinstance(augmentations, Augmentation):
         return AugmentationSequential(augmentations, seed=seed)
     if isinstance(augmentations, str) and augmentations.lstrip()[:1] in ("[", "{"):
@@ -201,7 +226,7 @@ def to_config(augmentations: Augmentations) -> dict[str, Any]:
     return sequential(augmentations).config()
 
 
-def _of_file(path: Path, seed: int) -> AugmentationSequential:
+def _of_file(path: Path, seed: int | None) -> AugmentationSequential:
     try:
         return _made(_parsed(path.read_text(encoding="utf-8")), seed)
     except OSError as error:
@@ -221,7 +246,9 @@ def _parsed(text: str) -> Any:
         ) from error
 
 
-def _made(config: Sequence[Augmentation | Config] | Config, seed: int) -> AugmentationSequential:
+def _made(
+    config: Sequence[Augmentation | Config] | Config, seed: int | None
+) -> AugmentationSequential:
     if isinstance(config, Sequence):
         return AugmentationSequential(*config, seed=seed)
     if not isinstance(config, Mapping):
@@ -231,8 +258,13 @@ def _made(config: Sequence[Augmentation | Config] | Config, seed: int) -> Augmen
         what = f"the configuration has {unknown}" if unknown else "the configuration lacks ops"
         remedy = f"give ops, and optionally {', '.join(_DEFAULTS)}"
         raise MalformedError(what, remedy=remedy)
-    options = {"seed": seed, **{name: value for name, value in config.items() if name != "ops"}}
-    return AugmentationSequential(*config["ops"], **options)
+    options = {name: value for name, value in config.items() if name != "ops"}
+    if options.get("seed") is None:
+        options["seed"] = seed
+    try:
+        return AugmentationSequential(*config["ops"], **options)
+    except ArgumentTypeError as error:
+        raise MalformedError(f"the configuration has {error.what}", remedy=error.remedy) from error
 
 
 def _augmentation(entry: Augmentation | Config) -> Augmentation:
@@ -258,10 +290,10 @@ def _constant(name: str) -> float | None:
     return None if name == "NaN" else float(name)
 
 
-def _foreign(thing: object) -> UnsupportedError:
+def _foreign(thing: object) -> Error:
     """The error for an augmentation of another library, or for any other object."""
     if isinstance(thing, (str, int, float, type(None))):
-        return UnsupportedError(
+        return ArgumentTypeError(
             f"{_options.shown(thing)} is not an augmentation",
             remedy='give augmentations of hsipack.augment, or configurations {"op": "hflip"}',
         )

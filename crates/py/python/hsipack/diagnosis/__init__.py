@@ -129,10 +129,10 @@ def diagnose(
     verify = _options.flag("verify", verify)
     if not callable(train_step):
         remedy = "give a function that takes a batch and trains on it"
-        raise _options.wrong("train_step", train_step, remedy)
+        raise _options.wrong_type("train_step", train_step, remedy)
     if isinstance(loader, str) or not isinstance(loader, Iterable):
         remedy = "give an hsipack.Loader, a DataLoader, or another iterable of batches"
-        raise _options.wrong("loader", loader, remedy)
+        raise _options.wrong_type("loader", loader, remedy)
     if device is None:
         torch = _torch.imported()
         device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
