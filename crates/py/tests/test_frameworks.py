@@ -138,6 +138,27 @@ def test_moving_a_loader_ends_its_iteration_with_a_clear_error(dataset: str) -> 
     assert ids(loader) == epochs(dataset, 2)[3:]
 
 
+def test_an_iteration_without_further_batches_ends_after_a_move(dataset: str) -> None:
+    """Ignite asks an old iterator for its end after the next epoch was set."""
+    joined = hsipack.concat([dataset, dataset])
+    for read, count in ((dataset, 3), (joined, 6)):
+        loader = make(read)  # type: ignore[arg-type]
+        for epoch in (1, 3):
+            iteration = iter(loader)
+            for _ in range(count):
+                next(iteration)
+            loader.set_epoch(epoch)
+            assert next(iteration, None) is None
+            assert loader.epoch == epoch
+        old = iter(loader)
+        for _ in range(count):
+            next(old)
+        new = iter(loader)
+        assert next(new)["epoch"] == 4
+        assert next(old, None) is None
+        assert len(list(new)) == count - 1
+
+
 class Pairs(hsipack.Loader):
     """A subclass with a field of its own, as users write for frameworks."""
 
@@ -242,6 +263,17 @@ def test_accelerate_forgets_loaders_that_are_left_moved_or_closed(
     last = [state.end_of_dataloader for _ in joined]
     assert last == [False] * 5 + [True]
     assert not state.in_dataloader
+
+
+def test_accelerates_own_loader_around_batches_knows_the_last_one(
+    dataset: str, accelerator: Any
+) -> None:
+    """It reads one batch ahead."""
+    wrapped = accelerator.prepare(DataLoader(Batches(make(dataset)), batch_size=None))
+    for _ in range(2):
+        ends = [accelerator.gradient_state.end_of_dataloader for _ in wrapped]
+        assert ends == [False, False, True]
+    assert not accelerator.gradient_state.in_dataloader
 
 
 @pytest.mark.parametrize("how", ["prepare_data_loader", "register_for_checkpointing"])
@@ -519,6 +551,22 @@ def test_ignite_reads_every_sample_once(dataset: str) -> None:
         one.run(make(dataset), max_epochs=2, **options)
         # An epoch of the engine may be a part of an epoch of the loader, or more than one.
         assert seen == epochs(dataset, 3)[: 2 * count]
+
+
+def test_ignite_may_set_the_epoch(dataset: str) -> None:
+    engine = pytest.importorskip("ignite.engine", reason="SKIPPED: ignite is not installed")
+    for first in (1, 2):
+        seen: list[list[int]] = []
+        loader = make(dataset)
+        one = engine.Engine(lambda _, batch, seen=seen: seen.append(batch["id"].tolist()))
+
+        def move(one: Any, loader: hsipack.Loader = loader) -> None:
+            loader.set_epoch(one.state.epoch - 1)
+
+        one.add_event_handler(engine.Events.EPOCH_STARTED, move)
+        one.load_state_dict({"epoch": first - 1, "max_epochs": 3, "epoch_length": 3})
+        one.run(loader)
+        assert seen == epochs(dataset, 3)[3 * (first - 1) :]
 
 
 def test_ignite_goes_on_from_a_state(dataset: str) -> None:

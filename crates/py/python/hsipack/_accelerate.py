@@ -12,11 +12,11 @@ class Progress:
 
     ``accelerator.accumulate`` then makes an optimizer step after the last batch of an epoch, even
     if fewer batches than ``gradient_accumulation_steps`` were accumulated. Without Accelerate,
-    nothing happens.
+    and if one of its own loaders reads this one, nothing happens.
     """
 
     def __init__(self) -> None:
-        kind = _kind()
+        kind = None if _is_wrapped() else _kind()
         self._told: Any | None = None if kind is None else kind()
         if self._told is not None:
             self._told.begin()
@@ -33,9 +33,24 @@ class Progress:
             self._told = None
 
 
+MODULE = "accelerate.data_loader"
+
+
+def _is_wrapped() -> bool:
+    """Whether a loader of Accelerate takes this batch. It reads one batch ahead, and knows itself
+    which one is the last.
+    """
+    frame = sys._getframe(1) if MODULE in sys.modules else None
+    while frame is not None:
+        if frame.f_globals.get("__name__") == MODULE:
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _kind() -> Any | None:
     """The class of what Accelerate keeps for an iteration; None if it is not imported."""
-    module = sys.modules.get("accelerate.data_loader")
+    module = sys.modules.get(MODULE)
     base = getattr(module, "DataLoaderStateMixin", None)
     state = getattr(sys.modules.get("accelerate.state"), "GradientState", None)
     return None if base is None or state is None else _of_accelerate(base, state)

@@ -597,6 +597,8 @@ class Loader(DataLoaderAttributes):
         if iteration.number is None:
             self._begin(iteration)
         elif self._iteration != iteration.number and not self._closed:
+            if iteration.is_complete:
+                raise StopIteration
             if iteration.number == self._iterations:
                 raise ConflictError(
                     "the loader was moved to another position during this iteration",
@@ -614,8 +616,9 @@ class Loader(DataLoaderAttributes):
         if taken is None:
             self._finish()
             raise StopIteration
+        iteration.is_complete = self.epoch != self._iteration_epoch
         if self._progress is not None:
-            self._progress.batch(is_last=self.epoch != self._iteration_epoch)
+            self._progress.batch(is_last=iteration.is_complete)
         batch, self._arrived = self._batch(taken), []
         return batch
 
@@ -939,6 +942,8 @@ class _Epoch(Iterator[Batch]):
         self._loader: Loader | None = loader
         # None before its first batch.
         self.number: int | None = None
+        # Whether it gave its last batch. It may not have been asked for its end.
+        self.is_complete = False
 
     def __next__(self) -> Batch:
         if self._loader is None:
