@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -271,6 +272,7 @@ class ConcatLoader(Loader):
         # Of what differs between the parts, nothing is read from here.
         self._settings = {**self._parts[0]._settings, "seed": self._seed}
         self._reset_iterations()
+        self._show_attributes()
         self._closed = False
         self._reset(0)
         if self._given_place is not None:
@@ -392,7 +394,7 @@ class ConcatLoader(Loader):
     def _go_to(self, epoch: int) -> None:
         for part in self._parts:
             part.set_epoch(epoch)
-        self._iteration, self._arrived = None, []
+        self._end_iteration()
         self._reset(epoch)
 
     def state_dict(self) -> dict[str, Any]:
@@ -473,11 +475,20 @@ class ConcatLoader(Loader):
     def close(self) -> None:
         """Stops all threads and frees their memory. Batches that you keep stay valid."""
         self._closed = True
+        self._end_iteration()
         for part in self._parts:
             part.close()
 
     def __repr__(self) -> str:
         return f"<hsipack.ConcatLoader of {self._joined!r}, epoch {self._at}>"
+
+    def __copy__(self) -> Any:
+        # Each copy moves its own parts.
+        state = self.__getstate__()
+        state["own"]["_parts"] = [copy.copy(part) for part in self._parts]
+        copied: Any = type(self).__new__(type(self))
+        copied.__setstate__(state)
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         own = {name: value for name, value in self.__dict__.items() if name not in _OF_PROCESS}

@@ -1,13 +1,17 @@
-"""What Lightning needs from a loader: the number of each epoch."""
+"""What Lightning and other frameworks need from a loader: a sampler that takes the numbers of
+epochs.
+"""
 
 from __future__ import annotations
 
 import functools
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from hsipack import _torch
+from hsipack._errors import UnsupportedError
 
 # The loop is among the callers of set_epoch, at most this many frames away.
 FRAMES = 8
@@ -75,12 +79,16 @@ def _trainer() -> Any | None:
 def sampler(loader: Any) -> Any:
     """A sampler with only those members that frameworks look at."""
     torchs = _torch.imported("torch.utils.data")
-    kind = EpochSampler if torchs is None else _of_torch(torchs.SequentialSampler)
-    return kind(loader)
+    if torchs is None:
+        return EpochSampler(loader)
+    return _of_torch(torchs.SequentialSampler, torchs.DistributedSampler)(loader)
 
 
 class EpochSampler:
     """A sampler that tells a loader the numbers of epochs."""
+
+    # All ranks get the same number of batches (Accelerate asks).
+    even_batches = True
 
     def __init__(self, loader: Any) -> None:
         # The loader keeps its sampler.
@@ -92,6 +100,13 @@ class EpochSampler:
         return self
 
     @property
+    def dataset(self) -> Any:
+        """The dataset that the loader reads."""
+        return self._the_loader().dataset
+
+    data_source = dataset
+
+    @property
     def batch_size(self) -> int:
         """Samples in a batch."""
         return int(self._the_loader().batch_size)
@@ -101,9 +116,25 @@ class EpochSampler:
         """Whether samples that do not fill a last batch are left out."""
         return bool(self._the_loader().drop_last)
 
+    @property
+    def rank(self) -> int:
+        """The number of this process among those that train together."""
+        return int(self._the_loader()._settle().rank)
+
+    @property
+    def num_replicas(self) -> int:
+        """How many processes train together."""
+        return int(self._the_loader()._settle().world_size)
+
     def set_epoch(self, epoch: int) -> None:
         """Moves the loader to the epoch of training with this number."""
-        self._the_loader()._follow(epoch)
+        loader = self._loader()
+        if loader is not None:
+            loader._follow(epoch)
+
+    def __iter__(self) -> Iterator[int]:
+        """Refused: something else than the loader would read the samples."""
+        raise _without_order()
 
     def __len__(self) -> int:
         return len(self._the_loader())
@@ -111,19 +142,22 @@ class EpochSampler:
     def _the_loader(self) -> Any:
         loader = self._loader()
         if loader is None:
-            raise ReferenceError("the loader of this sampler is gone")
+            # A framework kept only the sampler, to read in its order.
+            raise _without_order()
         return loader
 
 
+def _without_order() -> UnsupportedError:
+    return UnsupportedError(
+        "a loader's sampler has no order of samples, so nothing else can read in its order",
+        remedy="iterate over the loader itself, without a DataLoader around it; go on in the "
+        "middle of an epoch with loader.load_state_dict, or skip batches with itertools.islice",
+    )
+
+
 @functools.cache
-def _of_torch(base: Any) -> Any:
-    """The same as one of torch's samplers. Lightning cannot replace the sampler of a loader, and
-    does not try to if it is a SequentialSampler.
+def _of_torch(*bases: Any) -> Any:
+    """The same as torch's samplers. Frameworks replace the sampler of a DataLoader, unless it is a
+    SequentialSampler (Lightning) or a DistributedSampler (Lightning, Ray).
     """
-
-    class TorchEpochSampler(EpochSampler, base):  # type: ignore[misc]
-        def __init__(self, loader: Any) -> None:
-            EpochSampler.__init__(self, loader)
-            self.data_source = loader.dataset
-
-    return TorchEpochSampler
+    return type("TorchEpochSampler", (EpochSampler, *bases), {})

@@ -50,7 +50,6 @@ class DataLoaderAttributes:
     """The attributes of torch's DataLoader, for frameworks that look at them."""
 
     _settings: dict[str, Any]
-    _sampler: Any = None
 
     num_workers = 0
     pin_memory = False
@@ -63,6 +62,18 @@ class DataLoaderAttributes:
     multiprocessing_context = None
     prefetch_factor = None
     worker_init_fn = None
+
+    # `Accelerator.prepare_data_loader` returns such a loader as it is, and `save_state` and
+    # `load_state` then include its position.
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+
+    def _show_attributes(self) -> None:
+        """Puts attributes into ``__dict__``, too. Wrappers of frameworks copy it instead of asking
+        for attributes (Fabric, Ray).
+        """
+        names = ("dataset", "batch_size", "drop_last")
+        self.__dict__.update({name: getattr(self, name) for name in names})
 
     @property
     def batch_size(self) -> int:
@@ -81,15 +92,19 @@ class DataLoaderAttributes:
 
         So training that resumes from a checkpoint reads the same epoch as uninterrupted training.
         """
-        if self._sampler is None:
-            self._sampler = _lightning.sampler(self)
-        return self._sampler
+        if "sampler" not in self.__dict__:
+            made = _lightning.sampler(self)
+            self.__dict__.update(sampler=made, batch_sampler=made)
+        return self.__dict__["sampler"]
 
     @property
     def batch_sampler(self) -> Any:
         """The same for frameworks that look for it here."""
         return self.sampler
 
+
+SHOWN = frozenset({"dataset", "batch_size", "drop_last", "sampler", "batch_sampler"})
+"""The attributes that are in ``__dict__``, too."""
 
 _INSTEAD = {
     "batch_sampler": "give batch_size, and sampler or shuffle",

@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import (
+    _accelerate,
     _hsipack,
     _labels,
     _lightning,
@@ -252,7 +253,15 @@ class Loader(DataLoaderAttributes):
         """Makes a loader of several datasets if ``dataset`` comes from :func:`hsipack.concat`."""
         from hsipack._concat import Concat, ConcatLoader
 
-        return super().__new__(ConcatLoader if isinstance(dataset, Concat) else cls)
+        if not isinstance(dataset, Concat) or issubclass(cls, ConcatLoader):
+            return super().__new__(cls)
+        if cls is not Loader:
+            raise UnsupportedError(
+                f"{cls.__name__}, a subclass of Loader, cannot read several datasets",
+                remedy="give hsipack.Loader the joined datasets, and change its batches in your "
+                "loop",
+            )
+        return super().__new__(ConcatLoader)
 
     def __init__(
         self,
@@ -437,6 +446,7 @@ class Loader(DataLoaderAttributes):
         self._use_seed(self._settings["seed"])
         self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
         self._reset_iterations()
+        self._show_attributes()
         self._closed = False
         if self._given_place is not None:
             # Without a process group, only the ranks of loaders in this process are known.
@@ -461,6 +471,7 @@ class Loader(DataLoaderAttributes):
         self._arrived: list[dict[str, Any] | None] = []
         self._lengths: dict[int, int] = {}
         self._schedule = _lightning.Schedule()
+        self._progress: _accelerate.Progress | None = None
 
     def _use_seed(self, seed: int) -> None:
         self._settings["seed"] = seed
@@ -567,6 +578,9 @@ class Loader(DataLoaderAttributes):
             self._arrived = []
         elif self._at_end():
             self._take([])
+        self._end_iteration()
+        if not self._is_part:
+            self._progress = _accelerate.Progress()
         epoch, number = self.epoch, self._iterations + 1
         if self._peers is not None:
             self._peers.publish(epoch, _ranks.READING)
@@ -582,7 +596,12 @@ class Loader(DataLoaderAttributes):
     def _next(self, iteration: _Epoch) -> Batch:
         if iteration.number is None:
             self._begin(iteration)
-        elif self._iteration != iteration.number:
+        elif self._iteration != iteration.number and not self._closed:
+            if iteration.number == self._iterations:
+                raise ConflictError(
+                    "the loader was moved to another position during this iteration",
+                    remedy="call set_epoch or load_state_dict before you begin an iteration",
+                )
             raise ConflictError(
                 "a newer iteration over this loader has begun",
                 remedy="create one loader for each iteration",
@@ -595,6 +614,8 @@ class Loader(DataLoaderAttributes):
         if taken is None:
             self._finish()
             raise StopIteration
+        if self._progress is not None:
+            self._progress.batch(is_last=self.epoch != self._iteration_epoch)
         batch, self._arrived = self._batch(taken), []
         return batch
 
@@ -609,14 +630,23 @@ class Loader(DataLoaderAttributes):
     def _finish(self) -> None:
         """Notes that the epoch is over."""
         epoch = self._iteration_epoch
-        self._iteration, self._arrived = None, []
+        self._end_iteration()
         if epoch is not None:
             self._schedule.finished(epoch)
             if self._peers is not None:
                 self._peers.publish(epoch, _ranks.FINISHED)
 
+    def _end_iteration(self) -> None:
+        """Ends the iteration that gave the last batch."""
+        self._iteration, self._arrived = None, []
+        if self._progress is not None:
+            self._progress.end()
+            self._progress = None
+
     def _left(self, number: int) -> None:
         """Notes that an iteration is gone, which may be before its end."""
+        if self._iteration == number and self._progress is not None:
+            self._progress.end()
         if self._iteration == number and self._peers is not None and not self._closed:
             epoch = self._iteration_epoch
             if epoch is not None:
@@ -713,7 +743,7 @@ class Loader(DataLoaderAttributes):
         self._go_to(_options.natural("epoch", epoch, least=0))
 
     def _go_to(self, epoch: int) -> None:
-        self._iteration, self._arrived = None, []
+        self._end_iteration()
         self._native.set_epoch(epoch)
 
     def _follow(self, epoch: int) -> None:
@@ -769,7 +799,7 @@ class Loader(DataLoaderAttributes):
             self._load_with_seed(text, seed)
         else:
             self._native.load_state(text)
-        self._iteration, self._arrived = None, []
+        self._end_iteration()
 
     def _load_with_seed(self, state: str, seed: int) -> None:
         """Goes on from a state with its seed, which nobody gave to this loader."""
@@ -845,7 +875,8 @@ class Loader(DataLoaderAttributes):
         """
         self._closed = True
         self._native.close()
-        self._iteration, self._arrived, self._peers = None, [], None
+        self._end_iteration()
+        self._peers = None
 
     def __enter__(self) -> Loader:
         return self
@@ -888,8 +919,9 @@ _OF_PROCESS = frozenset(
         "_arrived",
         "_lengths",
         "_schedule",
-        "_sampler",
+        "_progress",
         "_closed",
+        *_torch_data.SHOWN,
     }
 )
 
