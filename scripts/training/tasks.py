@@ -241,7 +241,13 @@ class Task(ABC):
 
     def loader(self, form: str, training: bool = True, **options: Any) -> hsipack.Loader:
         """Batches of a packed form."""
-        told: Json = {"shuffle": training, "device": self.device, "dtype": torch.float32}
+        # Validation reads the same windows in all trainings.
+        told: Json = {
+            "seed": 0,
+            "shuffle": training,
+            "device": self.device,
+            "dtype": torch.float32,
+        }
         if self.drop:
             told["cache"] = None
         words = told | self.loader_options(training) | options

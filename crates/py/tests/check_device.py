@@ -10,12 +10,14 @@ runs it and, on the CPU, test_device.py.
 
 from __future__ import annotations
 
-import functools
 import gc
 import itertools
 import shutil
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,7 +64,12 @@ class Checks:
             self.images[sample["id"]], self.masks[sample["id"]] = sample["image"], sample["mask"]
 
     def loader(self, **options: Any) -> hsipack.Loader:
-        shared: dict[str, Any] = {"batch_size": 4, "shuffle": True, "device": self.device}
+        shared: dict[str, Any] = {
+            "batch_size": 4,
+            "shuffle": True,
+            "seed": 0,
+            "device": self.device,
+        }
         return hsipack.Loader(self.dataset, **{**shared, **options})
 
     def expected(self, batch: dict[str, Any]) -> torch.Tensor:
@@ -286,8 +293,121 @@ class Checks:
         if self.device.type != "cuda":
             return
         number = torch.cuda.device_count()
-        make = functools.partial(hsipack.Loader, self.dataset, 4, device=f"cuda:{number}")
-        assert raised(hsipack.DeviceError, make).remedy
+        loader = hsipack.Loader(self.dataset, 4, device=f"cuda:{number}")
+        assert raised(hsipack.DeviceError, lambda: next(iter(loader))).remedy
+
+    def the_device_is_chosen_with_the_first_batch(self) -> None:
+        loader = hsipack.Loader(self.dataset, 4)
+        assert loader.report()["transfer"] is None
+        there = next(iter(loader))["image"].device
+        assert there.type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+    def gaps_do_not_grow(self) -> None:
+        image = torch.rand(2, 5, 32, 40)
+        image[0, 2, 7, 9] = float("nan")
+        image[1, :, 20, 11] = float("inf")
+        for dtype in (torch.float16, torch.float32):
+            for ops in (
+                [augment.RandomHorizontalFlip(p=1.0), augment.RandomVerticalFlip(p=1.0)],
+                [augment.RandomAffine(45.0, p=1.0)],
+            ):
+                called = augment.AugmentationSequential(*ops, seed=3)
+                here = called(image.to(self.device, dtype), ids=[1, 2]).cpu()
+                there = called(image.to(dtype), ids=[1, 2])
+                assert torch.equal(here.isnan(), there.isnan()), (dtype, ops)
+                assert torch.equal(here.isinf(), there.isinf()), (dtype, ops)
+                torch.testing.assert_close(here, there, rtol=2e-2, atol=2e-3, equal_nan=True)
+                if not isinstance(ops[0], augment.RandomAffine):
+                    assert int(here.isnan().sum()) <= 1, ops
+
+    def finite_values_stay_finite(self) -> None:
+        image = torch.full((2, 3, 8, 8), 60000.0, dtype=torch.float16, device=self.device)
+        louder = augment.RandomContrast((1.5, 1.5), clip_output=False, p=1.0)
+        assert bool((louder(image) == 65504).all())
+
+    def labels_of_any_size_are_transplanted(self) -> None:
+        image = torch.arange(2.0, device=self.device).reshape(2, 1, 1, 1).expand(2, 3, 8, 8)
+        moved = []
+        for label in (7, 70_000, -70_000):
+            mask = torch.zeros(2, 8, 8, dtype=torch.int64, device=self.device)
+            mask[:, :4] = label
+            called = augment.RandomTransplantation(p=1.0, excluded_labels=[0])
+            result, _ = called(image.clone(), mask)
+            moved.append(int((result[0] != image[0]).sum()))
+        assert moved[0] == moved[1] == moved[2] > 0, moved
+
+    def monitors_never_disturb_the_loop(self) -> None:
+        errors: list[Exception] = []
+        done = threading.Event()
+
+        def monitor(loader: hsipack.Loader) -> None:
+            while not done.is_set():
+                try:
+                    states.append(loader.state_dict()["epoch"])
+                    reports.append(loader.report()["transfer"])
+                    assert loader.stats()["batches"] >= 0
+                    assert len(loader) == 6
+                except Exception as error:
+                    errors.append(error)
+                time.sleep(0.001)
+
+        states: list[int] = []
+        reports: list[Any] = []
+        with self.loader(augment=[augment.RandomAffine(45.0, p=1.0)]) as loader:
+            thread = threading.Thread(target=monitor, args=(loader,))
+            thread.start()
+            for _ in range(20):
+                for batch in loader:
+                    del batch
+            done.set()
+            thread.join()
+        assert not errors, errors[:1]
+        assert states == sorted(states)
+        assert loader.stats()["batches"] == 120
+
+    def what_cannot_be_augmented_is_refused_at_once(self) -> None:
+        crop = augment.RandomCrop((ROWS + 1, COLUMNS))
+        assert raised(hsipack.ConflictError, lambda: self.loader(augment=[crop])).remedy
+
+    def damaged_batches_count_and_replacements_come(self) -> None:
+        copy = Path(self.dataset).with_name("partly.hsipack")
+        shutil.copytree(self.dataset, copy)
+        files = [path for path in copy.rglob("c/**/*") if path.is_file()]
+        shard = max(files, key=lambda path: path.stat().st_size)
+        stored = bytearray(shard.read_bytes())
+        stored[1000] ^= 0xFF
+        shard.write_bytes(stored)
+        for on_damage in ("error", "skip"):
+            with hsipack.Loader(str(copy), 1, device=self.device, on_damage=on_damage) as loader:
+                iteration, batches, failed = iter(loader), 0, 0
+                while True:
+                    try:
+                        batch = next(iteration)
+                    except StopIteration:
+                        break
+                    except hsipack.DamagedError:
+                        failed += 1
+                    else:
+                        batches += 1
+                        failed += int(batch["padding"].sum())
+                assert (batches, failed) == ((CUBES - 1, 1) if on_damage == "error" else (CUBES, 1))
+
+    def daemon_threads_may_wait_at_the_end(self) -> None:
+        program = f"""
+import threading, time, hsipack
+loader = hsipack.Loader({self.dataset!r}, 4, device={str(self.device)!r}, shuffle=True)
+def prefetch():
+    while True:
+        for batch in loader:
+            pass
+threading.Thread(target=prefetch, daemon=True).start()
+time.sleep(1.0)
+"""
+        for _ in range(3):
+            done = subprocess.run(
+                [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+            )
+            assert done.returncode == 0, (done.returncode, done.stderr[-500:])
 
 
 def main() -> int:

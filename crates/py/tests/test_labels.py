@@ -126,7 +126,12 @@ def test_new_ids_survive_crops_pickling_and_a_cache(ds: hsipack.Dataset) -> None
 
 def test_labels_of_patches_get_new_ids_and_windows_stay(ds: hsipack.Dataset) -> None:
     crop = LabelledPatches(3, "labels", per_class=40)
-    options: dict[str, Any] = {"crop": crop, "device": "cpu", "sampler": "class_balanced"}
+    options: dict[str, Any] = {
+        "crop": crop,
+        "device": "cpu",
+        "sampler": "class_balanced",
+        "seed": 0,
+    }
     with Loader(ds, 16, **options) as plain, Loader(ds, 16, classes={2: 0}, **options) as new:
         found: Counter[int] = Counter()
         for one, other in zip(plain, new, strict=True):

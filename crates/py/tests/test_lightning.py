@@ -286,3 +286,57 @@ def test_ranks_without_processes(dataset: Path, world: int) -> None:
     assert sorted([*(one for ids in first for one in ids), *rest]) == list(range(12))
     for loader in loaders:
         loader.close()
+
+
+def test_a_batch_looked_at_before_training_does_not_count(whole: Model, dataset: Path) -> None:
+    loader = Data(dataset).train_dataloader()
+    next(iter(loader))
+    model = Model()
+    pl.Trainer(max_epochs=3, **QUIET).fit(model, loader)
+    assert model.seen == whole.seen[:15]
+
+
+@pytest.mark.parametrize("stop", [{"max_steps": 2}, {"max_epochs": 1}])
+def test_training_again_reads_new_epochs(dataset: Path, stop: dict[str, int]) -> None:
+    loader = Data(dataset).train_dataloader()
+    first, second = Model(), Model()
+    pl.Trainer(**stop, **QUIET).fit(first, loader)
+    pl.Trainer(max_epochs=3, **QUIET).fit(second, loader)
+    epochs = [
+        tuple(map(tuple, (ids for number, ids, _ in second.seen if number == epoch)))
+        for epoch in range(3)
+    ]
+    begun = tuple(tuple(ids) for _, ids, _ in first.seen)
+    assert len({*epochs}) == 3
+    assert all(epoch[: len(begun)] != begun for epoch in epochs)
+
+
+def test_cycles_of_a_combined_loader_have_new_orders(dataset: Path) -> None:
+    shared: dict[str, Any] = {"shuffle": True, "seed": 1, "dtype": torch.float32, "device": "cpu"}
+    loaders = {
+        "long": hsipack.Loader(dataset, 2, **shared),
+        "short": hsipack.Loader(dataset, 2, split="val", **shared),
+    }
+    combined = pl.pytorch.utilities.CombinedLoader(loaders, "max_size_cycle")
+
+    class Pair(Model):
+        def training_step(self, batch: dict[str, Any], number: int) -> torch.Tensor:
+            self.seen.append((batch["short"]["epoch"], batch["short"]["id"].tolist(), 0.0))
+            return self.loss(batch["long"])
+
+    model = Pair()
+    pl.Trainer(max_epochs=3, **QUIET).fit(model, combined)
+    # 6 batches an epoch of training; 3 samples of the validation split are 2 batches.
+    assert [epoch for epoch, _, _ in model.seen] == [number // 2 for number in range(18)]
+    assert len(loaders["long"]) == 6
+    assert loaders["long"].epoch == 3
+
+
+def test_overfitting_repeats_the_same_batches(dataset: Path) -> None:
+    model = Model()
+    pl.Trainer(max_epochs=3, overfit_batches=2, limit_val_batches=0, **QUIET).fit(
+        model, Data(dataset)
+    )
+    epochs = [[ids for number, ids, _ in model.seen if number == epoch] for epoch in range(3)]
+    assert len(epochs[0]) == 2
+    assert epochs[0] == epochs[1] == epochs[2]

@@ -368,7 +368,7 @@ def test_loaders_that_are_dropped_free_threads_and_memory_at_once(dataset: str) 
         for batch in loader:
             break
         assert loader.batch_sampler.sampler is loader.sampler
-    del loader
+    del loader, subject, batch
     assert threads() == before, threads()
     """
     subprocess.run(

@@ -787,7 +787,7 @@ class Dataset(Base):
 
     def _label_values(self) -> npt.NDArray[np.float64] | None:
         """The label of each class, and NaN at the end for samples without one, if labels are
-        numbers of a regression: all are numbers, and some are not whole. None if labels are classes.
+        numbers of a regression: all are numbers, and some are not whole. Otherwise None.
         """
         classes = self.classes
         if not all(isinstance(one, int | float) for one in classes) or all(
