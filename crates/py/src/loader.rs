@@ -91,16 +91,16 @@ struct Source {
     closed: Arc<AtomicBool>,
 }
 
-/// What augments batches on a device; if it is not the fastest way, also why.
-/// Before the loader uses a GPU, it is not asked.
+/// What augments batches on a device; if it is not the fastest way, also why. Null before the first batch, when the device
+/// may still change.
 fn augmented_by(device: Device, at_work: bool) -> serde_json::Value {
-    let Device::Cuda(number) = device else { return json!({"by": "loops"}) };
-    if !at_work {
-        return json!({"by": null});
-    }
-    match kernels::of_device(number) {
-        Ok(_) => json!({"by": "kernels"}),
-        Err(error) => json!({"by": "torch", "why": error.to_string()}),
+    match device {
+        _ if !at_work => json!({"by": null}),
+        Device::Cpu => json!({"by": "loops"}),
+        Device::Cuda(number) => match kernels::of_device(number) {
+            Ok(_) => json!({"by": "kernels"}),
+            Err(error) => json!({"by": "torch", "why": error.to_string()}),
+        },
     }
 }
 

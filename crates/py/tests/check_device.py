@@ -143,6 +143,8 @@ class Checks:
     def kernels_do_what_they_can(self) -> None:
         with self.loader(augment=[augment.RandomHorizontalFlip()]) as loader:
             wanted = "kernels" if self.device.type == "cuda" else "loops"
+            assert loader.report()["augment"] == {"by": None}
+            next(iter(loader))
             assert loader.report()["augment"] == {"by": wanted}, loader.report()["augment"]
 
     def they_can_be_called_with_tensors(self) -> None:
