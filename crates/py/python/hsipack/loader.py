@@ -865,8 +865,8 @@ class Loader(DataLoaderAttributes):
           split whose statistics are used. None stands for the statistics of all its samples.
         - ``regions``: with :class:`Regions`, how many regions there are (``windows``), and how many
           of them are larger than their window (``cut``).
-        - ``augment``: what computes the augmentations (``by``; None before the first batch): loops on
-          the CPU; on a GPU, hsipack's kernels, or only torch's operations, and ``why``.
+        - ``augment``: what computes the augmentations (``by``): loops on the CPU; on a GPU,
+          hsipack's kernels, or only torch's operations, and ``why``. None before the first batch.
         """
         report: dict[str, Any] = json.loads(self._native.report_json())
         place = self._place
