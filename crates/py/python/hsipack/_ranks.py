@@ -172,10 +172,14 @@ class Peers:
 
     def check_seeds(self) -> None:
         """Raises an error if another rank is known to read this loader with another seed: then the
-        ranks would not divide the samples among themselves.
+        ranks would not divide the samples among themselves. In a group, which may have thousands of
+        ranks, rank 0 is compared with each of the others.
         """
-        for rank in self._others():
-            record = self._record(rank)
+        others = self._others()
+        if self._waits:
+            others = others[:1]
+        for rank in others:
+            record = _parsed(self._records.read(self._key(rank)))
             if record is not None and record[2] != self._seed:
                 raise ConflictError(
                     f"rank {self._place.rank} has the seed {self._seed} for its loader, and rank "
@@ -188,9 +192,10 @@ class Peers:
         that are about to leave it.
         """
         self.publish(epoch, LEFT)
+        keys = [self._key(rank) for rank in self._others()]
         end = time.monotonic() + LEAVING_S
         while True:
-            records = [self._record(rank) for rank in self._others()]
+            records = [_parsed(text) for text in self._records.read_all(keys)]
             if not self._waits and all(record is None for record in records):
                 _warn_of_unknown_ranks(epoch)
                 return True
@@ -206,16 +211,16 @@ class Peers:
     def _others(self) -> list[int]:
         return [rank for rank in range(self._place.world_size) if rank != self._place.rank]
 
-    def _record(self, rank: int) -> tuple[int, str, int] | None:
-        """Epoch, phase and seed of a rank; None if the rank has no such loader yet."""
-        text = self._records.read(self._key(rank))
-        if not text:
-            return None
-        epoch, phase, seed = text.split()
-        return int(epoch), phase, int(seed)
-
     def _key(self, rank: int) -> str:
         return f"hsipack/epoch/{self._prefix}/{rank}"
+
+
+def _parsed(text: str | None) -> tuple[int, str, int] | None:
+    """Epoch, phase and seed of a rank; None if the rank has no such loader yet."""
+    if not text:
+        return None
+    epoch, phase, seed = text.split()
+    return int(epoch), phase, int(seed)
 
 
 def _position(record: tuple[int, str, int]) -> tuple[int, str]:
@@ -238,6 +243,9 @@ class _Records(Protocol):
     def read(self, key: str) -> str | None:
         """A text, or None or nothing if there is none."""
 
+    def read_all(self, keys: list[str]) -> list[str | None]:
+        """Several texts. If some are missing, the others may be missing in the answer, too."""
+
 
 class _OfProcess:
     """Texts that only this process sees."""
@@ -249,6 +257,9 @@ class _OfProcess:
 
     def read(self, key: str) -> str | None:
         return self._texts.get(key)
+
+    def read_all(self, keys: list[str]) -> list[str | None]:
+        return [self._texts.get(key) for key in keys]
 
 
 class _OfGroup:
@@ -262,10 +273,14 @@ class _OfGroup:
             self._store.set(key, text)
 
     def read(self, key: str) -> str | None:
+        return self.read_all([key])[0]
+
+    def read_all(self, keys: list[str]) -> list[str | None]:
+        # Two requests, however many ranks there are.
         with contextlib.suppress(Exception):
-            if self._store.check([key]):
-                return bytes(self._store.get(key)).decode()
-        return None
+            if self._store.check(keys):
+                return [bytes(value).decode() for value in self._store.multi_get(keys)]
+        return [None] * len(keys)
 
 
 def _forget(records: _Records, key: str) -> None:
