@@ -336,6 +336,17 @@ impl Loader {
         }
     }
 
+    /// Keeps the last statistics and the last report, in place of the monitor.
+    fn end_watch(&self) {
+        let mut watched = lock(&self.monitor);
+        let monitor = match &*watched {
+            Watched::Idle => None,
+            Watched::Running(monitor) => monitor.get(),
+            Watched::Closed(..) => return,
+        };
+        *watched = Watched::Closed(self.statistics(monitor), self.report(monitor));
+    }
+
     fn statistics(&self, monitor: Option<&Monitor>) -> String {
         let statistics = monitor.map(Monitor::statistics).unwrap_or_else(|| {
             let options = self.prepared().options().clone();
@@ -605,15 +616,7 @@ impl Loader {
         if self.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let last = {
-            let watched = lock(&self.monitor);
-            let monitor = match &*watched {
-                Watched::Running(monitor) => monitor.get(),
-                _ => None,
-            };
-            Watched::Closed(self.statistics(monitor), self.report(monitor))
-        };
-        *lock(&self.monitor) = last;
+        self.end_watch();
         drop(lock(&self.starting).take());
         let running = match self.running.try_lock() {
             Ok(mut running) => running.take(),
@@ -628,6 +631,8 @@ impl Loader {
     /// Closes it as the process ends, also if another thread is using it.
     fn close_at_exit(&self, py: Python<'_>) {
         self.closed.store(true, Ordering::Relaxed);
+        // It would keep memory of the device.
+        self.end_watch();
         let source = lock(&self.source).take();
         if let Some(source) = source.and_then(|source| source.get().and_then(Weak::upgrade)) {
             detached(py, move || source.close());
