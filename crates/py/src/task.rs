@@ -21,6 +21,8 @@ pub struct Task<T>(Arc<Place<T>>);
 struct Place<T> {
     result: Mutex<Option<std::thread::Result<T>>>,
     done: Condvar,
+    /// The thread that does the work, if it was started for it alone.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl<T: Send + 'static> Task<T> {
@@ -28,13 +30,15 @@ impl<T: Send + 'static> Task<T> {
     pub fn start(py: Python<'_>, work: impl FnOnce() -> T + Send + 'static) -> PyResult<Self> {
         let (task, run) = Self::new(work);
         let thread = std::thread::Builder::new().name("hsipack".to_owned()).spawn(run);
-        thread.map_err(|error| no_thread(py, error))?;
+        let thread = thread.map_err(|error| no_thread(py, error))?;
+        *task.0.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         Ok(task)
     }
 
     /// A task, and the function that must be called to run it.
     fn new(work: impl FnOnce() -> T + Send + 'static) -> (Self, impl FnOnce() + Send + 'static) {
-        let place = Arc::new(Place { result: Mutex::new(None), done: Condvar::new() });
+        let (result, done, thread) = (Mutex::new(None), Condvar::new(), Mutex::new(None));
+        let place = Arc::new(Place { result, done, thread });
         let task = Self(place.clone());
         let run = move || {
             let result = catch_unwind(AssertUnwindSafe(work));
@@ -50,7 +54,13 @@ impl<T: Send + 'static> Task<T> {
         let result = detached(py, || {
             let result = place.result.lock().unwrap_or_else(PoisonError::into_inner);
             let waited = place.done.wait_timeout_while(result, patience, |result| result.is_none());
-            waited.unwrap_or_else(PoisonError::into_inner).0.take()
+            let result = waited.unwrap_or_else(PoisonError::into_inner).0.take();
+            if result.is_some() {
+                // It has nothing more to do. Programs that count threads do not count it any more.
+                let thread = place.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+                thread.map(JoinHandle::join);
+            }
+            result
         });
         match result {
             None => Ok(None),
