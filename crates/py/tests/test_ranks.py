@@ -322,6 +322,8 @@ def test_workers_of_a_data_loader_are_refused(dataset: str) -> None:
         def __iter__(self) -> Any:
             return iter(loader)
 
+    # Also if the parent process has asked for the length before.
+    assert len(loader) == 6
     batches = torch.utils.data.DataLoader(Inside(), batch_size=None, num_workers=2)
     with pytest.raises(hsipack.UnsupportedError, match="each of them would read all"):
         list(batches)

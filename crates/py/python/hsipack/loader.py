@@ -486,7 +486,6 @@ class Loader(DataLoaderAttributes):
             if self._place is not None:
                 _ranks.check_unchanged(self._place)
                 return self._place
-            _torch_data.refuse_workers()
             place = self._given_place or _ranks.present()
             if self._seed_is_drawn and place.world_size > 1 and self._given_place is None:
                 self._agree_on_seed(place)
@@ -566,6 +565,7 @@ class Loader(DataLoaderAttributes):
         Not earlier, because frameworks make iterators that they do not use. They also stop without
         asking for the end of an epoch.
         """
+        _torch_data.refuse_workers()
         self._settle()
         if self._iteration is not None:
             if self.epoch == self._iteration_epoch:

@@ -492,6 +492,8 @@ class _Windows:
         if not isinstance(source, Loader):
             dataset = _torch_data.opened(source)
             return cls(dataset, "windows of a dataset may come in any order", cover=True)
+        # Whether it is one of several ranks is known only then.
+        source._settle()
         settings = source._settings
         if settings["pipeline"] is not None:
             raise UnsupportedError(
