@@ -90,6 +90,7 @@ def pack(
               the group 3 becomes ``"3"``. Labels are classes, also if they are whole numbers; if
               all are numbers and some are not whole, the loader gives the numbers. With
               ``columns=["label"]``, it gives any numbers as they are.
+
             Masked values of a masked array become NaN.
         output: the dataset to write: a folder that does not exist yet.
         resume: continue an interrupted call with the same options.
