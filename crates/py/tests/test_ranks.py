@@ -139,6 +139,9 @@ def test_ranks_of_a_group_agree_on_seed_and_epoch(dataset: str, tmp_path: Path) 
         epochs.append(train(loader))
         parts = [train(loader, steps=1) for _ in range(3)]
         epochs.append(train(loader))
+        dist.destroy_process_group()
+        # The loader keeps its part of the samples.
+        assert len(loader) == 3
         return [loader.seed, epochs, parts, loader.epoch]
 
     if __name__ == "__main__":
@@ -311,6 +314,10 @@ def test_a_state_brings_its_seed(dataset: str, joined: bool) -> None:
     rest = [batch["id"].tolist() for batch in again]
     loader.set_epoch(0)
     assert [first, *rest] == [batch["id"].tolist() for batch in loader]
+    # A later state brings its own, too.
+    other = make()
+    again.load_state_dict(other.state_dict())
+    assert again.seed == other.seed
     with pytest.raises(hsipack.ConflictError, match="seed"):
         make(seed=loader.seed ^ 1).load_state_dict(loader.state_dict())
 

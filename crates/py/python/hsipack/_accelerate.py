@@ -1,4 +1,4 @@
-"""What Accelerate needs from a loader: whether a batch is the last one of its epoch."""
+"""Reports to Accelerate: whether a batch is the last one of its epoch."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Progress:
 
     def __init__(self) -> None:
         kind = None if _is_wrapped() else _kind()
-        self._told: Any | None = None if kind is None else kind()
-        if self._told is not None:
-            self._told.begin()
+        self._iteration: Any | None = None if kind is None else kind()
+        if self._iteration is not None:
+            self._iteration.begin()
 
     def batch(self, *, is_last: bool) -> None:
         """Notes that a batch is about to be given."""
-        if self._told is not None:
-            self._told.end_of_dataloader = is_last
+        if self._iteration is not None:
+            self._iteration.end_of_dataloader = is_last
 
     def end(self) -> None:
         """Notes that the iteration is over or was left."""
-        if self._told is not None:
-            self._told.end()
-            self._told = None
+        if self._iteration is not None:
+            self._iteration.end()
+            self._iteration = None
 
 
 MODULE = "accelerate.data_loader"

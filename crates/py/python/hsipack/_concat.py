@@ -240,6 +240,7 @@ class ConcatLoader(Loader):
         self._joined = dataset
         self._given_place = _ranks.checked(rank, world_size)
         self._seed_is_drawn = seed is None
+        self._seed_is_agreed = seed is not None
         if seed is None:
             seed = _seeds.of_loader(self._given_place)
         self._seed = _options.natural("seed", seed, least=0, most=_SEEDS - 1)
@@ -270,7 +271,7 @@ class ConcatLoader(Loader):
         for part in self._parts:
             part._is_part, part._peers = True, None
         # Of what differs between the parts, nothing is read from here.
-        self._settings = {**self._parts[0]._settings, "seed": self._seed}
+        self._settings = self._parts[0]._settings
         self._reset_iterations()
         self._show_attributes()
         self._closed = False
@@ -291,7 +292,7 @@ class ConcatLoader(Loader):
         return (self._seed + number * _STEP) % _SEEDS
 
     def _renew(self, seed: int) -> None:
-        self._seed = self._settings["seed"] = seed
+        self._seed = seed
         for number, part in zip(self._numbers_of, self._parts, strict=True):
             part._renew(self._seed_of(number))
         self._order = None
@@ -301,20 +302,9 @@ class ConcatLoader(Loader):
         """The seed of order, crops and augmentations."""
         return self._seed
 
-    def _settle(self) -> _ranks.Place:
-        with self._settling:
-            if self._place is not None:
-                _ranks.check_unchanged(self._place)
-                return self._place
-            place = self._given_place or _ranks.present()
-            if self._seed_is_drawn and place.world_size > 1 and self._given_place is None:
-                self._agree_on_seed(place)
-            for part in self._parts:
-                place = part._settle()
-            if self._peers is None or not self._peers.is_current():
-                self._meet_peers(place)
-            self._place = place
-            return place
+    def _move_to(self, place: _ranks.Place) -> None:
+        for part in self._parts:
+            part._settle()
 
     def _identity(self) -> str:
         parts = " ".join(part._identity() for part in self._parts)
@@ -442,7 +432,10 @@ class ConcatLoader(Loader):
                 self._renew(before["seed"])
             self._restore(before)
             raise
-        self._seed_is_drawn = self._seed_is_drawn and seed is None
+        # All ranks go on from the same state, and have its seed.
+        self._seed_is_agreed = True
+        if self._place is not None:
+            self._meet_peers(self._place)
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         self._go_to(int(state["epoch"]))

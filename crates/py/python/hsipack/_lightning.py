@@ -1,6 +1,4 @@
-"""What Lightning and other frameworks need from a loader: a sampler that takes the numbers of
-epochs.
-"""
+"""A sampler for frameworks, which takes the numbers of epochs, and their meaning in Lightning."""
 
 from __future__ import annotations
 
@@ -28,7 +26,8 @@ class Schedule:
 
     def __init__(self) -> None:
         self._trainer: weakref.ref[Any] | None = None
-        self._told: int | None = None
+        # The epoch of training that came last.
+        self._latest: int | None = None
         # The epoch of the loader that is the trainer's epoch 0.
         self._first = 0
         self._finished = -1
@@ -47,16 +46,16 @@ class Schedule:
         """
         trainer = _trainer()
         is_new = trainer is not None and (self._trainer is None or self._trainer() is not trainer)
-        told, self._told = self._told, epoch
+        before, self._latest = self._latest, epoch
         if is_new:
             self._trainer = weakref.ref(trainer)
-            if told is not None and epoch == 0:
-                self._first = max(self._first + told, self._finished) + 1
+            if before is not None and epoch == 0:
+                self._first = max(self._first + before, self._finished) + 1
         if trainer is not None and getattr(trainer, "overfit_batches", False):
             # The same batches in every epoch.
             return self._first
         target = self._first + epoch
-        if not is_new and told is not None and epoch == told + 1 and now >= target:
+        if not is_new and before is not None and epoch == before + 1 and now >= target:
             return None
         return None if now == target and not is_left else target
 

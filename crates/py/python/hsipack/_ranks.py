@@ -25,7 +25,7 @@ SEED_S = 600.0
 """How long to wait for the seed of rank 0."""
 
 NEW, READING, LEFT, FINISHED = "new", "reading", "left", "finished"
-"""What a rank does with an epoch."""
+"""Phases of an epoch on a rank."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,12 @@ def present() -> Place:
 
 
 def check_unchanged(place: Place) -> None:
-    """Raises an error if this process has another place by now than the one it reads for."""
-    if place.source == GIVEN:
-        return
+    """Raises an error if this process has another place by now than the one it reads for. If its
+    group has ended, the place stays.
+    """
     now = present()
+    if place.source == GIVEN or now.source == ALONE:
+        return
     if (now.rank, now.world_size) != (place.rank, place.world_size):
         raise ConflictError(
             f"this loader began to read as rank {place.rank} of {place.world_size}, but this "

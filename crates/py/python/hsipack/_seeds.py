@@ -7,7 +7,7 @@ import numpy as np
 from hsipack import _torch
 from hsipack._ranks import Place
 
-MOST = (1 << 63) - 1
+LIMIT = 1 << 62
 
 
 def drawn() -> int:
@@ -15,9 +15,11 @@ def drawn() -> int:
     ``torch.manual_seed`` and Lightning's ``seed_everything`` decide it.
     """
     torch = _torch.imported()
-    if torch is not None and hasattr(torch, "randint"):
-        return int(torch.randint(MOST, ()).item())
-    return int(np.random.randint(MOST, dtype=np.int64))
+    if torch is not None and hasattr(torch, "default_generator"):
+        # A default device may be another one than that of the generator.
+        seed = torch.randint(LIMIT, (), generator=torch.default_generator, device="cpu")
+        return int(seed)
+    return int(np.random.randint(LIMIT, dtype=np.int64))
 
 
 def of_loader(place: Place | None) -> int:

@@ -93,8 +93,8 @@ class DataLoaderAttributes:
         So training that resumes from a checkpoint reads the same epoch as uninterrupted training.
         """
         if "sampler" not in self.__dict__:
-            made = _lightning.sampler(self)
-            self.__dict__.update(sampler=made, batch_sampler=made)
+            sampler = _lightning.sampler(self)
+            self.__dict__.update(sampler=sampler, batch_sampler=sampler)
         return self.__dict__["sampler"]
 
     @property

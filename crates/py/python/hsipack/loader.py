@@ -373,6 +373,7 @@ class Loader(DataLoaderAttributes):
                 mask_names = [*mask_names, crop.mask]
         band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
         self._seed_is_drawn = seed is None
+        self._seed_is_agreed = seed is not None
         if seed is None:
             seed = _seeds.of_loader(given_place)
         seed = _options.natural("seed", seed, least=0, most=(1 << 64) - 1)
@@ -456,7 +457,7 @@ class Loader(DataLoaderAttributes):
     def _meet_peers(self, place: _ranks.Place) -> None:
         if place.world_size > 1 and not self._is_part:
             self._peers = None
-            self._peers = _ranks.Peers(place, self._identity(), self._settings["seed"])
+            self._peers = _ranks.Peers(place, self._identity(), self.seed)
 
     def _reset_iterations(self) -> None:
         # The place among the processes; None until it is needed.
@@ -487,36 +488,37 @@ class Loader(DataLoaderAttributes):
                 _ranks.check_unchanged(self._place)
                 return self._place
             place = self._given_place or _ranks.present()
-            if self._seed_is_drawn and place.world_size > 1 and self._given_place is None:
+            if place.world_size > 1 and self._given_place is None and not self._seed_is_agreed:
                 self._agree_on_seed(place)
-            device = _resolved(self._device_wanted, self._output)
-            self._settings |= {
-                "rank": place.rank,
-                "world_size": place.world_size,
-                "device": device,
-            }
-            self._native.place(place.rank, place.world_size, device)
+            self._move_to(place)
             if self._peers is None or not self._peers.is_current():
                 self._meet_peers(place)
             self._place = place
             return place
 
+    def _move_to(self, place: _ranks.Place) -> None:
+        """Tells the native loader its place and its device."""
+        device = _resolved(self._device_wanted, self._output)
+        self._settings |= {"rank": place.rank, "world_size": place.world_size, "device": device}
+        self._native.place(place.rank, place.world_size, device)
+
     def _announce_seed(self) -> None:
         """Tells the other ranks the seed that rank 0 drew, as soon as possible."""
-        if self._seed_is_drawn and self._given_place is None:
+        if self._given_place is None and not self._seed_is_agreed:
             place = _ranks.present()
             if place.source == _ranks.GROUP and place.rank == 0:
                 self._agree_on_seed(place)
 
     def _agree_on_seed(self, place: _ranks.Place) -> None:
         """Takes over the seed that rank 0 drew."""
-        drawn = self._settings["seed"]
+        drawn = self.seed
         seed = _ranks.seed_of_rank_0(place, self._identity(), self._number, drawn)
         if seed is None:
             # torchrun's processes before they have a process group.
             seed = 0
         if seed != drawn:
             self._renew(seed)
+        self._seed_is_agreed = True
 
     def _renew(self, seed: int) -> None:
         """Begins with another seed."""
@@ -802,6 +804,8 @@ class Loader(DataLoaderAttributes):
             self._load_with_seed(text, seed)
         else:
             self._native.load_state(text)
+        # All ranks go on from the same state, and have its seed.
+        self._seed_is_agreed = True
         self._end_iteration()
 
     def _load_with_seed(self, state: str, seed: int) -> None:
@@ -816,7 +820,7 @@ class Loader(DataLoaderAttributes):
         native.close()
         with self._settling:
             # Rank and device are looked up again; the ranks read with this seed from now on.
-            self._place, self._peers, self._seed_is_drawn = None, None, False
+            self._place, self._peers = None, None
 
     # Reports.
 
@@ -909,7 +913,7 @@ class Loader(DataLoaderAttributes):
         self._start(state["state"])
 
 
-# What a loader does not take along into another process.
+# Fields that stay behind if a loader is pickled or copied.
 _OF_PROCESS = frozenset(
     {
         "_native",

@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, overload
 
-from hsipack import _arrays, _hsipack, _options, _torch
+from hsipack import _arrays, _hsipack, _options, _seeds, _torch
 from hsipack._arrays import is_array
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
-from hsipack.augment import _seeds
+from hsipack.augment import _processes
 from hsipack.augment._arguments import plain
 
 # A NumPy array, a torch tensor, or any array that supports DLPack.
@@ -140,7 +140,7 @@ class Applicable:
         self.check_masks([name for name, _ in call.masks])
         keys = self._given_keys(call, ids, epoch)
         samples = self._next_keys(call) if keys is None else keys
-        process = _seeds.of_process() if keys is None else ()
+        process = _processes.of_process() if keys is None else ()
         made, self._drawn = self._native(process).augment(
             *call.native(), epoch or 0, samples, _torch.threads(), self._through
         )
@@ -186,9 +186,9 @@ class Applicable:
         self.mixed = [{"partners": partners, "shares": shares} for partners, shares in mixed]
         return call.put_together(image, masks, self.mixed)
 
-    def _native(self, process: _seeds.Key = ()) -> _hsipack.Pipeline:
+    def _native(self, process: _processes.Key = ()) -> _hsipack.Pipeline:
         """The native pipeline, with the seed for a process with this key."""
-        seed = _seeds.mixed(self._seed(), process)
+        seed = _processes.mixed(self._seed(), process)
         if self._pipeline is None or self._pipeline[0] != seed:
             config = json.loads(self.to_json())
             self._pipeline = seed, _hsipack.Pipeline(json.dumps({**config, "seed": seed}))
@@ -211,7 +211,7 @@ class Applicable:
         return None
 
     def _next_keys(self, call: Call) -> list[tuple[int, int]]:
-        with _seeds.COUNTING.lock:
+        with _processes.COUNTING.lock:
             first = self.counter
             if self._shared is not None:
                 # Another copy may have used these numbers.
@@ -227,12 +227,12 @@ class Applicable:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         # A pool sends the same object with every task. Its copies must not draw the same numbers.
-        if key := _seeds.of_process():
+        if key := _processes.of_process():
             self._shared = _shared_count(key, self._lineage)
 
 
 @functools.lru_cache(maxsize=4096)
-def _shared_count(process: _seeds.Key, lineage: bytes) -> list[int]:
+def _shared_count(process: _processes.Key, lineage: bytes) -> list[int]:
     """How many samples the copies of one augmentation have numbered in a child process."""
     return [0]
 

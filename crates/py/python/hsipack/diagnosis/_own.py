@@ -98,6 +98,7 @@ class LoaderLevels:
             "_given_place": self._place,
             "_device_wanted": self._loader._device_wanted,
             "_seed_is_drawn": False,
+            "_seed_is_agreed": True,
             # Levels are read by this rank alone.
             "_is_part": True,
         }

@@ -20,8 +20,6 @@ import sys
 import threading
 from typing import Any
 
-import numpy as np
-
 from hsipack import _torch
 
 Key = tuple[Any, ...]
@@ -64,16 +62,6 @@ def of_process() -> Key:
     if identity and getattr(process, "_parent_pid", None) == os.getppid():
         return ("process", identity)
     return _forked or (("process", identity) if identity else ())
-
-
-def drawn() -> int:
-    """A new seed from torch's global generator or, where torch is not imported, from NumPy's."""
-    torch = _torch.imported()
-    if torch is not None and hasattr(torch, "default_generator"):
-        # A default device may be another one than that of the generator.
-        seed = torch.randint(1 << 62, (), generator=torch.default_generator, device="cpu")
-        return int(seed)
-    return int(np.random.randint(1 << 62, dtype=np.int64))
 
 
 @functools.lru_cache(maxsize=64)
