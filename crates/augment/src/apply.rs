@@ -92,7 +92,7 @@ impl<A> Augmented<A> {
     }
 }
 
-/// What a sample becomes when samples are mixed.
+/// Result for one sample when samples are mixed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mixing {
     /// It stays.
@@ -237,7 +237,7 @@ fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
     }
 }
 
-/// What a stage does to a batch.
+/// Work of a stage on a batch.
 pub(crate) enum Task {
     /// Moves pixels.
     Move(Vec<Move>, Together),
@@ -245,7 +245,7 @@ pub(crate) enum Task {
     Pass(Pass),
 }
 
-/// What a stage does to a batch; `frames` are those before each of its augmentations, and after the last.
+/// Returns the work of a stage on a batch; `frames` are the frames before each of its augmentations, and after the last.
 pub(crate) fn task(
     pipeline: &Pipeline,
     stage: &Stage,

@@ -37,7 +37,7 @@ use crate::torch::Library;
 /// any time, in any thread, and in signal handlers that interrupt a wait for a batch.
 #[pyclass(frozen, module = "hsipack._hsipack")]
 pub struct Loader {
-    prepared: Mutex<PreparedDeviceLoader>,
+    prepared: Mutex<Arc<PreparedDeviceLoader>>,
     pipeline: Option<Pipeline>,
     library: Library,
     progress: Mutex<Progress>,
@@ -91,7 +91,7 @@ struct Source {
     closed: Arc<AtomicBool>,
 }
 
-/// What augments batches on a device; if it is not the fastest way, also why. Null before the first batch, when the device
+/// Name of what augments batches on a device, with the reason if it is not the fastest way. Null before the first batch, when the device
 /// may still change.
 fn augmented_by(device: Device, at_work: bool) -> serde_json::Value {
     match device {
@@ -275,7 +275,7 @@ impl Loader {
         Ok(())
     }
 
-    fn prepared(&self) -> PreparedDeviceLoader {
+    fn prepared(&self) -> Arc<PreparedDeviceLoader> {
         lock(&self.prepared).clone()
     }
 
@@ -295,7 +295,9 @@ impl Loader {
         let begun = lock(&self.starting).take();
         let begun = match begun {
             Some(task) if task.get().is_some() => task,
-            _ => OfProcess::new(Task::start(py, move || prepared.start(library))?),
+            _ => OfProcess::new(Task::start(py, move || {
+                Arc::unwrap_or_clone(prepared).start(library)
+            })?),
         };
         let loader = match begun.get().expect("checked above").wait(py) {
             Ok(loader) => loader.or_raise(py)?,
@@ -349,8 +351,8 @@ impl Loader {
 
     fn statistics(&self, monitor: Option<&Monitor>) -> String {
         let statistics = monitor.map(Monitor::statistics).unwrap_or_else(|| {
-            let options = self.prepared().options().clone();
-            let (threads, slots) = (options.threads, options.slots);
+            let prepared = self.prepared();
+            let LoaderOptions { threads, slots, .. } = *prepared.options();
             let loader = LoaderStats { threads, slots, ..LoaderStats::default() };
             Statistics { schema: 1, loaders: 1, slots, loader, ..Statistics::default() }
         });
@@ -412,7 +414,7 @@ impl Loader {
         }
         let state = prepared.state().clone();
         Ok(Self {
-            prepared: Mutex::new(prepared),
+            prepared: Mutex::new(prepared.into()),
             pipeline,
             library,
             progress: Mutex::new(Progress { before: state.clone(), state }),
@@ -438,8 +440,8 @@ impl Loader {
         }
         let (prepared, share) = (self.prepared(), Share { rank, world_size });
         let device = device.map_or(Device::Cpu, Device::Cuda);
-        let place = move || prepared.at(share, device);
-        *lock(&self.prepared) = patiently(py, place)?.or_raise(py)?;
+        let place = move || Arc::unwrap_or_clone(prepared).at(share, device);
+        *lock(&self.prepared) = patiently(py, place)?.or_raise(py)?.into();
         Ok(())
     }
 
@@ -493,9 +495,9 @@ impl Loader {
         self.check_open(py)?;
         let Some(running) = &mut *running else {
             drop(lock(&self.starting).take());
-            let prepared = self.prepared().at_epoch(epoch);
+            let prepared = Arc::unwrap_or_clone(self.prepared()).at_epoch(epoch);
             self.moved(prepared.state().clone());
-            *lock(&self.prepared) = prepared;
+            *lock(&self.prepared) = prepared.into();
             return Ok(());
         };
         let Some(running) = running.get_mut() else {
@@ -530,7 +532,8 @@ impl Loader {
         self.check_open(py)?;
         let prepared = self.prepared();
         // Do this before dropping the batch in preparation: if the state does not fit, nothing changes.
-        let prepared = patiently(py, move || prepared.resumed(&state))?.or_raise(py)?;
+        let prepared =
+            patiently(py, move || Arc::unwrap_or_clone(prepared).resumed(&state))?.or_raise(py)?;
         if let Some(own) = running.as_mut() {
             let Some(own) = own.get_mut() else {
                 return Err(of_another_process()).or_raise(py);
@@ -539,7 +542,7 @@ impl Loader {
         }
         drop(lock(&self.starting).take());
         self.moved(prepared.state().clone());
-        *lock(&self.prepared) = prepared;
+        *lock(&self.prepared) = prepared.into();
         *lock(&self.monitor) = Watched::Idle;
         // Stopping its threads may take a while.
         let before = running.take();

@@ -75,6 +75,17 @@ class Checks:
     def expected(self, batch: dict[str, Any]) -> torch.Tensor:
         return torch.stack([self.images[one] for one in batch["id"].tolist()])
 
+    def damaged(self, name: str) -> Path:
+        """A copy of the dataset with a damaged chunk."""
+        copy = Path(self.dataset).with_name(name)
+        shutil.copytree(self.dataset, copy)
+        files = [path for path in copy.rglob("c/**/*") if path.is_file()]
+        shard = max(files, key=lambda path: path.stat().st_size)
+        stored = bytearray(shard.read_bytes())
+        stored[1000] ^= 0xFF
+        shard.write_bytes(stored)
+        return copy
+
     def batches_are_the_samples(self) -> None:
         with self.loader() as loader:
             for _ in range(3):
@@ -276,13 +287,7 @@ class Checks:
         assert before - free() < 1 << 20, (before, free())
 
     def damage_is_an_error_and_can_be_skipped(self) -> None:
-        copy = Path(self.dataset).with_name("damaged.hsipack")
-        shutil.copytree(self.dataset, copy)
-        files = [path for path in copy.rglob("c/**/*") if path.is_file()]
-        shard = max(files, key=lambda path: path.stat().st_size)
-        stored = bytearray(shard.read_bytes())
-        stored[1000] ^= 0xFF
-        shard.write_bytes(stored)
+        copy = self.damaged("damaged.hsipack")
         error = raised(
             hsipack.DamagedError, lambda: list(hsipack.Loader(str(copy), 4, device=self.device))
         )
@@ -372,13 +377,7 @@ class Checks:
         assert raised(hsipack.ConflictError, lambda: self.loader(augment=[crop])).remedy
 
     def damaged_batches_count_and_replacements_come(self) -> None:
-        copy = Path(self.dataset).with_name("partly.hsipack")
-        shutil.copytree(self.dataset, copy)
-        files = [path for path in copy.rglob("c/**/*") if path.is_file()]
-        shard = max(files, key=lambda path: path.stat().st_size)
-        stored = bytearray(shard.read_bytes())
-        stored[1000] ^= 0xFF
-        shard.write_bytes(stored)
+        copy = self.damaged("partly.hsipack")
         for on_damage in ("error", "skip"):
             with hsipack.Loader(str(copy), 1, device=self.device, on_damage=on_damage) as loader:
                 iteration, batches, failed = iter(loader), 0, 0
@@ -420,7 +419,7 @@ def main() -> int:
         promises: list[Callable[[], None]] = [
             getattr(checks, name)
             for name in vars(Checks)
-            if not name.startswith("_") and name not in ("loader", "expected")
+            if not name.startswith("_") and name not in ("loader", "expected", "damaged")
         ]
         for promise in promises:
             name = promise.__name__.replace("_", " ")

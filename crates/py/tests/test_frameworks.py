@@ -17,6 +17,7 @@ from typing import Any
 import hsipack
 import pytest
 import torch
+import two_ranks
 from torch.utils.data import (
     DataLoader,
     DistributedSampler,
@@ -353,27 +354,9 @@ def free_port() -> str:
         return str(one.getsockname()[1])
 
 
-def ranks(program: str, dataset: str, folder: Path) -> list[Any]:
-    """Runs a program on two ranks. Returns the record of each."""
-    script = folder / "ranks.py"
-    script.write_text(textwrap.dedent(program))
-    local = {"GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "2"}
-    done = subprocess.run(
-        [sys.executable, script, Path(__file__).parent, dataset, folder, free_port()],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, **local},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
-
-
 def test_accelerate_on_two_ranks_gives_every_sample_once(dataset: str, tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="SKIPPED: accelerate is not installed")
-    both = ranks(ACCELERATE, dataset, tmp_path)
+    both = two_ranks.run(ACCELERATE, dataset, tmp_path, free_port(), WORLD_SIZE="2")
     # The same number of steps, samples and weights on both ranks.
     assert both[0] == both[1]
     record, seen, _ = both[0]
@@ -411,7 +394,7 @@ FABRIC = """
 
 def test_fabric_on_two_ranks_gives_every_sample_once(dataset: str, tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="SKIPPED: lightning is not installed")
-    both = ranks(FABRIC, dataset, tmp_path)
+    both = two_ranks.run(FABRIC, dataset, tmp_path, WORLD_SIZE="2")
     orders = []
     for part in range(2):
         for epoch in range(2):

@@ -1,10 +1,5 @@
 """The loader in Lightning and torch.distributed: every sample once, also after a checkpoint."""
 
-import json
-import os
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +9,7 @@ import torch
 pl = pytest.importorskip("lightning", reason="SKIPPED: lightning is not installed")
 
 import hsipack  # noqa: E402
+import two_ranks  # noqa: E402
 
 QUIET: dict[str, Any] = {
     "logger": False,
@@ -229,25 +225,8 @@ PLAIN = """
 """
 
 
-def ranks(program: str, dataset: Path, folder: Path) -> list[Any]:
-    """Runs a program that trains on two ranks. Returns the record of each."""
-    script = folder / "ranks.py"
-    script.write_text(textwrap.dedent(program))
-    done = subprocess.run(
-        [sys.executable, script, Path(__file__).parent, dataset, folder],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
-
-
 def test_lightning_on_two_ranks_gives_every_sample_once(dataset: Path, tmp_path: Path) -> None:
-    both = ranks(RANKS, dataset, tmp_path)
+    both = two_ranks.run(RANKS, dataset, tmp_path)
     train = hsipack.open(dataset, split="train").ids
     for epoch in range(2):
         shares = [[ids for number, ids, _ in seen if number == epoch] for seen, _ in both]
@@ -262,7 +241,7 @@ def test_lightning_on_two_ranks_gives_every_sample_once(dataset: Path, tmp_path:
 
 
 def test_torch_distributed_gives_every_sample_once(dataset: Path, tmp_path: Path) -> None:
-    both = ranks(PLAIN, dataset, tmp_path)
+    both = two_ranks.run(PLAIN, dataset, tmp_path)
     orders = []
     for epoch in range(3):
         shares = [[one for ids in rank[epoch] for one in ids] for rank in both]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import subprocess
 import sys
@@ -16,6 +14,7 @@ import hsipack
 import numpy as np
 import pytest
 import torch
+import two_ranks
 
 CUBES = 12
 
@@ -26,7 +25,7 @@ import torch
 import torch.distributed as dist
 import hsipack
 
-dataset, folder = sys.argv[1:]
+dataset, folder = sys.argv[2:]
 options = {"shuffle": True, "device": "cpu", "num_threads": 1}
 
 def ids(loader):
@@ -38,7 +37,7 @@ def group(rank):
 def process(rank, loader):
     torch.set_num_threads(1)
     result = rank_main(rank, loader)
-    with open(f"{folder}/{rank}.json", "w") as file:
+    with open(f"{folder}/rank{rank}.json", "w") as file:
         json.dump(result, file)
     if dist.is_initialized():
         dist.barrier()
@@ -52,20 +51,8 @@ def both(start_method, loader=None):
 
 
 def on_two_ranks(program: str, dataset: str, folder: Path) -> list[Any]:
-    """What `rank_main` returns on each rank."""
-    script = folder / "program.py"
-    script.write_text(TWO_RANKS + textwrap.dedent(program))
-    done = subprocess.run(
-        [sys.executable, script, dataset, folder],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1"},
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
+    """Returns the result of `rank_main` on each rank."""
+    return two_ranks.run(TWO_RANKS + textwrap.dedent(program), dataset, folder)
 
 
 def by_hand(dataset: str, rank: int, world_size: int = 2, **options: Any) -> hsipack.Loader:

@@ -9,8 +9,8 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use hsipack_format::spectrum::Real;
 
-/// What sums start with: added to -0, it leaves -0, as 0 would not.
-pub(super) const NOTHING: f64 = -0.0;
+/// Start of sums: added to -0, it leaves -0, as 0 would not.
+pub(super) const NEGATIVE_ZERO: f64 = -0.0;
 
 /// A type in which values are computed.
 pub(super) trait Wide: Pod + Send + Sync + Real {
@@ -37,7 +37,7 @@ pub(super) trait Wide: Pod + Send + Sync + Real {
         if self.abs() == Self::INFINITY { self } else { self.clamped(most) }
     }
 
-    /// What was computed from one value, clamped to -`most` … `most` if that value is finite.
+    /// Clamps a result to -`most` … `most` if the value `from` that it was computed from is finite.
     fn settled(self, from: Self, most: Self) -> Self {
         if from.abs() <= Self::GREATEST { self.clamped(most) } else { self }
     }
@@ -65,7 +65,7 @@ pub(super) trait Element: Pod + Send + Sync {
     type Wide: Wide;
 
     /// The largest finite value.
-    const MOST: Self::Wide;
+    const LARGEST: Self::Wide;
     /// Whether it is stored in another type than it is computed in. Then weighted means of finite values cannot overflow:
     /// they exceed the largest of them by less than what is rounded away.
     const NARROWER: bool;
@@ -78,7 +78,7 @@ pub(super) trait Element: Pod + Send + Sync {
 
     /// Converts a number to a stored value. Finite numbers stay finite.
     fn store(value: Self::Wide) -> Self {
-        Self::rounded(value.bounded(Self::MOST))
+        Self::rounded(value.bounded(Self::LARGEST))
     }
 
     /// Loads a run of numbers.
@@ -150,7 +150,7 @@ pub(super) trait Element: Pod + Send + Sync {
         for (value, ((shift, factor), summand)) in values.iter_mut().zip(by) {
             let from = value.load();
             let made = affine(from, *shift, *factor, *summand);
-            *value = Self::rounded(made.settled(from, Self::MOST));
+            *value = Self::rounded(made.settled(from, Self::LARGEST));
         }
     }
 }
@@ -218,7 +218,7 @@ macro_rules! plain {
 
         impl Element for $type {
             type Wide = $type;
-            const MOST: Self = <$type>::MAX;
+            const LARGEST: Self = <$type>::MAX;
             const NARROWER: bool = false;
             #[inline]
             fn load(self) -> Self {
@@ -267,7 +267,7 @@ plain!(f64, f64::from_bits((1023 - 540) << 52)); // 2^-540
 
 impl Element for bf16 {
     type Wide = f32;
-    const MOST: f32 = f32::from_bits(0x7f7f_0000);
+    const LARGEST: f32 = f32::from_bits(0x7f7f_0000);
     const NARROWER: bool = true;
 
     #[inline]
@@ -290,7 +290,7 @@ impl Element for bf16 {
 
 impl Element for f16 {
     type Wide = f32;
-    const MOST: f32 = 65504.0;
+    const LARGEST: f32 = 65504.0;
     const NARROWER: bool = true;
 
     #[inline]
@@ -375,14 +375,14 @@ mod wide {
 
     const LANES: usize = 8;
     /// The largest finite float16.
-    const MOST: f32 = 65504.0;
+    const LARGEST: f32 = 65504.0;
 
     /// Finite values clamped to the range of float16.
     fn bounded(values: __m256) -> __m256 {
         // SAFETY: compiled for a processor with AVX.
         unsafe {
             // If the last operand is NaN, so is the result. Infinity minus infinity is NaN.
-            let clamped = _mm256_max_ps(all(-MOST), _mm256_min_ps(all(MOST), values));
+            let clamped = _mm256_max_ps(all(-LARGEST), _mm256_min_ps(all(LARGEST), values));
             let apart = _mm256_cmp_ps::<_CMP_UNORD_Q>(_mm256_sub_ps(values, values), values);
             _mm256_blendv_ps(clamped, values, apart)
         }

@@ -446,7 +446,7 @@ impl Engine for Host {
     ) -> Result<()> {
         floats!(held.element, T => {
             // No number that is drawn is further from 0 than 7.
-            let most = T::MOST.to_f64() - mean.abs() - 7.0 * std;
+            let most = T::LARGEST.to_f64() - mean.abs() - 7.0 * std;
             let small = |magnitude: f64| magnitude <= 0.99 * most;
             let (mean, std) = (<T as Element>::Wide::of(mean), <T as Element>::Wide::of(std));
             let which = |sample: usize| seeds[sample].is_some();
@@ -463,7 +463,7 @@ impl Engine for Host {
                     pairs.for_each(|(value, noise)| *value = T::rounded(added(*value, noise)));
                 } else {
                     pairs.for_each(|(value, noise)| {
-                        let settled = added(*value, noise).settled(value.load(), T::MOST);
+                        let settled = added(*value, noise).settled(value.load(), T::LARGEST);
                         *value = T::rounded(settled);
                     });
                 }
@@ -486,11 +486,11 @@ impl Engine for Host {
                 for (column, spectrum) in values.chunks_exact_mut(bands).enumerate() {
                     let factor = 1.0 + across * at(column, columns) + down * at(row, rows);
                     let factor = <T as Element>::Wide::of(factor);
-                    if magnitude * factor.to_f64().abs() <= 0.99 * T::MOST.to_f64() {
+                    if magnitude * factor.to_f64().abs() <= 0.99 * T::LARGEST.to_f64() {
                         spectrum.iter_mut().for_each(|value| *value *= factor);
                     } else {
                         spectrum.iter_mut().for_each(|value| {
-                            *value = (*value * factor).settled(*value, T::MOST);
+                            *value = (*value * factor).settled(*value, T::LARGEST);
                         });
                     }
                 }

@@ -2,7 +2,7 @@
 
 use hsipack_format::spectrum::Real;
 
-use super::element::{Element, NOTHING, Wide, settle};
+use super::element::{Element, NEGATIVE_ZERO, Wide, settle};
 use super::workers::Workers;
 use crate::ops::mirrored;
 
@@ -28,7 +28,7 @@ pub(super) fn blur<T: Element>(
         .map(|weights| weights.iter().map(|weight| T::Wide::of(*weight)).collect::<Vec<_>>());
     let line = columns * values;
     let (high, wide) = (down.len() / 2, across.len() / 2);
-    let nothing = T::Wide::of(NOTHING);
+    let nothing = T::Wide::of(NEGATIVE_ZERO);
     workers.each(into, line, |row, out| {
         // A row, blurred along the columns, with the values beyond its ends.
         let mut tall = vec![nothing; line + 2 * wide * values];
@@ -84,7 +84,7 @@ const MIXED: usize = 1 << 14;
 pub(super) fn mix<T: Element>(workers: &Workers, out: &mut [T], rows: [&[T]; 2], share: f64) {
     let weights = [1.0 - share, share].map(T::Wide::of);
     workers.each(out, MIXED, |number, out| {
-        let mut sums = vec![T::Wide::of(NOTHING); out.len()];
+        let mut sums = vec![T::Wide::of(NEGATIVE_ZERO); out.len()];
         for (row, weight) in rows.into_iter().zip(weights) {
             T::add(&mut sums, &row[number * MIXED..][..out.len()], weight);
         }

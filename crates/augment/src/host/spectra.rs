@@ -3,7 +3,7 @@
 use hsipack_format::SpectralNorm;
 use hsipack_format::spectrum::{self, Real};
 
-use super::element::{Element, NOTHING, Wide};
+use super::element::{Element, NEGATIVE_ZERO, Wide};
 use crate::pass::{ByBand, Linear};
 
 /// Number of pixels that a thread processes at a time.
@@ -27,11 +27,11 @@ impl<W: Wide> Bands<W> {
     pub(super) fn new<T: Element<Wide = W>>(by: &ByBand) -> Self {
         let (shift, factor): (Vec<W>, Vec<W>) = (wide(&by.shift), wide(&by.factor));
         let mut summand: Vec<W> = wide(&by.summand);
-        let most = T::MOST.to_f64();
+        let most = T::LARGEST.to_f64();
         let mut limit = most;
         for ((shift, factor), summand) in shift.iter().zip(&factor).zip(&mut summand) {
             if *factor == W::ZERO {
-                *summand = summand.bounded(T::MOST);
+                *summand = summand.bounded(T::LARGEST);
             } else {
                 let room = 0.999 * most - summand.to_f64().abs();
                 limit = limit.min(room / factor.to_f64().abs() - shift.to_f64().abs());
@@ -63,7 +63,7 @@ pub(super) fn normalize<T: Element>(piece: &mut [T], bands: usize, norm: Spectra
 pub(super) struct Map<W> {
     bands: usize,
     numbers: Vec<W>,
-    /// What every input band contributes to.
+    /// The output bands that every input band contributes to.
     reach: Vec<Reach>,
     /// Added after the map; one number per band.
     offset: Vec<W>,
@@ -92,7 +92,7 @@ impl<W: Wide> Map<W> {
         });
         let reach = reach.collect();
         let mut offset = wide(&linear.offset);
-        offset.resize(bands, W::of(NOTHING));
+        offset.resize(bands, W::of(NEGATIVE_ZERO));
         let mut columns = vec![0.0; bands];
         for row in linear.map.chunks_exact(bands) {
             columns.iter_mut().zip(row).for_each(|(sum, number)| *sum += number.abs());
@@ -109,7 +109,7 @@ impl<W: Wide> Map<W> {
         takes: impl Fn(usize) -> bool,
     ) {
         let [sum, offset] = self.most;
-        let limit = W::of((0.99 * T::MOST.to_f64() - offset) / sum.max(1e-30));
+        let limit = W::of((0.99 * T::LARGEST.to_f64() - offset) / sum.max(1e-30));
         if T::magnitude(piece) <= limit {
             self.mapped::<T, false>(piece, takes);
         } else {

@@ -1,6 +1,6 @@
 //! Moving pixels.
 
-use super::element::{Element, NOTHING, Wide};
+use super::element::{Element, NEGATIVE_ZERO, Wide};
 use super::workers::Workers;
 use crate::matrix::{Matrix, Whole};
 use crate::moves::{Job, Move};
@@ -225,7 +225,7 @@ fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T]
             (1.0 - part_x) * part_y,
             part_x * part_y,
         ];
-        T::blend(out, taps, weights, NOTHING);
+        T::blend(out, taps, weights, NEGATIVE_ZERO);
         return;
     }
     let (across, down) = (Taps::along(left, part_x, columns), Taps::along(top, part_y, rows));
@@ -240,7 +240,7 @@ fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T]
         *tap = (pixel(across.places[x], down.places[y]), across.weights[x] * down.weights[y]);
     }
     let missing = 1.0 - across.weight() * down.weight();
-    let rest = if missing == 0.0 { NOTHING } else { base * missing };
+    let rest = if missing == 0.0 { NEGATIVE_ZERO } else { base * missing };
     let [(one, weight), (other, part), third, last] = taps;
     match count {
         1 if weight == 1.0 => out.copy_from_slice(one),

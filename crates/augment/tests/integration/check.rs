@@ -35,7 +35,7 @@ fn ops() -> Vec<Value> {
     all_ops().into_iter().chain(more.as_array().unwrap().iter().cloned()).map(always).collect()
 }
 
-/// What checking says, and what applying says.
+/// Results of checking and of applying.
 fn both(
     pipeline: &Pipeline,
     frame: Frame,

@@ -54,7 +54,7 @@ impl Tally {
 }
 
 impl Monitor {
-    /// What the loader did so far.
+    /// Statistics since the loader began.
     pub fn statistics(&self) -> Statistics {
         let inside = self.shared.statistics();
         Statistics {
@@ -67,12 +67,12 @@ impl Monitor {
         }
     }
 
-    /// What kind of memory the ring has, and why it is no better.
+    /// Kind of the ring's memory, with the reason if it is no better.
     pub fn memory(&self) -> MemoryReport {
         self.shared.ring.memory_report()
     }
 
-    /// What is kept in memory, and why.
+    /// Cache policy, with its reason.
     pub fn cache(&self) -> &CacheChoice {
         &self.shared.cached
     }

@@ -112,12 +112,12 @@ impl PreparedDeviceLoader {
         self.loader.state()
     }
 
-    /// What is kept in memory, and why; see [`PreparedLoader::cache`].
+    /// Cache policy, with its reason; see [`PreparedLoader::cache`].
     pub fn cache(&self) -> &CacheChoice {
         self.loader.cache()
     }
 
-    /// What the loader reads, and what that costs.
+    /// Samples and chunks that the loader reads, and their costs.
     pub fn outlook(&self) -> Outlook {
         self.loader.outlook()
     }

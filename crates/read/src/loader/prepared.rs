@@ -36,6 +36,8 @@ use crate::{Error, Result};
 pub struct PreparedLoader {
     pub(crate) dataset: Dataset,
     pub(crate) options: LoaderOptions,
+    /// The shuffle window of the options or, within an epoch that was resumed, the one that the epoch began with.
+    shuffle_window: ShuffleWindow,
     /// The plan with all windows of an epoch shuffled together.
     unblocked: Plan,
     /// The plan of the epochs, with the shuffle window that was chosen.
@@ -72,11 +74,13 @@ impl PreparedLoader {
         let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
         check_mixing(dataset, &plan, &masks)?;
         let slot_bytes = slot_bytes(dataset, &options, &plan, &masks)?;
+        let shuffle_window = options.shuffle_window;
         let (plan, unblocked, cached) = chosen(dataset, &options, plan, &masks, slot_bytes)?;
         let begin = state_before(&plan, dataset, &cached, 0);
         Ok(Self {
             dataset: dataset.clone(),
             options,
+            shuffle_window,
             unblocked,
             plan,
             masks,
@@ -107,11 +111,15 @@ impl PreparedLoader {
     /// # Errors
     /// If the state is of another dataset, seed or plan.
     pub fn resumed(mut self, state: &State) -> Result<Self> {
-        if state.is_within_epoch() && self.options.shuffle_window == ShuffleWindow::Auto {
+        let shuffle_window = match self.options.shuffle_window {
             // The epoch goes on as it began, whatever memory this machine has.
-            self.options.shuffle_window =
-                state.shuffle_window.map_or(ShuffleWindow::All, ShuffleWindow::Bytes);
-            self = self.chosen_again()?;
+            ShuffleWindow::Auto if state.is_within_epoch() => {
+                state.shuffle_window.map_or(ShuffleWindow::All, ShuffleWindow::Bytes)
+            }
+            other => other,
+        };
+        if shuffle_window != self.shuffle_window {
+            self = Self { shuffle_window, ..self }.chosen_again()?;
         }
         let then = self.dataset.samples_at(&state.fingerprint);
         state.check(&self.plan, self.dataset.fingerprint(), then)?;
@@ -147,9 +155,10 @@ impl PreparedLoader {
 
     /// Decides again what is kept in memory.
     fn chosen_again(self) -> Result<Self> {
-        let Self { dataset, options, unblocked, masks, slot_bytes, .. } = &self;
+        let Self { dataset, unblocked, masks, slot_bytes, shuffle_window, .. } = &self;
+        let options = LoaderOptions { shuffle_window: *shuffle_window, ..self.options.clone() };
         let (plan, unblocked, cached) =
-            chosen(dataset, options, unblocked.clone(), masks, *slot_bytes)?;
+            chosen(dataset, &options, unblocked.clone(), masks, *slot_bytes)?;
         let begin = State {
             given: self.begin.given.clone(),
             ..state_before(&plan, dataset, &cached, self.begin.epoch)
@@ -211,12 +220,12 @@ impl PreparedLoader {
         &self.masks
     }
 
-    /// What is kept in memory, and why. The loader may decide otherwise when it starts.
+    /// Cache policy, with its reason. The loader may decide otherwise when it starts.
     pub fn cache(&self) -> &CacheChoice {
         &self.cached
     }
 
-    /// What the loader reads, and what that costs.
+    /// Samples and chunks that the loader reads, and their costs.
     pub fn outlook(&self) -> Outlook {
         Outlook::new(&self.dataset, &self.plan, self.cached.clone())
     }

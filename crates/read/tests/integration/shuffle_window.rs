@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use hsipack_read::plan::{Crop, Item, LastBatch, Patches};
+use hsipack_read::plan::{Crop, Item, LastBatch, Patches, State};
 use hsipack_read::{
-    CacheChoice, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, Outlook, ShuffleWindow,
+    CacheChoice, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, Outlook, PreparedLoader,
+    ShuffleWindow,
 };
 use serde_json::json;
 
@@ -154,6 +155,34 @@ fn a_training_goes_on_in_its_order_where_there_is_other_memory() {
         let error = Loader::with_state(&dataset, other, &state).unwrap_err();
         assert!(error.to_string().contains("shuffle window"), "{error}");
     }
+}
+
+/// Each state decides the shuffle window of its own epoch only.
+#[test]
+fn states_with_other_shuffle_windows_are_resumed_one_after_the_other() {
+    let (_folder, written) = made();
+    let dataset = Dataset::open(&written.path).unwrap();
+    let with_cache = |bytes| LoaderOptions { cache_bytes: bytes, ..patches(16, 5) };
+    let states: Vec<State> = [IMAGES / 3, IMAGES / 5, 0]
+        .into_iter()
+        .map(|bytes| {
+            let mut loader = Loader::new(&dataset, with_cache(bytes)).unwrap();
+            loader.epoch().next().unwrap().unwrap();
+            loader.state()
+        })
+        .collect();
+    let chosen = PreparedLoader::new(&dataset, with_cache(IMAGES / 3)).unwrap();
+    let mut prepared = chosen.clone();
+    for state in &states {
+        prepared = prepared.resumed(state).unwrap();
+        assert_eq!(prepared.state(), state);
+        let mut loader = prepared.clone().start().unwrap();
+        assert_eq!(loader.state(), *state);
+        loader.next_batch().unwrap().unwrap();
+    }
+    // Between epochs, the loader decides again.
+    let between = prepared.resumed(chosen.state()).unwrap();
+    assert_eq!(between.cache().shuffle_window, chosen.cache().shuffle_window);
 }
 
 #[test]

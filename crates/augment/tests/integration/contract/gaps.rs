@@ -20,7 +20,7 @@ fn plane(rows: usize, columns: usize, seed: usize) -> Vec<f64> {
     (0..rows * columns).map(value).collect()
 }
 
-/// What a pipeline makes of images (samples, bands, rows, columns), without masks.
+/// Applies a pipeline to images (samples, bands, rows, columns), without masks.
 fn made(
     apply: &Apply,
     pipeline: &Pipeline,
