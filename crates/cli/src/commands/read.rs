@@ -263,7 +263,8 @@ pub struct Args {
     #[arg(long, value_name = "WHEN", value_parser = parse::one_of(&Verify::ALL), default_value_t = Verify::Once, help_heading = "Reading")]
     verify: Verify,
 
-    /// Skip cubes with damaged chunks, and count them [default: a damaged chunk is an error]
+    /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that can be read, as
+    /// padding [default: a damaged chunk is an error]
     #[arg(long, help_heading = "Reading")]
     skip_damaged: bool,
 }
