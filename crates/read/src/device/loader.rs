@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use hsipack_augment::array::{Memory, Stream};
 use hsipack_augment::{Device, Library};
-use serde::Serialize;
 
 use super::backend::Backend;
 use super::batch::{DeviceBatch, Info};
 use super::cuda::Cuda;
 use super::emulated::Emulated;
 use super::host::Host;
-use super::monitor::{Copies, Monitor, Tally};
+use super::monitor::{Copies, DeviceReport, Monitor, Tally};
 use super::options::DeviceOptions;
 use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
@@ -80,22 +79,6 @@ pub struct DeviceLoader<L: Library> {
 pub struct DeviceEpoch<'a, L: Library> {
     loader: &'a mut DeviceLoader<L>,
     over: bool,
-}
-
-/// How a device loader works, and why it does no better.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DeviceReport {
-    /// Where batches are: `cpu`, `cuda:0`, …, or `emulated` (on the CPU).
-    pub device: String,
-    /// How batches get there: `none` (tensors lie over the ring), `asynchronous` from page-locked memory, `staged` by
-    /// the driver from memory that is not page-locked, or `emulated`.
-    pub copies: &'static str,
-    /// Bytes of a slot of the ring, and of a device slot.
-    pub slot_bytes: usize,
-    /// Number of device slots; 0 on the CPU.
-    pub device_slots: usize,
-    /// Why the loader does no better.
-    pub notes: Vec<String>,
 }
 
 /// Tensors made from a slot.
@@ -170,6 +153,16 @@ impl Source for Loader {
 
     fn info(batch: &Batch) -> Arc<Info> {
         Info::of(batch)
+    }
+}
+
+impl PreparedDeviceLoader {
+    /// Opens the device, takes memory and starts the threads; see [`PreparedLoader::start`](crate::PreparedLoader::start).
+    ///
+    /// # Errors
+    /// If the device cannot be used (the error says why), or there is not enough memory.
+    pub fn start<L: Library>(self, library: L) -> Result<DeviceLoader<L>> {
+        DeviceLoader::begin_with(self, library)
     }
 }
 

@@ -39,8 +39,8 @@ mod transfer;
 
 pub use batch::DeviceBatch;
 pub use cuda::{cuda_is_available, pci_bus_id};
-pub use loader::{DeviceEpoch, DeviceLoader, DeviceReport};
-pub use monitor::Monitor;
+pub use loader::{DeviceEpoch, DeviceLoader};
+pub use monitor::{DeviceReport, Monitor};
 pub use options::{DeviceOptions, Normalization};
 pub use prepared::PreparedDeviceLoader;
 pub use replay::Replay;

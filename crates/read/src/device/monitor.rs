@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hsipack_augment::Device;
+use serde::Serialize;
 
-use super::loader::DeviceReport;
 use super::options::DeviceOptions;
 use crate::loader::{BatchTimes, CacheChoice, Shared, Statistics, Times};
 use crate::ring::memory::MemoryReport;
@@ -22,6 +22,22 @@ pub struct Monitor {
     pub(super) copies: Arc<dyn Copies>,
     /// Notes about the ring's memory.
     pub(super) notes: Vec<String>,
+}
+
+/// How a device loader works, and why it does no better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceReport {
+    /// Where batches are: `cpu`, `cuda:0`, …, or `emulated` (on the CPU).
+    pub device: String,
+    /// How batches get there: `none` (tensors lie over the ring), `asynchronous` from page-locked memory, `staged` by
+    /// the driver from memory that is not page-locked, or `emulated`.
+    pub copies: &'static str,
+    /// Bytes of a slot of the ring, and of a device slot.
+    pub slot_bytes: usize,
+    /// Number of device slots; 0 on the CPU.
+    pub device_slots: usize,
+    /// Why the loader does no better.
+    pub notes: Vec<String>,
 }
 
 /// The consumer's counts.

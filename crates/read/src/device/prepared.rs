@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hsipack_augment::{Device, Frame, Library, Pipeline};
+use hsipack_augment::{Device, Frame, Pipeline};
 
-use super::loader::DeviceLoader;
 use super::options::DeviceOptions;
 use super::recipe::{Recipe, is_train};
 use crate::dataset::Dataset;
@@ -13,7 +12,7 @@ use crate::loader::{CacheChoice, LoaderOptions, Outlook, PreparedLoader};
 use crate::plan::{Plan, Share, State};
 use crate::{Error, Result};
 
-/// A [`DeviceLoader`] whose options are checked and whose epochs are planned, but which has neither memory nor threads
+/// A [`DeviceLoader`](super::DeviceLoader) whose options are checked and whose epochs are planned, but which has neither memory nor threads
 /// yet, and has not looked at its device. See [`PreparedLoader`].
 #[derive(Clone)]
 pub struct PreparedDeviceLoader {
@@ -77,14 +76,6 @@ impl PreparedDeviceLoader {
     #[must_use]
     pub fn at_epoch(self, epoch: u64) -> Self {
         Self { loader: self.loader.at_epoch(epoch), ..self }
-    }
-
-    /// Opens the device, takes memory and starts the threads; see [`PreparedLoader::start`].
-    ///
-    /// # Errors
-    /// If the device cannot be used (the error says why), or there is not enough memory.
-    pub fn start<L: Library>(self, library: L) -> Result<DeviceLoader<L>> {
-        DeviceLoader::begin_with(self, library)
     }
 
     /// The dataset.

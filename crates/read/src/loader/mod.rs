@@ -60,6 +60,7 @@ pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
 pub(crate) use times::{Consumer, Record, Times};
 
+use crate::cache::CacheKind;
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
 use crate::plan::{Plan, Segment, State};
@@ -131,6 +132,22 @@ struct Place {
 pub struct Epoch<'a> {
     loader: &'a mut Loader,
     over: bool,
+}
+
+impl PreparedLoader {
+    /// Takes memory and starts the threads. If the loader decides what it keeps in memory, it decides again, by the memory
+    /// that is free now.
+    ///
+    /// # Errors
+    /// If the dataset was replaced since, or there is not enough memory.
+    pub fn start(self) -> Result<Loader> {
+        self.dataset.check_unchanged()?;
+        let prepared = match self.options.cache {
+            CacheKind::Auto => self.chosen_again()?,
+            _ => self,
+        };
+        Loader::begin_with(prepared)
+    }
 }
 
 impl Loader {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use hsipack_format::{CubeShape, DType, Opt, remedy};
 use hsipack_store::memory;
 
-use super::Loader;
 use super::batch_plan::lay_out;
 use super::cache_choice::{CacheChoice, Chosen};
 use super::new_ids::IdTables;
@@ -17,7 +16,7 @@ use crate::decode::Decoder;
 use crate::plan::{Crop, Order, Plan, PlanOptions, PlanSample, Share, State};
 use crate::{Error, Result};
 
-/// A [`Loader`] whose options are checked and whose epochs are planned, but which has neither memory nor threads yet.
+/// A [`Loader`](super::Loader) whose options are checked and whose epochs are planned, but which has neither memory nor threads yet.
 ///
 /// It can be made long before training begins, in a process that later forks, and before it is known which of several
 /// processes this one is ([`at`](Self::at)).
@@ -139,22 +138,8 @@ impl PreparedLoader {
         self
     }
 
-    /// Takes memory and starts the threads. If the loader decides what it keeps in memory, it decides again, by the memory
-    /// that is free now.
-    ///
-    /// # Errors
-    /// If the dataset was replaced since, or there is not enough memory.
-    pub fn start(self) -> Result<Loader> {
-        self.dataset.check_unchanged()?;
-        let prepared = match self.options.cache {
-            CacheKind::Auto => self.chosen_again()?,
-            _ => self,
-        };
-        Loader::begin_with(prepared)
-    }
-
     /// Decides again what is kept in memory.
-    fn chosen_again(self) -> Result<Self> {
+    pub(super) fn chosen_again(self) -> Result<Self> {
         let Self { dataset, unblocked, masks, slot_bytes, shuffle_window, .. } = &self;
         let options = LoaderOptions { shuffle_window: *shuffle_window, ..self.options.clone() };
         let (plan, unblocked, cached) =
