@@ -146,12 +146,17 @@ fn batches_allocate_nothing_in_any_thread() {
         for _ in 0..3 {
             loader.epoch().for_each(|batch| drop(batch.unwrap()));
         }
-        let mut epoch = loader.epoch();
-        epoch.by_ref().take(8).for_each(|batch| drop(batch.unwrap()));
-        let before = ALLOCATIONS.load(Ordering::Relaxed);
-        epoch.by_ref().take(20).for_each(|batch| drop(batch.unwrap()));
-        let counted = ALLOCATIONS.load(Ordering::Relaxed) - before;
-        assert_eq!(counted, 0, "{crop:?}");
+        let mut counted = || {
+            let mut epoch = loader.epoch();
+            epoch.by_ref().take(8).for_each(|batch| drop(batch.unwrap()));
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            epoch.by_ref().take(20).for_each(|batch| drop(batch.unwrap()));
+            ALLOCATIONS.load(Ordering::Relaxed) - before
+        };
+        // On a busy machine, a thread that was started long ago may run for the first time during any one count, and
+        // allocates its name then. What allocates with every batch does so during each count.
+        let fewest = (0..4).map(|_| counted()).min();
+        assert_eq!(fewest, Some(0), "{crop:?}");
     }
 }
 
