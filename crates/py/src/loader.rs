@@ -369,6 +369,8 @@ impl Loader {
         let mut cache = serde_json::to_value(monitor.map_or(prepared.cache(), Monitor::cache))
             .expect("plain data");
         cache["bytes"] = json!(monitor.map_or(0, Monitor::cached_bytes));
+        let times = monitor.map(Monitor::cache_times).unwrap_or_default();
+        (cache["keeping_s"], cache["saved_s"]) = (json!(times.keeping_s), json!(times.saved_s));
         let layers = |mask: &String| prepared.layers(mask).map(<[String]>::to_vec);
         let device = prepared.device_options().device;
         json!({

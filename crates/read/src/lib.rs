@@ -39,7 +39,7 @@ mod sync;
 pub mod trace;
 mod values;
 
-pub use cache::CacheKind;
+pub use cache::{CacheKind, CacheTimes};
 pub use dataset::{
     BandStatistics, Class, ClassCount, ClassPixels, Cube, Dataset, Labels, NewIds, OpenOptions,
     Verify, read_array,

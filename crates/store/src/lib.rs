@@ -22,6 +22,7 @@
 //! | [`window`] | a part of a file that is read like a file |
 //! | [`paths`] | paths that stay valid when the program changes its working directory |
 //! | [`memory`] | how much memory this process can have; allocating it |
+//! | [`pages`] | large memory, which is made ready ahead of its use |
 //! | [`stopping`] | ending a wait for a server early, when the reader is no longer needed |
 //! | [`threads`] | starting threads; if the system refuses, that is an error |
 //! | `writeback.rs` | flushing a file to the disk while it is being written |
@@ -51,6 +52,7 @@ pub mod memory;
 mod metadata;
 pub mod mirror;
 pub mod output;
+pub mod pages;
 pub mod paths;
 pub mod process;
 pub mod remote;

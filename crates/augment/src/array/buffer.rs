@@ -6,8 +6,9 @@
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 
 use bytemuck::{Pod, Zeroable};
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 use hsipack_store::memory;
+use hsipack_store::pages::{Block, HUGE_PAGE};
 
 use super::{Array, Device, ElementType, Memory};
 
@@ -15,10 +16,10 @@ use super::{Array, Device, ElementType, Memory};
 const KEPT: usize = 3;
 /// Maximum number of kept buffers of all sizes: images and masks, perhaps of another stack as well.
 const KEPT_IN_ALL: usize = 4 * KEPT;
-/// Size in bytes from which page faults matter and huge pages are requested.
+/// Size in bytes from which page faults matter, and a buffer is a block of its own.
 const LARGE: usize = 8 << 20;
 
-/// Unit of allocation, so that memory is aligned for every element type and for vector instructions.
+/// Unit of small allocations, so that memory is aligned for every element type and for vector instructions.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
@@ -28,10 +29,60 @@ unsafe impl Zeroable for Line {}
 // SAFETY: plain bytes without padding; every bit pattern is valid.
 unsafe impl Pod for Line {}
 
+/// The memory of a buffer.
+#[derive(Debug)]
+enum Room {
+    Small(Vec<Line>),
+    Large(Block),
+}
+
+impl Room {
+    fn zeroed(bytes: usize) -> Result<Self> {
+        if bytes < LARGE {
+            return memory::zeroed(bytes.div_ceil(size_of::<Line>()), "an array").map(Self::Small);
+        }
+        Block::new(bytes).map(Self::Large).map_err(|error| {
+            Error::memory(format!("cannot allocate {} for an array", memory::size(bytes as u64)))
+                .with_remedy("free some memory, raise the limit, or ask for less")
+                .caused_by(error)
+        })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Small(lines) => bytemuck::cast_slice(lines),
+            Self::Large(block) => block,
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Small(lines) => bytemuck::cast_slice_mut(lines),
+            Self::Large(block) => block,
+        }
+    }
+
+    /// Whether it is what a buffer of `bytes` bytes needs, and not much more.
+    fn suits(&self, bytes: usize) -> bool {
+        match self {
+            Self::Small(lines) => bytes < LARGE && lines.len() == bytes.div_ceil(size_of::<Line>()),
+            Self::Large(block) => {
+                bytes >= LARGE && (bytes..bytes.saturating_add(HUGE_PAGE)).contains(&block.len())
+            }
+        }
+    }
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::Small(Vec::new())
+    }
+}
+
 /// Host memory that is filled first and then shared by arrays.
 #[derive(Debug)]
 pub struct Buffer {
-    lines: Vec<Line>,
+    room: Room,
     bytes: usize,
     pool: Weak<Pool>,
 }
@@ -48,11 +99,7 @@ impl Buffer {
     /// # Errors
     /// If the system refuses the memory.
     pub fn zeroed(bytes: usize) -> Result<Self> {
-        let lines: Vec<Line> = memory::zeroed(bytes.div_ceil(size_of::<Line>()), "an array")?;
-        if bytes >= LARGE {
-            huge(&lines);
-        }
-        Ok(Self { lines, bytes, pool: Weak::new() })
+        Ok(Self { room: Room::zeroed(bytes)?, bytes, pool: Weak::new() })
     }
 
     /// A copy of these bytes.
@@ -67,12 +114,12 @@ impl Buffer {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.bytes]
+        &self.room.bytes()[..self.bytes]
     }
 
     /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
+        &mut self.room.bytes_mut()[..self.bytes]
     }
 
     /// Shares the memory with arrays. From then on, nobody may write to it.
@@ -89,14 +136,14 @@ impl Buffer {
     }
 }
 
-// SAFETY: the vector's memory does not move, and once it is shared, there is no mutable access to it.
+// SAFETY: the memory does not move, and once it is shared, there is no mutable access to it.
 unsafe impl Memory for Buffer {
     fn device(&self) -> Device {
         Device::Cpu
     }
 
     fn start(&self) -> *mut u8 {
-        self.lines.as_ptr().cast_mut().cast()
+        self.room.bytes().as_ptr().cast_mut()
     }
 
     fn bytes(&self) -> usize {
@@ -107,63 +154,64 @@ unsafe impl Memory for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.upgrade() {
-            pool.keep(std::mem::take(&mut self.lines));
+            pool.keep(std::mem::take(&mut self.room));
         }
     }
 }
 
-/// Requests huge pages, which cause fewer page faults.
-fn huge(lines: &[Line]) {
-    const PAGE: usize = 4096;
-    let range = lines.as_ptr_range();
-    let start = (range.start as usize).next_multiple_of(PAGE);
-    let end = range.end as usize / PAGE * PAGE;
-    if start < end {
-        // SAFETY: whole pages of the vector's own memory; advice changes no content, and may be refused.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+/// Memory of dropped buffers.
+#[derive(Debug)]
+pub struct Pool {
+    /// Oldest first.
+    kept: Mutex<Vec<Room>>,
+    /// The most that are kept of one size, and of all sizes.
+    most: [usize; 2],
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), most: [KEPT, KEPT_IN_ALL] }
     }
 }
 
-/// Memory of dropped buffers, oldest first.
-#[derive(Debug, Default)]
-pub struct Pool(Mutex<Vec<Vec<Line>>>);
-
 impl Pool {
+    /// A pool that keeps at most one buffer: the next array needs the memory of the one that was just dropped.
+    pub fn of_one() -> Self {
+        Self { most: [1, 1], ..Self::default() }
+    }
+
     /// A buffer of this size with undefined contents. Its memory returns to this pool when the last array over it is
     /// dropped.
     ///
     /// # Errors
     /// If the system refuses the memory.
     pub fn buffer(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
-        let lines = bytes.div_ceil(size_of::<Line>());
         let kept = self.with(|kept| {
-            let place = kept.iter().rposition(|one| one.len() == lines)?;
+            let place = kept.iter().rposition(|room| room.suits(bytes))?;
             Some(kept.remove(place))
         });
-        let mut buffer = match kept {
-            Some(lines) => Buffer { lines, bytes, pool: Weak::new() },
-            None => Buffer::zeroed(bytes)?,
-        };
-        buffer.pool = Arc::downgrade(self);
-        Ok(buffer)
+        let room = kept.map_or_else(|| Room::zeroed(bytes), Ok)?;
+        Ok(Buffer { room, bytes, pool: Arc::downgrade(self) })
     }
 
-    fn keep(&self, lines: Vec<Line>) {
+    fn keep(&self, room: Room) {
+        let [of_one_size, in_all] = self.most;
         // Drop the memory outside the lock.
         let gone = self.with(|kept| {
-            let alike = kept.iter().filter(|one| one.len() == lines.len()).count();
-            if lines.is_empty() || alike >= KEPT {
-                return Some(lines);
+            let len = room.bytes().len();
+            let alike = kept.iter().filter(|one| one.bytes().len() == len).count();
+            if len == 0 || alike >= of_one_size {
+                return Some(room);
             }
-            kept.push(lines);
-            (kept.len() > KEPT_IN_ALL).then(|| kept.remove(0))
+            kept.push(room);
+            (kept.len() > in_all).then(|| kept.remove(0))
         });
         drop(gone);
     }
 
     /// Never waits for the lock: in a forked process it may stay locked forever.
-    fn with<T>(&self, work: impl FnOnce(&mut Vec<Vec<Line>>) -> Option<T>) -> Option<T> {
-        match self.0.try_lock() {
+    fn with<T>(&self, work: impl FnOnce(&mut Vec<Room>) -> Option<T>) -> Option<T> {
+        match self.kept.try_lock() {
             Ok(mut kept) => work(&mut kept),
             Err(TryLockError::Poisoned(kept)) => work(&mut kept.into_inner()),
             Err(TryLockError::WouldBlock) => None,
@@ -197,9 +245,26 @@ mod tests {
     }
 
     #[test]
+    fn large_memory_is_zero_and_given_again_too() {
+        let pool = Arc::new(Pool::of_one());
+        let mut first = pool.buffer(LARGE + 100).unwrap();
+        assert_eq!(first.bytes().len(), LARGE + 100);
+        assert!(first.bytes().iter().step_by(999).all(|byte| *byte == 0));
+        first.bytes_mut().fill(7);
+        let place = start(&first);
+        drop([first, pool.buffer(LARGE).unwrap(), pool.buffer(2 * LARGE).unwrap()]);
+        let kept =
+            || pool.kept.lock().unwrap().iter().map(|room| room.bytes().len()).sum::<usize>();
+        assert_eq!(kept(), 2 * LARGE, "the last one, which made the others go");
+        drop(pool.buffer(LARGE + 100).unwrap());
+        assert_ne!(start(&pool.buffer(10).unwrap()), place);
+        assert!(Buffer::zeroed(usize::MAX).unwrap_err().to_string().contains("for an array"));
+    }
+
+    #[test]
     fn what_is_kept_is_bounded_and_the_oldest_goes() {
         let pool = Arc::new(Pool::default());
-        let kept = || pool.0.lock().unwrap().len();
+        let kept = || pool.kept.lock().unwrap().len();
         drop((0..KEPT + 2).map(|_| pool.buffer(1 << 10).unwrap()).collect::<Vec<_>>());
         assert_eq!(kept(), KEPT);
         for more in 1..=2 * KEPT_IN_ALL {

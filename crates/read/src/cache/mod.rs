@@ -1,11 +1,13 @@
 //! Chunks kept in memory, as many as fit a budget.
 //!
-//! Each sample comes once in an epoch, so no chunk is worth more than another. The chunks that came first stay, and the
-//! rest are read again every epoch.
+//! Each sample comes once in an epoch, so no chunk is worth more than another. The chunks that were kept first stay, and
+//! the rest are read again every epoch. If the loader chose by itself to keep decoded chunks, it keeps them only when there
+//! is time for it (`thrift.rs`).
 //!
 //! Processes on one machine that train together keep decoded chunks in memory that they share (`segment.rs`). They find
 //! one another through a socket (`meeting.rs`).
 
+mod arena;
 #[cfg(target_os = "linux")]
 mod meeting;
 #[cfg(not(target_os = "linux"))]
@@ -13,18 +15,19 @@ mod meeting;
 mod meeting;
 #[cfg(target_os = "linux")]
 mod segment;
+mod thrift;
 
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hsipack_format::random;
-use hsipack_store::memory;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
+use arena::Arena;
 use meeting::{ChunksOf, Meeting};
+use thrift::Thrift;
 
 /// What to keep in memory, in addition to what the operating system keeps of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,21 +59,27 @@ pub(crate) struct Cache {
     /// The most bytes that it may use.
     budget: u64,
     places: Places,
+    times: Thrift,
+    /// Whether chunks are kept only when there is time for it.
+    is_thrifty: bool,
 }
 
 /// Where chunks are kept.
 #[derive(Debug)]
 enum Places {
     /// In this process's memory.
-    Own {
-        /// Bytes that may still be used.
-        left: AtomicU64,
-        used: AtomicU64,
-        /// Per stack, per array.
-        arrays: Vec<Vec<Chunks>>,
-    },
+    Own(Arena),
     /// In memory that processes share.
     Shared(SharedChunks),
+}
+
+/// What keeping decoded chunks costs and gains so far. Times are in seconds, of all decoding threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CacheTimes {
+    /// Time in which memory for chunks was made ready, and chunks were copied there.
+    pub keeping_s: f64,
+    /// Time that it would have taken to decode the chunks that came from the cache, less that of copying them.
+    pub saved_s: f64,
 }
 
 /// Memory for the decoded chunks of a dataset, which processes of one machine share.
@@ -110,33 +119,31 @@ impl SharedChunks {
     }
 }
 
-/// A copy of a chunk.
-fn copied(bytes: &[u8]) -> Result<Box<[u8]>> {
-    let mut copy = memory::reserved(bytes.len(), "a chunk")?;
-    copy.extend_from_slice(bytes);
-    Ok(copy.into_boxed_slice())
-}
-
-/// A place for every chunk of an array.
-type Chunks = Box<[OnceLock<Box<[u8]>>]>;
-
 impl Cache {
-    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
+    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept. With `thrifty_for`, the bytes of all
+    /// decoded chunks that an epoch needs, decoded chunks are kept only when there is time for it.
     ///
     /// # Errors
     /// If there is not enough memory for a note about every chunk.
-    pub(crate) fn new(dataset: &Dataset, kind: CacheKind, budget: u64) -> Result<Option<Self>> {
+    pub(crate) fn new(
+        dataset: &Dataset,
+        kind: CacheKind,
+        budget: u64,
+        thrifty_for: Option<u64>,
+    ) -> Result<Option<Self>> {
         if kind == CacheKind::None {
             return Ok(None);
         }
-        let arrays = dataset.for_every_chunk("the cache", OnceLock::new)?;
-        let places = Places::Own { left: AtomicU64::new(budget), used: AtomicU64::new(0), arrays };
-        Ok(Some(Self { kind, budget, places }))
+        let places = Places::Own(Arena::new(dataset, budget)?);
+        let is_thrifty = thrifty_for.is_some() && kind == CacheKind::Decoded;
+        let times = Thrift::new(thrifty_for.unwrap_or(0));
+        Ok(Some(Self { kind, budget, places, times, is_thrifty }))
     }
 
     /// A cache of decoded chunks, of at most `budget` bytes, in memory that processes share.
     pub(crate) fn shared(chunks: SharedChunks, budget: u64) -> Self {
-        Self { kind: CacheKind::Decoded, budget, places: Places::Shared(chunks) }
+        let (kind, places) = (CacheKind::Decoded, Places::Shared(chunks));
+        Self { kind, budget, places, times: Thrift::new(0), is_thrifty: false }
     }
 
     /// Whether chunks are kept decoded.
@@ -161,42 +168,65 @@ impl Cache {
 
     fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
         match &self.places {
-            Places::Own { arrays, .. } => {
-                arrays[array.stack][array.array][number].get().map(|chunk| &**chunk)
-            }
+            Places::Own(arena) => arena.get(array, number),
             Places::Shared(chunks) => chunks.meeting.segment().get(chunks.array(array), number),
         }
     }
 
-    /// Keeps a chunk if there is room.
-    pub(crate) fn keep(&self, array: ArrayRef<'_>, number: usize, stored: &[u8], decoded: &[u8]) {
-        let bytes = if self.kind == CacheKind::Decoded { decoded } else { stored };
-        let (left, used, arrays) = match &self.places {
-            Places::Own { left, used, arrays } => (left, used, arrays),
+    /// Keeps a chunk that was decoded in this time, if there is room, and time.
+    pub(crate) fn keep(
+        &self,
+        array: ArrayRef<'_>,
+        number: usize,
+        stored: &[u8],
+        decoded: &[u8],
+        took: Duration,
+    ) {
+        self.times.decoded(decoded.len(), took);
+        let arena = match &self.places {
+            Places::Own(arena) => arena,
             Places::Shared(chunks) => {
                 let segment = chunks.meeting.segment();
-                return segment.keep(chunks.array(array), number, bytes, self.budget);
+                return segment.keep(chunks.array(array), number, decoded, self.budget);
             }
         };
-        let len = bytes.len() as u64;
-        let take = |left: u64| left.checked_sub(len);
-        if left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+        let left = self.is_thrifty.then(|| self.times.left(arena.took()));
+        if left == Some(None) {
             return;
         }
-        let place = &arrays[array.stack][array.array][number];
-        // If the system refuses the memory, the chunk is not kept, and is read again.
-        if copied(bytes).is_ok_and(|copy| place.set(copy).is_ok()) {
-            used.fetch_add(len, Ordering::Relaxed);
-        } else {
-            // Another thread may also have been first.
-            left.fetch_add(len, Ordering::Relaxed);
+        let bytes = if self.keeps_decoded() { decoded } else { stored };
+        if let Some(took) = arena.keep(array, number, bytes, self.budget, left.flatten()) {
+            self.times.kept(bytes.len(), took);
+        }
+    }
+
+    /// Records that threads waited for work or for data, in which time chunks may be kept.
+    pub(crate) fn waited(&self, time: Duration) {
+        self.times.waited(time);
+    }
+
+    /// Records that so many bytes of decoded chunks came from the cache.
+    pub(crate) fn gave(&self, bytes: usize) {
+        self.times.hit(bytes);
+    }
+
+    /// What keeping chunks cost and gained.
+    pub(crate) fn times(&self) -> CacheTimes {
+        let cleared = match &self.places {
+            Places::Own(arena) => arena.took(),
+            Places::Shared(_) => Duration::ZERO,
+        };
+        let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
+        CacheTimes {
+            keeping_s: seconds(self.times.spent(cleared)),
+            saved_s: seconds(self.times.saved()),
         }
     }
 
     /// Bytes kept. If the memory is shared, this includes the chunks of other processes.
     pub(crate) fn used(&self) -> u64 {
         match &self.places {
-            Places::Own { used, .. } => used.load(Ordering::Relaxed),
+            Places::Own(arena) => arena.used(),
             Places::Shared(chunks) => chunks.used(),
         }
     }

@@ -27,9 +27,10 @@ impl Dataset {
         let array = self.image(self.stack_of(sample)?);
         let count = bands.map_or(array.shape().bands, <[usize]>::len);
         let shape = room(array, &rows, &columns, Some(count));
-        written(&shape, ElementType::from(array.dtype()), |bytes| {
-            self.read(array, sample, window(&rows, &columns), bands, bytes)
-        })
+        let element = ElementType::from(array.dtype());
+        let mut buffer = self.memory().buffer(bytes_of(&shape, element))?;
+        self.read(array, sample, window(&rows, &columns), bands, buffer.bytes_mut())?;
+        buffer.array(&shape, element)
     }
 
     /// Rows × columns of a mask of a sample: (rows, columns), as stored.
@@ -70,10 +71,13 @@ fn written(
     element: ElementType,
     write: impl FnOnce(&mut [u8]) -> Result<()>,
 ) -> Result<Array> {
-    let bytes = shape.iter().fold(element.size(), |bytes, length| bytes.saturating_mul(*length));
-    let mut buffer = Buffer::zeroed(bytes)?;
+    let mut buffer = Buffer::zeroed(bytes_of(shape, element))?;
     write(buffer.bytes_mut())?;
     buffer.array(shape, element)
+}
+
+fn bytes_of(shape: &[usize], element: ElementType) -> usize {
+    shape.iter().fold(element.size(), |bytes, length| bytes.saturating_mul(*length))
 }
 
 /// The shape of a window's array. If the window does not fit, only the part that does, since reading it is refused.

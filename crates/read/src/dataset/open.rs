@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hsipack_augment::array::Pool;
 use hsipack_format::statistics::BandStatistics;
 use hsipack_format::{Error, ErrorKind, Samples};
 use hsipack_store::dataset::ChunkArray;
@@ -67,6 +68,8 @@ struct Inner {
     store: Arc<dyn Store>,
     local_cache: Option<Arc<CachedDataset>>,
     verify: Verify,
+    /// Memory of the last image that was read by itself, for the next one.
+    memory: Arc<Pool>,
 }
 
 impl Dataset {
@@ -126,7 +129,8 @@ impl Dataset {
             Verify::Once if is_url(path) => Verify::Always,
             verify => verify,
         };
-        Ok(Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify })))
+        let memory = Arc::new(Pool::of_one());
+        Ok(Self(Arc::new(Inner { packed, files, labels, store, local_cache, verify, memory })))
     }
 
     /// The path of the dataset from the root of the file system, or its URL.
@@ -288,5 +292,10 @@ impl Dataset {
 
     pub(crate) fn verify(&self) -> Verify {
         self.0.verify
+    }
+
+    /// Memory for images that are read by themselves.
+    pub(super) fn memory(&self) -> &Arc<Pool> {
+        &self.0.memory
     }
 }

@@ -92,6 +92,9 @@ impl Gather<'_> {
         }
         meter.chunks += copied as u64;
         meter.cached_chunks += copied as u64;
+        if let Kept::Cached(cache) = self.kept {
+            cache.gave(copied * self.array.chunks.chunk_bytes());
+        }
         copied
     }
 

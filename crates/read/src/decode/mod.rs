@@ -179,6 +179,7 @@ impl Decoder<'_> {
         if let Some(cache) = self.cache {
             if let Some(decoded) = cache.decoded(array, number) {
                 scratch.meter.cached_chunks += 1;
+                cache.gave(decoded.len());
                 out.copy_from_slice(decoded);
                 return Ok(());
             }
@@ -232,7 +233,7 @@ impl Decoder<'_> {
             }
             decode(array, index, chunk, bytes, out)?;
             if let Some(cache) = self.cache {
-                cache.keep(array, number, bytes, out);
+                cache.keep(array, number, bytes, out, after.elapsed());
             }
             Ok(())
         })
@@ -268,7 +269,12 @@ impl Chunks for CubeChunks<'_, '_> {
                 self.held = held.get(self.array, number);
                 self.held.as_ref()?.bytes()
             }
-            None => self.decoder.cache?.decoded(self.array, number)?,
+            None => {
+                let cache = self.decoder.cache?;
+                let decoded = cache.decoded(self.array, number)?;
+                cache.gave(decoded.len());
+                decoded
+            }
         };
         self.scratch.meter.chunks += 1;
         self.scratch.meter.cached_chunks += 1;

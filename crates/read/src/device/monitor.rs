@@ -9,6 +9,7 @@ use hsipack_augment::Device;
 use serde::Serialize;
 
 use super::options::DeviceOptions;
+use crate::cache::CacheTimes;
 use crate::loader::{BatchTimes, CacheChoice, Shared, Statistics, Times};
 use crate::ring::memory::MemoryReport;
 
@@ -96,6 +97,11 @@ impl Monitor {
     /// Bytes that the cache holds.
     pub fn cached_bytes(&self) -> u64 {
         self.shared.cached_bytes()
+    }
+
+    /// What keeping decoded chunks cost and gained so far.
+    pub fn cache_times(&self) -> CacheTimes {
+        self.shared.cache_times()
     }
 
     /// How the loader works, and why it does no better.

@@ -60,7 +60,7 @@ pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
 pub(crate) use times::{Consumer, Record, Times};
 
-use crate::cache::CacheKind;
+use crate::cache::{CacheKind, CacheTimes};
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
 use crate::plan::{Plan, Segment, State};
@@ -488,6 +488,11 @@ impl Loader {
     /// Bytes that the cache holds.
     pub fn cached_bytes(&self) -> u64 {
         self.shared.cached_bytes()
+    }
+
+    /// What keeping decoded chunks cost and gained so far.
+    pub fn cache_times(&self) -> CacheTimes {
+        self.shared.cache_times()
     }
 
     /// Where the time went so far, and how long the latest batches took.

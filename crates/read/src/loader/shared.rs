@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hsipack_store::remote::is_url;
-
 use super::batch_plan::BatchPlan;
 use super::cache_choice::CacheChoice;
 use super::new_ids::IdTables;
@@ -12,7 +10,7 @@ use super::prepared::{PreparedLoader, check_memory, state_before};
 use super::stats::{Counters, Statistics};
 use super::times::Record;
 use crate::Result;
-use crate::cache::{Cache, CacheKind, SharedChunks};
+use crate::cache::{Cache, CacheKind, CacheTimes, SharedChunks};
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 use crate::decode::Decoder;
@@ -20,6 +18,9 @@ use crate::held::Held;
 use crate::plan::{Crop, Pad, Plan, Segment, State};
 use crate::ring::Ring;
 use crate::ring::memory::MemoryOptions;
+
+/// Keeping fewer bytes of decoded chunks than this takes a few ms, which nobody notices.
+const THRIFTY_FROM: u64 = 16 << 20;
 
 /// What the threads of a loader share.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ pub(crate) struct Start {
 }
 
 impl Shared {
-    /// Takes the memory of the ring and of the cache.
+    /// Reserves the memory of the ring and of the cache.
     ///
     /// # Errors
     /// If there is not enough memory, or the dataset cannot be read.
@@ -62,9 +63,7 @@ impl Shared {
         let mut options = prepared.options.clone();
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         check_memory(&options, slot_bytes, cached.needed_bytes)?;
-        let later = options.memory.later || is_url(prepared.dataset.path());
-        let memory = MemoryOptions { later, ..options.memory.clone() };
-        let ring = Ring::new(options.slots, slot_bytes, &memory)?;
+        let ring = Ring::new(options.slots, slot_bytes, &options.memory)?;
         let mut shared = Self::with_ring(ring, prepared, options);
         let (dataset, bytes) = (&shared.dataset, shared.options.cache_bytes);
         if shared.cached.shuffle_window.is_some() {
@@ -75,14 +74,21 @@ impl Shared {
         let chunks = shared.cached.shared.then(|| SharedChunks::join(dataset)).flatten();
         shared.cache = match chunks {
             Some(chunks) => Some(Cache::shared(chunks, bytes)),
-            None => Cache::new(dataset, shared.options.cache, bytes)?,
+            None => {
+                // If several windows of an epoch need a chunk, keeping it pays in the same epoch.
+                let once = shared.plan.items() <= shared.plan.samples().len();
+                let needed = shared.cached.needed_bytes;
+                let is_thrifty = shared.cached.chosen && once && needed >= THRIFTY_FROM;
+                let thrifty_for = is_thrifty.then_some(needed);
+                Cache::new(dataset, shared.options.cache, bytes, thrifty_for)?
+            }
         };
         Ok(shared)
     }
 
     /// The same without memory. It cannot fill a ring, but it can plan batches and read their items.
     pub(crate) fn without_ring(prepared: PreparedLoader) -> Result<Self> {
-        let memory = MemoryOptions { later: true, plain: true, ..MemoryOptions::default() };
+        let memory = MemoryOptions { plain: true, ..MemoryOptions::default() };
         let options = prepared.options.clone();
         let ring = Ring::new(options.slots, 0, &memory)?;
         Ok(Self::with_ring(ring, prepared, options))
@@ -119,6 +125,11 @@ impl Shared {
     pub(crate) fn cached_bytes(&self) -> u64 {
         let held = self.held.as_ref().map_or(0, Held::used);
         held + self.cache.as_ref().map_or(0, Cache::used)
+    }
+
+    /// What keeping decoded chunks cost and gained.
+    pub(crate) fn cache_times(&self) -> CacheTimes {
+        self.cache.as_ref().map_or(CacheTimes::default(), Cache::times)
     }
 
     /// The state before the first batch of an epoch.

@@ -21,9 +21,13 @@ pub(super) fn run(shared: &Shared, thread: usize) {
         let Some(mut task) = shared.ring.take_task() else { return };
         let taken = Instant::now();
         let (plan, number, memory) = task.parts();
-        let failures = match plan.task(number) {
-            Task::Parts(parts) => fill(shared, plan, parts, memory, &mut scratch),
-            Task::Ahead(chunks) => {
+        let failures = match (plan.task(number), memory) {
+            (Task::Parts(parts), Ok(memory)) => fill(shared, plan, parts, memory, &mut scratch),
+            (Task::Parts(parts), Err(error)) => {
+                let position = parts.first().map_or(0, |part| part.position);
+                vec![Failure { position, error }]
+            }
+            (Task::Ahead(chunks), _) => {
                 hold(shared, chunks, &mut scratch);
                 Vec::new()
             }
@@ -40,6 +44,9 @@ pub(super) fn run(shared: &Shared, thread: usize) {
             }
         }
         plan.loading.did(end);
+        if let Some(cache) = &shared.cache {
+            cache.waited(taken - before + meter.read);
+        }
         shared.counters.decoded(taken - before, end - taken, meter);
         task.done(failures);
     }

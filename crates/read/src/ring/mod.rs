@@ -1,4 +1,4 @@
-//! A fixed number of slots in one allocation. Worker threads fill them, and the consumer borrows them.
+//! A fixed number of slots in one range of memory. Worker threads fill them, and the consumer borrows them.
 //!
 //! [`slots`] decides which thread may use which slot when. This file gives access to the memory. The access
 //! is safe for these reasons (`docs/ring.md` has the whole argument):
@@ -9,7 +9,6 @@
 //!   ring alive: `bytes()` stays valid as long as it is borrowed.
 
 pub(crate) mod memory;
-mod pages;
 pub(crate) mod slots;
 
 use std::fmt;
@@ -62,15 +61,16 @@ impl<P: Default> Ring<P> {
     pub(crate) fn new(slots: usize, slot_bytes: usize, options: &MemoryOptions) -> Result<Self> {
         // Every slot begins on a page, which suits devices and huge pages.
         let slot_bytes = slot_bytes.next_multiple_of(4096);
-        let bytes = slots.checked_mul(slot_bytes).filter(|bytes| *bytes <= isize::MAX as usize);
-        let bytes = bytes.ok_or_else(|| {
-            Error::conflict(format!("{slots} slots of {slot_bytes} bytes are too many"))
-                .with_remedy(remedy!["use fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize])
-        })?;
+        let bytes = slots.checked_mul(slot_bytes);
+        if bytes.is_none_or(|bytes| bytes > isize::MAX as usize) {
+            let what = format!("{slots} slots of {slot_bytes} bytes are too many");
+            let remedy = remedy!["use fewer ", Opt::Slots, " or a smaller ", Opt::BatchSize];
+            return Err(Error::conflict(what).with_remedy(remedy));
+        }
         Ok(Self {
             slots: Slots::new(slots),
             contents: (0..slots).map(|_| RwLock::default()).collect(),
-            memory: Memory::new(bytes, options)?,
+            memory: Memory::new(slots, slot_bytes, options)?,
             slot_bytes,
         })
     }
@@ -94,6 +94,7 @@ impl<P: Default> Ring<P> {
     pub(crate) fn claim(&self, generation: u64) -> Claim<'_, P> {
         match self.slots.claim(generation) {
             Claimed::Slot(slot) => {
+                self.memory.is_claimed(slot);
                 let mut content = self.write(slot);
                 content.pieces.clear();
                 Claim::Slot(PlanSlot { ring: self, slot, generation, content })
@@ -179,17 +180,20 @@ pub(crate) struct TaskLease<'a, P> {
 }
 
 impl<P: Default> TaskLease<'_, P> {
-    /// The plan of the batch, the task's number in it, and the piece of the slot to write to.
-    pub(crate) fn parts(&mut self) -> (&P, usize, &mut [u8]) {
+    /// The plan of the batch, the task's number in it, and the piece of the slot to write to. Waits until the slot's
+    /// memory is ready; the piece is an error if the system refuses the memory.
+    pub(crate) fn parts(&mut self) -> (&P, usize, Result<&mut [u8]>) {
         let content = self.content.as_deref().expect("held until the task is done");
         let piece = content.pieces[self.number].clone();
+        self.ring.memory.is_filled(self.slot);
+        let ready = self.ring.memory.wait(self.slot * self.ring.slot_bytes + piece.end);
         // SAFETY: `publish` checked that the piece lies in the slot and overlaps with no other; this lease is
         // the only one of its task, and the slot stays in `filling`, read by nobody, until it is given
-        // back. The bytes were initialised with the allocation.
+        // back. The system fills new memory with zeros.
         let memory = unsafe {
             std::slice::from_raw_parts_mut(self.ring.start(self.slot).add(piece.start), piece.len())
         };
-        (&content.plan, self.number, memory)
+        (&content.plan, self.number, ready.map(|()| memory))
     }
 
     /// Gives the task back.

@@ -24,7 +24,7 @@ fn work(ring: &Ring<u64>) {
     while let Some(mut task) = ring.take_task() {
         let (batch, number, memory) = task.parts();
         let value = (*batch as u8).wrapping_mul(31).wrapping_add(number as u8);
-        memory.fill(value);
+        memory.unwrap().fill(value);
         task.done(Vec::new());
     }
 }
@@ -73,7 +73,7 @@ fn a_lease_outlives_everything_else() {
     let ring = ring(2, 1);
     publish(&ring, 5, 1);
     let mut task = ring.take_task().unwrap();
-    task.parts().2.fill(7);
+    task.parts().2.unwrap().fill(7);
     task.done(Vec::new());
     let Next::Batch(lease, ..) = ring.take(None) else { panic!("no batch") };
     ring.slots().stop();

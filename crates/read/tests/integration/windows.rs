@@ -317,9 +317,39 @@ fn what_is_kept_in_memory_is_chosen_by_what_fits() {
     loader.epoch().for_each(|batch| drop(batch.unwrap()));
     assert_eq!(loader.statistics().loader.stored_bytes, read, "nothing is read again");
 
+    let times = loader.cache_times();
+    assert!(times.keeping_s > 0.0 && times.saved_s >= 0.0, "{times:?}");
+
     let mut asked = options(4, Crop::Whole);
     (asked.cache, asked.cache_bytes) = (CacheKind::Compressed, 77);
     let asked = Loader::new(&dataset, asked).unwrap();
     assert_eq!((asked.cache().kind, asked.cache().limit_bytes), (CacheKind::Compressed, 77));
     assert!(!asked.cache().chosen);
+}
+
+#[test]
+fn chunks_that_take_long_to_keep_are_kept_when_there_is_time() {
+    let folder = tempfile::tempdir().unwrap();
+    // 24 MB of decoded chunks.
+    let spec = StackSpec::new(64, 64, 25, 120).tile(32, 64);
+    let written = write_dataset(&folder.path().join("made"), &[spec], |_| json!({}));
+    let mut options = options(6, Crop::Whole);
+    options.plan.order = Order::Shuffled;
+    let mut loader = Loader::new(&Dataset::open(&written.path).unwrap(), options).unwrap();
+    assert!(loader.cache().chosen && loader.cache().kind == CacheKind::Decoded);
+    let needed = loader.cache().needed_bytes;
+    for _ in 0..1000 {
+        loader.epoch().for_each(|batch| {
+            crate::loading::check(&batch.unwrap(), &written, None);
+            // Meanwhile, the decoding threads wait.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        });
+        if loader.cached_bytes() == needed {
+            break;
+        }
+    }
+    assert_eq!(loader.cached_bytes(), needed);
+    let read = loader.statistics().loader.stored_bytes;
+    loader.epoch().for_each(|batch| crate::loading::check(&batch.unwrap(), &written, None));
+    assert_eq!(loader.statistics().loader.stored_bytes, read, "nothing is read again");
 }

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hsipack_read::plan::State;
-use hsipack_read::{CacheChoice, CacheKind, Loader, MemoryReport, Shuffled, Statistics};
+use hsipack_read::{
+    CacheChoice, CacheKind, CacheTimes, Loader, MemoryReport, Shuffled, Statistics,
+};
 use hsipack_store::local_cache::{CachedDataset, LocalCacheUse};
 use serde::Serialize;
 
@@ -68,6 +70,8 @@ struct Cache {
     #[serde(flatten)]
     choice: CacheChoice,
     bytes: u64,
+    #[serde(flatten)]
+    times: CacheTimes,
 }
 
 impl Report {
@@ -112,7 +116,11 @@ impl Report {
             threads: options.threads,
             slots: options.slots,
             memory: loader.memory(),
-            cache: Cache { choice: loader.cache().clone(), bytes: loader.cached_bytes() },
+            cache: Cache {
+                choice: loader.cache().clone(),
+                bytes: loader.cached_bytes(),
+                times: loader.cache_times(),
+            },
             local_cache: loader.dataset().local_cache().map(CachedDataset::used),
             advice: advice(total.limit, loader, args),
             first_epoch: list.first().map(|epoch| epoch.figures.clone()),
@@ -280,12 +288,22 @@ impl Report {
         let Cache {
             choice: CacheChoice { kind, chosen, limit_bytes, shuffle_window, why, .. },
             bytes,
+            times,
         } = &self.cache;
         if *kind != CacheKind::None {
             let kind = if *kind == CacheKind::Decoded { "decoded" } else { "compressed" };
             let (bytes, limit) = (output::bytes(*bytes), output::bytes(*limit_bytes));
             let (hits, chunks) = (self.total.cached_chunks, self.total.chunks);
             line("cache", format!("{bytes} of {limit} {kind}; gave {hits} of {chunks} chunks"));
+            if times.keeping_s > 0.0 {
+                let CacheTimes { keeping_s, saved_s } = times;
+                line(
+                    "",
+                    format!(
+                        "keeping chunks took {keeping_s:.3} s of all threads together, and saved {saved_s:.3} s"
+                    ),
+                );
+            }
         }
         if *chosen {
             let name = if *kind == CacheKind::None { "cache" } else { "" };
