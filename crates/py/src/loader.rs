@@ -104,6 +104,9 @@ fn augmented_by(device: Device, at_work: bool) -> serde_json::Value {
     }
 }
 
+/// How long the end of the process waits for each loader that another thread is using.
+const AT_EXIT: Duration = Duration::from_secs(1);
+
 /// The result of asking for a batch.
 enum Step {
     Batch(Box<Ready>, State),
@@ -121,10 +124,10 @@ struct Ready {
 
 impl Source {
     /// Ends its threads and frees its memory as the process ends, although a thread that was stopped may have called it.
-    /// Does nothing if that thread still uses it after a second.
+    /// Does nothing if that thread still uses it after a while.
     fn close(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
-        let end = Instant::now() + Duration::from_secs(1);
+        let end = Instant::now() + AT_EXIT;
         let mut loader = loop {
             match self.loader.try_lock() {
                 Ok(loader) => break loader,
@@ -292,20 +295,27 @@ impl Loader {
     fn start(&self, py: Python<'_>) -> PyResult<Running> {
         let (prepared, library) = (self.prepared(), self.library.clone());
         let on_cpu = prepared.device_options().device == Device::Cpu;
-        let begun = lock(&self.starting).take();
+        let begun = lock(&self.starting).as_ref().and_then(|task| task.get().cloned());
         let begun = match begun {
-            Some(task) if task.get().is_some() => task,
-            _ => OfProcess::new(Task::start(py, move || {
-                Arc::unwrap_or_clone(prepared).start(library)
-            })?),
+            Some(task) => task,
+            None => Task::start(py, move || Arc::unwrap_or_clone(prepared).start(library))?,
         };
-        let loader = match begun.get().expect("checked above").wait(py) {
-            Ok(loader) => loader.or_raise(py)?,
-            Err(raised) => {
-                *lock(&self.starting) = Some(begun);
-                return Err(raised);
+        // If a signal handler raises, the next call goes on from here. If the process ends, the loader is closed there.
+        *lock(&self.starting) = Some(OfProcess::new(begun.clone()));
+        let loader = loop {
+            match begun.poll(py, LOOK) {
+                Ok(None) => {}
+                Ok(Some(loader)) => break loader,
+                Err(panicked) => {
+                    *lock(&self.starting) = None;
+                    return Err(panicked);
+                }
             }
+            py.check_signals()?;
+            self.check_open(py)?;
         };
+        *lock(&self.starting) = None;
+        let loader = loader.or_raise(py)?;
         // The loader may have chosen another shuffle window.
         self.moved(loader.state());
         *lock(&self.monitor) = Watched::Running(OfProcess::new(loader.monitor()));
@@ -638,6 +648,10 @@ impl Loader {
         self.closed.store(true, Ordering::Relaxed);
         // It would keep memory of the device.
         self.end_watch();
+        let starting = lock(&self.starting).take();
+        if let Some(task) = starting.as_ref().and_then(OfProcess::get) {
+            task.discard(py, AT_EXIT);
+        }
         let source = lock(&self.source).take();
         if let Some(source) = source.and_then(|source| source.get().and_then(Weak::upgrade)) {
             detached(py, move || source.close());

@@ -15,8 +15,14 @@ use crate::exit::detached;
 /// Interval at which Ctrl-C is checked.
 pub const LOOK: Duration = Duration::from_millis(20);
 
-/// Work in progress, and its result once it is done.
+/// Work in progress, and its result once it is done. Of several copies, one gets the result.
 pub struct Task<T>(Arc<Place<T>>);
+
+impl<T> Clone for Task<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 struct Place<T> {
     result: Mutex<Option<std::thread::Result<T>>>,
@@ -51,18 +57,9 @@ impl<T: Send + 'static> Task<T> {
     /// The result, if it comes within `patience`; other Python threads run meanwhile.
     pub fn poll(&self, py: Python<'_>, patience: Duration) -> PyResult<Option<T>> {
         let place = &self.0;
-        let result = detached(py, || {
-            let result = place.result.lock().unwrap_or_else(PoisonError::into_inner);
-            let waited = place.done.wait_timeout_while(result, patience, |result| result.is_none());
-            let result = waited.unwrap_or_else(PoisonError::into_inner).0.take();
-            if result.is_some() {
-                // It has nothing more to do. Programs that count threads do not count it any more.
-                let thread = place.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-                thread.map(JoinHandle::join);
-            }
-            result
-        });
-        match result {
+        detached(py, || place.is_done(patience));
+        // Taken here: a thread that is stopped on its way back, as the process ends, would keep the result for ever.
+        match place.take() {
             None => Ok(None),
             Some(Ok(value)) => Ok(Some(value)),
             Some(Err(_)) => {
@@ -70,6 +67,11 @@ impl<T: Send + 'static> Task<T> {
                 Err(raised(py, &error))
             }
         }
+    }
+
+    /// Waits up to `patience` for the result, and drops it.
+    pub fn discard(&self, py: Python<'_>, patience: Duration) {
+        detached(py, || self.0.is_done(patience).then(|| self.0.take()));
     }
 
     /// Waits for the result. If a signal handler raises, the work continues, and can be waited for again.
@@ -89,6 +91,25 @@ impl<T: Send + 'static> Task<T> {
                 return Ok(value);
             }
         }
+    }
+}
+
+impl<T> Place<T> {
+    /// Whether the result comes within `patience`.
+    fn is_done(&self, patience: Duration) -> bool {
+        let result = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.done.wait_timeout_while(result, patience, |result| result.is_none());
+        let is_done = waited.unwrap_or_else(PoisonError::into_inner).0.is_some();
+        if is_done {
+            // It has nothing more to do. Programs that count threads do not count it any more.
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            thread.map(JoinHandle::join);
+        }
+        is_done
+    }
+
+    fn take(&self) -> Option<std::thread::Result<T>> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
