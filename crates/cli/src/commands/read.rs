@@ -284,7 +284,7 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
   run:     dataset fingerprint ended resumed{epoch,batches} state epochs setup_s batch_size
            batches_per_epoch rank world_size order seed store verify rate_limit latency_s masks threads slots
            memory{bytes,kind,huge_page_bytes,notes}
-           cache{kind,chosen,limit_bytes,needed_bytes,shared,why,bytes,
+           cache{kind,chosen,limit_bytes,needed_bytes,shared,why,bytes,keeping_s,saved_s,
                  shuffle_window{bytes,blocks,of_blocks,decoded}} advice
            first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
            local_cache{folder,limit_bytes,total_bytes,read_bytes,kept_bytes,passed_bytes,dropped_bytes,

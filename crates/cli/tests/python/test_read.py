@@ -195,6 +195,8 @@ def test_the_report_has_the_keys_that_are_documented(hsipack: Hsipack, packed: P
         "shuffle_window",
         "why",
         "bytes",
+        "keeping_s",
+        "saved_s",
     }
     assert set(cache) == keys
     assert cache["shuffle_window"] is None
