@@ -1,8 +1,11 @@
-//! Flushing a file to the disk while it is still being written.
+//! Flushing a file to the disk while it is still being written, and writing in the background.
 //!
 //! The system keeps written data in memory until there are gigabytes of it, or until a program waits for the file. A
 //! program that writes a shard waits at the end of the shard. If the disk began only then, it would be idle before, and
 //! the program would be idle afterwards.
+//!
+//! A thread that copies data to the disk while others decode must not slow them down. [`in_background`] gives it the
+//! processor mostly when no other thread wants it.
 
 use std::fs::File;
 
@@ -23,6 +26,30 @@ impl Writeback {
         if written - self.sent >= STEP {
             begin(file, self.sent, written - self.sent);
             self.sent = written;
+        }
+    }
+}
+
+/// Asks the system to begin writing the first `written` bytes of `file` to the disk. Otherwise the system writes many files
+/// at once later, with threads of its own, which have the priority of decoding threads.
+pub(crate) fn begin_all(file: &File, written: u64) {
+    begin(file, 0, written);
+}
+
+/// The niceness of threads that work in the background. Beside a thread of usual niceness on the same processor, such a
+/// thread gets about a tenth of the time. So it also makes progress if all processors are always busy.
+const BACKGROUND: libc::c_int = 10;
+
+/// Gives other threads precedence over the calling thread, from now on. If the system refuses, nothing changes.
+pub(crate) fn in_background() {
+    // Elsewhere, the call changes the whole process.
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: the calls touch no memory of this process; 0 is the calling thread. Its niceness is only ever raised.
+        unsafe {
+            if libc::getpriority(libc::PRIO_PROCESS, 0) < BACKGROUND {
+                libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND);
+            }
         }
     }
 }
@@ -68,5 +95,20 @@ mod tests {
     fn what_takes_no_such_hint_is_left_alone() {
         let null = File::options().write(true).open("/dev/null").unwrap();
         Writeback::default().written(&null, STEP);
+        begin_all(&null, STEP);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_the_thread_that_asks_is_in_the_background() {
+        // SAFETY: the call touches no memory of this process.
+        let niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = niceness();
+        let changed = std::thread::spawn(move || {
+            in_background();
+            niceness()
+        });
+        assert_eq!(changed.join().unwrap(), before.max(BACKGROUND));
+        assert_eq!(niceness(), before);
     }
 }

@@ -20,8 +20,8 @@ use super::folder::{self, BlockName, CacheFolder, Locked};
 use super::plan::Plan;
 use super::table::{ShardBlocks, Table};
 use super::writer::Writer;
-use crate::small;
-use crate::stores::{MappedStore, raise_descriptor_limit};
+use crate::stores::{MappedStore, SpanBytes, raise_descriptor_limit};
+use crate::{small, writeback};
 
 /// Maximum number of blocks that are kept open. The pages of a file that stays mapped are available at once in the next
 /// epoch.
@@ -252,14 +252,14 @@ impl CachedShard {
     }
 
     /// The bytes of a block that was fetched and not yet written.
-    pub(crate) fn waiting(&self, span: &Range<u64>) -> Option<Arc<Vec<u8>>> {
+    pub(crate) fn waiting(&self, span: &Range<u64>) -> Option<Arc<SpanBytes>> {
         let bytes = self.writer.waiting(self.number_of(span)?)?;
         self.shared.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Some(bytes)
     }
 
     /// Keeps a fetched block, if there is room for it. It is written later.
-    pub(crate) fn keep(&self, span: &Range<u64>, bytes: &Arc<Vec<u8>>) {
+    pub(crate) fn keep(&self, span: &Range<u64>, bytes: &Arc<SpanBytes>) {
         let Some(block) = self.number_of(span) else { return };
         if bytes.len() as u64 != span.end - span.start {
             return;
@@ -399,6 +399,7 @@ impl Shared {
             .write_all(bytes)
             .and_then(|()| file.write_all(&crc32c(bytes).to_le_bytes()))
             .and_then(|()| date_back(&file));
+        writeback::begin_all(&file, name.file_bytes());
         let mut locked = self.cache.lock()?;
         let written = written.and_then(|()| fs::rename(&part, &path));
         match written.map_err(cannot) {

@@ -1,11 +1,13 @@
-//! The thread that writes blocks, so that no reader waits for the disk.
+//! The thread that writes blocks, so that no reader waits for the disk. It works in the background: in the first epoch,
+//! the processors are for decoding.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{memory, threads};
+use crate::stores::SpanBytes;
+use crate::{memory, threads, writeback};
 
 /// Maximum number of bytes that wait to be written, or a sixteenth of the available memory if that is less (every process
 /// of a node has its own queue). Blocks that arrive while the queue is full are not kept, because a disk that is slower than
@@ -16,10 +18,10 @@ const MOST: u64 = 2 << 30;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The number of a block to be written, and its bytes.
-type Job = (u32, Arc<Vec<u8>>);
+type Job = (u32, Arc<SpanBytes>);
 
 /// The bytes of blocks, by number.
-type Waiting = HashMap<u32, Arc<Vec<u8>>>;
+type Waiting = HashMap<u32, Arc<SpanBytes>>;
 
 /// Waiting blocks, and the thread that writes them. It starts with the first block.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl Writer {
     pub(super) fn add(
         &self,
         block: u32,
-        bytes: &Arc<Vec<u8>>,
+        bytes: &Arc<SpanBytes>,
         write: impl Fn(u32, &[u8]) + Send + 'static,
     ) -> bool {
         let mut queue = self.shared.lock();
@@ -79,13 +81,17 @@ impl Writer {
         if thread.is_none() {
             let shared = self.shared.clone();
             // If the system refuses the thread, blocks are written only by `flush`.
-            *thread = threads::start("hsipack-cache", move || shared.work(&write)).ok();
+            let work = move || {
+                writeback::in_background();
+                shared.work(&write);
+            };
+            *thread = threads::start("hsipack-cache", work).ok();
         }
         true
     }
 
     /// The bytes of a block that is not yet written.
-    pub(super) fn waiting(&self, block: u32) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn waiting(&self, block: u32) -> Option<Arc<SpanBytes>> {
         self.shared.lock().waiting.get(&block).cloned()
     }
 
@@ -169,7 +175,7 @@ mod tests {
         writer.patience = patience;
         for block in 0..jobs {
             let count = count.clone();
-            assert!(writer.add(block, &Arc::new(vec![0]), move |_, _| {
+            assert!(writer.add(block, &Arc::new(SpanBytes::of(&[0])), move |_, _| {
                 std::thread::sleep(Duration::from_millis(1));
                 count.fetch_add(1, Ordering::Relaxed);
             }));

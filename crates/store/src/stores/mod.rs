@@ -58,7 +58,7 @@ pub use limited::{Limited, Link};
 pub use mapped::MappedStore;
 pub use pread::PreadStore;
 pub use remote::RemoteStore;
-pub(crate) use remote::Wire;
+pub(crate) use remote::{SpanBytes, Wire};
 
 use crate::local_cache::CachedDataset;
 use crate::remote::is_url;

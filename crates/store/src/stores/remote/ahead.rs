@@ -11,6 +11,8 @@
 //! - A span that was taken is kept while newer spans leave room for it, because several windows in a row may need the same
 //!   chunk.
 //! - A span that still waits to be written into the local cache is available at once.
+//! - The memory of a span is used again ([`Pool`]) when the span was dropped, its last reader is done, and it was written
+//!   into the local cache.
 //! - The last batches of an epoch and the first batches of the next may need the same spans. A span that is requested again
 //!   before it was dropped is kept until it was taken as often as it was requested.
 //! - Bytes between wanted spans are fetched too, but never taken, so a span may never be used up. Spans are needed in about
@@ -27,8 +29,9 @@ use tokio::task::AbortHandle;
 
 use super::OpenObject;
 use super::pace::Pace;
+use super::pool::{Pool, SpanBytes};
 use crate::remote::{self, Failure};
-use crate::{memory, stopping};
+use crate::stopping;
 
 /// Maximum number of waiting spans; more `prefetch` calls are ignored.
 const QUEUE: usize = 4096;
@@ -37,6 +40,9 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Maximum size in bytes of spans that are kept after they were taken.
 const KEPT: u64 = 64 << 20;
+/// Maximum size in bytes of memory that waits for the next spans. A span that is dropped makes room for one that is
+/// requested, so little memory waits.
+const SPARE: u64 = 64 << 20;
 
 /// Number of the object, start of the span.
 type Place = (u64, u64);
@@ -47,6 +53,8 @@ pub(super) struct Ahead {
     /// Maximum number of bytes that are being fetched or were fetched.
     limit: u64,
     table: Mutex<Table>,
+    /// Memory for the next spans.
+    pool: Arc<Pool>,
     /// Signals that a span has arrived or failed.
     changed: Condvar,
 }
@@ -63,8 +71,6 @@ struct Table {
     running: usize,
     /// Total size in bytes of the spans that are being fetched or were fetched.
     held: u64,
-    /// Memory for reuse.
-    spare: Vec<Vec<u8>>,
     /// Number of bytes taken so far, of any span.
     given: u64,
     pace: Pace,
@@ -85,13 +91,13 @@ enum State {
     Queued,
     Fetching(AbortHandle),
     /// The bytes, and the value of `given` when they arrived.
-    There(Arc<Vec<u8>>, u64),
+    There(Arc<SpanBytes>, u64),
     Failed(Failure, Instant),
 }
 
 /// Bytes of a span that has arrived.
 pub(super) struct There {
-    memory: Arc<Vec<u8>>,
+    memory: Arc<SpanBytes>,
     place: Range<usize>,
 }
 
@@ -105,20 +111,27 @@ impl There {
 /// The result of a request.
 struct Done {
     place: Place,
-    bytes: Vec<u8>,
+    bytes: SpanBytes,
     result: Result<(), Failure>,
 }
 
 impl Ahead {
     /// Starts without any requested spans.
     pub(super) fn new(limit: u64) -> Self {
-        Self { limit, table: Mutex::default(), changed: Condvar::new() }
+        let pool = Pool::new(SPARE.min(limit));
+        Self { limit, table: Mutex::default(), pool, changed: Condvar::new() }
     }
 
     /// Number of bytes that are wanted and were not taken.
     #[cfg(test)]
     pub(super) fn wanted(&self) -> u64 {
         self.lock().spans.values().map(|asked| asked.left).sum()
+    }
+
+    /// Bytes of memory that wait for the next spans.
+    #[cfg(test)]
+    pub(super) fn spare_bytes(&self) -> u64 {
+        self.pool.bytes()
     }
 
     /// Drops all spans.
@@ -188,6 +201,18 @@ impl Ahead {
         self.go_on(table);
     }
 
+    /// The bytes of a span that was requested and has arrived. `None` if not; then it may still be on its way.
+    pub(super) fn take_arrived(
+        self: &Arc<Self>,
+        object: &OpenObject,
+        span: &Range<u64>,
+    ) -> Option<There> {
+        let mut table = self.lock();
+        let there = table.take(object.number, span)?;
+        self.go_on(&mut table);
+        Some(there)
+    }
+
     /// The bytes of a span that was requested. Waits until they arrive. `None` if it was not requested.
     ///
     /// # Errors
@@ -199,9 +224,12 @@ impl Ahead {
     ) -> Result<Option<There>> {
         let mut table = self.lock();
         loop {
+            if let Some(there) = table.take(object.number, span) {
+                self.go_on(&mut table);
+                return Ok(Some(there));
+            }
             let Some(place) = table.holding(object.number, span) else { return Ok(None) };
-            let asked = &table.spans[&place];
-            match &asked.state {
+            match &table.spans[&place].state {
                 State::Queued => self.start(&mut table, place),
                 State::Fetching(_) => {
                     if stopping::stopped() {
@@ -210,14 +238,8 @@ impl Ahead {
                     let woken = self.changed.wait_timeout(table, stopping::LOOK);
                     table = woken.unwrap_or_else(PoisonError::into_inner).0;
                 }
-                State::There(memory, _) => {
-                    let start = (span.start - asked.span.start) as usize;
-                    let place_in = start..start + (span.end - span.start) as usize;
-                    let there = There { memory: memory.clone(), place: place_in };
-                    table.took(place, span.end - span.start);
-                    self.go_on(&mut table);
-                    return Ok(Some(there));
-                }
+                // It has just arrived.
+                State::There(..) => {}
                 State::Failed(failure, when) => {
                     if when.elapsed() < FAILED_FOR {
                         return Err(failure.of(&object.url));
@@ -252,6 +274,7 @@ impl Ahead {
                 table.queue.push_front(place);
                 return;
             }
+            self.pool.shrink(self.limit - table.held);
             self.start(table, place);
         }
     }
@@ -267,12 +290,10 @@ impl Ahead {
             self.changed.notify_all();
             return;
         }
-        let memory = table.memory(len);
-        let asked = table.spans.get_mut(&place).expect("it was just looked at");
-        let mut bytes = match memory {
+        let mut bytes = match self.pool.get(len as usize) {
             Ok(bytes) => bytes,
-            Err(failure) => {
-                asked.state = State::Failed(failure, Instant::now());
+            Err(_) => {
+                asked.state = State::Failed(Failure::Memory(len), Instant::now());
                 self.changed.notify_all();
                 return;
             }
@@ -336,6 +357,18 @@ impl Table {
         (span.end <= asked.span.end).then_some(*place)
     }
 
+    /// The bytes of `span`, if they are in memory. Records that they were taken.
+    fn take(&mut self, number: u64, span: &Range<u64>) -> Option<There> {
+        let place = self.holding(number, span)?;
+        let asked = self.spans.get(&place)?;
+        let State::There(memory, _) = &asked.state else { return None };
+        let start = (span.start - asked.span.start) as usize;
+        let wanted = start..start + (span.end - span.start) as usize;
+        let there = There { memory: memory.clone(), place: wanted };
+        self.took(place, span.end - span.start);
+        Some(there)
+    }
+
     /// Records that bytes of a span were taken.
     fn took(&mut self, place: Place, bytes: u64) {
         self.given += bytes;
@@ -390,11 +423,7 @@ impl Table {
                 self.running -= 1;
                 self.held -= len;
             }
-            State::There(memory, _) => {
-                self.held -= len;
-                // If the memory is still being read, the last reader frees it.
-                self.spare.extend(Arc::into_inner(memory));
-            }
+            State::There(..) => self.held -= len,
         }
     }
 
@@ -410,26 +439,6 @@ impl Table {
             let Some(place) = stale.map(|(place, _)| *place) else { return false };
             self.remove(place);
         }
-        while self.held + len + self.spare_bytes() > limit && !self.spare.is_empty() {
-            // The memory for the new span is taken from the rest of `spare` or newly allocated.
-            self.spare.pop();
-        }
         true
-    }
-
-    fn spare_bytes(&self) -> u64 {
-        self.spare.iter().map(|spare| spare.capacity() as u64).sum()
-    }
-
-    /// Memory of `len` bytes: reused if some fits, otherwise newly allocated.
-    fn memory(&mut self, len: u64) -> Result<Vec<u8>, Failure> {
-        let len = len as usize;
-        let fits = |spare: &Vec<u8>| spare.capacity() >= len && spare.capacity() <= 2 * len;
-        if let Some(place) = self.spare.iter().position(fits) {
-            let mut spare = self.spare.swap_remove(place);
-            spare.resize(len, 0);
-            return Ok(spare);
-        }
-        memory::zeroed(len, "what is read ahead").map_err(|_| Failure::Memory(len as u64))
     }
 }

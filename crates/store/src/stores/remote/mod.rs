@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `ahead.rs` | spans that were requested: queued, being fetched, arrived |
 //! | `pace.rs` | how many parallel requests fill the link |
+//! | `pool.rs` | memory of spans, which is used again |
 
 mod ahead;
 mod pace;
+mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +25,7 @@ use crate::local_cache::{CachedDataset, CachedShard};
 use crate::memory;
 use crate::remote::{self, Object, Version};
 use ahead::Ahead;
+pub(crate) use pool::SpanBytes;
 
 /// Default maximum number of bytes that wait in memory.
 const BYTES: u64 = 512 << 20;
@@ -186,14 +189,14 @@ impl OpenObject {
     }
 
     /// Call this when a prefetched span has arrived.
-    fn has_come(&self, span: &Range<u64>, bytes: &Arc<Vec<u8>>) {
+    fn has_come(&self, span: &Range<u64>, bytes: &Arc<SpanBytes>) {
         if let Some(kept) = self.kept.get() {
             kept.keep(span, bytes);
         }
     }
 
     /// The bytes of a span that arrived earlier and still waits to be written into the local cache.
-    fn waiting(&self, span: &Range<u64>) -> Option<Arc<Vec<u8>>> {
+    fn waiting(&self, span: &Range<u64>) -> Option<Arc<SpanBytes>> {
         self.kept.get()?.waiting(span)
     }
 
@@ -222,7 +225,7 @@ impl RemoteFile {
     ) -> Option<Result<()>> {
         let kept = self.file.kept.get()?;
         if let Some(taken) = kept.with(span, take) {
-            // The span may also be in memory: it arrived just before it was written to the cache.
+            // It was requested before another process wrote it to the cache.
             self.ahead.pass(&self.file, span);
             return Some(taken);
         }
@@ -257,6 +260,10 @@ impl StoredFile for RemoteFile {
             room.copy_from_slice(&tail[place]);
             return take(room);
         }
+        // Before the cache: what was fetched a moment ago was written to the cache, but is still in memory.
+        if let Some(there) = self.ahead.take_arrived(&self.file, &span) {
+            return take(there.bytes());
+        }
         if let Some(taken) = self.with_kept(&span, take) {
             return taken;
         }
@@ -276,6 +283,10 @@ impl StoredFile for RemoteFile {
         }
         if let Some((tail, place)) = self.file.take_tail(&span) {
             out.copy_from_slice(&tail[place]);
+            return Ok(());
+        }
+        if let Some(there) = self.ahead.take_arrived(&self.file, &span) {
+            out.copy_from_slice(there.bytes());
             return Ok(());
         }
         let mut copy = |bytes: &[u8]| {

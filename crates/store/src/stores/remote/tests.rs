@@ -261,6 +261,44 @@ fn what_goes_into_the_local_cache_does_not_stay_in_memory() {
 }
 
 #[test]
+fn what_is_still_in_memory_is_not_read_from_the_local_cache() {
+    let (_folder, _server, _store, cache, file) = open_with_cache();
+    for chunk in chunks() {
+        file.prefetch(chunk);
+    }
+    // All blocks are on the disk before the first chunk is read.
+    while cache.used().kept_bytes < chunks_len() {
+        cache.flush();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    take_chunks(&*file);
+    assert_eq!(cache.used().read_bytes, 0);
+}
+
+#[test]
+fn a_second_process_reads_the_local_cache_and_fetches_nothing() {
+    let (folder, server, store, cache, file) = open_with_cache();
+    read_chunks(&*file);
+    assert_eq!(cache.used().read_bytes, 0);
+    // The end of a process writes what still waits.
+    drop((file, store, cache));
+    let (store, cache, file) = open_cached(&folder, &server);
+    let requests = server.requests().len();
+    read_chunks(&*file);
+    assert_eq!(server.requests().len(), requests);
+    assert_eq!((cache.used().read_bytes, store.ahead.wanted()), (chunks_len(), 0));
+}
+
+#[test]
+fn memory_of_blocks_is_used_again_when_they_were_written() {
+    let (_folder, _server, store, cache, file) = open_with_cache();
+    read_chunks(&*file);
+    cache.flush();
+    store.ahead.forget_all();
+    assert!(store.ahead.spare_bytes() >= chunks_len());
+}
+
+#[test]
 fn what_waits_to_be_written_into_the_local_cache_is_not_fetched_again() {
     let (folder, server, store, cache, file) = open_with_cache();
     // Holding this lock prevents writing, like a slow disk.
@@ -288,6 +326,15 @@ fn open_with_cache()
 -> (tempfile::TempDir, Server, RemoteStore, Arc<CachedDataset>, Arc<dyn StoredFile>) {
     let (folder, server, file) = open(|_| Fault::None);
     drop(file);
+    let (store, cache, file) = open_cached(&folder, &server);
+    (folder, server, store, cache, file)
+}
+
+/// Opens the served file with the local cache beside it.
+fn open_cached(
+    folder: &tempfile::TempDir,
+    server: &Server,
+) -> (RemoteStore, Arc<CachedDataset>, Arc<dyn StoredFile>) {
     let cache = LocalCache { folder: folder.path().join("cache"), bytes: Some(1 << 30) };
     let cache = Arc::new(cache.dataset("a fingerprint", &server.url("")).unwrap());
     let store = RemoteStore::new();
@@ -295,7 +342,7 @@ fn open_with_cache()
     let file = store.open(&server.url("shard")).unwrap();
     let spans: Vec<_> = chunks().map(Some).collect();
     file.divide(&spans, spans.len());
-    (folder, server, store, cache, file)
+    (store, cache, file)
 }
 
 /// Chunks of the served file, from its beginning.
@@ -313,6 +360,11 @@ fn read_chunks(file: &dyn StoredFile) {
     for chunk in chunks() {
         file.prefetch(chunk);
     }
+    take_chunks(file);
+}
+
+/// Reads the chunks.
+fn take_chunks(file: &dyn StoredFile) {
     for chunk in chunks() {
         let (start, end) = (chunk.start as usize, chunk.end as usize);
         assert!(read(file, start, end).unwrap() == content()[start..end]);
