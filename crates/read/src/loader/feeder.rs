@@ -268,6 +268,7 @@ impl<'a> Feeder<'a> {
             }
         }
         self.spans = ahead.end();
+        self.shared.dataset.store().batch_requested();
     }
 
     fn is_cached(&self, array: ArrayRef<'_>, number: usize) -> bool {

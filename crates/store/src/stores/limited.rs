@@ -74,6 +74,10 @@ impl Store for Limited {
         self.store.keep_in(cache);
     }
 
+    fn batch_requested(&self) {
+        self.store.batch_requested();
+    }
+
     fn traffic(&self) -> Option<Traffic> {
         self.store.traffic()
     }

@@ -80,6 +80,10 @@ pub trait Store: Debug + Send + Sync {
         let _ = cache;
     }
 
+    /// Call this when all spans that a batch needs were requested with [`StoredFile::prefetch`]. A store of local files ignores
+    /// it.
+    fn batch_requested(&self) {}
+
     /// Requests and bytes so far; `None` if the store does not use a server.
     fn traffic(&self) -> Option<Traffic> {
         None

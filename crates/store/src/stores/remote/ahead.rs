@@ -5,7 +5,8 @@
 //!    └─a reader waits for it: fetched at once      └─failed: reported to readers that wait, then gone
 //! ```
 //!
-//! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. The memory of all spans
+//! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. The spans of a loader's
+//!   first batch are fetched all at once, and most of the link is theirs until they have arrived. The memory of all spans
 //!   that are being fetched or were fetched stays within the limit. But a span that a reader waits for is fetched at once,
 //!   even beyond the limit, so that no reader waits for ever for memory that others hold.
 //! - A span that was taken is kept while newer spans leave room for it, because several windows in a row may need the same
@@ -19,7 +20,7 @@
 //!   the order in which they were requested. So if more than twice the limit was taken since a span arrived, the span is
 //!   dropped when memory is needed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ use hsipack_format::Result;
 use tokio::task::AbortHandle;
 
 use super::OpenObject;
-use super::pace::Pace;
+use super::pace::{MOST, Pace};
 use super::pool::{Pool, SpanBytes};
 use crate::remote::{self, Failure};
 use crate::stopping;
@@ -74,6 +75,22 @@ struct Table {
     /// Number of bytes taken so far, of any span.
     given: u64,
     pace: Pace,
+    first: First,
+}
+
+/// The state of the first batch of a loader. Only its bytes are waited for at the start. So all of its spans are requested
+/// at once, and others leave most of the link to them.
+#[derive(Debug, Default)]
+enum First {
+    /// It is not yet known which spans it needs.
+    #[default]
+    Unknown,
+    /// Its spans that have not arrived and have not failed, and half of their original number.
+    OnItsWay {
+        spans: HashSet<Place>,
+        half: usize,
+    },
+    Arrived,
 }
 
 #[derive(Debug)]
@@ -261,19 +278,36 @@ impl Ahead {
         self.go_on(&mut table);
     }
 
+    /// Call this when all spans of the first batch were requested. Ignored later.
+    pub(super) fn first_batch(self: &Arc<Self>) {
+        let mut table = self.lock();
+        if !matches!(table.first, First::Unknown) {
+            return;
+        }
+        let pending = table.spans.iter().filter(|(_, asked)| asked.is_pending());
+        let spans: HashSet<Place> = pending.map(|(place, _)| *place).collect();
+        if spans.is_empty() {
+            // Everything is in memory or in the local cache, so this says nothing about the link.
+            return;
+        }
+        table.pace.first_batch(spans.len());
+        table.first = First::OnItsWay { half: spans.len().div_ceil(2), spans };
+        self.go_on(&mut table);
+    }
+
     /// Starts as many requests for queued spans as allowed.
     fn go_on(self: &Arc<Self>, table: &mut Table) {
-        while table.running < table.pace.at_once() {
-            let Some(place) = table.queue.pop_front() else { return };
-            let Some(asked) = table.spans.get(&place) else { continue };
-            if !matches!(asked.state, State::Queued) {
+        table.look_at_first();
+        while let Some(place) = table.queue.front().copied() {
+            let Some(asked) = table.spans.get(&place).filter(|asked| asked.is_queued()) else {
+                table.queue.pop_front();
                 continue;
-            }
+            };
             let len = asked.span.end - asked.span.start;
-            if !table.make_room(len, self.limit) {
-                table.queue.push_front(place);
+            if table.running >= table.at_once(place) || !table.make_room(len, self.limit) {
                 return;
             }
+            table.queue.pop_front();
             self.pool.shrink(self.limit - table.held);
             self.start(table, place);
         }
@@ -299,6 +333,7 @@ impl Ahead {
             }
         };
         let (object, span) = (asked.object.clone(), asked.span.clone());
+        let received = object.received();
         // A weak reference, so that dropping the store does not wait for its requests.
         let ahead = Arc::downgrade(self);
         let started = remote::spawn(async move {
@@ -313,7 +348,7 @@ impl Ahead {
                 asked.state = State::Fetching(started.abort_handle());
                 table.running += 1;
                 table.held += len;
-                table.pace.started(Instant::now());
+                table.pace.started(received, Instant::now());
             }
             Err(error) => {
                 let failure = Failure::Other(error.what().to_owned());
@@ -328,7 +363,7 @@ impl Ahead {
         let given = table.given;
         // Otherwise the span was dropped meanwhile, and is no longer counted.
         if let Some(asked) = table.spans.get_mut(&done.place) {
-            let len = asked.span.end - asked.span.start;
+            let (len, received) = (asked.span.end - asked.span.start, asked.object.received());
             match done.result {
                 Ok(()) => {
                     let bytes = Arc::new(done.bytes);
@@ -342,7 +377,7 @@ impl Ahead {
             }
             let busy = !table.queue.is_empty();
             table.running -= 1;
-            table.pace.finished(len, busy, Instant::now());
+            table.pace.finished(received, busy, Instant::now());
             self.go_on(&mut table);
         }
         drop(table);
@@ -350,7 +385,36 @@ impl Ahead {
     }
 }
 
+impl Asked {
+    fn is_queued(&self) -> bool {
+        matches!(self.state, State::Queued)
+    }
+
+    /// Whether its bytes are still to come.
+    fn is_pending(&self) -> bool {
+        matches!(self.state, State::Queued | State::Fetching(_))
+    }
+}
+
 impl Table {
+    /// Maximum number of running requests when the request for a queued span starts.
+    fn at_once(&self, place: Place) -> usize {
+        match &self.first {
+            First::OnItsWay { spans, .. } if spans.contains(&place) => MOST,
+            First::OnItsWay { half, .. } => self.pace.at_once().min(*half),
+            First::Unknown | First::Arrived => self.pace.at_once(),
+        }
+    }
+
+    /// Updates the state of the first batch.
+    fn look_at_first(&mut self) {
+        let First::OnItsWay { spans, .. } = &mut self.first else { return };
+        spans.retain(|place| self.spans.get(place).is_some_and(Asked::is_pending));
+        if spans.is_empty() {
+            self.first = First::Arrived;
+        }
+    }
+
     /// The key of the span that contains `span` of an object.
     fn holding(&self, number: u64, span: &Range<u64>) -> Option<Place> {
         let (place, asked) = self.spans.range((number, 0)..=(number, span.start)).next_back()?;

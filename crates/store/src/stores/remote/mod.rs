@@ -141,6 +141,10 @@ impl Store for RemoteStore {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner).push(cache.clone());
     }
 
+    fn batch_requested(&self) {
+        self.ahead.first_batch();
+    }
+
     fn traffic(&self) -> Option<Traffic> {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Some(Traffic { requests: count(&self.wire.requests), bytes: count(&self.wire.bytes) })
@@ -186,6 +190,11 @@ impl OpenObject {
         let object = Object::at(&self.url)
             .map_err(|error| remote::Failure::Other(error.what().to_owned()))?;
         object.span(span, &self.version, out, &self.wire).await
+    }
+
+    /// Number of bytes that its store has received so far, of any object.
+    fn received(&self) -> u64 {
+        self.wire.bytes.load(Ordering::Relaxed)
     }
 
     /// Call this when a prefetched span has arrived.

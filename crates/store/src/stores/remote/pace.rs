@@ -1,16 +1,27 @@
 //! Finds how many parallel requests fill a link.
 //!
 //! A few requests fill a fast direct link. A server that limits each connection needs many. Too many delay the first
-//! bytes, because all requests share the link. So the number is found by trial: a step up is kept if it gives more bytes
-//! per second, and a step down is kept if it costs hardly any. Otherwise the step is undone, and the other direction is
-//! tried later.
+//! bytes, because all requests share the link. So the number is found by trial:
+//!
+//! - **At the start, it doubles** as long as this gives many more bytes per second. If the first batch is known
+//!   ([`Pace::first_batch`]), it begins with as many requests as the batch needs.
+//! - **Then it changes in small steps.** A step up is kept if it gives more bytes per second, and a step down is kept if it
+//!   costs hardly any. Otherwise the step is undone, and the other direction is tried later.
+//!
+//! Rates are measured with the bytes that arrive, not with the requests that end: requests that start together also end
+//! together.
 
 use std::time::{Duration, Instant};
 
-/// Number of requests at the start: as many as browsers and the cloud providers' own tools begin with.
-const FIRST: usize = 8;
+/// Number of requests at the start, if the first batch is not known.
+const FIRST: usize = 24;
+/// Minimum number of requests after the first batch has arrived.
+const AFTER_FIRST: usize = 16;
 const LEAST: usize = 3;
-const MOST: usize = 64;
+/// Maximum number of requests.
+pub(super) const MOST: usize = 64;
+/// While the number doubles, the rate must grow by this factor.
+const GROWTH: f64 = 1.15;
 /// The rate must grow by this factor for a step up to be kept.
 const GAIN: f64 = 1.08;
 /// The rate must stay above this factor for a step down to be kept.
@@ -19,11 +30,15 @@ const LOSS: f64 = 0.98;
 const REST: u32 = 12;
 /// Minimum duration of a measurement.
 const SHORTEST: Duration = Duration::from_millis(200);
+/// The same while the number doubles, which must not take long.
+const SHORTEST_DOUBLING: Duration = Duration::from_millis(50);
 
 /// Finds the number from the measured rates.
 #[derive(Debug)]
 pub(super) struct Pace {
     at_once: usize,
+    /// Whether the number still doubles.
+    doubles: bool,
     /// The number before the step that is being tried.
     before: Option<usize>,
     /// Bytes per second with the number that was kept.
@@ -32,9 +47,11 @@ pub(super) struct Pace {
     rest: u32,
     /// Whether the next step is down.
     down: bool,
-    /// The current measurement: its start, the bytes received, and the number of finished requests.
+    /// Start of the current measurement.
     since: Option<Instant>,
-    bytes: u64,
+    /// Bytes that had been received at its start.
+    received: u64,
+    /// Number of requests that finished since.
     requests: usize,
     /// Whether requests were waiting for their turn during the whole measurement.
     busy: bool,
@@ -44,12 +61,13 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             at_once: FIRST,
+            doubles: true,
             before: None,
             best: 0.0,
             rest: 0,
             down: false,
             since: None,
-            bytes: 0,
+            received: 0,
             requests: 0,
             busy: true,
         }
@@ -62,32 +80,62 @@ impl Pace {
         self.at_once
     }
 
-    /// Call this when a request starts.
-    pub(super) fn started(&mut self, now: Instant) {
-        if self.since.is_none() {
-            self.begin(now);
+    /// Call this when all requests of the first batch are known. Ignored later.
+    pub(super) fn first_batch(&mut self, requests: usize) {
+        if self.doubles && self.best == 0.0 {
+            self.at_once = requests.clamp(LEAST, MOST);
         }
     }
 
-    /// Call this when a request of `bytes` is done. `busy` says whether others are waiting for their turn.
-    pub(super) fn finished(&mut self, bytes: u64, busy: bool, now: Instant) {
+    /// Call this when a request starts. `received` is the number of bytes received so far.
+    pub(super) fn started(&mut self, received: u64, now: Instant) {
+        if self.since.is_none() {
+            self.begin(received, now);
+        }
+    }
+
+    /// Call this when a request is done. `received` is the number of bytes received so far; `busy` says whether other
+    /// requests are waiting for their turn.
+    pub(super) fn finished(&mut self, received: u64, busy: bool, now: Instant) {
         let Some(since) = self.since else { return };
-        self.bytes += bytes;
         self.requests += 1;
         self.busy &= busy;
         let took = now.saturating_duration_since(since);
-        if took < SHORTEST || self.requests < 2 * self.at_once {
+        let (shortest, requests) = match self.doubles {
+            true => (SHORTEST_DOUBLING, self.at_once),
+            false => (SHORTEST, 2 * self.at_once),
+        };
+        if took < shortest || self.requests < requests {
             return;
         }
         // If no request waits, the link is not the bottleneck, and the measurement says nothing.
         if self.busy {
-            self.learn(self.bytes as f64 / took.as_secs_f64());
+            let rate = received.saturating_sub(self.received) as f64 / took.as_secs_f64();
+            match self.doubles {
+                true => self.double(rate),
+                false => self.learn(rate),
+            }
         }
-        self.begin(now);
+        self.begin(received, now);
     }
 
-    fn begin(&mut self, now: Instant) {
-        (self.since, self.bytes, self.requests, self.busy) = (Some(now), 0, 0, true);
+    fn begin(&mut self, received: u64, now: Instant) {
+        (self.since, self.received, self.requests, self.busy) = (Some(now), received, 0, true);
+    }
+
+    fn double(&mut self, rate: f64) {
+        let grows = rate > GROWTH * self.best;
+        if grows && self.at_once < MOST {
+            let more = (2 * self.at_once).clamp(AFTER_FIRST, MOST);
+            self.before = Some(std::mem::replace(&mut self.at_once, more));
+            self.best = rate;
+            return;
+        }
+        if let Some(before) = self.before.take().filter(|_| !grows) {
+            self.at_once = before;
+        }
+        // The last step may have been too large, so steps down come first.
+        (self.doubles, self.down, self.best) = (false, true, self.best.max(rate));
     }
 
     fn learn(&mut self, rate: f64) {
@@ -131,21 +179,67 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Simulates a link that gives `rate(n)` bytes per second for n parallel requests. Returns the mean number of requests
-    /// chosen in the last half of `seconds`.
+    const REQUEST: u64 = 4 << 20;
+
+    /// A link that gives `rate(n)` bytes per second for n parallel requests.
+    struct Simulated<F> {
+        pace: Pace,
+        start: Instant,
+        seconds: f64,
+        received: u64,
+        rate: F,
+    }
+
+    impl<F: Fn(usize) -> f64> Simulated<F> {
+        fn new(rate: F) -> Self {
+            let (mut pace, start) = (Pace::default(), Instant::now());
+            pace.started(0, start);
+            Self { pace, start, seconds: 0.0, received: 0, rate }
+        }
+
+        /// Lets a request finish. Returns the number of parallel requests afterwards.
+        fn request(&mut self) -> usize {
+            self.seconds += REQUEST as f64 / (self.rate)(self.pace.at_once());
+            self.received += REQUEST;
+            let now = self.start + Duration::from_secs_f64(self.seconds);
+            self.pace.finished(self.received, true, now);
+            self.pace.at_once()
+        }
+    }
+
+    /// Returns the mean number of requests chosen in the last half of `seconds`.
     fn settles(seconds: f64, rate: impl Fn(usize) -> f64) -> f64 {
-        const BYTES: u64 = 8 << 20;
-        let (mut pace, start, mut time) = (Pace::default(), Instant::now(), 0.0);
+        let mut link = Simulated::new(rate);
         let (mut sum, mut count) = (0, 0);
-        pace.started(start);
-        while time < seconds {
-            time += BYTES as f64 / rate(pace.at_once());
-            pace.finished(BYTES, true, start + Duration::from_secs_f64(time));
-            if time > seconds / 2.0 {
-                (sum, count) = (sum + pace.at_once(), count + 1);
+        while link.seconds < seconds {
+            let chosen = link.request();
+            if link.seconds > seconds / 2.0 {
+                (sum, count) = (sum + chosen, count + 1);
             }
         }
         sum as f64 / f64::from(count)
+    }
+
+    #[test]
+    fn a_link_that_needs_many_requests_has_them_soon() {
+        let mut link = Simulated::new(|n| (n as f64 * 30e6).min(1.5e9));
+        link.pace.first_batch(6);
+        // The first batch, then twice as many bytes.
+        let chosen: Vec<usize> = (0..70).map(|_| link.request()).collect();
+        assert_eq!((chosen[0], chosen[7], chosen[69]), (6, 16, 64), "{chosen:?}");
+    }
+
+    #[test]
+    fn a_link_that_is_full_gets_twice_its_first_requests_and_no_more() {
+        let mut link = Simulated::new(|_| 200e6);
+        link.pace.first_batch(18);
+        let chosen: Vec<usize> = (0..300).map(|_| link.request()).collect();
+        assert!(chosen[..17].iter().all(|chosen| *chosen == 18), "{chosen:?}");
+        assert_eq!(chosen.iter().max(), Some(&36), "{chosen:?}");
+        assert!(chosen[299] < 18, "{chosen:?}");
+        // The first batch is known only once.
+        link.pace.first_batch(40);
+        assert!(link.pace.at_once() < 18);
     }
 
     #[test]
@@ -168,9 +262,10 @@ mod tests {
     #[test]
     fn whoever_does_not_wait_teaches_nothing() {
         let (mut pace, start) = (Pace::default(), Instant::now());
-        pace.started(start);
+        pace.started(0, start);
         for request in 0..1000u32 {
-            pace.finished(1 << 20, false, start + request * Duration::from_millis(50));
+            let received = u64::from(request + 1) << 20;
+            pace.finished(received, false, start + request * Duration::from_millis(50));
         }
         assert_eq!(pace.at_once(), FIRST);
     }

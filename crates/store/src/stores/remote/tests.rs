@@ -1,8 +1,8 @@
 //! How a store handles servers that fail.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use hsipack_format::{Error, ErrorKind, Result};
@@ -186,6 +186,62 @@ fn what_is_asked_ahead_is_fetched_once_and_several_at_a_time() {
     let fetched = server.requests().into_iter().filter_map(|request| request.range);
     let fetched: u64 = fetched.map(|(first, last)| last + 1 - first).sum();
     assert_eq!(fetched, LEN as u64);
+}
+
+/// Requests `count` short spans from the number `first` on.
+fn prefetch_spans(file: &dyn StoredFile, first: u64, count: u64) {
+    for number in first..first + count {
+        file.prefetch(number * 1000..number * 1000 + 10);
+    }
+}
+
+#[test]
+fn the_first_batch_has_the_link_to_itself() {
+    for (batch, at_first) in [(6, 6), (40, 40), (100, 64)] {
+        let ((answer, answers), (end, ends)) = (mpsc::channel::<()>(), mpsc::channel::<()>());
+        let (answers, ends) = (Mutex::new(answers), Mutex::new(ends));
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("shard"), content()).unwrap();
+        let server = Server::with_faults(folder.path(), move |request| {
+            // Spans of the first batch are answered one by one, others when the test ends.
+            let _ = match request.range {
+                Some((first, _)) if first < batch * 1000 => answers.lock().unwrap().recv(),
+                Some(_) => ends.lock().unwrap().recv(),
+                None => Ok(()),
+            };
+            Fault::None
+        });
+        let store = RemoteStore::new();
+        let file = store.open(&server.url("shard")).unwrap();
+        let requests = || server.requests().len() - 1;
+        prefetch_spans(&*file, 0, batch);
+        store.batch_requested();
+        prefetch_spans(&*file, batch, 200);
+        // Later batches do not change what the first one was.
+        store.batch_requested();
+        settles_at(at_first, requests);
+        // Half of the first batch has arrived, and then one more span, whose part of the link another span gets.
+        let (len, half) = (batch as usize, batch / 2);
+        (0..half).for_each(|_| answer.send(()).unwrap());
+        settles_at(len, requests);
+        answer.send(()).unwrap();
+        settles_at(len + 1, requests);
+        // When the whole batch has arrived, the number doubles.
+        (0..batch - half - 1).for_each(|_| answer.send(()).unwrap());
+        settles_at(len + (2 * len).clamp(16, 64), requests);
+        drop((answer, end));
+    }
+}
+
+/// Waits until `count` is `wanted`, and checks that it stays so.
+#[track_caller]
+fn settles_at(wanted: usize, count: impl Fn() -> usize) {
+    let begun = Instant::now();
+    while count() < wanted && begun.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(count(), wanted);
 }
 
 #[test]
