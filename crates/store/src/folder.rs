@@ -12,21 +12,29 @@
 //!   samples, their positions and their stored chunks stay as they were. So an open dataset goes on with its own samples in
 //!   the new folder ([`Folder::read`]). Any other dataset under the same name is an error.
 //!
-//! A server has no folders, only objects with versions. There, the version of `SHA256SUMS` identifies the dataset.
+//! A server has no folders, only objects with versions. There, the version of `SHA256SUMS` identifies the dataset. Comparing
+//! it costs a round trip. So the comparison after opening runs in the background, and whoever reads first waits for its
+//! result ([`Folder::settle`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use tokio::task::JoinHandle;
+
+use crate::process::OfProcess;
 use crate::remote::{self, Version};
 use crate::small;
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy, zarr};
 
+/// For this time after it was begun, the comparison after opening also says whether a dataset is still there.
+const RECENT: Duration = Duration::from_millis(250);
 /// How often reading is repeated. An append takes longer than reading metadata, so reading is hardly ever repeated twice.
 const TRIES: usize = 1000;
 /// How long a name may be missing while a commit exchanges folders, on a file system that needs two steps for it.
@@ -203,6 +211,29 @@ pub struct Folder {
     fingerprint: String,
     /// The folder in which files are opened now.
     now: Mutex<Arc<Held>>,
+    /// Whether a comparison with the server is on its way.
+    is_unsettled: AtomicBool,
+    comparison: Mutex<Option<Comparison>>,
+}
+
+/// A request for the version that identifies a dataset on a server. It began after files of the dataset were opened.
+#[derive(Debug)]
+struct Comparison {
+    begun: Instant,
+    answer: OfProcess<JoinHandle<Result<Version>>>,
+}
+
+impl Comparison {
+    fn begin(path: &Path) -> Result<Self> {
+        let answer = remote::ask_version(&path.join(SHA256SUMS))?;
+        Ok(Self { begun: Instant::now(), answer: OfProcess::new(answer) })
+    }
+
+    /// The answer, if there is one. A forked child never gets it.
+    fn wait(mut self) -> Option<Version> {
+        let answer = self.answer.get_mut()?;
+        remote::wait(async { answer.await.ok().transpose() }).ok()?
+    }
 }
 
 impl Folder {
@@ -221,8 +252,7 @@ impl Folder {
             let opened = fingerprint().and_then(|(fingerprint, version, more)| {
                 let Some(version) = version else { return Ok(None) };
                 let now = Held { _folder: None, identity: Identity::Server(version) };
-                let (path, now) = (path.to_owned(), Mutex::new(Arc::new(now)));
-                read(&Arc::new(Self { path, fingerprint, now }), more).map(Some)
+                read(&Arc::new(Self::new(path, fingerprint, Arc::new(now))), more).map(Some)
             });
             match opened {
                 Ok(Some(opened)) => return Ok(opened),
@@ -246,9 +276,18 @@ impl Folder {
     ) -> Result<T> {
         holding(path, |held| {
             let (fingerprint, _, more) = fingerprint()?;
-            let now = Mutex::new(held.clone());
-            read(&Arc::new(Self { path: path.to_owned(), fingerprint, now }), more)
+            read(&Arc::new(Self::new(path, fingerprint, held.clone())), more)
         })
+    }
+
+    fn new(path: &Path, fingerprint: String, now: Arc<Held>) -> Self {
+        Self {
+            path: path.to_owned(),
+            fingerprint,
+            now: Mutex::new(now),
+            is_unsettled: AtomicBool::new(false),
+            comparison: Mutex::default(),
+        }
     }
 
     /// The path of the dataset.
@@ -263,9 +302,7 @@ impl Folder {
 
     /// The same folder, for the dataset as it was when it had an earlier fingerprint.
     pub(crate) fn of_the_past(&self, fingerprint: &str) -> Self {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let (path, fingerprint) = (self.path.clone(), fingerprint.to_owned());
-        Self { path, fingerprint, now: Mutex::new(now) }
+        Self::new(&self.path, fingerprint.to_owned(), self.held())
     }
 
     /// Checks that the path still leads to this dataset, or to one that continues it.
@@ -273,7 +310,64 @@ impl Folder {
     /// # Errors
     /// If another dataset is there, or none.
     pub fn check(&self) -> Result<()> {
-        self.follow().map(drop)
+        let mut comparison = self.comparison();
+        self.check_with(comparison.take().filter(|comparison| comparison.begun.elapsed() < RECENT))
+    }
+
+    /// Checks it with the answer of a comparison, or asks the server.
+    fn check_with(&self, comparison: Option<Comparison>) -> Result<()> {
+        let version = comparison.and_then(Comparison::wait);
+        let is_same = match (&self.held().identity, version) {
+            (Identity::Server(held), Some(version)) => held.is(&version),
+            _ => false,
+        };
+        if !is_same {
+            self.follow()?;
+        }
+        self.is_unsettled.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes sure that everything read so far came from this dataset. If the comparison after
+    /// [`read_unsettled`](Self::read_unsettled) is still on its way, this waits for it.
+    ///
+    /// # Errors
+    /// If another dataset is at the path, or none.
+    pub fn settle(&self) -> Result<()> {
+        if !self.is_unsettled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut comparison = self.comparison();
+        if !self.is_unsettled.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_with(comparison.take())
+    }
+
+    fn held(&self) -> Arc<Held> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Locked while its answer is waited for, so that others wait, too.
+    fn comparison(&self) -> MutexGuard<'_, Option<Comparison>> {
+        self.comparison.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Like [`read`](Self::read), but on a server, the comparison after reading is only begun. The caller has to call
+    /// [`settle`](Self::settle) before using what was read.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn read_unsettled<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        if matches!(self.held().identity, Identity::Server(_))
+            && let Ok(done) = read()
+        {
+            *self.comparison() = Some(Comparison::begin(&self.path)?);
+            self.is_unsettled.store(true, Ordering::Release);
+            return Ok(done);
+        }
+        // An error may mean that the dataset was replaced.
+        self.read(read)
     }
 
     /// Runs `read`, which opens files of the dataset by name, and repeats it until all files belong to this dataset or to
@@ -285,7 +379,7 @@ impl Folder {
         for _ in 0..TRIES {
             // Each comparison with a server costs a round trip. If the server has the same version afterwards as when the
             // dataset was opened, it had it all the time, so one comparison is enough.
-            let held = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let held = self.held();
             let on_server = matches!(held.identity, Identity::Server(_));
             let held = if on_server { held } else { self.follow()? };
             let result = read();
@@ -301,7 +395,7 @@ impl Folder {
 
     /// The folder at the path. If the dataset there continues this one, its folder becomes this dataset's folder.
     fn follow(&self) -> Result<Arc<Held>> {
-        let held = self.now.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let held = self.held();
         if held.is_at(&self.path)? {
             return Ok(held);
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
-use crate::remote::{self, Fetched, Version};
+use crate::remote::{self, Fetched, ShardTails, Version};
 use crate::small;
 
 /// The metadata files of one dataset.
@@ -14,17 +14,18 @@ pub(crate) enum MetadataFiles {
     /// A folder; each file is read when it is needed.
     Folder,
     /// A server; the files were fetched together.
-    Server(Fetched),
+    Server(Box<Fetched>),
 }
 
 impl MetadataFiles {
-    /// The metadata files of the dataset at `path`.
+    /// The metadata files of the dataset at `path`. If it is a URL, `with_tails` says whether the ends of the shards are fetched,
+    /// too.
     ///
     /// # Errors
     /// If `path` is a URL and they cannot be fetched.
-    pub(crate) fn of(path: &Path) -> Result<Self> {
+    pub(crate) fn of(path: &Path, with_tails: bool) -> Result<Self> {
         match remote::is_url(path) {
-            true => Fetched::new(path).map(Self::Server),
+            true => Fetched::new(path, with_tails).map(|fetched| Self::Server(Box::new(fetched))),
             false => Ok(Self::Folder),
         }
     }
@@ -40,6 +41,14 @@ impl MetadataFiles {
                 let content = fetched.get(file, most)?;
                 content.ok_or_else(|| remote::missing(file))
             }
+        }
+    }
+
+    /// The ends of shards that were fetched. They are given only once.
+    pub(crate) fn take_tails(&self) -> ShardTails {
+        match self {
+            Self::Folder => ShardTails::default(),
+            Self::Server(fetched) => fetched.take_tails(),
         }
     }
 

@@ -118,7 +118,7 @@ impl<'a> ArrayRef<'a> {
     /// Where a chunk is stored; `None` if it was never written.
     ///
     /// # Errors
-    /// If its file cannot be opened, or the shard's index is damaged.
+    /// If its file cannot be opened, the shard's index is damaged, or the dataset was replaced while it was opened.
     pub(crate) fn locate(&self, index: usize, chunk: usize) -> Result<Option<Stored<'a>>> {
         let (file, entry) = if is_sharded(self.chunks) {
             let (shard, first) = self.grid().locate(index);
@@ -130,6 +130,7 @@ impl<'a> ArrayRef<'a> {
             Some(shard) => shard,
             None => self.open(file, index, chunk)?,
         };
+        self.dataset.folder().settle()?;
         let span = shard.index.0[entry].map(|span| span.offset..span.offset + span.len);
         Ok(shard.file.as_deref().zip(span).map(|(file, span)| Stored { file, span }))
     }

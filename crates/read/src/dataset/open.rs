@@ -120,6 +120,7 @@ impl Dataset {
         if let Some(cache) = &local_cache {
             store.keep_in(cache);
         }
+        store.expect(packed.take_tails());
         let arrays = |stack: &hsipack_store::Stack| {
             std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
         };

@@ -15,7 +15,7 @@ const AT_ONCE: usize = 32;
 const MOST: usize = 2048;
 
 impl Dataset {
-    /// Opens all shards, if there are not too many, and checks that all were read from the same dataset.
+    /// Opens all shards, if there are not too many, and begins to check that all were read from the same dataset.
     pub(super) fn open_shards(&self) -> Result<()> {
         let shards: Vec<(ArrayRef<'_>, usize)> = self
             .all_arrays()
@@ -27,7 +27,7 @@ impl Dataset {
         }
         let pool = threads::pool(shards.len().min(AT_ONCE), "open")?;
         let open = |(): &mut (), (array, shard): &(ArrayRef<'_>, usize)| array.open_shard(*shard);
-        self.folder().read(|| pool.in_turn(shards.iter(), || (), open)).map(drop)
+        self.folder().read_unsettled(|| pool.in_turn(shards.iter(), || (), open)).map(drop)
     }
 
     /// Bytes of all open shards. For a dataset on a server these are all shards, if there are not too many.

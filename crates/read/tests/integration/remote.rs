@@ -115,18 +115,88 @@ fn no_byte_is_fetched_twice_in_an_epoch() {
 }
 
 #[test]
-fn opening_costs_few_ways_there_and_back() {
-    let folder = made();
-    let server = Server::with_faults(folder.path(), |_| Fault::Late(Duration::from_millis(100)));
+fn opening_takes_two_round_trips() {
+    let folder = tempfile::tempdir().unwrap();
+    // All cubes of a stack are in one shard, as they are in shards of the usual size.
+    let stacks = [
+        StackSpec { per_shard: 8, ..StackSpec::new(30, 20, 7, 8).masks(&["a"]).tile(5, 20) },
+        StackSpec { per_shard: 4, ..StackSpec::new(40, 23, 7, 4).masks(&["a"]).tile(6, 9) },
+    ];
+    write_dataset(&folder.path().join("made"), &stacks, |_| json!({}));
+    let late = Duration::from_millis(400);
+    let server = Server::with_faults(folder.path(), move |_| Fault::Late(late));
     let begun = Instant::now();
-    Dataset::open(server.url("made")).unwrap();
+    let dataset = Dataset::open(server.url("made")).unwrap();
     let took = begun.elapsed();
-    let requests = server.requests().len();
-    assert!(requests > 15, "{requests}");
-    assert!(took < Duration::from_millis(1200), "{took:?} for {requests} requests");
+    let requests = server.requests();
+    assert!(requests.len() > 12, "{requests:?}");
+    assert!(took < 3 * late, "{took:?} for {} requests", requests.len());
+    dataset.sample(0).unwrap();
+    let requests = server.requests();
+    let count = |is: &dyn Fn(&Request) -> bool| requests.iter().filter(|one| is(one)).count();
     // Once to read it, and once to check that everything was read from the same dataset.
-    let sums = |request: &&Request| request.path.ends_with("SHA256SUMS");
-    assert_eq!(server.requests().iter().filter(sums).count(), 2);
+    assert_eq!(count(&|one| one.path.ends_with("SHA256SUMS")), 2);
+    // What SHA256SUMS does not list does not exist.
+    let coordinate = |one: &Request| one.path.contains("wavelength") || one.path.contains("fwhm");
+    assert_eq!(count(&coordinate), 0);
+    let mut tails: Vec<_> = requests.iter().filter(|one| one.tail.is_some()).collect();
+    assert_eq!(tails.len(), 4, "{tails:?}");
+    tails.dedup_by_key(|one| &one.path);
+    assert_eq!(tails.len(), 4, "{tails:?}");
+}
+
+#[test]
+fn shards_of_other_sizes_take_one_more_round_trip() {
+    let folder = made();
+    let late = Duration::from_millis(400);
+    let server = Server::with_faults(folder.path(), move |_| Fault::Late(late));
+    let begun = Instant::now();
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    let took = begun.elapsed();
+    assert!(took < 4 * late, "{took:?}");
+    let tails = server.requests().iter().filter(|one| one.tail.is_some()).count();
+    let shards: usize = dataset.stacks().iter().map(|stack| 2 * stack.image.shards()).sum();
+    assert_eq!(tails, shards);
+}
+
+#[test]
+fn a_dataset_that_is_replaced_after_it_was_opened_is_an_error_at_first_use() {
+    let folder = made();
+    let (made, next) = (folder.path().join("made"), folder.path().join("next"));
+    fs::create_dir(&next).unwrap();
+    copy(&made, &next);
+    let replaces = Arc::new(AtomicBool::new(false));
+    let replacing = replaces.clone();
+    let server = Server::with_faults(folder.path(), move |request| {
+        let opened = request.method == "HEAD" && request.path.ends_with("SHA256SUMS");
+        // The same bytes, but other objects.
+        if opened && replacing.swap(false, Ordering::SeqCst) {
+            fs::write(next.join("SHA256SUMS"), "other sums").unwrap();
+            fs::rename(&made, made.with_extension("old")).unwrap();
+            fs::rename(&next, &made).unwrap();
+        }
+        Fault::None
+    });
+    replaces.store(true, Ordering::SeqCst);
+    let dataset = Dataset::open(server.url("made")).unwrap();
+    let error = dataset.sample(0).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.to_string().contains("open it again"), "{error}");
+    let error = Loader::new(&dataset, images::options(3)).map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            fs::create_dir(&target).unwrap();
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -267,6 +337,7 @@ fn a_server_that_refuses_has_replaced_nothing() {
         false => Fault::None,
     });
     let dataset = Dataset::open(server.url("made")).unwrap();
+    dataset.check_unchanged().unwrap();
     refuses.store(true, Ordering::SeqCst);
     let before = server.requests().len();
     let error = dataset.check_unchanged().unwrap_err();

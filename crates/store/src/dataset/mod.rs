@@ -11,7 +11,7 @@ mod stack;
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::metadata::{FWHM, IMAGE, LAYOUT, Root, SAMPLES, WAVELENGTH};
@@ -25,6 +25,7 @@ use stack::array_names;
 
 use crate::folder::{self, Folder};
 use crate::metadata::MetadataFiles;
+use crate::remote::ShardTails;
 use crate::samples::{self, Source, wrong_sum};
 use crate::{memory, remote, small};
 
@@ -36,6 +37,7 @@ pub struct Dataset {
     samples: Samples,
     stacks: Vec<Stack>,
     may_lack_files: bool,
+    tails: Mutex<ShardTails>,
 }
 
 /// Whether the folder `path` is a packed dataset, or claims to be one.
@@ -58,7 +60,7 @@ impl Dataset {
     /// Opens the dataset; without `settled`, with [`Folder::open_unsettled`].
     fn open_looking(path: &Path, settled: bool) -> Result<Self> {
         let sums = || {
-            let files = MetadataFiles::of(path)?;
+            let files = MetadataFiles::of(path, !settled)?;
             let root = read_root(&files, path)?;
             let text = files.read(&path.join(SHA256SUMS), small::SUMS)?;
             let sums = checksums::parse(&text).map_err(|error| error.at(path.join(SHA256SUMS)))?;
@@ -156,7 +158,7 @@ impl Dataset {
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let root = || {
-            let files = MetadataFiles::of(path)?;
+            let files = MetadataFiles::of(path, false)?;
             let root = read_root(&files, path)?;
             // Damaged datasets are opened too, so `SHA256SUMS` need not be readable.
             let sums = files.read(&path.join(SHA256SUMS), small::SUMS).ok();
@@ -179,8 +181,8 @@ impl Dataset {
             .map(|name| Stack::open(folder, files, name))
             .collect::<Result<Vec<_>>>()?;
         let samples = read_samples(files, path, sum, &stacks)?;
-        let folder = folder.clone();
-        Ok(Self { folder, root, samples, stacks, may_lack_files: false })
+        let (folder, tails) = (folder.clone(), Mutex::new(files.take_tails()));
+        Ok(Self { folder, root, samples, stacks, may_lack_files: false, tails })
     }
 
     /// Refuses metadata files that are not listed in `SHA256SUMS`, because they cannot be checked.
@@ -255,6 +257,12 @@ impl Dataset {
     /// Its folder. Opening files through it is safe while samples are appended.
     pub fn folder(&self) -> &Folder {
         &self.folder
+    }
+
+    /// The ends of shards that were fetched with the metadata, for a store that is about to open the shards. They are given
+    /// only once, and only after [`open_unsettled`](Self::open_unsettled).
+    pub fn take_tails(&self) -> ShardTails {
+        std::mem::take(&mut *self.tails.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether a missing file means fill values, as in Zarr. hsipack itself writes every file.

@@ -14,6 +14,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 use super::failure::Failure;
 use super::network;
 use super::object::{Object, Version, Whole};
+use super::shard_tails::{self, ShardTails};
 use crate::folder::{DECIDED, DECIDED_METADATA, partial};
 use crate::small;
 
@@ -25,7 +26,10 @@ const TRIES: usize = 20;
 const SHORT_LIST: u64 = 256 << 10;
 
 /// Number of parallel requests.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = 64;
+
+/// The contents of files; `None` if the file does not exist.
+type Contents = Vec<(PathBuf, Option<Vec<u8>>)>;
 
 /// The fetched files of a dataset, by URL.
 #[derive(Debug)]
@@ -39,26 +43,38 @@ pub(crate) struct Fetched {
     listed: Option<Vec<String>>,
     /// The content of each file; `None` if the file does not exist.
     files: Mutex<HashMap<PathBuf, Option<Vec<u8>>>>,
+    tails: Mutex<ShardTails>,
+}
+
+/// The objects that say what a dataset consists of.
+struct Beginning {
+    /// `SHA256SUMS`, if it exists.
+    sums: Option<Whole>,
+    /// Whether there is a decided append whose metadata are not all in their final places.
+    decided: bool,
+    /// `samples.index`, if it was requested and exists.
+    index: Option<Vec<u8>>,
 }
 
 impl Fetched {
     /// Fetches the files that `SHA256SUMS` of the dataset at `root` lists, and also the wavelengths and the index of the
     /// samples. A long list of samples is fetched only when it is needed. If there is no `SHA256SUMS`, every file is fetched
-    /// when it is needed.
+    /// when it is needed. `with_tails` says whether the ends of the shards are fetched, too.
     ///
     /// # Errors
     /// If a listed file cannot be fetched.
-    pub(crate) fn new(root: &Path) -> Result<Self> {
+    pub(crate) fn new(root: &Path, with_tails: bool) -> Result<Self> {
         for _ in 0..TRIES {
-            let (sums, decided) = sums_and_decision(root)?;
+            let Beginning { sums, decided, index } = beginning(root, with_tails)?;
             let (version, text) = sums.unzip();
             if !decided {
-                return Self::of_sums(root, root, version, text);
+                let asked = with_tails.then_some(index);
+                return Self::of_sums(root, root, version, text, asked);
             }
             // The metadata are not in their final places yet. If they are moved there just now, look again.
             let place = partial(root).join(DECIDED_METADATA);
             let text = if_there(super::read(&place.join(SHA256SUMS), small::SUMS))?;
-            match text.map(|text| Self::of_sums(root, &place, version, Some(text))) {
+            match text.map(|text| Self::of_sums(root, &place, version, Some(text), None)) {
                 Some(Err(error)) if small::is_missing(&error) => {}
                 None => {}
                 Some(fetched) => return fetched,
@@ -70,12 +86,14 @@ impl Fetched {
     }
 
     /// Fetches the dataset at `root`, whose metadata are below `place`. `text` is the content of its `SHA256SUMS`; `version`
-    /// is the version of the `SHA256SUMS` below the root.
+    /// is the version of the `SHA256SUMS` below the root. `index` is `samples.index`, if it was already asked for; then the
+    /// ends of the shards are fetched as well.
     fn of_sums(
         root: &Path,
         place: &Path,
         version: Option<Version>,
         text: Option<Vec<u8>>,
+        index: Option<Option<Vec<u8>>>,
     ) -> Result<Self> {
         let sums = root.join(SHA256SUMS);
         let mut files = HashMap::new();
@@ -84,11 +102,15 @@ impl Fetched {
         files.insert(sums, text);
         let listed: Option<Vec<String>> =
             listed.map(|list| list.into_iter().map(|(file, _)| file).collect());
-        for (file, content) in fetch_all(root, place, listed.iter().flatten())? {
-            files.insert(file, content);
+        let all = listed.as_deref().unwrap_or_default();
+        let (fetched, tails) = fetch_all(root, place, all, index.as_ref())?;
+        files.extend(fetched);
+        if let Some(index) = index {
+            files.insert(root.join(SAMPLES_INDEX), index);
         }
         let (root, place) = (root.to_owned(), place.to_owned());
-        Ok(Self { root, place, version, listed, files: Mutex::new(files) })
+        let (files, tails) = (Mutex::new(files), Mutex::new(tails));
+        Ok(Self { root, place, version, listed, files, tails })
     }
 
     /// The version of `SHA256SUMS` below the root, if it exists.
@@ -96,11 +118,19 @@ impl Fetched {
         self.version.clone()
     }
 
+    /// The ends of shards that were fetched. They are given only once.
+    pub(crate) fn take_tails(&self) -> ShardTails {
+        std::mem::take(&mut *self.tails.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// A file below the root; `None` if it does not exist.
     pub(crate) fn get(&self, file: &Path, most: u64) -> Result<Option<Vec<u8>>> {
         let known = self.files.lock().unwrap_or_else(PoisonError::into_inner).get(file).cloned();
         if let Some(known) = known {
             return Ok(known);
+        }
+        if self.is_unlisted(file) {
+            return Ok(None);
         }
         let place = match file.strip_prefix(&self.root) {
             Ok(below) if below == Path::new(SAMPLES) => self.place.join(below),
@@ -110,6 +140,16 @@ impl Fetched {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         files.insert(file.to_owned(), content.clone());
         Ok(content)
+    }
+
+    /// Whether `SHA256SUMS` lists no such file, although it lists every `zarr.json` of a dataset. Asking the server would
+    /// cost a round trip for each array that a stack may have, but need not.
+    fn is_unlisted(&self, file: &Path) -> bool {
+        let Some(listed) = &self.listed else { return false };
+        file.ends_with("zarr.json")
+            && file
+                .strip_prefix(&self.root)
+                .is_ok_and(|below| !listed.iter().any(|listed| below == Path::new(listed)))
     }
 
     /// The places where a file below the root may be now, or later when an append was finished.
@@ -151,13 +191,13 @@ fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
 /// # Errors
 /// If the server does not answer.
 pub fn metadata_place(root: &Path) -> Result<PathBuf> {
-    let (_, decided) = sums_and_decision(root)?;
+    let decided = beginning(root, false)?.decided;
     Ok(if decided { partial(root).join(DECIDED_METADATA) } else { root.to_owned() })
 }
 
-/// `SHA256SUMS` with its version, and whether there is a decided append whose metadata are not all in their final places.
-/// Both are requested at the same time.
-fn sums_and_decision(root: &Path) -> Result<(Option<Whole>, bool)> {
+/// The objects that have to be known first. All are requested at the same time. `samples.index` is requested only
+/// `with_index`.
+fn beginning(root: &Path, with_index: bool) -> Result<Beginning> {
     let (sums, decision) = (root.join(SHA256SUMS), partial(root).join(DECIDED));
     network::wait(async {
         let text = async { Object::at(&sums)?.whole_with_version(small::SUMS).await };
@@ -167,27 +207,37 @@ fn sums_and_decision(root: &Path) -> Result<(Option<Whole>, bool)> {
             let may_be = dataset.client.parts.is_some() && !dataset.key.as_ref().is_empty();
             Ok::<_, Error>(may_be && Object::at(&decision)?.version().await.is_ok())
         };
-        let (text, decided) = futures_util::join!(text, decided);
+        let index = async {
+            if !with_index {
+                return None;
+            }
+            // The index is optional.
+            Object::at(&root.join(SAMPLES_INDEX)).ok()?.whole(small::SAMPLES).await.ok()
+        };
+        let (text, decided, index) = futures_util::join!(text, decided, index);
         // Without permission to read beside the dataset, an append that is being finished is not noticed.
-        Ok((if_there(text)?, decided?))
+        Ok(Beginning { sums: if_there(text)?, decided: decided?, index })
     })
 }
 
 /// Fetches the files `listed` from below `place`, and the only chunk of each wavelength array among them. Returns them by
-/// their paths below `root`.
-fn fetch_all<'a>(
+/// their paths below `root`. If `samples.index` is already known, the ends of the shards are fetched instead of it.
+fn fetch_all(
     root: &Path,
     place: &Path,
-    listed: impl Iterator<Item = &'a String>,
-) -> Result<Vec<(PathBuf, Option<Vec<u8>>)>> {
+    listed: &[String],
+    index: Option<&Option<Vec<u8>>>,
+) -> Result<(Contents, ShardTails)> {
     let chunks = |file: &str| {
         let array = file.strip_suffix("/zarr.json")?;
         let name = array.rsplit('/').next()?;
         [WAVELENGTH, FWHM].contains(&name).then(|| format!("{array}/c/0"))
     };
     let files: Vec<(String, u64)> = listed
+        .iter()
         .flat_map(|file| {
-            let index = (file == SAMPLES).then(|| SAMPLES_INDEX.to_owned());
+            let wants_index = file == SAMPLES && index.is_none();
+            let index = wants_index.then(|| SAMPLES_INDEX.to_owned());
             [Some(file.clone()), chunks(file), index].into_iter().flatten()
         })
         .map(|file| {
@@ -217,8 +267,16 @@ fn fetch_all<'a>(
             };
             Ok(Some((root.join(&file), content)))
         });
-        let fetched: Vec<_> = stream::iter(fetched).buffer_unordered(AT_ONCE).collect().await;
-        fetched.into_iter().filter_map(Result::transpose).collect()
+        let fetched = stream::iter(fetched).buffer_unordered(AT_ONCE).collect::<Vec<_>>();
+        let tails = async {
+            match index {
+                Some(index) => shard_tails::fetch(root, listed, index.as_deref()).await,
+                None => ShardTails::default(),
+            }
+        };
+        let (fetched, tails) = futures_util::join!(fetched, tails);
+        let fetched: Result<Contents> = fetched.into_iter().filter_map(Result::transpose).collect();
+        Ok((fetched?, tails))
     })
 }
 

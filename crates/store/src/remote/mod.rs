@@ -13,6 +13,7 @@
 //! | `failure.rs` | failures, as errors without secrets |
 //! | `tries.rs` | retries |
 //! | `metadata.rs` | the metadata files of a dataset, fetched together |
+//! | `shard_tails.rs` | the ends of its shards, fetched beside them |
 //! | `reading.rs` | listing names with versions; whole objects piece by piece |
 //! | `writing.rs`, `upload.rs` | writing small objects in one request, large ones in parts |
 //!
@@ -25,6 +26,7 @@ mod object;
 mod options;
 mod profile;
 mod reading;
+mod shard_tails;
 mod tries;
 mod upload;
 mod url;
@@ -33,12 +35,14 @@ mod writing;
 use std::path::Path;
 
 use hsipack_format::{Error, ErrorKind, Result};
+use tokio::task::JoinHandle;
 
 use crate::small;
 use crate::stores::Wire;
 
 pub use metadata::metadata_place;
 pub use options::set_options;
+pub use shard_tails::ShardTails;
 pub use url::is_url;
 
 pub(crate) use failure::Failure;
@@ -46,6 +50,7 @@ pub(crate) use metadata::Fetched;
 pub(crate) use network::{spawn, wait};
 pub(crate) use object::{Object, Version};
 pub(crate) use reading::{fetch, is_plain, list_folder, list_versions, span};
+pub(crate) use shard_tails::TAIL_BYTES;
 pub(crate) use upload::Upload;
 pub(crate) use writing::{delete, delete_below, exists, list, put, put_new};
 
@@ -67,6 +72,18 @@ pub(crate) fn version(url: &Path) -> Result<Version> {
         object.version().await.map_err(|failure| failure.of(url))
     })
     .map_err(|error| of(error, url))
+}
+
+/// Requests the version of the object at `url` in the background.
+///
+/// # Errors
+/// If the network's threads cannot be started.
+pub(crate) fn ask_version(url: &Path) -> Result<JoinHandle<Result<Version>>> {
+    let url = url.to_owned();
+    spawn(async move {
+        let object = Object::at(&url)?;
+        object.version().await.map_err(|failure| failure.of(&url))
+    })
 }
 
 /// Like [`version`], with up to `len` of the object's last bytes, if the server can send both in one request.

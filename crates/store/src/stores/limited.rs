@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::{Near, ReadBuffer, Store, StoredFile, Traffic, checked};
 use crate::local_cache::CachedDataset;
+use crate::remote::ShardTails;
 use hsipack_format::Result;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,10 @@ impl Store for Limited {
 
     fn keep_in(&self, cache: &Arc<CachedDataset>) {
         self.store.keep_in(cache);
+    }
+
+    fn expect(&self, tails: ShardTails) {
+        self.store.expect(tails);
     }
 
     fn batch_requested(&self) {

@@ -61,7 +61,7 @@ pub use remote::RemoteStore;
 pub(crate) use remote::{SpanBytes, Wire};
 
 use crate::local_cache::CachedDataset;
-use crate::remote::is_url;
+use crate::remote::{ShardTails, is_url};
 use crate::small;
 use hsipack_format::{Opt, remedy};
 
@@ -78,6 +78,12 @@ pub trait Store: Debug + Send + Sync {
     /// Keeps fetched data of a dataset in a local cache, for files opened from now on. A store of local files keeps nothing.
     fn keep_in(&self, cache: &Arc<CachedDataset>) {
         let _ = cache;
+    }
+
+    /// Passes the ends of shards that are about to be opened, so that opening them needs no request. They replace earlier ones.
+    /// A store of local files ignores them.
+    fn expect(&self, tails: ShardTails) {
+        let _ = tails;
     }
 
     /// Call this when all spans that a batch needs were requested with [`StoredFile::prefetch`]. A store of local files ignores

@@ -92,6 +92,15 @@ pub(super) struct Head {
     pub names_bytes: u64,
 }
 
+/// Names of the stacks and the numbers of their samples, according to the bytes of an index. Nothing is checked, so this is
+/// only a hint. `None` if the bytes are not an index.
+pub fn stacks_hint(bytes: &[u8]) -> Option<Vec<(String, u64)>> {
+    let len = bytes.get(FIXED - 8..FIXED)?.try_into().ok().map(u64::from_le_bytes)?;
+    let end = FIXED.checked_add(usize::try_from(len).ok()?)?;
+    let head: Head = serde_json::from_slice(bytes.get(FIXED..end)?).ok()?;
+    bytes.starts_with(MAGIC).then_some(head.stacks)
+}
+
 /// The checked index of a `samples.jsonl`. Cloning is cheap.
 #[derive(Clone)]
 pub struct Index {

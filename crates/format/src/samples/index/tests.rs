@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::{Bytes, CHECKED, Index, Origin};
+use super::{Bytes, CHECKED, Index, Origin, stacks_hint};
 use crate::Geo;
 use crate::checksums::digest;
 use crate::samples::{Sample, Samples, SourceRecord, Written, encode};
@@ -130,6 +130,22 @@ fn numbers_of_many_keys_are_wider() {
             assert_eq!(list.groups().get(id), group.as_ref());
         }
     }
+}
+
+#[test]
+fn the_hint_counts_the_samples_of_each_stack() {
+    let (one, other) = ((0, None, None, None, None, false), (2, None, None, None, None, false));
+    let all = samples(&[one.clone(), other, one]);
+    let (_, index) = written(None, &all);
+    let hint = stacks_hint(&index).unwrap();
+    assert_eq!(hint, [("2x3x4".to_owned(), 2), ("8x9x10".to_owned(), 1)]);
+    for len in 0..index.len() {
+        // Whatever is cut off, this does not panic.
+        let _ = stacks_hint(&index[..len]);
+    }
+    let mut long = index;
+    long[64..72].fill(0xff);
+    assert!(stacks_hint(&long).is_none());
 }
 
 #[test]

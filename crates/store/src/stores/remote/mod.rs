@@ -15,7 +15,7 @@ mod tests;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hsipack_format::Result;
 
@@ -23,7 +23,7 @@ use super::limited::{Limit, Link};
 use super::{Near, ReadBuffer, Store, StoredFile, Traffic, check_room, checked, readable};
 use crate::local_cache::{CachedDataset, CachedShard};
 use crate::memory;
-use crate::remote::{self, Object, Version};
+use crate::remote::{self, Object, ShardTails, TAIL_BYTES, Version};
 use ahead::Ahead;
 pub(crate) use pool::SpanBytes;
 
@@ -32,9 +32,6 @@ const BYTES: u64 = 512 << 20;
 /// Each request costs a round trip, so a gap of up to 1 MiB between two wanted spans is fetched too. Parallel requests
 /// share the link, so long requests would delay all of them.
 const NEAR: Near = Near { gap: 1 << 20, run: 4 << 20 };
-/// Number of bytes at the end of an object that are fetched when it is opened. The shard's index is there, which is needed
-/// first and has 16 bytes per chunk.
-const TAIL: u64 = 32 << 10;
 
 /// A store that reads objects by their URLs. Its requests run on the network's threads, and end when it is dropped.
 #[derive(Debug)]
@@ -44,6 +41,8 @@ pub struct RemoteStore {
     wire: Arc<Wire>,
     /// The local caches of the datasets that have one.
     caches: Mutex<Vec<Arc<CachedDataset>>>,
+    /// The ends of shards that were fetched before the shards are opened.
+    tails: Mutex<ShardTails>,
 }
 
 /// The traffic between the server and the store.
@@ -98,6 +97,7 @@ impl RemoteStore {
             files: AtomicU64::new(0),
             wire: Arc::new(Wire::new(Link::default())),
             caches: Mutex::default(),
+            tails: Mutex::default(),
         }
     }
 
@@ -107,6 +107,10 @@ impl RemoteStore {
     /// If the link's rate is 0.
     pub fn behind(self, link: Link) -> Self {
         Self { wire: Arc::new(Wire::new(link)), ..self }
+    }
+
+    fn tails(&self) -> MutexGuard<'_, ShardTails> {
+        self.tails.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn cache_of(&self, path: &Path) -> Option<Arc<CachedDataset>> {
@@ -123,7 +127,11 @@ impl Default for RemoteStore {
 
 impl Store for RemoteStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
-        let (version, tail) = remote::tail(path, TAIL, &self.wire)?;
+        let known = self.tails().0.remove(path);
+        let (version, tail) = match known {
+            Some(known) => known,
+            None => remote::tail(path, TAIL_BYTES, &self.wire)?,
+        };
         let number = self.files.fetch_add(1, Ordering::Relaxed);
         let file = Arc::new(OpenObject {
             number,
@@ -139,6 +147,10 @@ impl Store for RemoteStore {
 
     fn keep_in(&self, cache: &Arc<CachedDataset>) {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner).push(cache.clone());
+    }
+
+    fn expect(&self, tails: ShardTails) {
+        *self.tails() = tails;
     }
 
     fn batch_requested(&self) {
