@@ -9,6 +9,8 @@ use std::path::Path;
 
 use hsipack_format::{Error, ErrorKind};
 
+use super::auth::{Cloud, LookupFailed};
+
 /// Why an object, or a span of it, could not be fetched. It can be cloned for several readers that wait for the same
 /// span.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub(crate) enum Failure {
     NoBucket,
     /// The server refused: missing, wrong or expired credentials.
     Denied(String),
+    /// No credentials were found, so the server was not asked. `may_pass` says whether a later look-up may succeed.
+    Credentials { cloud: Cloud, text: String, may_pass: bool },
     /// Another object is there than when it was opened.
     Replaced,
     /// An object exists already where there should be none.
@@ -41,6 +45,9 @@ impl Failure {
     /// Converts the library's error.
     pub(super) fn from_library(error: &object_store::Error) -> Self {
         use object_store::Error as Library;
+        if let Some(LookupFailed(failure)) = cause(error) {
+            return failure.clone();
+        }
         let text = chain(error);
         let status = status_of(&text);
         match (error, status) {
@@ -120,6 +127,9 @@ impl Failure {
             Self::Denied(said) => io(&format!("the server refuses ({said})")).with_remedy(
                 "check the credentials: environment variables, profile or storage_options; they may have expired",
             ),
+            Self::Credentials { cloud, text, .. } => {
+                io(&format!("no credentials were found: {text}")).with_remedy(cloud.remedy())
+            }
             Self::Replaced => Error::conflict("the object was replaced while it was open")
                 .at(url)
                 .with_remedy("open the dataset again"),
@@ -137,6 +147,18 @@ impl Failure {
                 .with_remedy("raise the memory limit"),
         }
     }
+}
+
+/// The cause of this type.
+fn cause<T: std::error::Error + 'static>(error: &object_store::Error) -> Option<&T> {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<T>() {
+            return Some(error);
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// The text of an error and of all its causes.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `url.rs` | which paths are URLs; the server and the object that a URL names |
 //! | `options.rs` | `storage_options`: credentials and endpoints for URLs |
+//! | `auth.rs` | looking up credentials, and what to say if there are none |
 //! | `profile.rs` | the profile that the AWS tools would use |
 //! | `network.rs` | the threads and connections of this process |
 //! | `object.rs` | one object: its version, spans of its bytes; retries |
@@ -19,6 +20,7 @@
 //!
 //! The store for loaders, which reads ahead, is [`RemoteStore`](crate::stores::RemoteStore).
 
+mod auth;
 mod failure;
 mod metadata;
 mod network;

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::path::Path;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,7 @@ use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, R
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
+use super::auth::{self, Cloud, Lookup};
 use super::options::{StorageOptions, options};
 use super::profile;
 use super::url::{Address, Scheme};
@@ -181,13 +183,24 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     /// The builders have no common trait. `$own` are options that override those of the environment.
     macro_rules! built {
-        ($builder:ty, $key:ty, $prefix:literal, $other:expr, $own:expr) => {{
+        ($builder:ty, $key:ty, $cloud:expr, $prefix:literal, $other:expr, $own:expr) => {{
+            let own: Vec<_> = $own.into_iter().collect();
             let mut builder = <$builder>::new().with_url(address.base()).with_retry(retry());
-            for (name, value) in environment::<$key>($prefix, $other)?.into_iter().chain($own) {
-                let key = name.parse::<$key>().map_err(|_| unknown(&name))?;
+            for (name, value) in environment::<$key>($prefix, $other)?.iter().chain(&own) {
+                let key = name.parse::<$key>().map_err(|_| unknown(name))?;
                 builder = builder.with_config(key, value);
             }
-            builder.build().map(Client::of_cloud)
+            builder.clone().build().and_then(|client| {
+                let may_ask = || {
+                    let options = own.iter().map(|(name, _)| name.as_str());
+                    auth::has_metadata_service($cloud, options, variable, Path::new("/"))
+                };
+                match Lookup::in_place_of(client.credentials(), $cloud, may_ask) {
+                    Some(lookup) => builder.with_credentials(Arc::new(lookup)).build(),
+                    None => Ok(client),
+                }
+                .map(Client::of_cloud)
+            })
         }};
     }
     let given = options.0.iter().map(|(name, value)| (name.clone(), value.trim().to_owned()));
@@ -218,17 +231,25 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
                     options.push(("allow_http".to_owned(), "true".to_owned()));
                 }
             }
-            built!(AmazonS3Builder, AmazonS3ConfigKey, "AWS_", None, options)
+            let other = Some(("AWS_EC2_METADATA_SERVICE_ENDPOINT", "metadata_endpoint"));
+            built!(AmazonS3Builder, AmazonS3ConfigKey, Cloud::Aws, "AWS_", other, options)
         }
         Scheme::Gs => {
             let options = defaults().into_iter().chain(given);
             let other = Some(("SERVICE_ACCOUNT", "service_account"));
-            built!(GoogleCloudStorageBuilder, GoogleConfigKey, "GOOGLE_", other, options)
+            built!(
+                GoogleCloudStorageBuilder,
+                GoogleConfigKey,
+                Cloud::Google,
+                "GOOGLE_",
+                other,
+                options
+            )
         }
         Scheme::Az => {
             let options = defaults().into_iter().chain(given);
             let other = Some(("IDENTITY_ENDPOINT", "msi_endpoint"));
-            built!(MicrosoftAzureBuilder, AzureConfigKey, "AZURE_", other, options)
+            built!(MicrosoftAzureBuilder, AzureConfigKey, Cloud::Azure, "AZURE_", other, options)
         }
         Scheme::Http | Scheme::Https => {
             let mut client = ClientOptions::new().with_allow_http(address.scheme == Scheme::Http);

@@ -26,7 +26,10 @@ impl Default for Tries {
 impl Tries {
     /// Waits before the next try. Returns the failure if there should be no further try.
     pub(super) async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
-        let passes = matches!(failure, Failure::Cut | Failure::Away(_));
+        let passes = matches!(
+            failure,
+            Failure::Cut | Failure::Away(_) | Failure::Credentials { may_pass: true, .. }
+        );
         if !passes || self.since.elapsed() > PATIENCE {
             return Err(failure);
         }
