@@ -140,6 +140,31 @@ fn what_was_fetched_once_comes_from_the_disk_in_later_epochs_and_processes() {
 }
 
 #[test]
+fn the_first_epoch_uses_what_it_fetched_and_the_next_process_the_disk() {
+    let served = Served::new("large", &large());
+    let open = || {
+        let local_cache = Some(LocalCache { folder: served.cache(), bytes: Some(1 << 30) });
+        let options = OpenOptions { local_cache, ..OpenOptions::default() };
+        Dataset::open_with(served.server.url("large"), options).unwrap()
+    };
+    let all = CUBES as u64 * CUBE;
+    let dataset = open();
+    let first = epochs(&dataset, options(6, 1));
+    let cache = used(&dataset);
+    assert_eq!((cache.kept_bytes, cache.passed_bytes), (all, 0));
+    assert!(cache.read_bytes < all / 20, "{} of {all} bytes", cache.read_bytes);
+    drop(dataset);
+    let fetched = || {
+        let requests = served.server.requests().into_iter();
+        requests.filter(|request| request.range.is_some()).count()
+    };
+    let before = fetched();
+    let dataset = open();
+    assert_eq!(epochs(&dataset, options(6, 1)), first);
+    assert_eq!((used(&dataset).read_bytes, fetched()), (all, before));
+}
+
+#[test]
 fn whatever_becomes_of_its_files_values_are_right() {
     let served = Served::new("made", &mixed());
     let files = Dataset::open(served.folder.path().join("served/made")).unwrap();
