@@ -5,8 +5,8 @@
 //!    └─a reader waits for it: fetched at once      └─failed: reported to readers that wait, then gone
 //! ```
 //!
-//! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. The spans of a loader's
-//!   first batch are fetched all at once, and most of the link is theirs until they have arrived. The memory of all spans
+//! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. Most of the link
+//!   belongs to the spans of a loader's first batch until they have arrived. The memory of all spans
 //!   that are being fetched or were fetched stays within the limit. But a span that a reader waits for is fetched at once,
 //!   even beyond the limit, so that no reader waits for ever for memory that others hold.
 //! - A span that was taken is kept while newer spans leave room for it, because several windows in a row may need the same
@@ -29,7 +29,7 @@ use hsipack_format::Result;
 use tokio::task::AbortHandle;
 
 use super::OpenObject;
-use super::pace::{MOST, Pace};
+use super::pace::Pace;
 use super::pool::{Pool, SpanBytes};
 use crate::remote::{self, Failure};
 use crate::stopping;
@@ -74,22 +74,21 @@ struct Table {
     held: u64,
     /// Number of bytes taken so far, of any span.
     given: u64,
+    /// Number of bytes received when the last request was done.
+    received: u64,
     pace: Pace,
     first: First,
 }
 
-/// The state of the first batch of a loader. Only its bytes are waited for at the start. So all of its spans are requested
-/// at once, and others leave most of the link to them.
+/// The state of the first batch of a loader. Only its bytes are waited for at the start, so other spans leave most of the
+/// link to them.
 #[derive(Debug, Default)]
 enum First {
     /// It is not yet known which spans it needs.
     #[default]
     Unknown,
-    /// Its spans that have not arrived and have not failed, and half of their original number.
-    OnItsWay {
-        spans: HashSet<Place>,
-        half: usize,
-    },
+    /// Its spans that have not arrived and have not failed.
+    OnItsWay(HashSet<Place>),
     Arrived,
 }
 
@@ -291,7 +290,7 @@ impl Ahead {
             return;
         }
         table.pace.first_batch(spans.len());
-        table.first = First::OnItsWay { half: spans.len().div_ceil(2), spans };
+        table.first = First::OnItsWay(spans);
         self.go_on(&mut table);
     }
 
@@ -377,6 +376,7 @@ impl Ahead {
             }
             let busy = !table.queue.is_empty();
             table.running -= 1;
+            table.received = received;
             table.pace.finished(received, busy, Instant::now());
             self.go_on(&mut table);
         }
@@ -400,18 +400,18 @@ impl Table {
     /// Maximum number of running requests when the request for a queued span starts.
     fn at_once(&self, place: Place) -> usize {
         match &self.first {
-            First::OnItsWay { spans, .. } if spans.contains(&place) => MOST,
-            First::OnItsWay { half, .. } => self.pace.at_once().min(*half),
-            First::Unknown | First::Arrived => self.pace.at_once(),
+            First::OnItsWay(spans) if !spans.contains(&place) => self.pace.at_once() / 2,
+            _ => self.pace.at_once(),
         }
     }
 
     /// Updates the state of the first batch.
     fn look_at_first(&mut self) {
-        let First::OnItsWay { spans, .. } = &mut self.first else { return };
+        let First::OnItsWay(spans) = &mut self.first else { return };
         spans.retain(|place| self.spans.get(place).is_some_and(Asked::is_pending));
         if spans.is_empty() {
             self.first = First::Arrived;
+            self.pace.first_batch_arrived(self.received, Instant::now());
         }
     }
 

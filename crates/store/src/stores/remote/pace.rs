@@ -3,9 +3,10 @@
 //! A few requests fill a fast direct link. A server that limits each connection needs many. Too many delay the first
 //! bytes, because all requests share the link. So the number is found by trial:
 //!
-//! - **At the start, it doubles** as long as this gives many more bytes per second. If the first batch is known
-//!   ([`Pace::first_batch`]), it begins with as many requests as the batch needs.
-//! - **Then it changes in small steps.** A step up is kept if it gives more bytes per second, and a step down is kept if it
+//! - **The first batch** begins with as many requests as it needs, up to 24. With more, all of it would arrive at its end,
+//!   and nothing could be decoded before.
+//! - **Then the number doubles** as long as this gives many more bytes per second.
+//! - **Later it changes in small steps.** A step up is kept if it gives more bytes per second, and a step down is kept if it
 //!   costs hardly any. Otherwise the step is undone, and the other direction is tried later.
 //!
 //! Rates are measured with the bytes that arrive, not with the requests that end: requests that start together also end
@@ -13,13 +14,13 @@
 
 use std::time::{Duration, Instant};
 
-/// Number of requests at the start, if the first batch is not known.
+/// Maximum number of requests for the first batch.
 const FIRST: usize = 24;
 /// Minimum number of requests after the first batch has arrived.
 const AFTER_FIRST: usize = 16;
 const LEAST: usize = 3;
 /// Maximum number of requests.
-pub(super) const MOST: usize = 64;
+const MOST: usize = 64;
 /// While the number doubles, the rate must grow by this factor.
 const GROWTH: f64 = 1.15;
 /// The rate must grow by this factor for a step up to be kept.
@@ -37,6 +38,8 @@ const SHORTEST_DOUBLING: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Pace {
     at_once: usize,
+    /// Whether the first batch is on its way. It is one measurement.
+    is_first: bool,
     /// Whether the number still doubles.
     doubles: bool,
     /// The number before the step that is being tried.
@@ -61,6 +64,7 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             at_once: FIRST,
+            is_first: false,
             doubles: true,
             before: None,
             best: 0.0,
@@ -80,10 +84,21 @@ impl Pace {
         self.at_once
     }
 
-    /// Call this when all requests of the first batch are known. Ignored later.
+    /// Call this when all requests of the first batch are known, and no measurement has ended yet.
     pub(super) fn first_batch(&mut self, requests: usize) {
         if self.doubles && self.best == 0.0 {
-            self.at_once = requests.clamp(LEAST, MOST);
+            self.at_once = requests.clamp(LEAST, FIRST);
+            self.is_first = true;
+        }
+    }
+
+    /// Call this when all requests of the first batch are done. `received` is the number of bytes received so far.
+    pub(super) fn first_batch_arrived(&mut self, received: u64, now: Instant) {
+        if std::mem::take(&mut self.is_first)
+            && let Some(since) = self.since
+        {
+            self.double(self.rate(received, now.saturating_duration_since(since)));
+            self.begin(received, now);
         }
     }
 
@@ -105,18 +120,24 @@ impl Pace {
             true => (SHORTEST_DOUBLING, self.at_once),
             false => (SHORTEST, 2 * self.at_once),
         };
-        if took < shortest || self.requests < requests {
+        if self.is_first || took < shortest || self.requests < requests {
             return;
         }
         // If no request waits, the link is not the bottleneck, and the measurement says nothing.
         if self.busy {
-            let rate = received.saturating_sub(self.received) as f64 / took.as_secs_f64();
+            let rate = self.rate(received, took);
             match self.doubles {
                 true => self.double(rate),
                 false => self.learn(rate),
             }
         }
         self.begin(received, now);
+    }
+
+    /// Bytes per second since the start of the measurement.
+    fn rate(&self, received: u64, took: Duration) -> f64 {
+        received.saturating_sub(self.received) as f64
+            / took.max(Duration::from_millis(1)).as_secs_f64()
     }
 
     fn begin(&mut self, received: u64, now: Instant) {
@@ -197,6 +218,16 @@ mod tests {
             Self { pace, start, seconds: 0.0, received: 0, rate }
         }
 
+        /// Lets the first batch arrive.
+        fn first_batch(&mut self, requests: usize) {
+            self.pace.first_batch(requests);
+            for _ in 0..requests {
+                assert_eq!(self.request(), requests.min(FIRST));
+            }
+            let now = self.start + Duration::from_secs_f64(self.seconds);
+            self.pace.first_batch_arrived(self.received, now);
+        }
+
         /// Lets a request finish. Returns the number of parallel requests afterwards.
         fn request(&mut self) -> usize {
             self.seconds += REQUEST as f64 / (self.rate)(self.pace.at_once());
@@ -222,22 +253,22 @@ mod tests {
 
     #[test]
     fn a_link_that_needs_many_requests_has_them_soon() {
-        let mut link = Simulated::new(|n| (n as f64 * 30e6).min(1.5e9));
-        link.pace.first_batch(6);
-        // The first batch, then twice as many bytes.
-        let chosen: Vec<usize> = (0..70).map(|_| link.request()).collect();
-        assert_eq!((chosen[0], chosen[7], chosen[69]), (6, 16, 64), "{chosen:?}");
+        for (batch, next) in [(6, 16), (18, 36), (50, 48)] {
+            let mut link = Simulated::new(|n| (n as f64 * 30e6).min(1.5e9));
+            link.first_batch(batch);
+            let chosen: Vec<usize> = (0..64).map(|_| link.request()).collect();
+            assert_eq!((chosen[0], chosen[63]), (next, 64), "{chosen:?}");
+        }
     }
 
     #[test]
     fn a_link_that_is_full_gets_twice_its_first_requests_and_no_more() {
         let mut link = Simulated::new(|_| 200e6);
-        link.pace.first_batch(18);
+        link.first_batch(18);
         let chosen: Vec<usize> = (0..300).map(|_| link.request()).collect();
-        assert!(chosen[..17].iter().all(|chosen| *chosen == 18), "{chosen:?}");
         assert_eq!(chosen.iter().max(), Some(&36), "{chosen:?}");
         assert!(chosen[299] < 18, "{chosen:?}");
-        // The first batch is known only once.
+        // There is only one first batch.
         link.pace.first_batch(40);
         assert!(link.pace.at_once() < 18);
     }

@@ -197,7 +197,7 @@ fn prefetch_spans(file: &dyn StoredFile, first: u64, count: u64) {
 
 #[test]
 fn the_first_batch_has_the_link_to_itself() {
-    for (batch, at_first) in [(6, 6), (40, 40), (100, 64)] {
+    for (batch, at_first) in [(6, 6), (40, 24), (100, 24)] {
         let ((answer, answers), (end, ends)) = (mpsc::channel::<()>(), mpsc::channel::<()>());
         let (answers, ends) = (Mutex::new(answers), Mutex::new(ends));
         let folder = tempfile::tempdir().unwrap();
@@ -220,15 +220,15 @@ fn the_first_batch_has_the_link_to_itself() {
         // Later batches do not change what the first one was.
         store.batch_requested();
         settles_at(at_first, requests);
-        // Half of the first batch has arrived, and then one more span, whose part of the link another span gets.
-        let (len, half) = (batch as usize, batch / 2);
-        (0..half).for_each(|_| answer.send(()).unwrap());
+        // At the end, another span gets a part of the link that the first batch no longer needs.
+        let (len, at_end) = (batch as usize, at_first as u64 / 2);
+        (0..batch - at_end).for_each(|_| answer.send(()).unwrap());
         settles_at(len, requests);
         answer.send(()).unwrap();
         settles_at(len + 1, requests);
         // When the whole batch has arrived, the number doubles.
-        (0..batch - half - 1).for_each(|_| answer.send(()).unwrap());
-        settles_at(len + (2 * len).clamp(16, 64), requests);
+        (1..at_end).for_each(|_| answer.send(()).unwrap());
+        settles_at(len + (2 * at_first).max(16), requests);
         drop((answer, end));
     }
 }
