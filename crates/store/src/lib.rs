@@ -25,7 +25,7 @@
 //! | [`pages`] | large memory, which is made ready ahead of its use |
 //! | [`stopping`] | ending a wait for a server early, when the reader is no longer needed |
 //! | [`threads`] | starting threads; if the system refuses, that is an error |
-//! | `writeback.rs` | flushing a file to the disk while it is being written |
+//! | `writeback.rs` | flushing a file to the disk while it is being written; writing in the background |
 //!
 //! ```
 //! use hsipack_format::{Codec, Compressor, Shuffle, codec::verify};
