@@ -113,8 +113,7 @@ impl CacheFolder {
         let cache = Self { path };
         if !cache.is_tagged()? {
             // Another process may be creating the cache now, or was killed while creating it.
-            let is_other =
-                |entry: &fs::DirEntry| !entry.file_name().to_string_lossy().starts_with(TAG);
+            let is_other = |entry: &fs::DirEntry| !is_unfinished(entry);
             let entries = fs::read_dir(&cache.path).map_err(cannot)?.flatten();
             if entries.filter(is_other).count() > 0 && !cache.is_tagged()? {
                 return Err(cache.foreign());
@@ -302,6 +301,15 @@ impl Locked {
     }
 }
 
+/// Whether an entry of a folder without a tag is a part of a cache that is being created. If a cache was deleted and is
+/// created again, processes that used it before may lock its total before it has a tag.
+fn is_unfinished(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let is_total = |file: fs::Metadata| file.is_file() && [0, DIGITS as u64].contains(&file.len());
+    name.to_string_lossy().starts_with(TAG)
+        || (name == TOTAL && entry.metadata().is_ok_and(is_total))
+}
+
 /// Whether an open file is still at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let (Ok(open), Ok(there)) = (file.metadata(), fs::metadata(path)) else { return false };
@@ -483,6 +491,23 @@ mod tests {
                 }
             });
         }
+    }
+
+    #[test]
+    fn a_deleted_cache_can_be_created_again_while_others_lock_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cache");
+        let cache = CacheFolder::create(&path).unwrap();
+        fs::remove_dir_all(&path).unwrap();
+        // Another process has just created the folder again, but not yet its tag.
+        fs::create_dir(&path).unwrap();
+        drop(cache.lock().unwrap());
+        CacheFolder::create(&path).unwrap();
+        // A total of something else is not touched.
+        fs::remove_dir_all(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join(TOTAL), "42 kg").unwrap();
+        CacheFolder::create(&path).unwrap_err();
     }
 
     #[test]
