@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use hsipack_format::{Error, Result};
 use super::LocalCache;
 use super::block::{OpenBlock, date_back};
 use super::blocks;
+use super::claims::{Claim, Claims};
 use super::folder::{self, BlockName, CacheFolder, Locked};
 use super::plan::Plan;
 use super::table::{ShardBlocks, Table};
@@ -71,6 +72,9 @@ pub(super) struct Shared {
     limit: u64,
     /// This file is locked while the dataset is open.
     in_use: Mutex<Option<File>>,
+    claims: Claims,
+    /// Whether the last block was not kept. Then the next blocks are not claimed: others would wait for them in vain.
+    passes: AtomicBool,
     table: Mutex<Table>,
     files: MappedStore,
     read: AtomicU64,
@@ -109,12 +113,15 @@ impl LocalCache {
         };
         let may_be_open = OPEN.min(raise_descriptor_limit() as usize / 4);
         let table = Table::new(found(&folder), may_be_open);
+        let claims = Claims::open(&folder);
         let shared = Shared {
             cache,
             folder,
             root: root.to_owned(),
             limit,
             in_use: Mutex::new(Some(in_use)),
+            claims,
+            passes: AtomicBool::new(false),
             table: Mutex::new(table),
             files: MappedStore::new(),
             read: AtomicU64::new(0),
@@ -258,15 +265,40 @@ impl CachedShard {
         Some(bytes)
     }
 
-    /// Keeps a fetched block, if there is room for it. It is written later.
+    /// Claims a block that is about to be fetched. The claim lasts until [`CachedShard::keep`] has written the block or has
+    /// passed it, or until [`CachedShard::release`].
+    pub(crate) fn claim(&self, span: &Range<u64>) -> Claim {
+        let Some(block) = self.number_of(span) else { return Claim::Free };
+        let shared = &self.shared;
+        let name = shared.name(block);
+        if !shared.claims.claim(name) {
+            return Claim::Other;
+        }
+        // After claiming: now nobody can be writing the block, so it is either in the folder or has to be fetched.
+        let is_cached = File::open(shared.folder.join(name.file())).is_ok();
+        if is_cached || shared.passes.load(Ordering::Relaxed) {
+            shared.claims.release(name);
+        }
+        if is_cached { Claim::Cached } else { Claim::Free }
+    }
+
+    /// Ends the claim on a block that was not fetched.
+    pub(crate) fn release(&self, span: &Range<u64>) {
+        if let Some(block) = self.number_of(span) {
+            self.shared.claims.release(self.shared.name(block));
+        }
+    }
+
+    /// Keeps a fetched block, if there is room for it. It is written later, which also ends the claim on it.
     pub(crate) fn keep(&self, span: &Range<u64>, bytes: &Arc<SpanBytes>) {
         let Some(block) = self.number_of(span) else { return };
         if bytes.len() as u64 != span.end - span.start {
-            return;
+            return self.release(span);
         }
         let shared = self.shared.clone();
         if !self.writer.add(block, bytes, move |block, bytes| shared.keep(block, bytes)) {
             self.shared.passed.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            self.release(span);
         }
     }
 
@@ -280,6 +312,10 @@ impl CachedShard {
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn name(&self, block: u32) -> BlockName {
+        self.lock().names[block as usize]
     }
 
     /// Opens a block, if it exists.
@@ -327,7 +363,7 @@ impl Shared {
         }
     }
 
-    /// Writes a block if there is room for it.
+    /// Writes a block if there is room for it, and ends the claim on it.
     fn keep(&self, block: u32, bytes: &[u8]) {
         let resting = {
             let mut table = self.lock();
@@ -345,6 +381,8 @@ impl Shared {
             }
             kept => kept,
         };
+        self.passes.store(!matches!(kept, Ok(true)), Ordering::Relaxed);
+        self.claims.release(self.name(block));
         let count = match kept {
             Ok(true) => &self.kept,
             Ok(false) => &self.passed,
@@ -366,12 +404,13 @@ impl Shared {
         let cache = CacheFolder::create(self.cache.path())?;
         let in_use = folder::use_dataset(&self.folder, &self.root)?;
         *self.in_use.lock().unwrap_or_else(PoisonError::into_inner) = Some(in_use);
+        self.claims.open_again(&self.folder);
         self.lock().all_gone();
         cache.recount(&mut cache.lock()?)
     }
 
     fn try_keep(&self, block: u32, bytes: &[u8]) -> Result<bool> {
-        let name = self.lock().names[block as usize];
+        let name = self.name(block);
         let path = self.folder.join(name.file());
         let part = folder::part_of(&self.folder, name);
         let cannot = |error| Error::io(&path, "cannot write", error);

@@ -22,6 +22,7 @@ const TOTAL: &str = "total";
 const DATASETS: &str = "datasets";
 const IN_USE: &str = "in-use";
 const ABOUT: &str = "about.json";
+const CLAIMS: &str = "claims";
 const PART: &str = "part";
 /// Number of digits of the total.
 const DIGITS: usize = 20;
@@ -392,6 +393,12 @@ pub(super) fn use_dataset(folder: &Path, url: &Path) -> Result<File> {
     }
 }
 
+/// The file in which processes claim blocks of a dataset; `None` if it cannot be opened.
+pub(super) fn open_claims(folder: &Path) -> Option<File> {
+    let path = folder.join(CLAIMS);
+    File::options().read(true).write(true).create(true).truncate(false).open(path).ok()
+}
+
 /// Locks a dataset that no process is reading; `None` if one is. With `also_in_use`, it accepts any dataset and does
 /// not lock.
 pub(super) fn lock_unused(folder: &Path, also_in_use: bool) -> Option<Option<File>> {
@@ -408,6 +415,7 @@ pub(super) fn lock_unused(folder: &Path, also_in_use: bool) -> Option<Option<Fil
 /// Removes the rest of a dataset's folder after its blocks were deleted.
 pub(super) fn forget(folder: &Path) {
     let _ = fs::remove_file(folder.join(ABOUT));
+    let _ = fs::remove_file(folder.join(CLAIMS));
     let _ = fs::remove_file(folder.join(IN_USE));
     let _ = fs::remove_dir(folder);
 }

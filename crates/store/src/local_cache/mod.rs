@@ -5,6 +5,7 @@
 //!        total                             bytes of all blocks; a process locks it to change it
 //!        datasets/FINGERPRINT/in-use       its lock is held, shared, by every process that reads the dataset
 //!                             about.json   where the dataset was read from
+//!                             claims       empty; a process locks one byte of it for each block that it fetches
 //!                             SHARD-OFFSET-LENGTH        one block
 //!                             SHARD-OFFSET-LENGTH.part   one that is being written; its lock is held
 //! ```
@@ -21,6 +22,9 @@
 //!   dataset that is needed last is dropped, unless the new block is needed even later; in that case the new block is not
 //!   kept. Blocks of datasets that other processes read are left alone. Without a plan (random access), the existing
 //!   blocks of the dataset stay: if the order is not known, no choice is better.
+//! - **Processes do not fetch the same block at the same time.** A process claims a block when its request starts, and
+//!   releases it when the block is written, or is not kept. Other processes fetch other blocks first, and read this one
+//!   from the cache. If it does not appear soon, they fetch it themselves (`stores/remote/claimed.rs`).
 //! - **The limit is never exceeded.** Room for a block is reserved, under the lock, before it is written.
 //!
 //! | file | contents |
@@ -31,11 +35,13 @@
 //! | `uses.rs` | when each block is needed |
 //! | `plan.rs` | what loaders tell the cache |
 //! | `table.rs` | which blocks of a dataset exist and are open, and which to drop |
+//! | `claims.rs` | which process is fetching a block |
 //! | `dataset.rs` | the blocks of a dataset on the disk: reading, keeping, making room |
 //! | `writer.rs` | the thread that writes blocks |
 
 mod block;
 mod blocks;
+mod claims;
 mod dataset;
 mod folder;
 mod plan;
@@ -49,6 +55,7 @@ pub use dataset::{CachedDataset, LocalCacheUse};
 pub use folder::{CacheFolder, CachedInfo, Checked};
 pub use plan::{EpochUses, Plan};
 
+pub(crate) use claims::Claim;
 pub(crate) use dataset::CachedShard;
 
 /// A cache on the local disk for data from servers.

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! queued ──▶ being fetched ──▶ there ──all its bytes were taken──▶ kept for a while ──▶ gone, its memory spare
-//!    └─a reader waits for it: fetched at once      └─failed: reported to readers that wait, then gone
+//!  ▲ │  └─a reader waits for it: fetched at once   └─failed: reported to readers that wait, then gone
+//!  │ ▼
+//! claimed by another process ──▶ in the local cache: gone
 //! ```
 //!
 //! - Spans are fetched in the order in which they were requested. [`Pace`] says how many at a time. Most of the link
@@ -14,6 +16,8 @@
 //! - A span that still waits to be written into the local cache is available at once.
 //! - The memory of a span is used again ([`Pool`]) when the span was dropped, its last reader is done, and it was written
 //!   into the local cache.
+//! - A span that another process is fetching into the local cache is passed over, and the next spans are fetched first.
+//!   It is looked at again every few ms, until it is in the cache or is queued again ([`Patience`]).
 //! - The last batches of an epoch and the first batches of the next may need the same spans. A span that is requested again
 //!   before it was dropped is kept until it was taken as often as it was requested.
 //! - Bytes between wanted spans are fetched too, but never taken, so a span may never be used up. Spans are needed in about
@@ -29,8 +33,10 @@ use hsipack_format::Result;
 use tokio::task::AbortHandle;
 
 use super::OpenObject;
+use super::claimed::{POLL_INTERVAL, Patience, poll_interval};
 use super::pace::Pace;
 use super::pool::{Pool, SpanBytes};
+use crate::local_cache::Claim;
 use crate::remote::{self, Failure};
 use crate::stopping;
 
@@ -78,6 +84,11 @@ struct Table {
     received: u64,
     pace: Pace,
     first: First,
+    /// Spans that other processes have claimed, oldest first. Some may no longer exist.
+    claimed: VecDeque<Place>,
+    /// Whether a task looks at them again.
+    is_polled: bool,
+    patience: Patience,
 }
 
 /// The state of the first batch of a loader. Only its bytes are waited for at the start, so other spans leave most of the
@@ -99,12 +110,16 @@ struct Asked {
     /// Number of bytes that are wanted and not yet taken. It may exceed the span's length, if bytes are wanted more than
     /// once.
     left: u64,
+    /// Whether the span was left to another process for too long, so that it is fetched in any case.
+    overdue: bool,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
     Queued,
+    /// Another process is fetching it; since when this process knows.
+    Claimed(Instant),
     Fetching(AbortHandle),
     /// The bytes, and the value of `given` when they arrived.
     There(Arc<SpanBytes>, u64),
@@ -128,6 +143,7 @@ impl There {
 struct Done {
     place: Place,
     bytes: SpanBytes,
+    begun: Instant,
     result: Result<(), Failure>,
 }
 
@@ -211,7 +227,7 @@ impl Ahead {
             return;
         }
         let state = State::Queued;
-        let asked = Asked { object: object.clone(), span, left: wanted, state };
+        let asked = Asked { object: object.clone(), span, left: wanted, overdue: false, state };
         table.spans.insert(place, asked);
         table.queue.push_back(place);
         self.go_on(table);
@@ -229,7 +245,8 @@ impl Ahead {
         Some(there)
     }
 
-    /// The bytes of a span that was requested. Waits until they arrive. `None` if it was not requested.
+    /// The bytes of a span that was requested. Waits until they arrive. `None` if it was not requested, or if another process
+    /// has written it into the local cache meanwhile.
     ///
     /// # Errors
     /// If they could not be fetched.
@@ -239,6 +256,8 @@ impl Ahead {
         span: &Range<u64>,
     ) -> Result<Option<There>> {
         let mut table = self.lock();
+        // Since when this reader waits for another process.
+        let mut since = None;
         loop {
             if let Some(there) = table.take(object.number, span) {
                 self.go_on(&mut table);
@@ -247,13 +266,19 @@ impl Ahead {
             let Some(place) = table.holding(object.number, span) else { return Ok(None) };
             match &table.spans[&place].state {
                 State::Queued => self.start(&mut table, place),
-                State::Fetching(_) => {
-                    if stopping::stopped() {
-                        return Err(stopping::interrupted().at(&object.url));
+                State::Claimed(_) => {
+                    let now = Instant::now();
+                    let waited = now.duration_since(*since.get_or_insert(now));
+                    if waited >= table.patience.of_reader(now) {
+                        table.waited_in_vain(now);
+                        self.start(&mut table, place);
+                        self.go_on(&mut table);
+                        continue;
                     }
-                    let woken = self.changed.wait_timeout(table, stopping::LOOK);
-                    table = woken.unwrap_or_else(PoisonError::into_inner).0;
+                    table = self.wait(table, object, POLL_INTERVAL)?;
+                    table.look_again(place);
                 }
+                State::Fetching(_) => table = self.wait(table, object, stopping::LOOK)?,
                 // It has just arrived.
                 State::There(..) => {}
                 State::Failed(failure, when) => {
@@ -264,6 +289,19 @@ impl Ahead {
                 }
             }
         }
+    }
+
+    /// Waits for a change, but not longer than `most`.
+    fn wait<'a>(
+        &self,
+        table: MutexGuard<'a, Table>,
+        object: &OpenObject,
+        most: Duration,
+    ) -> Result<MutexGuard<'a, Table>> {
+        if stopping::stopped() {
+            return Err(stopping::interrupted().at(&object.url));
+        }
+        Ok(self.changed.wait_timeout(table, most).unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// Drops all spans of an object.
@@ -312,7 +350,8 @@ impl Ahead {
         }
     }
 
-    /// Starts the request for a queued span, unless its bytes still wait to be written into the local cache.
+    /// Starts the request for a queued span, unless its bytes are in the local cache or still wait to be written there, or
+    /// another process is fetching them.
     fn start(self: &Arc<Self>, table: &mut Table, place: Place) {
         let given = table.given;
         let asked = table.spans.get_mut(&place).expect("it was just looked at");
@@ -323,9 +362,24 @@ impl Ahead {
             self.changed.notify_all();
             return;
         }
+        let now = Instant::now();
+        match asked.object.claim(&asked.span) {
+            Claim::Other if !asked.overdue && !table.patience.is_over(now) => {
+                asked.state = State::Claimed(now);
+                self.poll(table, place);
+                return;
+            }
+            Claim::Free | Claim::Other => {}
+            Claim::Cached => {
+                table.remove(place);
+                self.changed.notify_all();
+                return;
+            }
+        }
         let mut bytes = match self.pool.get(len as usize) {
             Ok(bytes) => bytes,
             Err(_) => {
+                asked.object.release(&asked.span);
                 asked.state = State::Failed(Failure::Memory(len), Instant::now());
                 self.changed.notify_all();
                 return;
@@ -338,7 +392,7 @@ impl Ahead {
         let started = remote::spawn(async move {
             let result = object.fetch(span, &mut bytes).await;
             if let Some(ahead) = ahead.upgrade() {
-                ahead.done(Done { place, bytes, result });
+                ahead.done(Done { place, bytes, begun: now, result });
             }
         });
         match started {
@@ -347,9 +401,11 @@ impl Ahead {
                 asked.state = State::Fetching(started.abort_handle());
                 table.running += 1;
                 table.held += len;
+                table.patience.started(now);
                 table.pace.started(received, Instant::now());
             }
             Err(error) => {
+                asked.object.release(&asked.span);
                 let failure = Failure::Other(error.what().to_owned());
                 asked.state = State::Failed(failure, Instant::now());
                 self.changed.notify_all();
@@ -357,9 +413,49 @@ impl Ahead {
         }
     }
 
+    /// Adds a span to those that other processes have claimed. A task looks at them every few ms, until there are none.
+    fn poll(self: &Arc<Self>, table: &mut Table, place: Place) {
+        if !table.claimed.contains(&place) {
+            table.claimed.push_back(place);
+        }
+        if table.is_polled {
+            return;
+        }
+        let ahead = Arc::downgrade(self);
+        let poll = async move {
+            let mut pause = Some(POLL_INTERVAL);
+            while let Some(time) = pause {
+                tokio::time::sleep(time).await;
+                pause = ahead.upgrade().and_then(|ahead| ahead.look_at_claimed());
+            }
+        };
+        // If the network's threads cannot be started, only waiting readers look at the claims.
+        table.is_polled = remote::spawn(poll).is_ok();
+    }
+
+    /// Queues spans that other processes have not fetched, and forgets spans that are in the local cache now. Returns the time
+    /// until the next look; `None` if no span is claimed any more.
+    fn look_at_claimed(self: &Arc<Self>) -> Option<Duration> {
+        let mut table = self.lock();
+        for place in table.claimed.clone() {
+            table.look_again(place);
+        }
+        table.queue_again();
+        self.go_on(&mut table);
+        let claimed = table.claimed.len();
+        table.is_polled = claimed > 0;
+        drop(table);
+        self.changed.notify_all();
+        (claimed > 0).then(|| poll_interval(claimed))
+    }
+
     fn done(self: &Arc<Self>, done: Done) {
         let mut table = self.lock();
         let given = table.given;
+        match &done.result {
+            Ok(()) => table.patience.fetched(done.begun.elapsed()),
+            Err(_) => table.patience.failed(),
+        }
         // Otherwise the span was dropped meanwhile, and is no longer counted.
         if let Some(asked) = table.spans.get_mut(&done.place) {
             let (len, received) = (asked.span.end - asked.span.start, asked.object.received());
@@ -370,6 +466,7 @@ impl Ahead {
                     asked.state = State::There(bytes, given);
                 }
                 Err(failure) => {
+                    asked.object.release(&asked.span);
                     asked.state = State::Failed(failure, Instant::now());
                     table.held -= len;
                 }
@@ -433,6 +530,55 @@ impl Table {
         Some(there)
     }
 
+    /// Looks whether a span is still claimed by another process. If not, it is in the local cache, or has to be fetched.
+    fn look_again(&mut self, place: Place) {
+        let Some(asked) = self.spans.get_mut(&place) else { return };
+        let State::Claimed(since) = asked.state else { return };
+        match asked.object.claim(&asked.span) {
+            Claim::Other => {
+                let now = Instant::now();
+                asked.overdue = now.duration_since(since) > self.patience.ahead(now);
+                if asked.overdue {
+                    asked.state = State::Queued;
+                }
+            }
+            // The other process was killed, or did not keep it. The claim is made again when the request starts.
+            Claim::Free => {
+                asked.object.release(&asked.span);
+                asked.state = State::Queued;
+            }
+            Claim::Cached => {
+                self.patience.was_rewarded();
+                self.remove(place);
+            }
+        }
+    }
+
+    /// Records that a reader has waited in vain for another process. All spans that were left to other processes are fetched
+    /// now.
+    fn waited_in_vain(&mut self, now: Instant) {
+        self.patience.was_in_vain(now);
+        for place in &self.claimed {
+            if let Some(asked) = self.spans.get_mut(place)
+                && matches!(asked.state, State::Claimed(_))
+            {
+                (asked.overdue, asked.state) = (true, State::Queued);
+            }
+        }
+        self.queue_again();
+    }
+
+    /// Puts spans that are claimed no longer back to the beginning of the queue.
+    fn queue_again(&mut self) {
+        let state = |place: &Place| self.spans.get(place).map(|asked| &asked.state);
+        let is_queued = |place: &Place| matches!(state(place), Some(State::Queued));
+        let is_claimed = |place: &Place| matches!(state(place), Some(State::Claimed(_)));
+        let queued: Vec<Place> = self.claimed.iter().copied().filter(is_queued).collect();
+        let claimed = self.claimed.iter().copied().filter(is_claimed).collect();
+        self.claimed = claimed;
+        queued.into_iter().rev().for_each(|place| self.queue.push_front(place));
+    }
+
     /// Records that bytes of a span were taken.
     fn took(&mut self, place: Place, bytes: u64) {
         self.given += bytes;
@@ -481,9 +627,10 @@ impl Table {
             self.kept -= len;
         }
         match asked.state {
-            State::Queued | State::Failed(..) => {}
+            State::Queued | State::Claimed(_) | State::Failed(..) => {}
             State::Fetching(request) => {
                 request.abort();
+                asked.object.release(&asked.span);
                 self.running -= 1;
                 self.held -= len;
             }

@@ -3,10 +3,12 @@
 //! | file | contents |
 //! |---|---|
 //! | `ahead.rs` | spans that were requested: queued, being fetched, arrived |
+//! | `claimed.rs` | how long spans are left to other processes |
 //! | `pace.rs` | how many parallel requests fill the link |
 //! | `pool.rs` | memory of spans, which is used again |
 
 mod ahead;
+mod claimed;
 mod pace;
 mod pool;
 #[cfg(test)]
@@ -21,7 +23,7 @@ use hsipack_format::Result;
 
 use super::limited::{Limit, Link};
 use super::{Near, ReadBuffer, Store, StoredFile, Traffic, check_room, checked, readable};
-use crate::local_cache::{CachedDataset, CachedShard};
+use crate::local_cache::{CachedDataset, CachedShard, Claim};
 use crate::memory;
 use crate::remote::{self, Object, ShardTails, TAIL_BYTES, Version};
 use ahead::Ahead;
@@ -216,6 +218,18 @@ impl OpenObject {
         }
     }
 
+    /// Claims a span that is about to be fetched, so that other processes with the same local cache leave it to this one.
+    fn claim(&self, span: &Range<u64>) -> Claim {
+        self.kept.get().map_or(Claim::Free, |kept| kept.claim(span))
+    }
+
+    /// Ends the claim on a span that did not arrive.
+    fn release(&self, span: &Range<u64>) {
+        if let Some(kept) = self.kept.get() {
+            kept.release(span);
+        }
+    }
+
     /// The bytes of a span that arrived earlier and still waits to be written into the local cache.
     fn waiting(&self, span: &Range<u64>) -> Option<Arc<SpanBytes>> {
         self.kept.get()?.waiting(span)
@@ -255,6 +269,16 @@ impl RemoteFile {
         }
         None
     }
+
+    /// Calls `take` with the bytes of `span` if another process has written them into the local cache since they were
+    /// requested.
+    fn with_cached(
+        &self,
+        span: &Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Option<Result<()>> {
+        self.file.kept.get()?.with(span, take)
+    }
 }
 
 impl StoredFile for RemoteFile {
@@ -291,6 +315,9 @@ impl StoredFile for RemoteFile {
         if let Some(there) = self.ahead.take(&self.file, &span)? {
             return take(there.bytes());
         }
+        if let Some(taken) = self.with_cached(&span, take) {
+            return taken;
+        }
         let room = &mut buffer.room(len)?[..len];
         self.file.read(span, room)?;
         take(room)
@@ -317,11 +344,18 @@ impl StoredFile for RemoteFile {
         if let Some(taken) = self.with_kept(&span, &mut copy) {
             return taken;
         }
-        match self.ahead.take(&self.file, &span)? {
-            Some(there) => out.copy_from_slice(there.bytes()),
-            None => self.file.read(span, out)?,
+        if let Some(there) = self.ahead.take(&self.file, &span)? {
+            out.copy_from_slice(there.bytes());
+            return Ok(());
         }
-        Ok(())
+        let mut copy = |bytes: &[u8]| {
+            out.copy_from_slice(bytes);
+            Ok(())
+        };
+        if let Some(taken) = self.with_cached(&span, &mut copy) {
+            return taken;
+        }
+        self.file.read(span, out)
     }
 
     fn prefetch(&self, span: Range<u64>) {

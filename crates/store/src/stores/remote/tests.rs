@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 use hsipack_format::{Error, ErrorKind, Result};
@@ -10,7 +10,7 @@ use hsipack_testing::server::{Fault, Request, Server};
 
 use super::super::{ReadBuffer, Store, StoredFile};
 use super::{NEAR, RemoteStore};
-use crate::local_cache::{CachedDataset, LocalCache};
+use crate::local_cache::{CachedDataset, CachedShard, Claim, LocalCache};
 use crate::remote::set_options;
 use crate::stopping;
 
@@ -461,4 +461,254 @@ fn a_thread_of_tokio_s_is_an_error_and_no_panic() {
             assert!(error.to_string().contains("spawn_blocking"), "{error}");
         }
     });
+}
+
+/// A served file of 90 chunks, each of which is a block, and a folder for a local cache.
+struct Shared {
+    folder: tempfile::TempDir,
+    server: Server,
+}
+
+/// One of several processes that share a local cache.
+struct Sharer {
+    cache: Arc<CachedDataset>,
+    file: Arc<dyn StoredFile>,
+}
+
+/// Length of a block.
+const BLOCK: u64 = 270_000;
+const BLOCKS: u64 = 90;
+
+fn block(number: u64) -> Range<u64> {
+    number * BLOCK..(number + 1) * BLOCK
+}
+
+/// The content of all blocks.
+fn in_blocks() -> &'static [u8] {
+    static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
+    let byte = |at: u64| (at as u32).wrapping_mul(2_654_435_761).to_le_bytes()[3];
+    CONTENT.get_or_init(|| (0..BLOCKS * BLOCK).map(byte).collect())
+}
+
+impl Shared {
+    /// `faults` decides what happens to requests for blocks.
+    fn new(faults: impl Fn(&Request) -> Fault + Send + Sync + 'static) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("served")).unwrap();
+        std::fs::write(folder.path().join("served/shard"), in_blocks()).unwrap();
+        let faults = move |request: &Request| match request.range {
+            Some(_) => faults(request),
+            None => Fault::None,
+        };
+        let server = Server::with_faults(&folder.path().join("served"), faults);
+        Self { folder, server }
+    }
+
+    /// Opens the file as another process would.
+    fn open(&self, cache_bytes: u64) -> Sharer {
+        let cache =
+            LocalCache { folder: self.folder.path().join("cache"), bytes: Some(cache_bytes) };
+        let cache = Arc::new(cache.dataset("a fingerprint", &self.server.url("")).unwrap());
+        let store = RemoteStore::new();
+        store.keep_in(&cache);
+        let file = store.open(&self.server.url("shard")).unwrap();
+        file.divide(&spans(), 1);
+        Sharer { cache, file }
+    }
+
+    fn fetched(&self) -> u64 {
+        let ranges = self.server.requests().into_iter().filter_map(|request| request.range);
+        ranges.map(|(first, last)| last + 1 - first).sum()
+    }
+}
+
+fn spans() -> Vec<Option<Range<u64>>> {
+    (0..BLOCKS).map(|number| Some(block(number))).collect()
+}
+
+impl Sharer {
+    /// Requests and reads blocks, in this order.
+    fn read(&self, order: impl IntoIterator<Item = u64>) {
+        let order: Vec<u64> = order.into_iter().collect();
+        for number in &order {
+            self.file.prefetch(block(*number));
+        }
+        for number in order {
+            let (start, end) = (block(number).start as usize, block(number).end as usize);
+            let got = read(&*self.file, start, end).unwrap();
+            assert!(got == in_blocks()[start..end], "{number}");
+        }
+    }
+
+    fn shard(&self) -> CachedShard {
+        self.cache.shard(self.file.path(), &spans(), 1)
+    }
+
+    /// The numbers of the blocks in this state. Claims blocks that are free.
+    fn claim(&self, state: Claim) -> Vec<u64> {
+        let shard = self.shard();
+        (0..BLOCKS).filter(|number| shard.claim(&block(*number)) == state).collect()
+    }
+}
+
+/// Bytes that two processes fetch together if they read all blocks in these orders at the same time.
+fn fetched_by_two(orders: [Vec<u64>; 2]) -> f64 {
+    let shared = Shared::new(|_| Fault::Late(Duration::from_millis(40)));
+    std::thread::scope(|scope| {
+        for order in orders {
+            let process = shared.open(1 << 30);
+            scope.spawn(move || process.read(order));
+        }
+    });
+    shared.fetched() as f64 / (BLOCKS * BLOCK) as f64
+}
+
+#[test]
+fn processes_with_an_empty_cache_share_the_work() {
+    let order: Vec<u64> = (0..BLOCKS).map(|at| at * 7 % BLOCKS).collect();
+    let other: Vec<u64> = (0..BLOCKS).map(|at| at * 13 % BLOCKS).collect();
+    let same = fetched_by_two([order.clone(), order.clone()]);
+    assert!(same <= 1.1, "{same}");
+    let different = fetched_by_two([order, other]);
+    assert!(different <= 1.2, "{different}");
+}
+
+#[test]
+fn blocks_that_appear_in_the_cache_after_they_were_requested_are_not_fetched() {
+    let late = Arc::new(AtomicBool::new(false));
+    let is_late = late.clone();
+    let shared = Shared::new(move |_| match is_late.load(Ordering::SeqCst) {
+        true => Fault::Late(Duration::from_millis(300)),
+        false => Fault::None,
+    });
+    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    late.store(true, Ordering::SeqCst);
+    // Most of them have to wait for their turn.
+    (0..BLOCKS).for_each(|number| one.file.prefetch(block(number)));
+    late.store(false, Ordering::SeqCst);
+    other.read((0..BLOCKS).rev());
+    other.cache.flush();
+    one.read(0..BLOCKS);
+    let fetched = shared.fetched() as f64 / (BLOCKS * BLOCK) as f64;
+    assert!(fetched <= 1.1, "{fetched}");
+}
+
+#[test]
+fn nobody_waits_long_for_a_process_that_has_stopped() {
+    let shared = Shared::new(|_| Fault::None);
+    let (stopped, reader) = (shared.open(1 << 30), shared.open(1 << 30));
+    assert_eq!(stopped.claim(Claim::Free).len() as u64, BLOCKS);
+    let begun = Instant::now();
+    reader.read(0..BLOCKS);
+    // One wait for all of the blocks.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!(shared.fetched(), BLOCKS * BLOCK);
+    reader.cache.flush();
+    assert_eq!(reader.cache.used().kept_bytes, BLOCKS * BLOCK, "others need them, too");
+}
+
+#[test]
+fn blocks_are_fetched_ahead_again_when_their_process_has_ended() {
+    let shared = Shared::new(|_| Fault::None);
+    let (killed, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    assert_eq!(killed.claim(Claim::Free).len() as u64, BLOCKS);
+    (0..BLOCKS).for_each(|number| other.file.prefetch(block(number)));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(shared.fetched(), 0);
+    drop(killed);
+    let begun = Instant::now();
+    while shared.fetched() < BLOCKS * BLOCK {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nobody reads, but they are fetched");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    other.read(0..BLOCKS);
+    assert_eq!(shared.fetched(), BLOCKS * BLOCK);
+}
+
+#[test]
+fn blocks_stay_claimed_until_they_are_written() {
+    let shared = Shared::new(|_| Fault::None);
+    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    // Holding this lock prevents writing, like a slow disk.
+    let total = std::fs::File::open(shared.folder.path().join("cache/total")).unwrap();
+    total.lock().unwrap();
+    one.read(0..BLOCKS);
+    assert_eq!(other.claim(Claim::Other).len() as u64, BLOCKS);
+    drop(total);
+    one.cache.flush();
+    assert_eq!(other.claim(Claim::Cached).len() as u64, BLOCKS);
+}
+
+#[test]
+fn readers_do_not_wait_for_a_disk_that_takes_nothing() {
+    let shared = Shared::new(|_| Fault::Late(Duration::from_millis(10)));
+    let processes = [shared.open(1 << 30), shared.open(1 << 30)];
+    let total = std::fs::File::open(shared.folder.path().join("cache/total")).unwrap();
+    total.lock().unwrap();
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for process in &processes {
+            scope.spawn(|| process.read(0..BLOCKS));
+        }
+    });
+    // A few waits, not one for each block.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    drop(total);
+}
+
+#[test]
+fn on_a_slow_link_processes_wait_for_each_other_from_the_start() {
+    // The first requests of both take longer than a reader would wait if it knew nothing about the link.
+    let shared = Shared::new(|_| Fault::Late(Duration::from_millis(1300)));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let process = shared.open(1 << 30);
+            scope.spawn(move || process.read(0..40));
+        }
+    });
+    let fetched = shared.fetched() as f64 / (40 * BLOCK) as f64;
+    assert!(fetched <= 1.1, "{fetched}");
+}
+
+#[test]
+fn blocks_that_are_not_kept_or_not_fetched_are_claimed_no_longer() {
+    // There is room for two blocks.
+    let shared = Shared::new(|_| Fault::None);
+    let (one, other) = (shared.open(2 * BLOCK + 100), shared.open(2 * BLOCK + 100));
+    one.read(0..BLOCKS);
+    one.cache.flush();
+    assert_eq!(other.claim(Claim::Cached).len(), 2);
+    assert_eq!(other.claim(Claim::Free).len() as u64, BLOCKS - 2);
+    drop(other);
+    // What is not kept is not claimed at all.
+    let other = shared.open(2 * BLOCK + 100);
+    assert_eq!(one.claim(Claim::Free), other.claim(Claim::Free));
+
+    let shared = Shared::new(|_| Fault::Status(403));
+    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    assert!(read(&*one.file, 0, 100).is_err());
+    assert_eq!(other.claim(Claim::Free).len() as u64, BLOCKS);
+
+    let shared = Shared::new(|_| Fault::Late(Duration::from_secs(600)));
+    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
+    (0..BLOCKS).for_each(|number| one.file.prefetch(block(number)));
+    drop(one.file);
+    assert_eq!(other.claim(Claim::Free).len() as u64, BLOCKS);
+}
+
+#[test]
+fn processes_whose_cache_is_deleted_or_too_small_read_on() {
+    let shared = Shared::new(|_| Fault::Late(Duration::from_millis(5)));
+    for bytes in [1 << 30, 3 * BLOCK, 0] {
+        let processes = [shared.open(bytes), shared.open(bytes)];
+        std::thread::scope(|scope| {
+            for process in &processes {
+                scope.spawn(|| (0..3).for_each(|_| process.read(0..BLOCKS)));
+            }
+            std::thread::sleep(Duration::from_millis(30));
+            // In one step: a folder of which a part is deleted is not a cache.
+            let cache = shared.folder.path().join("cache");
+            std::fs::rename(&cache, cache.with_extension(format!("deleted {bytes}"))).unwrap();
+        });
+    }
 }
