@@ -9,6 +9,7 @@ mod loading;
 mod local_cache;
 mod remote;
 mod replay;
+mod shared_cache;
 mod shuffle_window;
 mod soak;
 #[path = "../support/mod.rs"]
