@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use hsipack_format::codec::CHECKSUM_LEN;
 use hsipack_format::crc::crc32c;
@@ -24,6 +24,9 @@ const IN_USE: &str = "in-use";
 const ABOUT: &str = "about.json";
 const CLAIMS: &str = "claims";
 const PART: &str = "part";
+/// How long a process waits for the lock of the total. Others hold it for some ms, or for seconds while they look through a
+/// large cache; but a process that was stopped may hold it for ever.
+const MAX_LOCK_WAIT: Duration = Duration::from_secs(30);
 /// Number of digits of the total.
 const DIGITS: usize = 20;
 
@@ -165,18 +168,33 @@ impl CacheFolder {
         self.path.join(DATASETS).join(fingerprint)
     }
 
-    /// Locks the total. Waits if another process holds the lock, which is never for long.
+    /// Locks the total. Waits if another process holds the lock, which is not for long unless that process was stopped.
     ///
     /// # Errors
-    /// If the folder no longer exists, or its disk does not support locks.
+    /// If the folder no longer exists, its disk does not support locks, or another process keeps the lock.
     pub(super) fn lock(&self) -> Result<Locked> {
+        self.lock_within(MAX_LOCK_WAIT)
+    }
+
+    fn lock_within(&self, most: Duration) -> Result<Locked> {
         let path = self.path.join(TOTAL);
         let cannot = |error| Error::io(&path, "cannot lock", error);
+        let begun = Instant::now();
+        let mut pause = Duration::from_micros(250);
         loop {
             let file =
                 File::options().read(true).write(true).create(true).truncate(false).open(&path);
             let file = file.map_err(cannot)?;
-            file.lock().map_err(cannot)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) if begun.elapsed() < most => {
+                    std::thread::sleep(pause);
+                    pause = (2 * pause).min(Duration::from_millis(8));
+                    continue;
+                }
+                Err(TryLockError::WouldBlock) => return Err(is_held(&path, most)),
+                Err(TryLockError::Error(error)) => return Err(cannot(error)),
+            }
             // Clearing the cache, or the user, may have deleted the file meanwhile.
             if !is_at(&file, &path) {
                 continue;
@@ -300,6 +318,14 @@ impl Locked {
         self.total = total;
         Ok(())
     }
+}
+
+/// Another process keeps the lock at `path`.
+fn is_held(path: &Path, waited: Duration) -> Error {
+    let seconds = waited.as_secs();
+    Error::conflict(format!("another process has kept it locked for {seconds} s"))
+        .at(path)
+        .with_remedy("continue or end the process that uses this local cache and was stopped")
 }
 
 /// Whether an entry of a folder without a tag is a part of a cache that is being created. If a cache was deleted and is
@@ -516,6 +542,17 @@ mod tests {
         fs::create_dir(&path).unwrap();
         fs::write(path.join(TOTAL), "42 kg").unwrap();
         CacheFolder::create(&path).unwrap_err();
+    }
+
+    #[test]
+    fn a_stopped_process_that_holds_the_lock_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = CacheFolder::create(folder.path()).unwrap();
+        let held = cache.lock().unwrap();
+        let error = cache.lock_within(Duration::from_millis(20)).unwrap_err().to_string();
+        assert!(error.contains("total") && error.contains("was stopped"), "{error}");
+        drop(held);
+        cache.lock_within(Duration::ZERO).unwrap();
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //!   which end with their process. If a killed process left anything (a `.part` file, a total that is too high), the next
 //!   process that opens the cache corrects it. A block is compared with its checksum when a process first reads it, and
 //!   again if the file was changed since. A damaged block is dropped and fetched again.
+//! - **Nobody waits for ever for a stopped process.** It keeps its locks, so waiting for the lock of `total` ends with an error.
 //! - **The block that is needed last is dropped.** A loader tells the cache what its epoch and the next ones will need
 //!   ([`Plan`]). When there is no room, blocks of datasets that no process reads are dropped first. Then, the block of the
 //!   dataset that is needed last is dropped, unless the new block is needed even later; in that case the new block is not
