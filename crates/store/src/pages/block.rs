@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_block_is_zero_and_holds_what_is_written() {
         let mut block = Block::new(5 << 20).unwrap();
-        assert!(block.len() >= 5 << 20 && block.as_ptr() as usize % 4096 == 0);
+        assert!(block.len() >= 5 << 20 && (block.as_ptr() as usize).is_multiple_of(4096));
         assert!(block.iter().step_by(999).all(|byte| *byte == 0));
         block.fill(7);
         assert!(block.iter().step_by(999).all(|byte| *byte == 7));
