@@ -21,8 +21,21 @@ from peers.served import shards
 from peers.served.protocol import Place, ServedPeer
 
 FRAMES = "frames_lz4hc4"
+ZSTD_FRAMES = "frames_zstd3"
+# Codec and level of the frames.
+CODECS = {FRAMES: ("lz4hc", 4), ZSTD_FRAMES: ("zstd", 3)}
 # Starts to fill a cube of a batch, and returns the futures to wait for.
 Fill = Callable[[int, Half], list[Future[Any]]]
+
+
+WHOLE = "a Blosc frame a cube, in ranges of 4 MiB; decoded when all of it is there"
+
+
+def by_hand(data: str, at_once: int, ahead: int, why: str) -> Setting:
+    """A setting over served data."""
+    what = "an object a cube" if data in CODECS else "our shards"
+    name = f"{what}, {at_once} at a time, {ahead} batches ahead"
+    return Setting(name, why, data, {"at_once": at_once, "ahead": ahead, "bytes": 4 << 20})
 
 
 class ByHand(ServedPeer):
@@ -30,15 +43,11 @@ class ByHand(ServedPeer):
 
     def settings(self, workers: int) -> list[Setting]:
         def setting(data: str, at_once: int, ahead: int, why: str) -> Setting:
-            what = "an object a cube" if data == FRAMES else "our shards"
-            name = f"{what}, {at_once} at a time, {ahead} batches ahead"
-            options = {"at_once": at_once, "ahead": ahead, "bytes": 4 << 20}
-            return Setting(name, why, data, options)
+            return by_hand(data, at_once, ahead, why)
 
-        frames = "a Blosc frame a cube, in ranges of 4 MiB; decoded when all of it is there"
         chunks = "chunks side by side in ranges of 4 MiB; decoded when they come"
         return [
-            setting(FRAMES, 16, 2, frames),
+            setting(FRAMES, 16, 2, WHOLE),
             setting(store.DATA, 16, 2, chunks),
             setting(store.DATA, 16, 2, chunks).keeping_memory(),
         ]
@@ -48,7 +57,7 @@ class ByHand(ServedPeer):
             store.write(cubes, folder)
             return
         for number, name in enumerate(cubes.names):
-            frame = htc.compress(np.array(cubes.half(number)), "lz4hc", 4)
+            frame = htc.compress(np.array(cubes.half(number)), *CODECS[data])
             (folder / f"{name}.blosc").write_bytes(frame)
 
     def epochs(
@@ -65,7 +74,7 @@ class ByHand(ServedPeer):
             ThreadPoolExecutor(setting.options["at_once"]) as fetching,
             ThreadPoolExecutor(task.workers) as decoding,
         ):
-            make = frames if setting.data == FRAMES else chunks
+            make = frames if setting.data in CODECS else chunks
             fill = make(bucket, place, setting.options["bytes"], fetching, decoding)
             for numbers in Batches(task, epochs):
                 kept.rotate()
@@ -76,6 +85,13 @@ class ByHand(ServedPeer):
                     yield finished(*under_way.popleft())
             while under_way:
                 yield finished(*under_way.popleft())
+
+
+class ByHandZstd(ByHand):
+    """The same with a codec that compresses more, and decodes more slowly."""
+
+    def settings(self, workers: int) -> list[Setting]:
+        return [by_hand(ZSTD_FRAMES, 16, 2, WHOLE), by_hand(ZSTD_FRAMES, 24, 3, WHOLE)]
 
 
 def finished(batch: Half, parts: list[Future[Any]]) -> torch.Tensor:

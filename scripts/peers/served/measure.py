@@ -26,6 +26,9 @@ from peers.protocol import Setting, Task
 from peers.served import roster
 from peers.served.protocol import Place
 
+# Every byte crosses the machine's own network twice: from the server to the link, and from there.
+CROSSINGS = 2
+
 
 @dataclass(frozen=True)
 class Request:
@@ -92,15 +95,19 @@ def measure(request: Request) -> dict[str, Any]:
     cpu, start = memory.cpu_seconds(), time.perf_counter()
     batches = peer.epochs(request.place, request.setting, request.task, request.epochs)
     stream = Epochs(batches, cubes, request)
-    first, ends = 0.0, [start]
-    for _ in range(request.epochs):
-        came = stream.run()
-        first = first or came
-        ends.append(time.perf_counter())
+    first, ends, fetched = 0.0, [start], [memory.received()]
+    with memory.Watch(memory.counted) as watch:
+        for _ in range(request.epochs):
+            came = stream.run()
+            first = first or came
+            ends.append(time.perf_counter())
+            fetched.append(memory.received())
     cpu = memory.cpu_seconds() - cpu
     return {
         "first_batch_s": first - start,
         "epochs_s": [end - begin for begin, end in pairwise(ends)],
+        "fetched_bytes": [(late - early) // CROSSINGS for early, late in pairwise(fetched)],
+        "peak_bytes": watch.peak,
         "seconds": ends[-1] - start,
         "cpu_s": cpu,
     }

@@ -28,8 +28,11 @@ HEAD = [
     "first epoch cubes/s",
     "min-max",
     "second",
+    "third",
     "three epochs s",
     "stored MB",
+    "fetched MB, each epoch",
+    "peak GB",
     "CPU s/cube",
     "server, link",
     "later epochs from",
@@ -99,6 +102,12 @@ def figures(row: Json, count: int) -> Json:
         "least": min(first),
         "most": max(first),
         "second_epoch": median(lambda one: count / one["epochs_s"][1]),
+        "third_epoch": median(lambda one: count / one["epochs_s"][2]),
+        "fetched_bytes": [
+            statistics.median(one["fetched_bytes"][epoch] for one in rounds)
+            for epoch in range(len(rounds[0]["fetched_bytes"]))
+        ],
+        "peak_bytes": median(lambda one: one["peak_bytes"]),
         "seconds": median(lambda one: one["seconds"]),
         "cpu_s_per_cube": median(lambda one: one["cpu_s"] / cubes),
         "others_cpu_s_per_cube": median(
@@ -138,8 +147,11 @@ def cells(row: Json) -> list[str]:
         f"{row['first_epoch']:.1f}",
         f"{row['least']:.1f}-{row['most']:.1f}",
         f"{row['second_epoch']:.1f}",
+        f"{row['third_epoch']:.1f}",
         f"{row['seconds']:.1f}",
         f"{row['stored_bytes'] / 1e6:.0f}",
+        ", ".join(f"{fetched / 1e6:.0f}" for fetched in row["fetched_bytes"]),
+        f"{row['peak_bytes'] / 1e9:.1f}",
         f"{row['cpu_s_per_cube']:.3f}",
         f"{row['others_cpu_s_per_cube']:.3f}",
         row["keeps"] or "the server",

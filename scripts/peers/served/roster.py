@@ -28,14 +28,16 @@ class Entry:
 
 BARE = "bare"
 OURS, OURS_ON_DISK, OURS_IN_MEMORY = "hsipack", "hsipack-disk", "hsipack-memory"
-BY_HAND, LITDATA, MOSAIC = "by-hand", "litdata", "mosaic"
+BY_HAND, BY_HAND_ZSTD = "by-hand", "by-hand-zstd"
+LITDATA, MOSAIC = "litdata", "mosaic"
 
 ROSTER = [
     Entry(BARE, "bare ranged GETs, thrown away", "", "bare", "Bare"),
     Entry(OURS, "hsipack, no cache", "", "ours", "Uncached"),
     Entry(OURS_ON_DISK, "hsipack, local cache", "disk", "ours", "OnDisk"),
     Entry(OURS_IN_MEMORY, "hsipack, defaults", "memory", "ours", "InMemory"),
-    Entry(BY_HAND, "hand-written: obstore + blosc", "", "by_hand", "ByHand"),
+    Entry(BY_HAND, "hand-written: obstore + lz4", "", "by_hand", "ByHand"),
+    Entry(BY_HAND_ZSTD, "hand-written: obstore + zstd", "", "by_hand", "ByHandZstd"),
     Entry("tensorstore", "TensorStore, our store", "", "tensor_store", "TensorStore"),
     Entry(
         "tensorstore-memory",
