@@ -15,7 +15,7 @@ use crate::dataset::array::ArrayRef;
 const ALIGN: usize = 64;
 /// Bytes that are made ready ahead of the chunks that are kept.
 const AHEAD: usize = 32 << 20;
-/// The same if there is little time.
+/// The same if keeping may take only a limited time: clearing more would hold up the next batches.
 const LITTLE_AHEAD: usize = 4 << 20;
 /// If there is so much time, keeping may wait until memory is ready.
 const AMPLE: Duration = Duration::from_millis(20);
@@ -138,7 +138,7 @@ impl Arena {
             return None;
         }
         let waits = left.is_none_or(|left| left >= AMPLE);
-        let ahead = if waits { AHEAD } else { LITTLE_AHEAD };
+        let ahead = if left.is_none() { AHEAD } else { LITTLE_AHEAD };
         let wanted = end.saturating_add(ahead).min(supply.bytes());
         let more = wanted.saturating_sub(supply.ready());
         if waits || left.is_some_and(|left| left >= self.clearing(more)) {
