@@ -30,7 +30,7 @@ pub struct Available {
 /// Requests smaller than this are not compared with the available memory, because a comparison reads a dozen files.
 const SMALL: u64 = 16 << 20;
 
-/// Allocations of at least this many bytes ask for huge pages: the system clears those several times as fast.
+/// Vectors of zeros of at least this many bytes ask for huge pages: the system clears those several times as fast.
 const LARGE: usize = 8 << 20;
 
 /// If less of the address space is left, calls into libraries that do not check their allocations run one at a time.
@@ -102,23 +102,12 @@ pub fn reserved<T>(len: usize, what: &str) -> Result<Vec<T>> {
 /// If the system refuses the memory.
 pub fn room<T>(values: &mut Vec<T>, len: usize, what: &str) -> Result<()> {
     let more = len.saturating_sub(values.len());
-    let before = values.capacity();
     asking(|| values.try_reserve_exact(more)).map_err(|error| {
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
         Error::memory(format!("cannot allocate {} for {what}", size(bytes)))
             .with_remedy("free some memory, raise the limit, or ask for less")
             .caused_by(error)
-    })?;
-    if values.capacity() > before {
-        with_huge_pages(values.spare_capacity_mut());
-    }
-    Ok(())
-}
-
-fn with_huge_pages<T>(memory: &[T]) {
-    if size_of_val(memory) >= LARGE {
-        pages::advise_huge(memory);
-    }
+    })
 }
 
 /// A vector of `len` zeros. The system provides the memory when it is first used. `what` is for the error.
@@ -127,7 +116,12 @@ fn with_huge_pages<T>(memory: &[T]) {
 /// If the system refuses the memory.
 pub fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
     let zeroed = asking(|| bytemuck::allocation::try_zeroed_vec(len));
-    zeroed.inspect(|values| with_huge_pages(values)).or_else(|()| {
+    if let Ok(values) = &zeroed
+        && size_of_val(values.as_slice()) >= LARGE
+    {
+        pages::advise_huge(values);
+    }
+    zeroed.or_else(|()| {
         // Try again to get the error, or the vector if there is memory by now.
         let mut values = reserved(len, what)?;
         values.resize_with(len, T::zeroed);

@@ -31,12 +31,12 @@ unsafe impl Pod for Line {}
 
 /// The memory of a buffer.
 #[derive(Debug)]
-enum Room {
+enum Storage {
     Small(Vec<Line>),
     Large(Block),
 }
 
-impl Room {
+impl Storage {
     fn zeroed(bytes: usize) -> Result<Self> {
         if bytes < LARGE {
             return memory::zeroed(bytes.div_ceil(size_of::<Line>()), "an array").map(Self::Small);
@@ -63,7 +63,7 @@ impl Room {
     }
 
     /// Whether it is what a buffer of `bytes` bytes needs, and not much more.
-    fn suits(&self, bytes: usize) -> bool {
+    fn fits(&self, bytes: usize) -> bool {
         match self {
             Self::Small(lines) => bytes < LARGE && lines.len() == bytes.div_ceil(size_of::<Line>()),
             Self::Large(block) => {
@@ -73,7 +73,7 @@ impl Room {
     }
 }
 
-impl Default for Room {
+impl Default for Storage {
     fn default() -> Self {
         Self::Small(Vec::new())
     }
@@ -82,7 +82,7 @@ impl Default for Room {
 /// Host memory that is filled first and then shared by arrays.
 #[derive(Debug)]
 pub struct Buffer {
-    room: Room,
+    storage: Storage,
     bytes: usize,
     pool: Weak<Pool>,
 }
@@ -99,7 +99,7 @@ impl Buffer {
     /// # Errors
     /// If the system refuses the memory.
     pub fn zeroed(bytes: usize) -> Result<Self> {
-        Ok(Self { room: Room::zeroed(bytes)?, bytes, pool: Weak::new() })
+        Ok(Self { storage: Storage::zeroed(bytes)?, bytes, pool: Weak::new() })
     }
 
     /// A copy of these bytes.
@@ -114,12 +114,12 @@ impl Buffer {
 
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.room.bytes()[..self.bytes]
+        &self.storage.bytes()[..self.bytes]
     }
 
     /// The bytes, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.room.bytes_mut()[..self.bytes]
+        &mut self.storage.bytes_mut()[..self.bytes]
     }
 
     /// Shares the memory with arrays. From then on, nobody may write to it.
@@ -143,7 +143,7 @@ unsafe impl Memory for Buffer {
     }
 
     fn start(&self) -> *mut u8 {
-        self.room.bytes().as_ptr().cast_mut()
+        self.storage.bytes().as_ptr().cast_mut()
     }
 
     fn bytes(&self) -> usize {
@@ -154,7 +154,7 @@ unsafe impl Memory for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(pool) = self.pool.upgrade() {
-            pool.keep(std::mem::take(&mut self.room));
+            pool.keep(std::mem::take(&mut self.storage));
         }
     }
 }
@@ -163,7 +163,7 @@ impl Drop for Buffer {
 #[derive(Debug)]
 pub struct Pool {
     /// Oldest first.
-    kept: Mutex<Vec<Room>>,
+    kept: Mutex<Vec<Storage>>,
     /// The most that are kept of one size, and of all sizes.
     most: [usize; 2],
 }
@@ -187,30 +187,30 @@ impl Pool {
     /// If the system refuses the memory.
     pub fn buffer(self: &Arc<Self>, bytes: usize) -> Result<Buffer> {
         let kept = self.with(|kept| {
-            let place = kept.iter().rposition(|room| room.suits(bytes))?;
+            let place = kept.iter().rposition(|storage| storage.fits(bytes))?;
             Some(kept.remove(place))
         });
-        let room = kept.map_or_else(|| Room::zeroed(bytes), Ok)?;
-        Ok(Buffer { room, bytes, pool: Arc::downgrade(self) })
+        let storage = kept.map_or_else(|| Storage::zeroed(bytes), Ok)?;
+        Ok(Buffer { storage, bytes, pool: Arc::downgrade(self) })
     }
 
-    fn keep(&self, room: Room) {
+    fn keep(&self, storage: Storage) {
         let [of_one_size, in_all] = self.most;
         // Drop the memory outside the lock.
         let gone = self.with(|kept| {
-            let len = room.bytes().len();
+            let len = storage.bytes().len();
             let alike = kept.iter().filter(|one| one.bytes().len() == len).count();
             if len == 0 || alike >= of_one_size {
-                return Some(room);
+                return Some(storage);
             }
-            kept.push(room);
+            kept.push(storage);
             (kept.len() > in_all).then(|| kept.remove(0))
         });
         drop(gone);
     }
 
     /// Never waits for the lock: in a forked process it may stay locked forever.
-    fn with<T>(&self, work: impl FnOnce(&mut Vec<Room>) -> Option<T>) -> Option<T> {
+    fn with<T>(&self, work: impl FnOnce(&mut Vec<Storage>) -> Option<T>) -> Option<T> {
         match self.kept.try_lock() {
             Ok(mut kept) => work(&mut kept),
             Err(TryLockError::Poisoned(kept)) => work(&mut kept.into_inner()),
@@ -254,7 +254,7 @@ mod tests {
         let place = start(&first);
         drop([first, pool.buffer(LARGE).unwrap(), pool.buffer(2 * LARGE).unwrap()]);
         let kept =
-            || pool.kept.lock().unwrap().iter().map(|room| room.bytes().len()).sum::<usize>();
+            || pool.kept.lock().unwrap().iter().map(|storage| storage.bytes().len()).sum::<usize>();
         assert_eq!(kept(), 2 * LARGE, "the last one, which made the others go");
         drop(pool.buffer(LARGE + 100).unwrap());
         assert_ne!(start(&pool.buffer(10).unwrap()), place);

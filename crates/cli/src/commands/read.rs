@@ -208,9 +208,9 @@ pub struct Args {
     #[arg(long, help_heading = "Resources")]
     no_huge_pages: bool,
 
-    /// Keep chunks in memory from the first epoch on: compressed (saves reading) or decoded (also saves decoding)
+    /// Keep chunks in memory: compressed (saves reading) or decoded (also saves decoding)
     ///
-    /// auto keeps all chunks decoded if they fit into half of the free memory. Otherwise it keeps the decoded chunks of a
+    /// auto keeps all chunks decoded, when there is time for it, if they fit into half of the free memory. Otherwise it keeps the decoded chunks of a
     /// shuffle window (--shuffle-window), if there is one; otherwise all chunks compressed, if they fit; otherwise none.
     /// The report says what was chosen, and why.
     #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&CacheKind::ALL), default_value_t = CacheKind::Auto, help_heading = "Resources")]

@@ -29,7 +29,13 @@ impl Segment {
         match *self {}
     }
 
-    pub(super) fn keep(&self, _array: usize, _number: usize, _values: &[u8], _limit: u64) {
+    pub(super) fn keep(
+        &self,
+        _array: usize,
+        _number: usize,
+        _values: &[u8],
+        _limit: u64,
+    ) -> Option<std::time::Duration> {
         match *self {}
     }
 

@@ -17,8 +17,8 @@ const ALIGN: usize = 64;
 const AHEAD: usize = 32 << 20;
 /// The same if keeping may take only a limited time: clearing more would hold up the next batches.
 const LITTLE_AHEAD: usize = 4 << 20;
-/// If there is so much time, keeping may wait until memory is ready.
-const AMPLE: Duration = Duration::from_millis(20);
+/// If keeping may take at least this long, it may also wait until memory is ready.
+const WAITS_FROM: Duration = Duration::from_millis(20);
 /// ns that it takes to make a byte ready, before that was measured.
 const CLEARING: f64 = 0.35;
 /// If the system refuses even so few bytes of addresses, nothing is kept.
@@ -29,9 +29,9 @@ const EMPTY: u64 = 0;
 const WRITING: u64 = 1;
 const READY: u64 = 2;
 
-/// A place for a chunk.
+/// Where a chunk is, if it is kept.
 #[derive(Debug, Default)]
-struct Place {
+struct Entry {
     state: AtomicU64,
     /// Bytes of the chunk.
     len: AtomicU32,
@@ -47,7 +47,7 @@ pub(super) struct Arena {
     /// Bytes of chunks.
     used: AtomicU64,
     /// Per stack, per array.
-    places: Vec<Vec<Box<[Place]>>>,
+    entries: Vec<Vec<Box<[Entry]>>>,
 }
 
 impl Arena {
@@ -56,7 +56,7 @@ impl Arena {
     /// # Errors
     /// If there is not enough memory for a note about every chunk.
     pub(super) fn new(dataset: &Dataset, budget: u64) -> Result<Self> {
-        let places = dataset.for_every_chunk("the cache", Place::default)?;
+        let entries = dataset.for_every_chunk("the cache", Entry::default)?;
         let arrays = (0..dataset.stacks().len()).flat_map(|stack| dataset.arrays(stack));
         // A compressed chunk is at most a few bytes longer than a decoded one.
         let of_array = |array: ArrayRef<'_>| {
@@ -67,18 +67,18 @@ impl Arena {
         });
         let bytes = all.min(budget.saturating_add(chunks * ALIGN as u64));
         let supply = reserve(usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(Self { supply, next: Mutex::default(), used: AtomicU64::new(0), places })
+        Ok(Self { supply, next: Mutex::default(), used: AtomicU64::new(0), entries })
     }
 
-    fn place(&self, array: ArrayRef<'_>, number: usize) -> &Place {
-        &self.places[array.stack][array.array][number]
+    fn entry(&self, array: ArrayRef<'_>, number: usize) -> &Entry {
+        &self.entries[array.stack][array.array][number]
     }
 
     /// The bytes of a chunk, if it is kept.
     pub(super) fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
-        let place = self.place(array, number);
-        let start = place.state.load(Ordering::Acquire).checked_sub(READY)? as usize;
-        let len = place.len.load(Ordering::Relaxed) as usize;
+        let entry = self.entry(array, number);
+        let start = entry.state.load(Ordering::Acquire).checked_sub(READY)? as usize;
+        let len = entry.len.load(Ordering::Relaxed) as usize;
         let memory = NonNull::new(self.supply.as_ref()?.start())?;
         // SAFETY: whoever made the chunk ready had taken these bytes for it alone, they are within the memory, and nobody
         // writes to them again. The memory lives as long as this.
@@ -95,9 +95,9 @@ impl Arena {
         budget: u64,
         left: Option<Duration>,
     ) -> Option<Duration> {
-        let (place, len) = (self.place(array, number), bytes.len() as u64);
+        let (entry, len) = (self.entry(array, number), bytes.len() as u64);
         let Ok(short) = u32::try_from(bytes.len()) else { return None };
-        if place.state.load(Ordering::Relaxed) != EMPTY {
+        if entry.state.load(Ordering::Relaxed) != EMPTY {
             return None;
         }
         let add = |used: u64| used.checked_add(len).filter(|used| *used <= budget);
@@ -105,11 +105,11 @@ impl Arena {
             return None;
         }
         let begin =
-            place.state.compare_exchange(EMPTY, WRITING, Ordering::Relaxed, Ordering::Relaxed);
+            entry.state.compare_exchange(EMPTY, WRITING, Ordering::Relaxed, Ordering::Relaxed);
         let start = begin.ok().and_then(|_| {
             let start = self.take(bytes.len(), left);
             if start.is_none() {
-                place.state.store(EMPTY, Ordering::Relaxed);
+                entry.state.store(EMPTY, Ordering::Relaxed);
             }
             start
         });
@@ -124,8 +124,8 @@ impl Arena {
             let to = supply.start().add(start);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
-        place.len.store(short, Ordering::Relaxed);
-        place.state.store(READY + start as u64, Ordering::Release);
+        entry.len.store(short, Ordering::Relaxed);
+        entry.state.store(READY + start as u64, Ordering::Release);
         Some(before.elapsed())
     }
 
@@ -137,7 +137,7 @@ impl Arena {
         if end > supply.bytes() {
             return None;
         }
-        let waits = left.is_none_or(|left| left >= AMPLE);
+        let waits = left.is_none_or(|left| left >= WAITS_FROM);
         let ahead = if left.is_none() { AHEAD } else { LITTLE_AHEAD };
         let wanted = end.saturating_add(ahead).min(supply.bytes());
         let more = wanted.saturating_sub(supply.ready());

@@ -33,7 +33,7 @@ use thrift::Thrift;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {
-    /// Decoded chunks if all that are needed fit into half of the free memory; otherwise those of a shuffle window, if
+    /// Decoded chunks, kept when there is time for it, if all that are needed fit into half of the free memory; otherwise those of a shuffle window, if
     /// there is one; otherwise chunks as stored if they fit; otherwise nothing.
     #[default]
     Auto,
@@ -58,7 +58,7 @@ pub(crate) struct Cache {
     kind: CacheKind,
     /// The most bytes that it may use.
     budget: u64,
-    places: Places,
+    memory: Memory,
     times: Thrift,
     /// Whether chunks are kept only when there is time for it.
     is_thrifty: bool,
@@ -66,14 +66,14 @@ pub(crate) struct Cache {
 
 /// Where chunks are kept.
 #[derive(Debug)]
-enum Places {
+enum Memory {
     /// In this process's memory.
     Own(Arena),
     /// In memory that processes share.
     Shared(SharedChunks),
 }
 
-/// What keeping decoded chunks costs and gains so far. Times are in seconds, of all decoding threads together.
+/// Cost and gain of keeping decoded chunks so far. Times are in seconds, of all decoding threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheTimes {
     /// Time in which memory for chunks was made ready, and chunks were copied there.
@@ -134,16 +134,16 @@ impl Cache {
         if kind == CacheKind::None {
             return Ok(None);
         }
-        let places = Places::Own(Arena::new(dataset, budget)?);
+        let memory = Memory::Own(Arena::new(dataset, budget)?);
         let is_thrifty = thrifty_for.is_some() && kind == CacheKind::Decoded;
         let times = Thrift::new(thrifty_for.unwrap_or(0));
-        Ok(Some(Self { kind, budget, places, times, is_thrifty }))
+        Ok(Some(Self { kind, budget, memory, times, is_thrifty }))
     }
 
     /// A cache of decoded chunks, of at most `budget` bytes, in memory that processes share.
     pub(crate) fn shared(chunks: SharedChunks, budget: u64) -> Self {
-        let (kind, places) = (CacheKind::Decoded, Places::Shared(chunks));
-        Self { kind, budget, places, times: Thrift::new(0), is_thrifty: false }
+        let (kind, memory) = (CacheKind::Decoded, Memory::Shared(chunks));
+        Self { kind, budget, memory, times: Thrift::new(0), is_thrifty: false }
     }
 
     /// Whether chunks are kept decoded.
@@ -167,9 +167,9 @@ impl Cache {
     }
 
     fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
-        match &self.places {
-            Places::Own(arena) => arena.get(array, number),
-            Places::Shared(chunks) => chunks.meeting.segment().get(chunks.array(array), number),
+        match &self.memory {
+            Memory::Own(arena) => arena.get(array, number),
+            Memory::Shared(chunks) => chunks.meeting.segment().get(chunks.array(array), number),
         }
     }
 
@@ -183,20 +183,23 @@ impl Cache {
         took: Duration,
     ) {
         self.times.decoded(decoded.len(), took);
-        let arena = match &self.places {
-            Places::Own(arena) => arena,
-            Places::Shared(chunks) => {
+        let took = match &self.memory {
+            Memory::Own(arena) => {
+                let left = match self.is_thrifty.then(|| self.times.left(arena.took())) {
+                    None => None,
+                    Some(None) => return,
+                    Some(left) => left,
+                };
+                let bytes = if self.keeps_decoded() { decoded } else { stored };
+                arena.keep(array, number, bytes, self.budget, left)
+            }
+            Memory::Shared(chunks) => {
                 let segment = chunks.meeting.segment();
-                return segment.keep(chunks.array(array), number, decoded, self.budget);
+                segment.keep(chunks.array(array), number, decoded, self.budget)
             }
         };
-        let left = self.is_thrifty.then(|| self.times.left(arena.took()));
-        if left == Some(None) {
-            return;
-        }
-        let bytes = if self.keeps_decoded() { decoded } else { stored };
-        if let Some(took) = arena.keep(array, number, bytes, self.budget, left.flatten()) {
-            self.times.kept(bytes.len(), took);
+        if let Some(took) = took {
+            self.times.kept(decoded.len(), took);
         }
     }
 
@@ -210,11 +213,11 @@ impl Cache {
         self.times.hit(bytes);
     }
 
-    /// What keeping chunks cost and gained.
+    /// Cost and gain of keeping chunks so far.
     pub(crate) fn times(&self) -> CacheTimes {
-        let cleared = match &self.places {
-            Places::Own(arena) => arena.took(),
-            Places::Shared(_) => Duration::ZERO,
+        let cleared = match &self.memory {
+            Memory::Own(arena) => arena.took(),
+            Memory::Shared(_) => Duration::ZERO,
         };
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
         CacheTimes {
@@ -225,9 +228,9 @@ impl Cache {
 
     /// Bytes kept. If the memory is shared, this includes the chunks of other processes.
     pub(crate) fn used(&self) -> u64 {
-        match &self.places {
-            Places::Own(arena) => arena.used(),
-            Places::Shared(chunks) => chunks.used(),
+        match &self.memory {
+            Memory::Own(arena) => arena.used(),
+            Memory::Shared(chunks) => chunks.used(),
         }
     }
 }

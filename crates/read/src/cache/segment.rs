@@ -14,6 +14,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -170,25 +171,32 @@ impl Segment {
     }
 
     /// Stores a decoded chunk of an array, unless a process already did, or all processes together would then hold more
-    /// than `limit` bytes.
-    pub(super) fn keep(&self, array: usize, number: usize, values: &[u8], limit: u64) {
+    /// than `limit` bytes. Returns how long it took to copy it, if this call stored it.
+    pub(super) fn keep(
+        &self,
+        array: usize,
+        number: usize,
+        values: &[u8],
+        limit: u64,
+    ) -> Option<Duration> {
         let (chunk, bytes) = self.layout.chunk(array, number);
         debug_assert_eq!(values.len(), bytes.len());
         let (state, len) = (self.state(chunk), bytes.len() as u64);
         if values.len() != bytes.len() || state.load(Ordering::Relaxed) != EMPTY {
-            return;
+            return None;
         }
         let used = &self.head().used;
         let add = |used: u64| used.checked_add(len).filter(|used| *used <= limit);
         if used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_err() {
-            return;
+            return None;
         }
         let begin = state.compare_exchange(EMPTY, WRITING, Ordering::Relaxed, Ordering::Relaxed);
         if begin.is_err() {
             // Another thread or process was first.
             used.fetch_sub(len, Ordering::Relaxed);
-            return;
+            return None;
         }
+        let before = Instant::now();
         // SAFETY: the span lies in the map, and is as long as the values. Only the thread that moved the chunk from empty
         // to being written writes there, once, and nobody reads the chunk before it is ready.
         unsafe {
@@ -196,6 +204,7 @@ impl Segment {
             std::ptr::copy_nonoverlapping(values.as_ptr(), to, bytes.len());
         }
         state.store(READY, Ordering::Release);
+        Some(before.elapsed())
     }
 
     /// Bytes that all processes together hold.
@@ -216,10 +225,9 @@ mod tests {
         let one = Segment::create(5, &ARRAYS).unwrap();
         let other = Segment::join(one.file().try_clone().unwrap(), 5, &ARRAYS).unwrap().unwrap();
         assert!((0..3).all(|chunk| other.get(0, chunk).is_none()));
-        one.keep(0, 2, &[7; 5000], u64::MAX);
-        other.keep(1, 0, &[1; 7], u64::MAX);
-        // This chunk is kept already.
-        other.keep(0, 2, &[8; 5000], u64::MAX);
+        assert!(one.keep(0, 2, &[7; 5000], u64::MAX).is_some());
+        assert!(other.keep(1, 0, &[1; 7], u64::MAX).is_some());
+        assert!(other.keep(0, 2, &[8; 5000], u64::MAX).is_none(), "kept already");
         assert_eq!(other.get(0, 2), Some(&[7; 5000][..]));
         assert_eq!(one.get(1, 0), Some(&[1; 7][..]));
         assert_eq!((one.get(1, 1), one.get(0, 1)), (None, None));

@@ -99,7 +99,7 @@ impl Monitor {
         self.shared.cached_bytes()
     }
 
-    /// What keeping decoded chunks cost and gained so far.
+    /// Cost and gain of keeping decoded chunks so far.
     pub fn cache_times(&self) -> CacheTimes {
         self.shared.cache_times()
     }

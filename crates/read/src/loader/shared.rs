@@ -127,7 +127,7 @@ impl Shared {
         held + self.cache.as_ref().map_or(0, Cache::used)
     }
 
-    /// What keeping decoded chunks cost and gained.
+    /// Cost and gain of keeping decoded chunks so far.
     pub(crate) fn cache_times(&self) -> CacheTimes {
         self.cache.as_ref().map_or(CacheTimes::default(), Cache::times)
     }
