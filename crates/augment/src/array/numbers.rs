@@ -1,23 +1,58 @@
 //! Arrays from lists of numbers.
 
+use std::ops::Deref;
+
 use hsipack_format::Result;
 
 use super::{Array, Buffer, ElementType};
 
+/// The bytes of one element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ElementBytes {
+    bytes: [u8; 8],
+    len: usize,
+}
+
+impl ElementBytes {
+    fn new<const N: usize>(of: [u8; N]) -> Self {
+        let mut bytes = [0; 8];
+        bytes[..N].copy_from_slice(&of);
+        Self { bytes, len: N }
+    }
+}
+
+impl Deref for ElementBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl IntoIterator for ElementBytes {
+    type Item = u8;
+    type IntoIter = std::iter::Take<std::array::IntoIter<u8, 8>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.bytes.into_iter().take(self.len)
+    }
+}
+
 /// The bytes of one element: `number` for floating-point types, otherwise `whole`, truncated to the element's width.
 /// Finite numbers stay finite.
-pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> Vec<u8> {
+#[inline]
+pub(crate) fn bytes_of(number: f64, whole: i64, element: ElementType) -> ElementBytes {
     let number = element.bounded(number);
     match element {
-        ElementType::Bool => vec![u8::from(whole != 0)],
-        ElementType::U8 | ElementType::I8 => vec![whole as u8],
-        ElementType::U16 | ElementType::I16 => (whole as u16).to_le_bytes().to_vec(),
-        ElementType::U32 | ElementType::I32 => (whole as u32).to_le_bytes().to_vec(),
-        ElementType::U64 | ElementType::I64 => (whole as u64).to_le_bytes().to_vec(),
-        ElementType::F16 => half::f16::from_f64(number).to_le_bytes().to_vec(),
-        ElementType::BF16 => half::bf16::from_f64(number).to_le_bytes().to_vec(),
-        ElementType::F32 => (number as f32).to_le_bytes().to_vec(),
-        ElementType::F64 => number.to_le_bytes().to_vec(),
+        ElementType::Bool => ElementBytes::new([u8::from(whole != 0)]),
+        ElementType::U8 | ElementType::I8 => ElementBytes::new([whole as u8]),
+        ElementType::U16 | ElementType::I16 => ElementBytes::new((whole as u16).to_le_bytes()),
+        ElementType::U32 | ElementType::I32 => ElementBytes::new((whole as u32).to_le_bytes()),
+        ElementType::U64 | ElementType::I64 => ElementBytes::new((whole as u64).to_le_bytes()),
+        ElementType::F16 => ElementBytes::new(half::f16::from_f64(number).to_le_bytes()),
+        ElementType::BF16 => ElementBytes::new(half::bf16::from_f64(number).to_le_bytes()),
+        ElementType::F32 => ElementBytes::new((number as f32).to_le_bytes()),
+        ElementType::F64 => ElementBytes::new(number.to_le_bytes()),
     }
 }
 
@@ -28,9 +63,7 @@ impl Array {
     /// # Errors
     /// If the shape has more elements, or there is no memory.
     pub fn of_numbers(numbers: &[f64], shape: &[usize], element: ElementType) -> Result<Self> {
-        let bytes: Vec<u8> =
-            numbers.iter().flat_map(|number| bytes_of(*number, *number as i64, element)).collect();
-        Buffer::of(&bytes)?.array(shape, element)
+        Self::of_elements(numbers.iter().map(|number| (*number, *number as i64)), shape, element)
     }
 
     /// As [`of_numbers`](Self::of_numbers), for whole numbers.
@@ -38,9 +71,31 @@ impl Array {
     /// # Errors
     /// As [`of_numbers`](Self::of_numbers).
     pub fn of_integers(numbers: &[i64], shape: &[usize], element: ElementType) -> Result<Self> {
-        let bytes: Vec<u8> =
-            numbers.iter().flat_map(|number| bytes_of(*number as f64, *number, element)).collect();
-        Buffer::of(&bytes)?.array(shape, element)
+        Self::of_elements(numbers.iter().map(|number| (*number as f64, *number)), shape, element)
+    }
+
+    /// Numbers as floating-point and as whole numbers. Their bytes are written to their places at once, because a batch on
+    /// a device may need hundreds of thousands of them.
+    fn of_elements(
+        numbers: impl ExactSizeIterator<Item = (f64, i64)>,
+        shape: &[usize],
+        element: ElementType,
+    ) -> Result<Self> {
+        let mut buffer = Buffer::zeroed(numbers.len() * element.size())?;
+        let bytes = buffer.bytes_mut();
+        match element {
+            // Nearly all numbers are of this type; the compiler makes a loop of its own for it.
+            ElementType::F32 => write(numbers, ElementType::F32, bytes),
+            _ => write(numbers, element, bytes),
+        }
+        buffer.array(shape, element)
+    }
+}
+
+#[inline(always)]
+fn write(numbers: impl Iterator<Item = (f64, i64)>, element: ElementType, bytes: &mut [u8]) {
+    for (place, (number, whole)) in bytes.chunks_exact_mut(element.size()).zip(numbers) {
+        place.copy_from_slice(&bytes_of(number, whole, element));
     }
 }
 

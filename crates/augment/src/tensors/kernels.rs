@@ -6,7 +6,8 @@
 use hsipack_format::Result;
 
 use super::{Tensors, Through};
-use crate::array::{Array, ElementType};
+use crate::array::ElementType;
+use crate::array::numbers::bytes_of;
 use crate::engine::Held;
 use crate::kernels::arguments::{
     Blur, DRAWN, Draw, Drawn, PAIRS, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp,
@@ -126,7 +127,7 @@ impl<T: Tensors> Through<T> {
         });
         let fill = if outside.is_some() && padding == Warp::ZEROS { job.fill } else { 0.0 };
         let mut warp = Warp {
-            fill_vector: repeated(fill, held.element)?,
+            fill_vector: repeated(fill, held.element),
             fill: ElementType::F32.bounded(fill) as f32,
             rows,
             columns,
@@ -351,15 +352,11 @@ fn drawn(seeds: &[Option<u64>]) -> Vec<([Drawn; DRAWN], u32)> {
 }
 
 /// A number as an element, repeated to fill the widest vector.
-fn repeated(number: f64, element: ElementType) -> Result<[u8; WIDEST]> {
-    let one = match element.is_float() {
-        true => Array::of_numbers(&[number], &[1], element)?,
-        false => Array::of_integers(&[number as i64], &[1], element)?,
-    };
-    let one = one.bytes().expect("one element has no gaps");
+fn repeated(number: f64, element: ElementType) -> [u8; WIDEST] {
+    let one = bytes_of(number, number as i64, element);
     let mut all = [0; WIDEST];
-    all.chunks_exact_mut(one.len()).for_each(|place| place.copy_from_slice(one));
-    Ok(all)
+    all.chunks_exact_mut(one.len()).for_each(|place| place.copy_from_slice(&one));
+    all
 }
 
 #[cfg(test)]
@@ -378,9 +375,9 @@ mod tests {
 
     #[test]
     fn fills_are_repeated() {
-        assert_eq!(repeated(-3.0, ElementType::I16).unwrap()[..4], [0xfd, 0xff, 0xfd, 0xff]);
-        assert_eq!(repeated(1.0, ElementType::F16).unwrap()[12..], [0, 0x3c, 0, 0x3c]);
-        assert_eq!(repeated(7.0, ElementType::U8).unwrap(), [7; 16]);
-        assert_eq!(repeated(7.0, ElementType::I64).unwrap()[8..], [7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(repeated(-3.0, ElementType::I16)[..4], [0xfd, 0xff, 0xfd, 0xff]);
+        assert_eq!(repeated(1.0, ElementType::F16)[12..], [0, 0x3c, 0, 0x3c]);
+        assert_eq!(repeated(7.0, ElementType::U8), [7; 16]);
+        assert_eq!(repeated(7.0, ElementType::I64)[8..], [7, 0, 0, 0, 0, 0, 0, 0]);
     }
 }
