@@ -203,6 +203,11 @@ impl Cache {
         }
     }
 
+    /// Records that the consumer has its first batch.
+    pub(crate) fn begin(&self) {
+        self.times.begin();
+    }
+
     /// Records that threads waited for work or for data, in which time chunks may be kept.
     pub(crate) fn waited(&self, time: Duration) {
         self.times.waited(time);

@@ -2,16 +2,15 @@
 //!
 //! Keeping a chunk takes time: the system clears the memory, and the chunk is copied. If decoding threads wait for a
 //! consumer or for data, that costs nothing. If they do not, it delays batches, for epochs that may never come. So keeping
-//! may take as much time as threads waited, as kept chunks have saved, and a part of the time of decoding: little in the
-//! first epoch, which may be the only one, and more in later ones. So the first epoch is hardly slower than without a
-//! cache, and what is saved pays for more.
+//! may take as much time as threads waited, as kept chunks have saved, and, after the first epoch, a part of the time of
+//! decoding. So the first epoch is hardly slower than without a cache, and what is saved pays for more. Until the consumer
+//! has its first batch, nothing is kept: threads wait then, too, but for the memory of the ring, or for connections, and
+//! everything that works beside delays the batch.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Keeping may take this part of the time of decoding, while every chunk is decoded for the first time.
-const FIRST_SHARE: f64 = 0.025;
-/// The same when chunks are decoded again: then there are probably many epochs.
+/// Keeping may take this part of the time of decoding when chunks are decoded again: then there are probably many epochs.
 const LATER_SHARE: f64 = 0.25;
 
 /// Times in ns, of all decoding threads together.
@@ -19,6 +18,8 @@ const LATER_SHARE: f64 = 0.25;
 pub(super) struct Thrift {
     /// Bytes of all chunks that an epoch needs, decoded.
     needed: u64,
+    /// Whether the consumer has its first batch.
+    begun: AtomicBool,
     /// In which threads waited for a task, or for data.
     free: AtomicU64,
     decoding: Sum,
@@ -56,7 +57,15 @@ impl Thrift {
         Self { needed, ..Self::default() }
     }
 
+    /// The consumer has its first batch.
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn waited(&self, time: Duration) {
+        if !self.begun.load(Ordering::Relaxed) {
+            return;
+        }
         self.free.fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
     }
 
@@ -75,10 +84,12 @@ impl Thrift {
 
     /// Time that keeping may still take, if the memory took `cleared` so far; `None` if it took too much already.
     pub(super) fn left(&self, cleared: Duration) -> Option<Duration> {
+        if !self.begun.load(Ordering::Relaxed) {
+            return None;
+        }
         let decoded = self.decoding.bytes.load(Ordering::Relaxed);
-        let first = decoded.min(self.needed) as f64 * FIRST_SHARE;
-        let later = decoded.saturating_sub(self.needed) as f64 * LATER_SHARE;
-        let part = (self.decoding.each() * (first + later)) as u64;
+        let again = decoded.saturating_sub(self.needed) as f64;
+        let part = (self.decoding.each() * again * LATER_SHARE) as u64;
         let may = self.free.load(Ordering::Relaxed) + part + self.saved();
         may.checked_sub(self.spent(cleared)).map(Duration::from_nanos)
     }
@@ -109,10 +120,13 @@ mod tests {
     #[test]
     fn what_keeping_may_take_grows_with_waiting_decoding_and_savings() {
         let thrift = Thrift::new(1000);
+        thrift.waited(10 * MS);
+        assert!(!affords(&thrift, 0));
+        thrift.begin();
         assert!(affords(&thrift, 0) && !affords(&thrift, 1));
         thrift.decoded(1000, 40 * MS);
-        assert!(affords(&thrift, 1) && !affords(&thrift, 2));
-        thrift.waited(10 * MS);
+        assert!(affords(&thrift, 0) && !affords(&thrift, 1));
+        thrift.waited(11 * MS);
         assert!(affords(&thrift, 11) && !affords(&thrift, 12));
         // Decoding takes 40 µs a byte, copying 10.
         thrift.kept(100, MS);
@@ -137,6 +151,7 @@ mod tests {
     /// `clearing`. Returns the length of each epoch.
     fn epochs(count: usize, clearing: u32) -> Vec<u32> {
         let (thrift, mut kept, mut cleared) = (Thrift::new(100), [false; 100], 0);
+        thrift.begin();
         let mut epoch = || {
             let mut took = 0;
             for kept in &mut kept {
@@ -164,7 +179,7 @@ mod tests {
         // On huge pages that are at hand, and on small ones.
         for (clearing, soon) in [(4, 5), (17, 12)] {
             let epochs = epochs(40, clearing);
-            assert!(epochs[0] <= 1_028 + clearing, "{epochs:?}");
+            assert!(epochs[0] <= 1_003 + clearing, "{epochs:?}");
             assert!(epochs.iter().all(|took| *took <= 1_253 + clearing), "{epochs:?}");
             assert_eq!(epochs[soon], 300, "{epochs:?}");
         }

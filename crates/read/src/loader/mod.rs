@@ -340,6 +340,9 @@ impl Loader {
         complete?;
         let TakenBatch { lease, ready, skipped, .. } = taken;
         let batch = Batch::new(lease, self.shared.clone());
+        if let Some(cache) = &self.shared.cache {
+            cache.begin();
+        }
         if let Some(trace) = &self.shared.options.trace {
             trace.ready(ready);
         }
