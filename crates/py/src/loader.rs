@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
-use hsipack_augment::{Device, Mixed, Pipeline, kernels};
+use hsipack_augment::{Device, kernels};
 use hsipack_measure::diagnose::Facts;
 use hsipack_read::plan::{Crop, Item, Plan, Share, State, Window};
-use hsipack_read::trace::{Trace, Track};
 use hsipack_read::{
     CacheKind, DeviceBatch, DeviceLoader, Error, LoaderOptions, LoaderStats, Monitor, OfProcess,
     Outlook, PreparedDeviceLoader, Result, Statistics,
@@ -26,19 +25,17 @@ use crate::settings::{Settings, read};
 use crate::task::{LOOK, Task, Worker, patiently};
 use crate::torch::Library;
 
-/// A device loader, and the augmentations for its batches. It takes memory and starts threads when the first batch is
-/// asked for.
+/// A device loader. It takes memory and starts threads when the first batch is asked for.
 ///
-/// On the CPU, a separate thread takes, converts and augments batches, because each of these may take long; the
-/// caller's thread checks for signals meanwhile. On a CUDA device, the caller's thread does the work, because its
-/// stream is used, and it only queues the work.
+/// On the CPU, a separate thread waits for batches, because that may take long; the caller's thread checks for signals
+/// meanwhile. It takes what is prepared already by itself. On a CUDA device, the caller's thread does the work, because
+/// its stream is used, and it only queues the work.
 ///
 /// Only asking for batches and moving elsewhere need the lock of `running`. State, statistics and reports can be read at
 /// any time, in any thread, and in signal handlers that interrupt a wait for a batch.
 #[pyclass(frozen, module = "hsipack._hsipack")]
 pub struct Loader {
     prepared: Mutex<Arc<PreparedDeviceLoader>>,
-    pipeline: Option<Pipeline>,
     library: Library,
     progress: Mutex<Progress>,
     running: Mutex<Option<OfProcess<Running>>>,
@@ -82,7 +79,6 @@ struct Running {
 struct Source {
     /// `None` once it was closed as the process ends.
     loader: Mutex<Option<DeviceLoader<Library>>>,
-    pipeline: Option<Pipeline>,
     /// A finished step that no call has returned yet: a signal handler raised, or the process ends.
     made: Mutex<Option<Step>>,
     /// Set when nobody waits for the batch in preparation any more.
@@ -109,17 +105,11 @@ const AT_EXIT: Duration = Duration::from_secs(1);
 
 /// The result of asking for a batch.
 enum Step {
-    Batch(Box<Ready>, State),
+    Batch(Box<DeviceBatch<Library>>, State),
     End(State),
     /// No batch came in time.
     Waiting,
     Failed(Error, State),
-}
-
-/// A batch that is ready to return.
-struct Ready {
-    batch: DeviceBatch<Library>,
-    mixed: Vec<Mixed>,
 }
 
 impl Source {
@@ -156,24 +146,14 @@ impl Source {
         match loader.next_within(LOOK) {
             None => Step::End(loader.state()),
             Some(Ok(None)) => Step::Waiting,
-            Some(Ok(Some(batch))) => match self.augmented(batch, loader.options().trace.as_deref())
-            {
-                Ok(ready) => Step::Batch(Box::new(ready), loader.state()),
-                Err(error) => Step::Failed(error, loader.state()),
-            },
+            Some(Ok(Some(batch))) => Step::Batch(Box::new(batch), loader.state()),
             Some(Err(error)) => Step::Failed(error, loader.state()),
         }
     }
 
-    fn augmented(&self, mut batch: DeviceBatch<Library>, trace: Option<&Trace>) -> Result<Ready> {
-        let Some(pipeline) = &self.pipeline else { return Ok(Ready { batch, mixed: Vec::new() }) };
-        let before = Instant::now();
-        let (mixed, _) = batch.augment(pipeline)?;
-        if let Some(trace) = trace {
-            let span = (before, Instant::now());
-            trace.span(Track::Consumer, "augment", span, Some(batch.number()));
-        }
-        Ok(Ready { batch, mixed })
+    /// Whether the next batch is prepared.
+    fn is_ready(&self) -> bool {
+        lock(&self.loader).as_ref().is_some_and(DeviceLoader::is_ready)
     }
 
     /// The next batch, unless waiting is cancelled before.
@@ -198,7 +178,7 @@ impl Running {
             let made = lock(&self.source.made).take();
             let step = match made {
                 Some(step) => step,
-                None if self.worker.is_some() => self.wait(py)?,
+                None if self.worker.is_some() && !self.is_ready() => self.wait(py)?,
                 None => {
                     detached(py, || self.source.make());
                     lock(&self.source.made).take().unwrap_or(Step::Waiting)
@@ -214,6 +194,11 @@ impl Running {
                 step => return Ok(step),
             }
         }
+    }
+
+    /// Whether the next batch is prepared, and the worker is not about to take it.
+    fn is_ready(&self) -> bool {
+        self.pending.is_none() && self.source.is_ready()
     }
 
     fn wait(&mut self, py: Python<'_>) -> PyResult<Step> {
@@ -321,7 +306,6 @@ impl Loader {
         *lock(&self.monitor) = Watched::Running(OfProcess::new(loader.monitor()));
         let source = Arc::new(Source {
             loader: Mutex::new(Some(loader)),
-            pipeline: self.pipeline.clone(),
             made: Mutex::new(None),
             cancelled: AtomicBool::new(false),
             closed: self.closed.clone(),
@@ -393,7 +377,7 @@ impl Loader {
             "slots": prepared.options().slots,
             "standardized_by": standardized,
             "regions": regions_report(prepared.plan()),
-            "augment": self.pipeline.as_ref().map(|_| augmented_by(device, monitor.is_some())),
+            "augment": prepared.augmentations().map(|_| augmented_by(device, monitor.is_some())),
         })
         .to_string()
     }
@@ -414,20 +398,19 @@ impl Loader {
         let (pipeline, library) = (settings.pipeline().or_raise(py)?, settings.library());
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let prepare = move || {
-            let prepared = PreparedDeviceLoader::new(&dataset, options, device)?;
-            match state {
-                Some(state) => prepared.resumed(&state),
+            let mut prepared = PreparedDeviceLoader::new(&dataset, options, device)?;
+            if let Some(state) = state {
+                prepared = prepared.resumed(&state)?;
+            }
+            match pipeline {
+                Some(pipeline) => prepared.augmented(pipeline),
                 None => Ok(prepared),
             }
         };
         let prepared = patiently(py, prepare)?.or_raise(py)?;
-        if let Some(pipeline) = &pipeline {
-            prepared.check_augmentations(pipeline).or_raise(py)?;
-        }
         let state = prepared.state().clone();
         Ok(Self {
             prepared: Mutex::new(prepared.into()),
-            pipeline,
             library,
             progress: Mutex::new(Progress { before: state.clone(), state }),
             running: Mutex::new(None),
@@ -484,10 +467,10 @@ impl Loader {
             progress.before = std::mem::replace(&mut progress.state, state);
         };
         match step {
-            Step::Batch(ready, state) => {
+            Step::Batch(batch, state) => {
                 gone(state);
                 let spectra = are_spectra(lock(&self.prepared).plan());
-                into.append(given(py, *ready, spectra)?)
+                into.append(given(py, *batch, spectra)?)
             }
             Step::End(state) => {
                 gone(state);
@@ -713,8 +696,11 @@ fn are_spectra(plan: &Plan) -> bool {
 }
 
 /// A batch in the form for Python.
-fn given<'py>(py: Python<'py>, ready: Ready, spectra: bool) -> PyResult<Bound<'py, PyDict>> {
-    let Ready { mut batch, mixed } = ready;
+fn given<'py>(
+    py: Python<'py>,
+    mut batch: DeviceBatch<Library>,
+    spectra: bool,
+) -> PyResult<Bound<'py, PyDict>> {
     let given = PyDict::new(py);
     let items = batch.items();
     let of_items = |number: &dyn Fn(&Item) -> i64| {
@@ -737,7 +723,7 @@ fn given<'py>(py: Python<'py>, ready: Ready, spectra: bool) -> PyResult<Bound<'p
     given.set_item("regions", are_regions.then(|| of_items(&region)).transpose()?)?;
     given.set_item("names", names(py, &batch)?)?;
     given.set_item("spectra", spectra)?;
-    given.set_item("mixed", pairs(mixed))?;
+    given.set_item("mixed", pairs(std::mem::take(&mut batch.mixed)))?;
     let masks = std::mem::take(&mut batch.masks);
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();
     given.set_item("masks", masks)?;

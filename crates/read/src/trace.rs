@@ -35,6 +35,8 @@ pub enum Track {
     Consumer,
     /// The thread that copies batches to a device.
     Transfer,
+    /// The thread that converts, normalises and augments batches on the CPU.
+    Preparer,
     /// The thread that plans batches.
     Planner,
     /// A decoding thread, from 0.
@@ -186,6 +188,7 @@ impl Track {
             Track::Consumer => 1,
             Track::Transfer => 2,
             Track::Planner => 3,
+            Track::Preparer => 4,
             Track::Decoder(number) => 100 + number as u32,
         }
     }
@@ -195,6 +198,7 @@ impl Track {
             Track::Consumer => "consumer".to_owned(),
             Track::Transfer => "transfer".to_owned(),
             Track::Planner => "planner".to_owned(),
+            Track::Preparer => "preparer".to_owned(),
             Track::Decoder(number) => format!("decoder {number}"),
         }
     }

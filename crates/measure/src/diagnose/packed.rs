@@ -11,7 +11,7 @@ use hsipack_read::plan::{Crop, LastBatch};
 use hsipack_read::store::Store;
 use hsipack_read::{
     CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
-    Outlook, ShuffleWindow,
+    Outlook, PreparedDeviceLoader, ShuffleWindow,
 };
 use hsipack_store::remote::is_url;
 
@@ -235,18 +235,18 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         let dataset = open(self.options)?;
         let device = DeviceOptions { repeat: change.repeat, ..self.options.device.clone() };
         let loader = self.loader_options(change);
-        let mut loader = DeviceLoader::new(&dataset, loader, device, self.library.clone())?;
-        let pipeline = self.pipeline(change);
+        let mut prepared = PreparedDeviceLoader::new(&dataset, loader, device)?;
+        if let Some(pipeline) = self.pipeline(change) {
+            prepared = prepared.augmented(pipeline)?;
+        }
+        let mut loader = prepared.start(self.library.clone())?;
         self.warm_up(&mut loader, change, timer)?;
         // Files that were read from the disk once come from memory the next time.
         let most =
             if change.cold { self.batches(change).saturating_sub(2).max(1) } else { usize::MAX };
         let Self { library, step, options, .. } = self;
         let once = || {
-            let mut batch = next(&mut loader)?;
-            if let Some(pipeline) = &pipeline {
-                batch.augment(pipeline)?;
-            }
+            let batch = next(&mut loader)?;
             step(&batch.image, &batch.masks)
         };
         let wait = || library.wait(options.device.device);

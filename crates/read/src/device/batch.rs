@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use hsipack_augment::array::Memory;
-use hsipack_augment::{
-    Array, ElementType, Images, Library, Mask, Mixed, Parameters, Pipeline, SampleKey,
-};
+use hsipack_augment::{Array, ElementType, Library, Mixed, Parameters, Pipeline};
 use hsipack_format::Sample;
 
+use super::tensors::augment;
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{Batch, BatchArray};
@@ -26,6 +25,8 @@ pub struct DeviceBatch<L: Library> {
     pub image: L::Tensor,
     /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W).
     pub masks: Vec<(String, L::Tensor)>,
+    /// For every mixing augmentation of the loader: which samples were mixed with which. Empty if it has none.
+    pub mixed: Vec<Mixed>,
     pub(super) info: Arc<Info>,
     pub(super) library: L,
 }
@@ -105,7 +106,8 @@ impl<L: Library> DeviceBatch<L> {
 
     /// Augments the batch, as determined by its epoch and its samples. The images and masks are replaced. Memory that
     /// other tensors share is not written to, so tensors of the batch that are kept stay as they are. Returns which
-    /// samples were mixed with which, for every mixing augmentation, and what was drawn.
+    /// samples were mixed with which, for every mixing augmentation, and what was drawn. A loader can do the same ahead of
+    /// time: [`PreparedDeviceLoader::augmented`](super::PreparedDeviceLoader::augmented).
     ///
     /// ```no_run
     /// use hsipack_read::augment::{Host, Pipeline};
@@ -126,15 +128,7 @@ impl<L: Library> DeviceBatch<L> {
     /// # Errors
     /// As [`Pipeline::draw`] and [`Pipeline::apply`]. The batch then stays as it was.
     pub fn augment(&mut self, pipeline: &Pipeline) -> Result<(Vec<Mixed>, Parameters)> {
-        let samples: Vec<SampleKey> = self.items().iter().map(SampleKey::from).collect();
-        let masks = self.masks.iter();
-        let masks = masks.map(|(name, labels)| Mask { name: name.clone(), labels: labels.clone() });
-        let images = Images::new(self.image.clone(), masks.collect());
-        let (augmented, parameters) =
-            self.library.augment(pipeline, images, self.epoch(), &samples)?;
-        self.image = augmented.image;
-        self.masks = augmented.masks.into_iter().map(|mask| (mask.name, mask.labels)).collect();
-        Ok((augmented.mixed, parameters))
+        augment(&self.library, pipeline, &mut self.image, &mut self.masks, &self.info)
     }
 }
 

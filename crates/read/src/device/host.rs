@@ -27,8 +27,8 @@ pub(super) struct Host {
     is_retry: bool,
     /// Whether the first batch is delivered for ever.
     repeat: bool,
-    /// Whether batches that the ring cannot spare are copied.
-    copy: bool,
+    /// How many slots arrays may lie over; further batches are copied. `None` if they never are.
+    spare: Option<usize>,
     /// Where those copies lie.
     pool: Arc<Pool>,
     copied: Arc<Copied>,
@@ -82,12 +82,30 @@ unsafe impl Memory for Slot {
 }
 
 impl Host {
+    /// For batches that are used before the next one is asked for.
     pub(super) fn new(loader: Loader, options: &DeviceOptions) -> Self {
+        let spare = (loader.options().slots / 2).max(1);
+        Self::with_spare(loader, options, spare)
+    }
+
+    /// For a thread that takes the next batch while one is used: one more slot is kept.
+    pub(super) fn prefetched(loader: Loader, options: &DeviceOptions) -> Self {
+        let slots = loader.options().slots;
+        let spare = (slots / 2 + 1).min(slots - 1).max(1);
+        Self::with_spare(loader, options, spare)
+    }
+
+    fn with_spare(loader: Loader, options: &DeviceOptions, spare: usize) -> Self {
         let (held, pool) = (Arc::new(()), Arc::default());
-        let (copy, repeat) = (options.copy, options.repeat);
-        let (pending, is_retry) = (None, false);
+        let (pending, is_retry, repeat) = (None, false, options.repeat);
+        let spare = options.copy.then_some(spare);
         let copied = Arc::new(Copied(AtomicU64::new(0)));
-        Self { loader, held, pending, is_retry, repeat, copy, pool, copied }
+        Self { loader, held, pending, is_retry, repeat, spare, pool, copied }
+    }
+
+    /// How far the loader is.
+    pub(super) fn state(&self) -> State {
+        self.loader.state()
     }
 
     /// Like [`Transfer::next`](super::transfer::Transfer::next).
@@ -132,8 +150,7 @@ impl Host {
     /// meanwhile.
     fn memory(&mut self, mut batch: Batch) -> Result<(Arc<dyn Memory>, Arc<Info>)> {
         let info = Info::of(&batch);
-        let spare = (self.loader.options().slots / 2).max(1);
-        if !self.copy || Arc::strong_count(&self.held) <= spare {
+        if self.spare.is_none_or(|spare| Arc::strong_count(&self.held) <= spare) {
             return Ok((self.slot(batch), info));
         }
         let from = batch.memory_mut();

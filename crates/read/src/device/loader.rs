@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hsipack_augment::array::{Memory, Stream};
 use hsipack_augment::{Device, Library};
 
 use super::backend::Backend;
@@ -15,8 +14,10 @@ use super::emulated::Emulated;
 use super::host::Host;
 use super::monitor::{Copies, DeviceReport, Monitor, Tally};
 use super::options::DeviceOptions;
+use super::prefetch::Prefetch;
 use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
+use super::tensors::{Made, TensorMaker};
 use super::transfer::{Next, Source, Transfer};
 use crate::Result;
 use crate::dataset::Dataset;
@@ -25,7 +26,7 @@ use crate::loader::{
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
-use crate::trace::Trace;
+use crate::trace::{Trace, Track};
 
 /// A [`Loader`] whose batches are tensors of a library, on a device.
 ///
@@ -34,9 +35,10 @@ use crate::trace::Trace;
 /// `tch`.
 ///
 /// On the CPU, tensors lie over the ring's slots. Nothing is copied as long as no more than half of the slots (at least
-/// one) are kept. Beyond that, batches are copied, so that any number may be kept. On a CUDA device, a thread copies
-/// batches ahead from page-locked memory into one of two device slots, on a separate stream: while a batch is used, the
-/// next one is copied. Nobody waits for the device or a whole stream.
+/// one) are kept. Beyond that, batches are copied, so that any number may be kept. If values have to be converted,
+/// normalised or augmented ([`PreparedDeviceLoader::augmented`]), a thread does it while the batch before is used. On a
+/// CUDA device, a thread copies batches ahead from page-locked memory into one of two device slots, on a separate stream:
+/// while a batch is used, the next one is copied. Nobody waits for the device or a whole stream.
 ///
 /// ```no_run
 /// use hsipack_read::{Dataset, Device, DeviceLoader, DeviceOptions, Host, LoaderOptions};
@@ -56,10 +58,11 @@ use crate::trace::Trace;
 /// for, and on streams that wait for this stream. When the last tensor over the batch's memory is dropped, in whatever
 /// thread, an event is recorded on this stream, and the next copy into the memory waits for the event. So if you use a
 /// batch on other streams, make this stream wait for them before you drop the batch. Other libraries take arrays by
-/// DLPack, and name the stream that they use them on ([`Memory::lend`]). Do not ask for batches while a CUDA graph is
+/// DLPack, and name the stream that they use them on
+/// ([`Memory::lend`](hsipack_augment::array::Memory::lend)). Do not ask for batches while a CUDA graph is
 /// captured.
 pub struct DeviceLoader<L: Library> {
-    way: Box<dyn Way<Made<L>>>,
+    way: Box<dyn Way<L>>,
     library: L,
     prepared: PreparedDeviceLoader,
     monitor: Monitor,
@@ -81,52 +84,79 @@ pub struct DeviceEpoch<'a, L: Library> {
     over: bool,
 }
 
-/// Tensors made from a slot.
-struct Made<L: Library> {
-    image: L::Tensor,
-    masks: Vec<(String, L::Tensor)>,
-    info: Arc<Info>,
-}
-
-/// Makes something from a slot's memory and the metadata of the batch in it.
-type Make<'a, M> = &'a mut dyn FnMut(&Arc<dyn Memory>, &Arc<Info>) -> Result<M>;
-
-/// How batches get to the device. `M` is what is made from them.
-trait Way<M>: Send {
-    fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>>;
+/// How batches get to the device, and where their tensors are made.
+trait Way<L: Library>: Send {
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>>;
     fn go_to(&mut self, epoch: u64);
     fn copies(&self) -> Arc<dyn Copies>;
+
+    /// Whether a batch is prepared.
+    fn is_ready(&self) -> bool {
+        false
+    }
 }
 
-impl<M> Way<M> for Host {
-    fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>> {
-        Host::next(self, deadline, make)
+/// The CPU, where the consumer's thread makes the tensors.
+struct OnHost<L: Library> {
+    host: Host,
+    maker: TensorMaker<L>,
+}
+
+impl<L: Library> Way<L> for OnHost<L> {
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>> {
+        self.host.next(deadline, |memory, info| self.maker.make(memory, info))
     }
 
     fn go_to(&mut self, epoch: u64) {
-        Host::go_to(self, epoch);
+        self.host.go_to(epoch);
     }
 
     fn copies(&self) -> Arc<dyn Copies> {
-        Host::copies(self)
+        self.host.copies()
     }
 }
 
-impl<B, S, M> Way<M> for Transfer<B, S>
+/// The CPU, where a thread makes the tensors before they are asked for.
+impl<L: Library> Way<L> for Prefetch<Made<L>> {
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>> {
+        Prefetch::next(self, deadline)
+    }
+
+    fn go_to(&mut self, epoch: u64) {
+        Prefetch::go_to(self, epoch);
+    }
+
+    fn copies(&self) -> Arc<dyn Copies> {
+        Prefetch::copies(self)
+    }
+
+    fn is_ready(&self) -> bool {
+        Prefetch::is_ready(self)
+    }
+}
+
+/// A device. The consumer's thread queues the making of the tensors, because it belongs on the consumer's stream.
+struct OnDevice<B: Backend, S: Source, L: Library> {
+    transfer: Transfer<B, S>,
+    maker: TensorMaker<L>,
+}
+
+impl<B, S, L> Way<L> for OnDevice<B, S, L>
 where
     B: Backend,
     S: Source<Info = Arc<Info>, Place = State> + 'static,
+    L: Library,
 {
-    fn next(&mut self, deadline: Option<Instant>, make: Make<'_, M>) -> Result<Next<M, State>> {
-        Transfer::next(self, deadline, make)
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>> {
+        self.transfer.next(deadline, |memory, info| self.maker.make(memory, info))
     }
 
     fn go_to(&mut self, epoch: u64) {
-        Transfer::go_to(self, epoch);
+        self.transfer.go_to(epoch);
     }
 
     fn copies(&self) -> Arc<dyn Copies> {
-        Transfer::copies(self)
+        self.transfer.copies()
     }
 }
 
@@ -200,18 +230,36 @@ impl<L: Library> DeviceLoader<L> {
     pub(super) fn begin_with(mut prepared: PreparedDeviceLoader, library: L) -> Result<Self> {
         match (prepared.options.device, prepared.options.emulated_bus) {
             (Device::Cpu, Some(rate)) => Self::begin_on(Emulated::new(rate), prepared, library),
-            (Device::Cpu, None) => {
-                let loader = prepared.loader.clone().start()?;
-                let (shared, place) = (loader.shared().clone(), loader.state());
-                let way = Box::new(Host::new(loader, &prepared.options));
-                Ok(Self::of(way, library, prepared, shared, place, Vec::new()))
-            }
+            (Device::Cpu, None) => Self::begin_on_host(prepared, library),
             (Device::Cuda(number), _) => {
                 let cuda = Cuda::open(number)?;
                 prepared.loader.options.memory.locker.get_or_insert_with(|| cuda.locker());
                 Self::begin_on(cuda, prepared, library)
             }
         }
+    }
+
+    /// Begins on the CPU. If there is something to compute, a thread computes it ahead.
+    fn begin_on_host(prepared: PreparedDeviceLoader, library: L) -> Result<Self> {
+        let mut loader = prepared.loader.clone().start()?;
+        let (shared, state) = (loader.shared().clone(), loader.state());
+        let computes = !prepared.recipe.is_view() || prepared.pipeline.is_some();
+        let (way, trace): (Box<dyn Way<L>>, _) = if computes && !prepared.options.repeat {
+            loader.feed_preparer();
+            let trace = shared.options.trace.clone();
+            let maker = Self::maker(&prepared, &library, trace.clone(), Track::Preparer);
+            let interrupt = stop_ring(&shared);
+            let ahead = prepared.batches_ahead(shared.ring.slot_bytes());
+            let host = Host::prefetched(loader, &prepared.options);
+            let make = Box::new(move |memory: &_, info: &_| maker.make(memory, info));
+            (Box::new(Prefetch::start(host, ahead, make, interrupt)?), trace)
+        } else {
+            let trace = shared.options.trace.clone();
+            let maker = Self::maker(&prepared, &library, trace, Track::Consumer);
+            // The loader inside records what the consumer does.
+            (Box::new(OnHost { host: Host::new(loader, &prepared.options), maker }), None)
+        };
+        Ok(Self::of(way, library, prepared, shared, state, trace, Vec::new()))
     }
 
     /// Begins on a device to which batches have to be copied.
@@ -222,32 +270,47 @@ impl<L: Library> DeviceLoader<L> {
     ) -> Result<Self> {
         let mut loader = prepared.loader.clone().start()?;
         loader.feed_transfer();
-        let (shared, place) = (loader.shared().clone(), loader.state());
-        let ring = shared.ring.clone();
-        let interrupt = Box::new(move || ring.slots().stop());
+        let (shared, state) = (loader.shared().clone(), loader.state());
+        let interrupt = stop_ring(&shared);
         let slot_bytes = shared.ring.slot_bytes();
         let backend = Arc::new(backend);
-        let way: Box<dyn Way<Made<L>>> = if prepared.options.repeat {
-            Box::new(Transfer::start(backend, Repeat::new(loader), slot_bytes, interrupt)?)
+        let trace = shared.options.trace.clone();
+        let maker = Self::maker(&prepared, &library, trace.clone(), Track::Consumer);
+        let way: Box<dyn Way<L>> = if prepared.options.repeat {
+            let source = Repeat::new(loader);
+            let transfer = Transfer::start(backend, source, slot_bytes, interrupt)?;
+            Box::new(OnDevice { transfer, maker })
         } else {
-            Box::new(Transfer::start(backend, loader, slot_bytes, interrupt)?)
+            let transfer = Transfer::start(backend, loader, slot_bytes, interrupt)?;
+            Box::new(OnDevice { transfer, maker })
         };
         let notes = shared.ring.memory_report().notes;
-        Ok(Self::of(way, library, prepared, shared, place, notes))
+        Ok(Self::of(way, library, prepared, shared, state, trace, notes))
+    }
+
+    fn maker(
+        prepared: &PreparedDeviceLoader,
+        library: &L,
+        trace: Option<Arc<Trace>>,
+        track: Track,
+    ) -> TensorMaker<L> {
+        let PreparedDeviceLoader { recipe, pipeline, .. } = prepared;
+        let (recipe, pipeline) = (recipe.clone(), pipeline.clone());
+        TensorMaker { library: library.clone(), recipe, pipeline, trace, track }
     }
 
     fn of(
-        way: Box<dyn Way<Made<L>>>,
+        way: Box<dyn Way<L>>,
         library: L,
         prepared: PreparedDeviceLoader,
         shared: Arc<Shared>,
         state: State,
+        trace: Option<Arc<Trace>>,
         notes: Vec<String>,
     ) -> Self {
         let fresh = state.given.iter().all(|segment| segment.batches == 0);
         let consumer = Consumer::training();
         let copies = way.copies();
-        let trace = shared.options.trace.clone().filter(|_| copies.device_slots() > 0);
         let options = prepared.options.clone();
         let tally = Arc::new(Tally::new());
         let monitor = Monitor { shared, options, tally, copies, notes };
@@ -292,23 +355,21 @@ impl<L: Library> DeviceLoader<L> {
         let tally = &self.monitor.tally;
         let record = Record { times: &tally.times, trace: self.trace.as_deref() };
         self.consumer.asks(record);
-        let (library, recipe) = (&self.library, &self.prepared.recipe);
-        let next = self.way.next(deadline, &mut |memory, info| {
-            memory.lend(match memory.device() {
-                Device::Cpu => Stream::LEGACY,
-                Device::Cuda(number) => library.stream(number)?,
-            })?;
-            let (image, masks) = recipe.make(library, memory, info)?;
-            Ok(Made { image, masks, info: info.clone() })
-        });
+        let next = self.way.next(deadline);
         tally.waited(before.elapsed());
         match next {
-            Ok(Next::Batch(Made { image, masks, info }, state)) => {
+            Ok(Next::Batch(Made { image, masks, info, mixed: Ok(mixed) }, state)) => {
                 (self.state, self.fresh) = (state, false);
                 tally.batches.fetch_add(1, Ordering::Relaxed);
                 self.consumer.gets(info.number, record);
                 let library = self.library.clone();
-                Some(Ok(Some(DeviceBatch { image, masks, info, library })))
+                Some(Ok(Some(DeviceBatch { image, masks, mixed, info, library })))
+            }
+            Ok(Next::Batch(Made { mixed: Err(error), .. }, state)) => {
+                self.consumer.ends();
+                self.failed += 1;
+                (self.state, self.fresh) = (state, false);
+                Some(Err(error))
             }
             Ok(Next::TimedOut) => Some(Ok(None)),
             Ok(Next::End(state)) => {
@@ -334,6 +395,12 @@ impl<L: Library> DeviceLoader<L> {
                 Some(Err(error))
             }
         }
+    }
+
+    /// Whether the next batch is prepared, so that asking for it returns at once. Always false where nothing is prepared
+    /// ahead: on a device, and on the CPU if batches need no conversion and no augmentation.
+    pub fn is_ready(&self) -> bool {
+        self.way.is_ready()
     }
 
     /// Drops unfinished batches and goes to the start of an epoch.
@@ -446,6 +513,12 @@ impl<L: Library> DeviceLoader<L> {
     fn shared(&self) -> &Arc<Shared> {
         &self.monitor.shared
     }
+}
+
+/// Makes every wait for the ring end, for good.
+fn stop_ring(shared: &Shared) -> Box<dyn Fn() + Send> {
+    let ring = shared.ring.clone();
+    Box::new(move || ring.slots().stop())
 }
 
 impl<L: Library> fmt::Debug for DeviceLoader<L> {

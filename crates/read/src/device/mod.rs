@@ -9,7 +9,9 @@
 //! | `replay.rs` | the items of a loader's batches, read without a loader |
 //! | `batch.rs` | a batch of tensors, and how arrays lie over a slot |
 //! | `recipe.rs` | from stored values to the tensors asked for: types, layers, physical values, normalising |
+//! | `tensors.rs` | makes a batch's tensors: that recipe, then augmentations |
 //! | `host.rs` | the CPU: arrays over the ring itself |
+//! | `prefetch.rs` | the CPU: the thread that prepares batches ahead, if there is something to compute |
 //! | `transfer.rs` | a device: the thread that copies ahead, device slots, their reuse |
 //! | `handover.rs` | what that thread and the consumer give each other |
 //! | `backend.rs` | what a device has to provide for that |
@@ -29,10 +31,12 @@ mod host;
 mod loader;
 mod monitor;
 mod options;
+mod prefetch;
 mod prepared;
 mod recipe;
 mod repeat;
 mod replay;
+mod tensors;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -19,7 +19,12 @@ pub struct PreparedDeviceLoader {
     pub(super) loader: PreparedLoader,
     pub(super) options: DeviceOptions,
     pub(super) recipe: Arc<Recipe>,
+    pub(super) pipeline: Option<Arc<Pipeline>>,
 }
+
+/// Up to this many bytes a slot, two batches are prepared ahead on the CPU, which hides how long threads take to wake.
+/// Larger batches take memory that nobody expects.
+const SMALL: usize = 64 << 20;
 
 impl PreparedDeviceLoader {
     /// Checks the options and plans the epochs. The loader will begin with epoch 0.
@@ -38,7 +43,44 @@ impl PreparedDeviceLoader {
             return Err(Error::conflict(what).with_remedy("give a rate above 0"));
         }
         let recipe = Arc::new(Recipe::new(&loader, &options)?);
-        Ok(Self { loader, options, recipe })
+        Ok(Self { loader, options, recipe, pipeline: None })
+    }
+
+    /// The same loader, which augments its batches: on the CPU ahead of their use, in a thread of its own; on a device as
+    /// they are asked for. [`DeviceBatch::mixed`](super::DeviceBatch::mixed) says which samples were mixed. A batch that
+    /// cannot be augmented is an error in its place.
+    ///
+    /// ```no_run
+    /// use hsipack_read::augment::{Host, Pipeline};
+    /// use hsipack_read::{Dataset, Device, DeviceOptions, LoaderOptions, PreparedDeviceLoader};
+    ///
+    /// let dataset = Dataset::open("tissue.hsipack")?;
+    /// let pipeline = Pipeline::from_json(r#"[{"op": "hflip"}, {"op": "l1_normalize"}]"#)?;
+    /// let (options, device) = (LoaderOptions::new(6), DeviceOptions::new(Device::Cpu));
+    /// let prepared = PreparedDeviceLoader::new(&dataset, options, device)?.augmented(pipeline)?;
+    /// let mut loader = prepared.start(Host::default())?;
+    /// for batch in loader.epoch() {
+    ///     println!("{:?}", batch?.image.shape()); // (samples, bands, rows, columns)
+    /// }
+    /// # Ok::<(), hsipack_read::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error that a batch would give, such as a crop that is larger than the windows.
+    pub fn augmented(self, pipeline: Pipeline) -> Result<Self> {
+        self.check_augmentations(&pipeline)?;
+        Ok(Self { pipeline: Some(Arc::new(pipeline)), ..self })
+    }
+
+    /// The augmentations of its batches.
+    pub fn augmentations(&self) -> Option<&Pipeline> {
+        self.pipeline.as_deref()
+    }
+
+    /// How many batches are prepared ahead on the CPU.
+    pub(super) fn batches_ahead(&self, slot_bytes: usize) -> usize {
+        // Batches that lie over their slots keep these, which the ring needs for the next batches.
+        if self.recipe.keeps_slots() || slot_bytes > SMALL { 1 } else { 2 }
     }
 
     /// Checks that these augmentations can be applied to all windows that will come; see [`Pipeline::check`].
@@ -61,7 +103,7 @@ impl PreparedDeviceLoader {
     /// As [`PreparedLoader::at`].
     pub fn at(self, share: Share, device: Device) -> Result<Self> {
         let options = DeviceOptions { device, ..self.options };
-        Ok(Self { loader: self.loader.at(share)?, options, recipe: self.recipe })
+        Ok(Self { loader: self.loader.at(share)?, options, ..self })
     }
 
     /// The same loader, which will go on from a state; see [`PreparedLoader::resumed`].

@@ -37,6 +37,8 @@ pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 #[derive(Debug)]
 struct Stack {
     name: String,
+    /// Element type of the stored images.
+    stored: ElementType,
     /// The split whose statistics standardise the stack; `None` if they are those of all samples.
     split: Option<String>,
     scale: f64,
@@ -95,6 +97,26 @@ impl Recipe {
         self.stacks.values().map(|stack| (stack.name.clone(), stack.split.clone())).collect()
     }
 
+    /// Whether images or masks lie over the slot of their batch.
+    pub(super) fn keeps_slots(&self) -> bool {
+        self.is_image_view() || self.masks.iter().any(|mask| mask.recipe.is_nothing())
+    }
+
+    /// Whether images are the stored values, with another order of axes only.
+    fn is_image_view(&self) -> bool {
+        let DeviceOptions { image, physical, nan, normalization, .. } = &self.options;
+        let is_stored = |stack: &Stack| stack.stored == *image;
+        !physical
+            && nan.is_none()
+            && *normalization == Normalization::None
+            && self.stacks.values().all(is_stored)
+    }
+
+    /// Whether images and masks are the stored values, so that nothing is computed.
+    pub(super) fn is_view(&self) -> bool {
+        self.is_image_view() && self.masks.iter().all(|mask| mask.recipe.is_nothing())
+    }
+
     /// Makes the image and the masks of a batch from `memory`, the bytes of its slot.
     pub(super) fn make<L: Library>(
         &self,
@@ -150,8 +172,9 @@ impl Stack {
     fn new(loader: &PreparedLoader, options: &DeviceOptions, number: usize) -> Result<Self> {
         let dataset = &loader.dataset;
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
-        let name = dataset.stacks()[number].name.clone();
-        let mut stack = Self { name, split: None, scale, offset, figures: None };
+        let stored = &dataset.stacks()[number];
+        let (name, stored) = (stored.name.clone(), ElementType::from(stored.image.meta().dtype));
+        let mut stack = Self { name, stored, split: None, scale, offset, figures: None };
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;

@@ -14,7 +14,7 @@ const SLICE: Duration = Duration::from_millis(20);
 
 /// Schedules the calling thread as batch work, in long slices. If the system refuses, or the user chose another
 /// scheduling policy than the usual one, nothing changes.
-pub(super) fn wait_for_turns() {
+pub(crate) fn wait_for_turns() {
     #[cfg(target_os = "linux")]
     let _ = linux::as_batch_work(SLICE);
 }

@@ -24,7 +24,7 @@
 //! | `stats.rs` | where the time goes |
 //! | `times.rs` | how long batches took, one by one |
 
-mod background;
+pub(crate) mod background;
 mod batch;
 mod batch_plan;
 mod blocks;
@@ -437,6 +437,11 @@ impl Loader {
     /// Notes that the consumer is a thread that copies batches to a device.
     pub(crate) fn feed_transfer(&mut self) {
         self.consumer = Consumer::transfer();
+    }
+
+    /// Notes that the consumer is a thread that prepares batches.
+    pub(crate) fn feed_preparer(&mut self) {
+        self.consumer = Consumer::preparer();
     }
 
     /// What the loader's threads share.

@@ -86,6 +86,11 @@ impl Consumer {
         Self { track: Track::Transfer, use_of: "hand to the device", ..Self::training() }
     }
 
+    /// A consumer that prepares batches on the CPU.
+    pub(crate) fn preparer() -> Self {
+        Self { track: Track::Preparer, use_of: "prepare", ..Self::training() }
+    }
+
     /// Records that the consumer asks for a batch, possibly again.
     pub(crate) fn asks(&mut self, record: Record<'_>) {
         if self.asked.is_none() {

@@ -7,6 +7,7 @@ mod driver;
 mod images;
 mod loading;
 mod local_cache;
+mod prefetch;
 mod remote;
 mod replay;
 mod shared_cache;
