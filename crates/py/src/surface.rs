@@ -10,108 +10,52 @@ pub struct Python;
 
 /// The place where an option is set.
 enum Taker {
-    /// An argument of `hsipack.NAME`.
-    Argument { of: &'static str, name: &'static str },
+    /// An argument with this name.
+    Argument(&'static str),
     /// A field of a crop, which is passed as `Loader(crop=…)`.
     Crop { of: &'static str, name: &'static str },
     /// A command that is not available in Python.
-    Shell { command: &'static str, flag: &'static str },
+    Shell { command: &'static str },
 }
 
+/// An option is an argument with its name, except for these few.
 fn taker(option: Opt) -> Taker {
-    let of = |of, name| Taker::Argument { of, name };
     let crop = |of, name| Taker::Crop { of, name };
-    let shell = |command, flag| Taker::Shell { command, flag };
+    let shell = |command| Taker::Shell { command };
     match option {
-        Opt::Output => of("convert", "output"),
-        Opt::Append => of("convert", "append"),
-        Opt::Resume => of("convert", "resume"),
-        Opt::Plan => shell("convert", "--plan"),
-        Opt::Exclude => of("convert", "exclude"),
-        Opt::Mask => of("convert", "mask"),
-        Opt::MaskFill => of("convert", "mask_fill"),
-        Opt::NewClasses => of("convert", "classes"),
-        Opt::ClassNames => of("convert", "class_names"),
-        Opt::Table => of("convert", "table"),
-        Opt::PathColumns => of("convert", "path_columns"),
-        Opt::Axes => of("convert", "axes"),
-        Opt::Dtype => of("convert", "dtype"),
-        Opt::Scale => of("convert", "scale"),
-        Opt::Nodata => of("convert", "nodata"),
-        Opt::RawValues => of("convert", "raw_values"),
-        Opt::KeepBits => of("convert", "keep_bits"),
-        Opt::Bands => of("convert", "bands"),
-        Opt::Wavelengths => of("convert", "wavelengths"),
-        Opt::Normalize => of("convert", "normalize"),
-        Opt::DropBadBands => of("convert", "drop_bad_bands"),
-        Opt::White => of("convert", "white"),
-        Opt::Dark => of("convert", "dark"),
-        Opt::WavelengthTolerance => of("convert", "wavelength_tolerance"),
-        Opt::Codec => of("convert", "codec"),
-        Opt::IgnoreValue => of("convert", "ignore_value"),
-        Opt::WhiteReflectance => of("convert", "white_reflectance"),
-        Opt::Level => of("convert", "level"),
-        Opt::Shuffle => of("convert", "shuffle"),
-        Opt::ShardSize => of("convert", "shard_size"),
-        Opt::SkipErrors => of("convert", "skip_errors"),
-        Opt::Chunk => of("convert", "chunk"),
-        Opt::SourceRoot => of("validate", "source_root"),
-        Opt::Force => of("split", "force"),
-        Opt::By => of("split", "by"),
-        Opt::Block => of("split", "block"),
-        Opt::Buffer => of("split", "buffer"),
-        Opt::BatchSize => of("Loader", "batch_size"),
-        Opt::Split => of("Loader", "split"),
-        Opt::Order => of("Loader", "sampler"),
-        Opt::Seed => of("Loader", "seed"),
-        Opt::EpochLength => of("Loader", "epoch_length"),
+        Opt::NewClasses => Taker::Argument("classes"),
+        Opt::Order => Taker::Argument("sampler"),
         // See `last` below.
-        Opt::Last => of("Loader", "pad_last"),
-        Opt::Rank => of("Loader", "rank"),
-        Opt::WorldSize => of("Loader", "world_size"),
-        Opt::Crop => of("Loader", "crop"),
+        Opt::Last => Taker::Argument("pad_last"),
+        Opt::Patch => Taker::Argument("crop"),
+        Opt::Threads => Taker::Argument("num_threads"),
+        Opt::SkipDamaged => Taker::Argument("on_damage"),
         Opt::CropsPerCube => crop("RandomCrop", "per_cube"),
         Opt::MinLabelled => crop("RandomCrop", "min_labelled"),
         Opt::GridStep => crop("GridCrop", "step"),
         Opt::GridPad => crop("GridCrop", "pad"),
-        Opt::Patch => of("Loader", "crop"),
-        Opt::Pad => crop("LabelledPatches", "pad"),
-        Opt::Classes => crop("LabelledPatches", "classes"),
-        Opt::Ignore => crop("LabelledPatches", "ignore"),
-        Opt::PerClass => crop("LabelledPatches", "per_class"),
-        Opt::Masks => of("Loader", "masks"),
-        Opt::Threads => of("Loader", "num_threads"),
-        Opt::Slots => of("Loader", "slots"),
-        Opt::Cache => of("Loader", "cache"),
-        Opt::CacheSize => of("Loader", "cache_size"),
-        Opt::ShuffleWindow => of("Loader", "shuffle_window"),
-        Opt::AsOf => of("Dataset", "as_of"),
-        Opt::LocalCache => of("Dataset", "local_cache"),
-        Opt::LocalCacheSize => of("Dataset", "local_cache_size"),
-        Opt::Store => of("Dataset", "store"),
-        Opt::SkipDamaged => of("Loader", "on_damage"),
-        Opt::Device => of("Loader", "device"),
-        Opt::Rounds => of("diagnose", "rounds"),
-        Opt::Sample => shell("preview", "--sample"),
-        Opt::RateLimit => shell("read", "--rate-limit"),
-        Opt::Json => shell("read", "--json"),
-        Opt::WorkDir => shell("bench", "--work-dir"),
-        Opt::Cubes => shell("bench", "--cubes"),
-        Opt::Workers => shell("bench", "--workers"),
-        Opt::Strategies => shell("bench", "--strategies"),
-        Opt::Strategy => shell("simulate", "--strategy"),
-        Opt::LoadTime => shell("simulate", "--load-time"),
-        Opt::DiskRate => shell("tune", "--disk-rate"),
+        Opt::Pad | Opt::Classes | Opt::Ignore | Opt::PerClass => {
+            crop("LabelledPatches", option.name())
+        }
+        Opt::Plan => shell("convert"),
+        Opt::Sample => shell("preview"),
+        Opt::RateLimit | Opt::Json => shell("read"),
+        Opt::WorkDir | Opt::Cubes | Opt::Workers | Opt::Strategies => shell("bench"),
+        Opt::Strategy | Opt::LoadTime => shell("simulate"),
+        Opt::DiskRate => shell("tune"),
+        _ => Taker::Argument(option.name()),
     }
 }
 
 impl Surface for Python {
     fn option(&self, setting: &Setting) -> String {
         match taker(setting.option) {
-            Taker::Argument { name, .. } => argument(name, setting),
+            Taker::Argument(name) => argument(name, setting),
             Taker::Crop { of, name } if setting.value.is_none() => format!("{name} of {of}"),
             Taker::Crop { of, name } => format!("{of}({})", argument(name, setting)),
-            Taker::Shell { command, flag } => format!("`hsipack {command} {flag}`"),
+            Taker::Shell { command } => {
+                format!("`hsipack {command} --{}`", setting.option.name().replace('_', "-"))
+            }
         }
     }
 
@@ -152,7 +96,7 @@ fn argument(name: &str, setting: &Setting) -> String {
     match (setting.option, &setting.value) {
         (Opt::Last, value) => last(value.as_ref()).to_owned(),
         (Opt::SkipDamaged, _) => format!("{name}=\"skip\""),
-        (option, None) if option.example().is_none() => format!("{name}=True"),
+        (option, None) if option.is_flag() => format!("{name}=True"),
         (_, None) => name.to_owned(),
         (_, Some(value)) => format!("{name}={}", literal(value)),
     }
@@ -193,17 +137,27 @@ fn grouped(number: u64) -> String {
     out
 }
 
-/// Every option as errors spell it, with the function or class of the package (or `hsipack COMMAND`) that has it: first
-/// the name alone, then with a value.
+/// Every option that errors name: the crop or the command that has it, if any; and how errors spell its name alone, and
+/// with a value. After these, some options with values of other types.
 #[pyfunction]
 pub fn spelled_options() -> Vec<(String, String, String)> {
-    let spelled = Opt::ALL.iter().map(|option| {
-        let of = match taker(*option) {
-            Taker::Argument { of, .. } | Taker::Crop { of, .. } => of.to_owned(),
-            Taker::Shell { command, .. } => format!("hsipack {command}"),
+    let words = [Opt::Scale, Opt::Codec].map(|option| option.to("auto"));
+    let others = [Opt::Chunk.to([32, 32]), Opt::CacheSize.to(Value::Bytes(51_000_000))];
+    let masks = Opt::Masks.to(Value::Names(vec!["labels".to_owned()]));
+    let bands = Opt::Bands.to(Value::Numbers(vec![0, 1]));
+    let last = ["pad", "drop", "short"].map(|kind| Opt::Last.to(kind));
+    let of_each_type = words.into_iter().chain(others).chain(last).chain([masks, bands]);
+    let each = Opt::ALL.iter().map(|option| match option.is_flag() {
+        true => (*option).into(),
+        false => option.to(1u64),
+    });
+    let spelled = each.chain(of_each_type).map(|setting| {
+        let of = match taker(setting.option) {
+            Taker::Argument(_) => String::new(),
+            Taker::Crop { of, .. } => of.to_owned(),
+            Taker::Shell { command } => format!("hsipack {command}"),
         };
-        let with = option.example().map_or((*option).into(), |value| option.to(value));
-        (of, Python.option(&(*option).into()), Python.option(&with))
+        (of, Python.option(&setting.option.into()), Python.option(&setting))
     });
     spelled.collect()
 }
