@@ -21,6 +21,8 @@
 //! | [`statistics`] | recorded per-band statistics |
 //! | [`random`] | random numbers that never change |
 //! | [`spectrum`] | normalising a pixel's spectrum |
+//! | [`names`] | names of option values |
+//! | `arguments` | feature `clap`: option values as they are typed on a command line |
 //! | `error`, [`remedy`](mod@remedy) | what went wrong and what to do about it, as the command line or Python spells it |
 //!
 //! The crate is pure: it turns bytes into values and back. It opens no files, starts no threads and makes no system calls.
@@ -45,6 +47,8 @@ compile_error!(
     "hsipack stores little-endian values and views them in place; big-endian machines are not supported"
 );
 
+#[cfg(feature = "clap")]
+pub mod arguments;
 pub mod checksums;
 pub mod codec;
 pub mod crc;

@@ -63,3 +63,39 @@ pub fn value<T: Copy>(
             .with_remedy(format!("give one of {}", names.join(", ")))
     })
 }
+
+/// The error of `serde` for text that is no value of an option; the remedy of `error` says what the option takes.
+pub fn refused<E: serde::de::Error>(text: &str, error: &Error) -> E {
+    let remedy = error.remedy().map(ToString::to_string).unwrap_or_default();
+    let takes = remedy.strip_prefix("give ").unwrap_or(&remedy);
+    E::invalid_value(serde::de::Unexpected::Str(text), &takes)
+}
+
+/// Values with a name in serialised data, where a field has `#[serde(with = "hsipack_format::names::by_name")]`.
+pub mod by_name {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes the name.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<T: Display, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
+    }
+
+    /// The value with this name.
+    ///
+    /// # Errors
+    /// If it is not text, or no value has this name.
+    pub fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
+    where
+        T: FromStr<Err = crate::Error>,
+        D: Deserializer<'de>,
+    {
+        let name = String::deserialize(from)?;
+        name.parse().map_err(|error| super::refused(&name, &error))
+    }
+}

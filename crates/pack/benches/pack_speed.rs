@@ -34,7 +34,7 @@ fn main() {
     let has = |word: &str| words.iter().any(|arg| arg == word);
     let mut layout = LayoutOptions::default();
     if has("lz4") {
-        (layout.compressor, layout.level) = (Compressor::Lz4, 5);
+        (layout.codec, layout.level) = (Compressor::Lz4, 5);
     }
     layout.chunk = Some(ChunkShape { rows, columns: None });
     let _ = std::fs::remove_dir_all(&folder);

@@ -7,6 +7,7 @@
 //! | `dataset.rs` | an open dataset: samples, stacks, random access |
 //! | `columns.rs` | values of many samples, by columns |
 //! | `loader.rs` | batches, and the state to resume from |
+//! | `options.rs` | options of the libraries, from keyword arguments |
 //! | `settings.rs` | converts the settings of a loader from Python's values |
 //! | `augment.rs` | augments the user's own arrays |
 //! | `device.rs` | devices and features of the machine |
@@ -39,6 +40,7 @@ mod loader;
 mod map;
 mod masks;
 mod measure;
+mod options;
 mod pack;
 mod settings;
 mod statistics;
@@ -74,7 +76,7 @@ mod _hsipack {
     use super::measure::measure;
     #[pymodule_export]
     use super::pack::{
-        array_geo, commit_parts, convert, discard_parts, estimate, plan_parts,
+        array_geo, commit_parts, convert, convert_defaults, discard_parts, estimate, plan_parts,
         put_spectra_together, put_validation_together, spectra, spectra_part, spectra_shares,
         validate, validate_part, validation_parts, wavelength_unit, work_part,
     };

@@ -1,171 +1,67 @@
 //! Convert, estimate, validate, spectra.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::geo::Unit;
-use hsipack_format::{DType, Error, Result, names, text};
+use hsipack_format::{Error, Result, names, text};
 use hsipack_pack::array_geo as arrays_geo;
 use hsipack_pack::convert::parts::{self, Part, WorkOptions};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
-use hsipack_pack::convert::{
-    self as packing, BandSelection, ChunkShape, ClassName, ConvertOptions, KeepBits, LayoutOptions,
-    MaskOption, Mode, NewClass, OldClass, Reference, ValueOptions,
-};
+use hsipack_pack::convert::{self as packing, ConvertOptions};
 use hsipack_pack::input::Input;
 use hsipack_pack::progress::Progress;
 use hsipack_pack::source::guess_wavelength_unit;
 use hsipack_pack::spectra::{self as spectra_of, Output, SpectraOptions, Table, Values};
 use hsipack_pack::validate::{self as validation, ValidateOptions, parts as checked_parts};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::errors::OrRaise;
 use crate::exit::calling;
-use crate::settings::{ClassSetting, read};
+use crate::options;
+use crate::settings::read;
 use crate::task::{LOOK, Task, patiently};
 
-/// A dictionary with the settings of a conversion; `hsipack.convert` makes it.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Settings {
-    inputs: Vec<String>,
-    /// Files that hold arrays: the file, the sample's name, its columns, and its location as JSON.
-    arrays: Vec<(PathBuf, String, String, Option<String>)>,
-    output: PathBuf,
-    exclude: Vec<String>,
-    skip_errors: bool,
-    resume: bool,
-    append: bool,
-    dtype: String,
-    scale: String,
-    nodata: String,
-    ignore_value: Option<f64>,
-    raw_values: bool,
-    keep_bits: Option<String>,
-    normalize: String,
-    bands: Option<Vec<usize>>,
-    wavelengths: Option<Vec<(f64, f64)>>,
-    drop_bad_bands: bool,
-    white: Option<String>,
-    dark: Option<String>,
-    white_reflectance: f64,
-    axes: Option<String>,
-    codec: String,
-    level: u8,
-    shuffle: String,
-    chunk: Option<(usize, Option<usize>)>,
-    shard_bytes: Option<usize>,
-    /// Name, layer, pattern.
-    masks: Vec<(String, Option<String>, String)>,
-    mask_fill: Option<u16>,
-    /// Mask (if named), class, new id.
-    classes: Vec<(Option<String>, ClassSetting, u16)>,
-    class_names: Vec<(Option<String>, u16, String)>,
-    table: Option<PathBuf>,
-    path_columns: Option<String>,
-    wavelength_tolerance: f64,
-    jobs: Option<usize>,
-    memory: Option<usize>,
-    command: String,
+/// Files that hold arrays: the file, the sample's name, its columns and its location as JSON.
+type Arrays = Vec<(PathBuf, String, String, Option<String>)>;
+
+fn convert_options(settings: &Bound<'_, PyDict>, arrays: Arrays) -> PyResult<ConvertOptions> {
+    let mut options: ConvertOptions = options::read(settings)?;
+    for (file, name, columns, geo) in arrays {
+        let array = array(&file, name, &columns, geo.as_deref()).or_raise(settings.py())?;
+        options.arrays.push(array);
+    }
+    Ok(options)
 }
 
-impl Settings {
-    fn options(self) -> Result<ConvertOptions> {
-        let values = self.values()?;
-        let mut options = ConvertOptions::new(self.inputs, self.output);
-        for (file, name, columns, geo) in self.arrays {
-            let odd = |error| Error::conflict(format!("columns of {name}: {error}"));
-            let mut columns: Map<String, Value> = serde_json::from_str(&columns).map_err(odd)?;
-            let geo = geo.map(|geo| serde_json::from_str(&geo)).transpose().map_err(odd)?;
-            columns.insert("name".to_owned(), Value::from(name.as_str()));
-            let stands_for = Some(name);
-            options.arrays.push(Input { columns, stands_for, geo, ..Input::of(&file) });
-        }
-        options.exclude = self.exclude;
-        options.skip_errors = self.skip_errors;
-        options.mode = match (self.resume, self.append) {
-            (true, append) => Mode::Resume { append },
-            (_, true) => Mode::Append,
-            _ => Mode::Create,
-        };
-        options.values = values;
-        let default = LayoutOptions::default();
-        options.layout = LayoutOptions {
-            compressor: self.codec.parse()?,
-            level: self.level,
-            shuffle: self.shuffle.parse()?,
-            chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
-            shard_bytes: self.shard_bytes.unwrap_or(default.shard_bytes),
-        };
-        let mask = |(name, layer, pattern): (String, Option<String>, String)| MaskOption {
-            layer,
-            ..MaskOption::new(name, pattern)
-        };
-        options.masks = self.masks.into_iter().map(mask).collect();
-        for (mask, class, id) in self.classes {
-            let class = match class {
-                ClassSetting::Id(id) => OldClass::Id(id as u16),
-                ClassSetting::Name(name) if name == "*" => OldClass::Others,
-                ClassSetting::Name(name) => OldClass::Name(name),
-            };
-            MaskOption::give_class(&mut options.masks, mask.as_deref(), NewClass { class, id })?;
-        }
-        for (mask, id, name) in self.class_names {
-            MaskOption::name_class(&mut options.masks, mask.as_deref(), ClassName { id, name })?;
-        }
-        options.mask_fill = self.mask_fill;
-        options.table = self.table;
-        options.path_columns = self.path_columns;
-        options.wavelength_tolerance = self.wavelength_tolerance;
-        options.jobs = self.jobs.unwrap_or(options.jobs).max(1);
-        options.memory = self.memory.unwrap_or(options.memory);
-        options.command = self.command;
-        Ok(options)
-    }
+fn array(file: &Path, name: String, columns: &str, geo: Option<&str>) -> Result<Input> {
+    let odd = |error| Error::conflict(format!("columns of {name}: {error}"));
+    let mut columns: Map<String, Value> = serde_json::from_str(columns).map_err(odd)?;
+    let geo = geo.map(serde_json::from_str).transpose().map_err(odd)?;
+    columns.insert("name".to_owned(), Value::from(name.as_str()));
+    Ok(Input { columns, stands_for: Some(name), geo, ..Input::of(file) })
+}
 
-    fn values(&self) -> Result<ValueOptions> {
-        let reference = |name: &Option<String>| -> Option<Reference> {
-            name.as_ref().map(|name| name.parse().unwrap_or_else(|never| match never {}))
-        };
-        let bands = match (&self.bands, &self.wavelengths) {
-            (Some(_), Some(_)) => {
-                return Err(Error::conflict("both bands and wavelengths were given")
-                    .with_remedy("give only one of them"));
-            }
-            (Some(bands), None) => BandSelection::Numbers(bands.clone()),
-            (None, Some(ranges)) => BandSelection::Wavelengths(ranges.clone()),
-            (None, None) => BandSelection::All,
-        };
-        Ok(ValueOptions {
-            dtype: names::value("dtype", &self.dtype, &[DType::F16, DType::F32], DType::name)?,
-            scale: self.scale.parse()?,
-            nodata: self.nodata.parse()?,
-            ignore_value: self.ignore_value,
-            raw_values: self.raw_values,
-            keep_bits: self.keep_bits.as_deref().map_or(Ok(KeepBits::All), str::parse)?,
-            normalize: self.normalize.parse()?,
-            bands,
-            drop_bad_bands: self.drop_bad_bands,
-            white: reference(&self.white),
-            dark: reference(&self.dark),
-            white_reflectance: self.white_reflectance,
-            axes: self.axes.clone(),
-        })
-    }
+/// The defaults of all options of a conversion, by name, as JSON.
+#[pyfunction]
+pub fn convert_defaults() -> String {
+    Value::Object(ConvertOptions::default().by_name()).to_string()
 }
 
 /// Packs cubes; returns the report as JSON. `progress` is called with the bytes done and the total (0 if unknown).
 #[pyfunction]
+#[pyo3(signature = (settings, progress, arrays = Vec::new()))]
 pub fn convert(
     py: Python<'_>,
-    settings: &Bound<'_, PyAny>,
+    settings: &Bound<'_, PyDict>,
     progress: Option<Bound<'_, PyAny>>,
+    arrays: Arrays,
 ) -> PyResult<String> {
-    let options = read::<Settings>(settings)?.options().or_raise(py)?;
+    let options = convert_options(settings, arrays)?;
     let total = Arc::new(AtomicU64::new(0));
     let known = total.clone();
     let work = move |progress: &Progress| {
@@ -223,8 +119,8 @@ pub fn wavelength_unit(values: Vec<f64>) -> &'static str {
 
 /// Plans a conversion in parts, in `file`; returns what was planned as JSON.
 #[pyfunction]
-pub fn plan_parts(py: Python<'_>, settings: &Bound<'_, PyAny>, file: PathBuf) -> PyResult<String> {
-    let options = read::<Settings>(settings)?.options().or_raise(py)?;
+pub fn plan_parts(py: Python<'_>, settings: &Bound<'_, PyDict>, file: PathBuf) -> PyResult<String> {
+    let options = convert_options(settings, Vec::new())?;
     let work = move |progress: &Progress| parts::plan(&options, &file, progress, &|_| {});
     supervised(py, work, &AtomicU64::new(0), None, true).map(|planned| json(&planned))
 }
@@ -261,8 +157,8 @@ pub fn discard_parts(py: Python<'_>, plan: PathBuf) -> PyResult<()> {
 
 /// Reports what a conversion would do, as JSON, without writing anything.
 #[pyfunction]
-pub fn estimate(py: Python<'_>, settings: &Bound<'_, PyAny>) -> PyResult<String> {
-    let options = read::<Settings>(settings)?.options().or_raise(py)?;
+pub fn estimate(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<String> {
+    let options = convert_options(settings, Vec::new())?;
     let estimate = patiently(py, move || packing::dry_run(&options))?.or_raise(py)?;
     Ok(json(&estimate))
 }

@@ -5,7 +5,10 @@ DataLoader's arguments, and values without a meaning.
 from __future__ import annotations
 
 import functools
+import inspect
+import json
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -597,3 +600,32 @@ def test_wrong_arguments_of_diagnose_are_named(arguments: dict[str, Any], messag
         hsipack.diagnose(given.pop("loader"), given.pop("train_step"), **given)
     assert message in str(caught.value)
     assert caught.value.remedy
+
+
+def test_options_of_convert_are_those_of_the_library() -> None:
+    fields = json.loads(_hsipack.convert_defaults())
+    # The command is recorded by the package. Two options select bands.
+    del fields["command"]
+    fields |= {"wavelengths": fields["bands"]}
+    parameters = dict(inspect.signature(hsipack.convert).parameters)
+    for of_python in ("executor", "progress", "storage_options"):
+        del parameters[of_python]
+    assert set(parameters) == set(fields)
+    for name, parameter in parameters.items():
+        if parameter.default not in (None, inspect.Parameter.empty):
+            expected = fields[name]
+            assert parameter.default == (tuple(expected) if expected == [] else expected), name
+
+
+def test_options_of_pack_are_those_of_convert() -> None:
+    convert = inspect.signature(hsipack.convert).parameters
+    for name, parameter in inspect.signature(hsipack.pack).parameters.items():
+        if name in convert and name != "output":
+            assert parameter.default == convert[name].default, name
+
+
+def test_every_option_of_convert_is_documented() -> None:
+    words = inspect.getdoc(hsipack.convert) or ""
+    documented = re.findall(r"^    ([a-z_, ]+): ", words, re.MULTILINE)
+    names = {name for line in documented for name in line.split(", ")}
+    assert set(inspect.signature(hsipack.convert).parameters) <= names

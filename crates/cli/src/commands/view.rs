@@ -13,7 +13,7 @@ use hsipack_read::augment::Pipeline;
 use hsipack_view::{End, Options, Subject, Training, View};
 use serde::Serialize;
 
-use crate::{output, parse, task};
+use crate::{output, task};
 
 /// Look at a dataset, or at cubes in files, in a browser: pictures, spectra, masks.
 ///
@@ -43,7 +43,7 @@ pub struct Args {
     ///
     /// PATTERN is a path as in `convert --mask`, with {dir}, {stem}, {name} and {path} of the cube, or of the source of a
     /// sample. NAME=product shows the quality layers of a sensor's product.
-    #[arg(long, value_name = "NAME=PATTERN", value_parser = parse::mask)]
+    #[arg(long, value_name = "NAME=PATTERN")]
     mask: Vec<MaskOption>,
 
     /// Also look for the sources of samples in this folder, to show what packing did to their values. They are always

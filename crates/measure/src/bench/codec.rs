@@ -72,7 +72,7 @@ pub fn fastest(
     });
     let tried = bench.sweep_once(&candidates, &|_| chunks.clone())?;
     let Codec { compressor, level, shuffle, .. } = choose(&tried).codec;
-    Ok(LayoutOptions { compressor, level, shuffle, ..LayoutOptions::default() })
+    Ok(LayoutOptions { codec: compressor, level, shuffle, ..LayoutOptions::default() })
 }
 
 /// How long a sample of this size is decoded in every round.
@@ -155,6 +155,6 @@ mod tests {
         assert_eq!(chunks.largest(), 5 * row * VALUE);
         let stop = AtomicBool::new(false);
         let layout = fastest(folder.path(), 2, shape, 1, &stop).unwrap();
-        assert!(TRIED.contains(&(layout.compressor, layout.level)));
+        assert!(TRIED.contains(&(layout.codec, layout.level)));
     }
 }

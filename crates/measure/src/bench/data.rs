@@ -259,7 +259,7 @@ impl Make<'_> {
         let read = self.folder.join("read");
         let mut options = ConvertOptions::new(vec![path.to_owned()], &read);
         options.values.dtype = DType::F32;
-        (options.layout.compressor, options.layout.level) = (Compressor::Lz4, 1);
+        (options.layout.codec, options.layout.level) = (Compressor::Lz4, 1);
         let _inputs = mirror::session();
         let planned = plan::plan(&options, None, &self.progress.stop);
         let planned = planned.map_err(mirror::error_with_urls)?;

@@ -30,7 +30,7 @@ impl Candidate {
     /// The default layout of `convert`.
     pub fn default_layout() -> Self {
         let layout = LayoutOptions::default();
-        Self::new(layout.compressor, layout.level, layout.shuffle)
+        Self::new(layout.codec, layout.level, layout.shuffle)
     }
 
     /// `lz4hc 4 byte`, as the options of `convert` spell it.

@@ -367,6 +367,6 @@ fn labelled(folder: &Path) -> PathBuf {
     }
     let pattern = format!("{}/{{stem}}.npy", classes.display());
     packed(folder, SHAPE, CUBES, |options| {
-        options.masks = vec![MaskOption::new("classes", pattern)];
+        options.mask = vec![MaskOption::new("classes", pattern)];
     })
 }

@@ -1,6 +1,7 @@
 //! Gives classes of mask files new ids and names while they are packed.
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 
 use hsipack_format::{Error, Opt, Result, remedy};
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,78 @@ impl OldClass {
 
     fn is_named(&self, name: &str) -> bool {
         matches!(self, Self::Name(known) if known == name)
+    }
+
+    /// Its id.
+    ///
+    /// # Errors
+    /// If it is not an id.
+    pub(super) fn id(&self) -> Result<u16> {
+        let class = match self {
+            Self::Id(id) => return Ok(*id),
+            Self::Name(name) => name,
+            Self::Others => "*",
+        };
+        Err(Error::conflict(format!("{class:?} is not a class id"))
+            .with_remedy("give a whole number from 0 to 65535"))
+    }
+}
+
+/// The value of an option for one class of a mask: its new id, or its name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OptionOfClass<T> {
+    /// The mask. If `None`, its name and a dot may be before the class; otherwise there is only one mask.
+    #[serde(default)]
+    pub mask: Option<String>,
+    /// The class.
+    pub class: OldClass,
+    /// The value.
+    pub value: T,
+}
+
+impl<T> OptionOfClass<T> {
+    /// The mask, if it is named; the class; and the value.
+    pub(super) fn among(self, masks: &[MaskOption]) -> (Option<String>, OldClass, T) {
+        let Self { mask, class, value } = self;
+        if let (None, OldClass::Name(text)) = (&mask, &class) {
+            let split = masks.iter().find_map(|mask| {
+                let class = text.strip_prefix(&mask.name)?.strip_prefix('.')?;
+                Some((mask.name.clone(), OldClass::of(class)))
+            });
+            if let Some((mask, class)) = split {
+                return (Some(mask), class, value);
+            }
+        }
+        (mask, class, value)
+    }
+}
+
+impl FromStr for OptionOfClass<u16> {
+    type Err = String;
+
+    /// Parses a class and its new id: `3=1`, `tumour=2`, `organs.tumour=2`, `*=255`.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let bad = || format!("{text:?}: give CLASS=ID, such as tumour=2, organs.3=1 or *=255");
+        let (class, id) = text.rsplit_once('=').ok_or_else(bad)?;
+        match (class.trim(), id.trim().parse()) {
+            ("", _) => Err(bad()),
+            (class, Ok(value)) => Ok(Self { mask: None, class: OldClass::of(class), value }),
+            (_, Err(_)) => Err(format!("{text:?}: class ids are whole numbers from 0 to 65535")),
+        }
+    }
+}
+
+impl FromStr for OptionOfClass<String> {
+    type Err = String;
+
+    /// Parses a class id and the name of the class: `1=tumour`, `organs.2=spleen`.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        match text.split_once('=').map(|(class, name)| (class.trim(), name.trim())) {
+            Some((class, name)) if !class.is_empty() && !name.is_empty() => {
+                Ok(Self { mask: None, class: OldClass::of(class), value: name.to_owned() })
+            }
+            _ => Err(format!("{text:?}: give ID=NAME, such as 1=tumour or organs.2=spleen")),
+        }
     }
 }
 
@@ -295,6 +368,44 @@ pub(super) fn check_names(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::ConvertOptions;
+
+    /// The masks `organs` and `b.c`, whose classes get new ids and names as typed.
+    fn with(ids: &[&str], names: &[&str]) -> Result<Vec<MaskOption>> {
+        let options = ConvertOptions {
+            mask: vec!["organs=a.png".parse().unwrap(), "b.c=a.png".parse().unwrap()],
+            classes: ids.iter().map(|text| text.parse().unwrap()).collect(),
+            class_names: names.iter().map(|text| text.parse().unwrap()).collect(),
+            ..ConvertOptions::default()
+        };
+        Ok(options.with_classes()?.mask)
+    }
+
+    #[test]
+    fn classes_have_masks_if_these_are_named() {
+        let masks = with(&["organs.tumour=3", "b.c.*=255", "organs.7 = 0"], &[]).unwrap();
+        assert_eq!(masks[0].classes, [new("tumour", 3), new("7", 0)]);
+        assert_eq!(masks[1].classes, [new("*", 255)]);
+        assert!(with(&["tumour=3"], &[]).is_err());
+        for bad in ["", "3", "=3", "a=", "a=-1", "a=65536", "a=b"] {
+            assert!(bad.parse::<OptionOfClass<u16>>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn class_names_have_masks_if_these_are_named() {
+        let typed = ["organs.3=tumour", "b.c.0=a=b", "organs.7 = left lung "];
+        let masks = with(&[], &typed).unwrap();
+        let class = |id, name: &str| ClassName { id, name: name.to_owned() };
+        assert_eq!(masks[0].class_names, [class(3, "tumour"), class(7, "left lung")]);
+        assert_eq!(masks[1].class_names, [class(0, "a=b")]);
+        for bad in ["3=tumour", "organs.x=tumour", "organs.65536=tumour", "organs.3=fat"] {
+            assert!(with(&[], &["organs.3=tumour", bad]).is_err(), "{bad}");
+        }
+        for bad in ["", "3", "=3", "3="] {
+            assert!(bad.parse::<OptionOfClass<String>>().is_err(), "{bad}");
+        }
+    }
 
     fn new(text: &str, id: u16) -> NewClass {
         NewClass { class: OldClass::of(text), id }

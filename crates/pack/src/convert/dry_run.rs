@@ -77,6 +77,7 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
 }
 
 fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
+    let options = &options.with_classes()?;
     let base =
         if options.mode == Mode::Append { Some(Dataset::open(&options.output)?) } else { None };
     if options.mode == Mode::Create && staging::is_there(&options.output)? {

@@ -3,6 +3,7 @@
 //! | file | part |
 //! |---|---|
 //! | `options.rs` | the options of a conversion |
+//! | `arguments.rs` | feature `clap`: the options as they are typed on a command line |
 //! | `plan/` | opens and checks every input once and gives it a place; writes nothing |
 //! | `pairs.rs` | finds the white and dark references of each cube |
 //! | `references.rs` | white and dark references of a cube, and whether they fit it |
@@ -23,6 +24,8 @@
 //! | `parts/` | the same with several processes: plan, work, commit |
 //! | `sealed.rs` | JSON with a hash of itself |
 
+#[cfg(feature = "clap")]
+mod arguments;
 mod bad_bands;
 mod calibration;
 pub(crate) mod cast;
@@ -48,7 +51,7 @@ pub mod stats;
 pub(crate) mod transform;
 
 pub use bad_bands::{BadBands, band_ranges};
-pub use classes::{ClassName, NewClass, OldClass};
+pub use classes::{ClassName, NewClass, OldClass, OptionOfClass};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
 pub use options::*;

@@ -1,24 +1,41 @@
 //! The options of a conversion.
+//!
+//! An option is a field, here and nowhere else: its name, its default, its documentation, and the values that it takes.
+//! `serde` makes fields the keyword arguments of Python's `hsipack.convert`, what datasets and plans record, and what is
+//! compared if a conversion is resumed. The feature `clap` makes them the flags of `hsipack convert` and the keys of its
+//! configuration files; the documentation is then also the help.
+
+// The help of arguments: `<group>` in it is not HTML.
+#![allow(rustdoc::invalid_html_tags)]
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+#[cfg(feature = "clap")]
+use hsipack_format::arguments::{bytes, one_of};
 use hsipack_format::geo::cf;
+use hsipack_format::names::by_name;
 use hsipack_format::{
-    Codec, Compressor, CubeShape, DType, Error, Result, Shuffle, SpectralNorm, Tile,
+    Codec, Compressor, CubeShape, DType, Error, Opt, Result, Shuffle, SpectralNorm, Tile, remedy,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeSeed, Error as _, MapAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
-use super::classes::{ClassName, NewClass};
+#[cfg(feature = "clap")]
+use super::arguments::{self, BandArguments, arguments_of};
+use super::classes::{ClassName, NewClass, OptionOfClass};
 use super::{pairs, patterns};
 use crate::input::Input;
 
 /// The factor by which stored values must be multiplied to get physical values.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// Store physical values unchanged.
+    #[default]
     None,
     /// A power of two for each stack, chosen so that its values fit fp16 and use its precision. It is 1 unless the
     /// greatest magnitude is above 65504 or below 1/16. Every cube is read twice.
@@ -46,7 +63,7 @@ impl FromStr for Scale {
             "auto" => Ok(Self::Auto),
             number => number.parse().map(Self::Factor).map_err(|_| {
                 Error::conflict(format!("{text:?} is not a scale"))
-                    .with_remedy("give none, auto or a number such as 2 or 0.001")
+                    .with_remedy(format!("give {SCALES}"))
             }),
         }
     }
@@ -54,10 +71,11 @@ impl FromStr for Scale {
 
 /// How missing values are packed. Missing values are those equal to the source's ignore value, NaN, and infinities if
 /// spectra are normalised. They are replaced after normalising, so that the replacement is not part of any sum.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nodata {
     /// They are NaN in the packed cube.
+    #[default]
     Nan,
     /// They become this physical value.
     Value(f64),
@@ -85,17 +103,17 @@ impl FromStr for Nodata {
             Ok(value) if f64::is_nan(value) => Ok(Self::Nan),
             Ok(value) => Ok(Self::Value(value)),
             Err(_) => Err(Error::conflict(format!("{text:?} is not an option for missing values"))
-                .with_remedy("give nan, error or a number")),
+                .with_remedy(format!("give {NODATA}"))),
         }
     }
 }
 
 /// Normalisation of each pixel's spectrum. Missing and infinite values are not included, and are missing afterwards
 /// (see [`hsipack_format::spectrum`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Normalize {
     /// No normalisation.
+    #[default]
     None,
     /// Divide by the sum of magnitudes over bands; a spectrum of zeros stays zero.
     L1,
@@ -126,7 +144,7 @@ impl Normalize {
 }
 
 /// How many mantissa bits of packed values are kept. The others are rounded away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeepBits {
     /// All bits of the type.
@@ -158,7 +176,7 @@ impl FromStr for KeepBits {
             ("auto", _) => Ok(Self::Auto),
             (_, Ok(bits @ 1..=23)) => Ok(Self::Bits(bits)),
             _ => Err(Error::conflict(format!("{text:?} is not a number of mantissa bits"))
-                .with_remedy("give 1 to 10 of float16, 1 to 21 or 23 of float32, auto or all")),
+                .with_remedy(format!("give {KEPT_BITS}"))),
         }
     }
 }
@@ -193,10 +211,11 @@ impl KeepBits {
 }
 
 /// Which bands to keep.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BandSelection {
     /// Every band.
+    #[default]
     All,
     /// Bands by number from 0, in this order.
     Numbers(Vec<usize>),
@@ -204,8 +223,11 @@ pub enum BandSelection {
     Wavelengths(Vec<(f64, f64)>),
 }
 
+#[cfg(feature = "clap")]
+arguments_of!(BandSelection, BandArguments);
+
 /// A white or dark reference.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reference {
     /// The cube in this file, averaged over its rows.
@@ -240,41 +262,196 @@ impl FromStr for Reference {
     }
 }
 
+const SCALES: &str = "none, auto or a number such as 2 or 0.001";
+const NODATA: &str = "nan, error or a number";
+const KEPT_BITS: &str = "1 to 10 of float16, 1 to 21 or 23 of float32, auto or all";
+
+/// Reads the text of a value as users give it, a word or a number, and as datasets record it: with its kind, as in
+/// `{"factor": 2.0}`. It says what the option takes.
+#[derive(Clone, Copy)]
+struct Words(&'static str);
+
+impl<'de> Visitor<'de> for Words {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+
+    fn visit_str<E>(self, word: &str) -> std::result::Result<String, E> {
+        Ok(word.to_owned())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> std::result::Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> std::result::Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> std::result::Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> std::result::Result<String, M::Error> {
+        map.next_key::<String>()?;
+        map.next_value_seed(self)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Words {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<String, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+macro_rules! from_words {
+    ($($type:ident: $takes:expr;)+) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+                let text = Words($takes).deserialize(from)?;
+                text.parse().map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &$takes))
+            }
+        }
+    )+};
+}
+
+from_words! {
+    Scale: SCALES;
+    Nodata: NODATA;
+    KeepBits: KEPT_BITS;
+    Reference: "a path, a pattern or auto";
+}
+
 /// All options that decide the values of a packed cube for a given source. The dataset stores them, so that
 /// `validate --source` and `repair` can compute the values again.
+// Datasets record them in this order, the help shows them in the order of `display_order`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct ValueOptions {
-    /// Stored element type: float16 or float32.
+    /// Type of the packed values
     #[serde(with = "dtype_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", value_parser = one_of(&DTYPES), default_value_t = DType::F16, help_heading = "Values", display_order = 21))]
     pub dtype: DType,
-    /// Factor between stored and physical values.
+    /// Divide values by this factor before the cast. It is recorded as scale_factor, so that readers undo it
+    ///
+    /// auto takes a power of two for each cube shape, which is 1 unless values exceed 65504 or stay below 1/16. It reads
+    /// every cube twice.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "none|auto|FACTOR",
+            default_value_t,
+            help_heading = "Values",
+            display_order = 20
+        )
+    )]
     pub scale: Scale,
-    /// How missing values are packed.
+    /// How to pack missing values (the file's ignore value, and NaN), after normalising: as nan, as this
+    /// VALUE, or not at all (error)
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "nan|VALUE|error",
+            default_value_t,
+            allow_negative_numbers = true,
+            help_heading = "Values",
+            display_order = 17
+        )
+    )]
     pub nodata: Nodata,
-    /// The number that marks missing values. It replaces that of the source.
+    /// Stored number that marks missing values; overrides the file
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "VALUE",
+            allow_negative_numbers = true,
+            help_heading = "Values",
+            display_order = 18
+        )
+    )]
     pub ignore_value: Option<f64>,
-    /// Pack stored numbers, without the scale factors and offsets of the sources.
+    /// Pack numbers as they are stored: do not apply the scale factor and offset of the file
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Values", display_order = 19))]
     pub raw_values: bool,
-    /// Mantissa bits of packed values to keep. Recipes omit this if all are kept, because recipes of older versions do
-    /// not have it.
+    /// Round values to N mantissa bits; float16 has 10, float32 has 23
+    ///
+    /// The other bits become zero, and take almost no space once compressed. auto keeps as many bits as hold 99 % of the
+    /// real information in a sample of the cubes. `hsipack tune` shows the gain and the cost.
+    // Recipes omit this if all are kept, because recipes of older versions do not have it.
     #[serde(skip_serializing_if = "KeepBits::is_all")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "all|auto|N",
+            default_value_t,
+            help_heading = "Values",
+            display_order = 22
+        )
+    )]
     pub keep_bits: KeepBits,
-    /// Normalisation of spectra.
+    /// Normalise each spectrum
+    ///
+    /// l1 divides by the sum of magnitudes, l2 by the Euclidean norm. snv gives mean 0 and standard deviation 1 (over
+    /// n - 1). Missing and infinite values are not counted, and are missing afterwards. A spectrum of zeros becomes
+    /// zeros; with snv, so does a spectrum of equal values.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Normalize::ALL), default_value_t, help_heading = "Values", display_order = 16))]
     pub normalize: Normalize,
     /// Bands to keep.
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub bands: BandSelection,
-    /// Drop bands that the source's bad-band list marks.
+    /// Drop the bands that the file's bad-band list marks as bad
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Values", display_order = 15))]
     pub drop_bad_bands: bool,
-    /// White reference.
+    /// White reference: a cube of the same sensor, averaged over its rows
+    ///
+    /// Give a file for all cubes; or a pattern with {dir}, {stem} and {path} of each cube, such as {dir}/white/{stem}.hdr;
+    /// or `auto` for the reference beside each cube, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs
+    /// (value - dark) / (white - dark), each file in its own scale, times the ratio of integration times if they differ.
+    /// --dry-run lists the references of each cube.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values", display_order = 10)
+    )]
     pub white: Option<Reference>,
-    /// Dark reference.
+    /// Dark reference, given like --white (auto takes DARKREF_NAME or darkReference)
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values", display_order = 11)
+    )]
     pub dark: Option<Reference>,
-    /// Reflectance of the white reference panel, above 0 and at most 1.
+    /// Reflectance of the white panel, above 0 and at most 1
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "R",
+            default_value_t = 1.0,
+            requires = "white",
+            help_heading = "Values",
+            display_order = 12
+        )
+    )]
     pub white_reflectance: f64,
-    /// Order of array axes, e.g. `byx`. It replaces that of the source; `11yxb` also names axes of length 1.
+    /// Order of the axes of arrays, such as byx [default: what the file says, otherwise yxb]
+    ///
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
+    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ORDER", help_heading = "Inputs"))]
     pub axes: Option<String>,
 }
+
+/// The types of packed values.
+const DTYPES: [DType; 2] = [DType::F16, DType::F32];
 
 impl Default for ValueOptions {
     fn default() -> Self {
@@ -297,8 +474,8 @@ impl Default for ValueOptions {
 }
 
 mod dtype_name {
-    use hsipack_format::DType;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use hsipack_format::{DType, names};
+    use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(dtype.name())
@@ -306,27 +483,48 @@ mod dtype_name {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
         let name = String::deserialize(deserializer)?;
-        DType::from_name(&name).ok_or_else(|| D::Error::custom(format!("no type {name}")))
+        names::value("dtype", &name, &super::DTYPES, DType::name)
+            .map_err(|error| names::refused(&name, &error))
     }
 }
 
 /// How chunks and shards are laid out and compressed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default)]
 pub struct LayoutOptions {
-    /// Compressor inside Blosc.
-    pub compressor: Compressor,
-    /// Its level, 0 to 9.
+    /// Compressor: lz4hc (fastest to read), lz4 (20 times faster to write, a tenth larger), zstd
+    /// (smallest, slowest to read), zlib or blosclz
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Compressor::ALL), default_value_t = Compressor::Lz4Hc, help_heading = "Layout"))]
+    pub codec: Compressor,
+    /// Compression level, 0 (no compression) to 9
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Layout"))]
     pub level: u8,
-    /// Filter before compression.
+    /// Shuffle filter before compression
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Shuffle::ALL), default_value_t = Shuffle::Byte, help_heading = "Layout"))]
     pub shuffle: Shuffle,
-    /// Chunk shape; `None` chooses whole rows near 2 MiB.
+    /// Chunk shape in pixels: ROWS (full width), or ROWSxCOLUMNS for crops of large scenes
+    /// [default: whole rows of about 2 MiB]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "ROWS[xCOLUMNS]", help_heading = "Layout")
+    )]
     pub chunk: Option<ChunkShape>,
-    /// The target size of a shard in uncompressed bytes.
-    pub shard_bytes: usize,
+    /// Target size of a shard file, uncompressed; a shard holds at least one cube
+    #[serde(deserialize_with = "at_least_1")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "512MiB", help_heading = "Layout"))]
+    pub shard_size: usize,
+}
+
+fn at_least_1<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<usize, D::Error> {
+    NonZeroUsize::deserialize(from).map(usize::from)
 }
 
 /// A chunk shape chosen by the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "GivenChunk", into = "(usize, Option<usize>)")]
 pub struct ChunkShape {
     /// Rows.
     pub rows: usize,
@@ -334,16 +532,61 @@ pub struct ChunkShape {
     pub columns: Option<usize>,
 }
 
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "give rows, or (rows, columns), in pixels")]
+enum GivenChunk {
+    Rows(usize),
+    Both(usize, Option<usize>),
+}
+
+impl TryFrom<GivenChunk> for ChunkShape {
+    type Error = &'static str;
+
+    fn try_from(given: GivenChunk) -> std::result::Result<Self, Self::Error> {
+        let (rows, columns) = match given {
+            GivenChunk::Rows(rows) => (rows, None),
+            GivenChunk::Both(rows, columns) => (rows, columns),
+        };
+        match rows == 0 || columns == Some(0) {
+            true => Err("give at least 1 pixel, such as 64 or (64, 64)"),
+            false => Ok(Self { rows, columns }),
+        }
+    }
+}
+
+impl From<ChunkShape> for (usize, Option<usize>) {
+    fn from(chunk: ChunkShape) -> Self {
+        (chunk.rows, chunk.columns)
+    }
+}
+
+impl FromStr for ChunkShape {
+    type Err = String;
+
+    /// Parses `ROWS` or `ROWSxCOLUMNS`.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let number = |part: &str| {
+            part.parse().map_err(|_| "give ROWS or ROWSxCOLUMNS, such as 16 or 64x64".to_owned())
+        };
+        match text.split_once(['x', 'X']) {
+            Some((rows, columns)) => {
+                Ok(Self { rows: number(rows)?, columns: Some(number(columns)?) })
+            }
+            None => Ok(Self { rows: number(text)?, columns: None }),
+        }
+    }
+}
+
 /// As recorded in `docs/benchmarks`, lz4hc level 4 decodes a third faster than lz4 level 5 and is a tenth smaller.
 /// Writing takes twenty times as long, but is done only once.
 impl Default for LayoutOptions {
     fn default() -> Self {
         Self {
-            compressor: Compressor::Lz4Hc,
+            codec: Compressor::Lz4Hc,
             level: 4,
             shuffle: Shuffle::Byte,
             chunk: None,
-            shard_bytes: hsipack_format::grid::TARGET_SHARD,
+            shard_size: hsipack_format::grid::TARGET_SHARD,
         }
     }
 }
@@ -353,7 +596,7 @@ impl LayoutOptions {
     pub fn codec(&self, dtype: DType) -> Codec {
         let typesize = dtype.size() as u8;
         Codec {
-            compressor: self.compressor,
+            compressor: self.codec,
             level: self.level,
             shuffle: self.shuffle,
             typesize,
@@ -404,10 +647,35 @@ impl MaskOption {
     }
 }
 
+impl FromStr for MaskOption {
+    type Err = String;
+
+    /// Parses `PATTERN`, `NAME=PATTERN` or `NAME:LAYER=PATTERN`.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let plain = |word: &str| {
+            !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.:# ".contains(c))
+        };
+        let (name, pattern) = match text.split_once('=') {
+            Some((name, pattern)) if plain(name) => (name, pattern),
+            _ => ("mask", text),
+        };
+        if pattern.is_empty() {
+            return Err("the pattern is empty".into());
+        }
+        let (name, layer) = match name.split_once(':') {
+            Some((name, layer)) => (name, Some(layer.to_owned())),
+            None => (name, None),
+        };
+        Ok(Self { layer, ..Self::new(name, pattern) })
+    }
+}
+
 /// How a conversion treats what already exists at the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "ModeFlags", into = "ModeFlags")]
 pub enum Mode {
     /// A new dataset; the output must not exist.
+    #[default]
     Create,
     /// Resume a conversion or an append that was interrupted. If there is nothing to resume, begin it; with `append`,
     /// add to the existing dataset.
@@ -419,64 +687,213 @@ pub enum Mode {
     Append,
 }
 
+/// [`Mode`] as options.
+#[derive(Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default)]
+struct ModeFlags {
+    /// Continue an interrupted conversion or append (run the same command plus --resume)
+    #[cfg_attr(feature = "clap", arg(long))]
+    resume: bool,
+    /// Add the cubes to the dataset at OUT
+    #[cfg_attr(feature = "clap", arg(long))]
+    append: bool,
+}
+
+impl From<ModeFlags> for Mode {
+    fn from(flags: ModeFlags) -> Self {
+        match flags {
+            ModeFlags { resume: true, append } => Self::Resume { append },
+            ModeFlags { append: true, .. } => Self::Append,
+            _ => Self::Create,
+        }
+    }
+}
+
+impl From<Mode> for ModeFlags {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Create => Self::default(),
+            Mode::Resume { append } => Self { resume: true, append },
+            Mode::Append => Self { resume: false, append: true },
+        }
+    }
+}
+
+#[cfg(feature = "clap")]
+arguments_of!(Mode, ModeFlags);
+
 /// A whole conversion.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default)]
 pub struct ConvertOptions {
-    /// Files, folders, globs, `file::variable`, or CSV lists with a `path` column.
+    /// Files, folders and archives (searched for cubes), globs in quotes, file::variable, CSV lists, or URLs of these.
+    /// Hidden files in folders and globs are skipped
+    #[cfg_attr(feature = "clap", arg(required = true, value_name = "INPUT"))]
     pub inputs: Vec<String>,
     /// Files that hold the arrays of a program. They come after the inputs.
+    #[serde(skip)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub arrays: Vec<Input>,
-    /// Files below input folders to skip: glob patterns on the path or the file name.
-    pub exclude: Vec<String>,
-    /// Skip inputs that cannot be opened, instead of stopping.
-    pub skip_errors: bool,
-    /// The dataset to write.
+    /// Dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where nothing is stored yet
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "OUT"))]
     pub output: PathBuf,
     /// What may already exist at the output.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub mode: Mode,
-    /// Options that decide the values.
-    pub values: ValueOptions,
-    /// Options that decide the layout.
-    pub layout: LayoutOptions,
-    /// Masks.
-    pub masks: Vec<MaskOption>,
-    /// The mask value of cubes that have no mask file. If `None`, a missing mask file is an error.
-    pub mask_fill: Option<u16>,
-    /// A CSV with a `name` column and any other columns.
+    /// Skip files below input folders whose path or name matches this glob (repeatable)
+    #[cfg_attr(feature = "clap", arg(long, value_name = "GLOB", help_heading = "Inputs"))]
+    pub exclude: Vec<String>,
+    /// Skip inputs that cannot be opened, and list them, instead of stopping
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Inputs"))]
+    pub skip_errors: bool,
+    /// CSV with a `name` column. The other columns (label, group, split, any) go to samples.jsonl as numbers,
+    /// booleans (True, False) or text; empty cells become null
+    ///
+    /// The name of a cube is its path below the folder that was given, without the ending: day1/scan_01. For files and
+    /// patterns it is the file's name without the ending: scan_01.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "CSV", help_heading = "Samples"))]
     pub table: Option<PathBuf>,
-    /// A regular expression on the path whose named groups become columns.
+    /// Regular expression for the path of each cube. Its named groups become columns, as in
+    /// '(?P<group>patient\d+)/(?P<label>\w+)_'
+    #[cfg_attr(feature = "clap", arg(long, value_name = "REGEX", help_heading = "Samples"))]
     pub path_columns: Option<String>,
-    /// The most by which wavelengths within a stack may differ, in nm.
+    /// Pack a mask with each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
+    /// '{dir}/{stem}_mask.png' or '{path}::gt' (repeatable) [default NAME: mask]
+    ///
+    /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files. A relative path is tried from the working directory and
+    /// beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask. The word `product` makes layers of
+    /// the quality files of EnMAP, DESIS, PRISMA, … (quality=product).
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", help_heading = "Samples")
+    )]
+    pub mask: Vec<MaskOption>,
+    /// Class id, 0 to 65535, for cubes that have no mask file [default: a missing mask is an error]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "ID", requires = "mask", help_heading = "Samples")
+    )]
+    pub mask_fill: Option<u16>,
+    /// Give classes of a mask new ids, such as tumour=3,7=3,*=255 (repeatable)
+    /// [default: classes that are not named keep their ids]
+    ///
+    /// CLASS is a class id of the mask file, the name of a class in the file, or * for all other classes. With several
+    /// masks, write NAME.CLASS=ID.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "CLASS=ID",
+            value_delimiter = ',',
+            requires = "mask",
+            help_heading = "Samples"
+        )
+    )]
+    pub classes: Vec<OptionOfClass<u16>>,
+    /// Name the classes of a mask, such as 1=tumour,2=vessel (repeatable) [default: the names in the mask files]
+    ///
+    /// Tables, pictures and pages then show the names. ID is a class id as it is packed, after --classes is applied. With
+    /// several masks, write the mask's name before it, such as organs.1=liver. Names cannot contain commas.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "ID=NAME",
+            value_delimiter = ',',
+            requires = "mask",
+            help_heading = "Samples"
+        )
+    )]
+    pub class_names: Vec<OptionOfClass<String>>,
+    /// Options that decide the values.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub values: ValueOptions,
+    /// Maximum difference of the wavelengths of cubes of one shape, in nm
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "NM", default_value_t = 0.01, help_heading = "Values")
+    )]
     pub wavelength_tolerance: f64,
-    /// Threads that read, cast and compress.
+    /// Options that decide the layout.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub layout: LayoutOptions,
+    /// Number of threads [default: one per core]
+    #[serde(deserialize_with = "at_least_1")]
+    #[cfg_attr(feature = "clap", arg(short, long, value_parser = arguments::threads(), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
     pub jobs: usize,
-    /// Bytes of memory that all reads together may use.
+    /// Memory for reading, for all threads together; more memory makes transposing large scenes faster
+    #[serde(deserialize_with = "at_least_1")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256MiB", help_heading = "Resources"))]
     pub memory: usize,
     /// The command, which the dataset records.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub command: String,
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        Self {
+            inputs: Vec::new(),
+            arrays: Vec::new(),
+            output: PathBuf::new(),
+            mode: Mode::Create,
+            exclude: Vec::new(),
+            skip_errors: false,
+            table: None,
+            path_columns: None,
+            mask: Vec::new(),
+            mask_fill: None,
+            classes: Vec::new(),
+            class_names: Vec::new(),
+            values: ValueOptions::default(),
+            wavelength_tolerance: 0.01,
+            layout: LayoutOptions::default(),
+            jobs: cores(),
+            memory: 256 << 20,
+            command: String::new(),
+        }
+    }
 }
 
 impl ConvertOptions {
     /// A conversion of `inputs` to a new dataset at `output`, with defaults for all other options.
     pub fn new(inputs: Vec<String>, output: impl Into<PathBuf>) -> Self {
-        Self {
-            inputs,
-            arrays: Vec::new(),
-            exclude: Vec::new(),
-            skip_errors: false,
-            output: output.into(),
-            mode: Mode::Create,
-            values: ValueOptions::default(),
-            layout: LayoutOptions::default(),
-            masks: Vec::new(),
-            mask_fill: None,
-            table: None,
-            path_columns: None,
-            wavelength_tolerance: 0.01,
-            jobs: std::thread::available_parallelism().map_or(1, usize::from),
-            memory: 256 << 20,
-            command: String::new(),
+        Self { inputs, output: output.into(), ..Self::default() }
+    }
+
+    /// All options by name.
+    pub fn by_name(&self) -> Map<String, Value> {
+        let Value::Object(mut all) = serde_json::json!(self) else { unreachable!("a structure") };
+        // Recipes omit some defaults.
+        all.entry("keep_bits").or_insert_with(|| serde_json::json!(self.values.keep_bits));
+        all
+    }
+
+    /// The same options, with new ids and names of classes in their masks.
+    ///
+    /// # Errors
+    /// If a class is of no mask, or has two new ids or names.
+    pub(crate) fn with_classes(&self) -> Result<Self> {
+        let mut options = self.clone();
+        for class in options.classes.drain(..) {
+            let (mask, class, id) = class.among(&options.mask);
+            MaskOption::give_class(&mut options.mask, mask.as_deref(), NewClass { class, id })?;
         }
+        for class in options.class_names.drain(..) {
+            let (mask, class, name) = class.among(&options.mask);
+            let class = ClassName { id: class.id()?, name };
+            MaskOption::name_class(&mut options.mask, mask.as_deref(), class)?;
+        }
+        Ok(options)
     }
 
     /// Checks everything that can be checked without reading any file.
@@ -497,7 +914,12 @@ impl ConvertOptions {
                 "give none, auto or a number such as 2 or 0.001",
             );
         }
-        if !matches!(self.values.dtype, DType::F16 | DType::F32) {
+        if self.mask_fill.is_some() && self.mask.is_empty() {
+            let what = format!("{} without {}", Opt::MaskFill, Opt::Mask);
+            return Err(Error::conflict(what)
+                .with_remedy(remedy!["give the paths of the masks with ", Opt::Mask]));
+        }
+        if !DTYPES.contains(&self.values.dtype) {
             return conflict("the type is neither float16 nor float32", "choose one of them");
         }
         self.values.keep_bits.check(self.values.dtype)?;
@@ -528,7 +950,7 @@ impl ConvertOptions {
         for reference in [&self.values.white, &self.values.dark].into_iter().flatten() {
             pairs::check(reference)?;
         }
-        for mask in &self.masks {
+        for mask in &self.mask {
             patterns::check_fields("mask", &mask.pattern)?;
             check_mask_name(&mask.name)?;
         }
@@ -559,6 +981,8 @@ pub(crate) fn check_mask_name(name: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn parsed<T: FromStr<Err = Error>>(text: &str) -> Option<T> {
@@ -579,6 +1003,52 @@ mod tests {
         assert_eq!(parsed("NaN"), Some(Nodata::Nan));
         assert_eq!("auto".parse(), Ok(Reference::Auto));
         assert_eq!("white.dat".parse(), Ok(Reference::File("white.dat".to_owned())));
+    }
+
+    #[test]
+    fn masks_have_names_and_layers() {
+        let parts = |text: &str| {
+            let mask: MaskOption = text.parse().unwrap();
+            (mask.name, mask.layer, mask.pattern)
+        };
+        assert_eq!(parts("{dir}/{stem}.png"), ("mask".into(), None, "{dir}/{stem}.png".into()));
+        assert_eq!(parts("organs=a.png"), ("organs".into(), None, "a.png".into()));
+        assert_eq!(parts("t:bone=a.png"), ("t".into(), Some("bone".into()), "a.png".into()));
+        assert_eq!(parts("/a=b/{stem}.png"), ("mask".into(), None, "/a=b/{stem}.png".into()));
+        assert!("organs=".parse::<MaskOption>().is_err());
+    }
+
+    #[test]
+    fn options_are_read_as_given_and_as_recorded() {
+        let read = |given: Value| serde_json::from_value::<ConvertOptions>(given);
+        let given = read(json!({
+            "inputs": ["a"], "output": "b", "append": true, "scale": 2, "nodata": -1.5, "keep_bits": 7, "white": "w.hdr",
+            "chunk": [8, 4], "codec": "zstd", "mask": [{ "name": "m", "pattern": "{stem}.png" }],
+        }))
+        .unwrap();
+        assert_eq!((given.mode, given.values.scale), (Mode::Append, Scale::Factor(2.0)));
+        assert_eq!(given.values.nodata, Nodata::Value(-1.5));
+        assert_eq!(given.values.keep_bits, KeepBits::Bits(7));
+        assert_eq!(given.values.white, Some(Reference::File("w.hdr".to_owned())));
+        assert_eq!((given.layout.codec, given.mask.len()), (Compressor::Zstd, 1));
+        let again = read(Value::Object(given.by_name())).unwrap();
+        assert_eq!(again.by_name(), given.by_name());
+        assert_eq!(given.by_name()["scale"], json!({ "factor": 2.0 }));
+        for (wrong, expected) in [
+            (json!({ "append": 1 }), "expected a boolean"),
+            (json!({ "level": -1 }), "expected u8"),
+            (json!({ "jobs": 0 }), "nonzero"),
+            (json!({ "chunk": 0 }), "at least 1 pixel"),
+            (json!({ "chunk": "8x8" }), "give rows, or (rows, columns)"),
+            (json!({ "scale": "half" }), "none, auto or a number"),
+            (json!({ "scale": [1] }), "invalid type: sequence, expected none, auto or a number"),
+            (json!({ "keep_bits": 7.5 }), "1 to 10"),
+            (json!({ "dtype": "int8" }), "float16, float32"),
+            (json!({ "codec": 3 }), "expected a string"),
+        ] {
+            let error = read(wrong.clone()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{wrong}: {error}");
+        }
     }
 
     #[test]

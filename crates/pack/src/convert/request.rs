@@ -10,33 +10,67 @@ use super::options::{ConvertOptions, MaskOption};
 
 /// Identifies a command: a hash of everything that decides its result, as typed.
 pub(super) fn identity(options: &ConvertOptions) -> String {
-    let text = json!({
+    let mut text = json!({
         "inputs": options.inputs,
         "exclude": options.exclude,
         "skip_errors": options.skip_errors,
         "recipe": recipe(options),
-        "masks": options.masks,
+        "masks": options.mask,
         "mask_fill": options.mask_fill,
         "table": options.table,
         "path_columns": options.path_columns,
         "wavelength_tolerance": options.wavelength_tolerance,
     });
+    // Options that came later count only if they are used, so that earlier commands keep their identity.
+    let (values, defaults) = (json!(options.values), ConvertOptions::default().by_name());
+    let later = deciding(options).into_iter().filter(|(name, value)| {
+        !FIRST.contains(&name.as_str()) && values.get(name).is_none() && defaults[name] != *value
+    });
+    text.as_object_mut().expect("a structure").extend(later);
     checksums::sha256(text.to_string().as_bytes())
+}
+
+/// The options that every identity contains, next to those that decide values.
+const FIRST: [&str; 13] = [
+    INPUTS,
+    "exclude",
+    "skip_errors",
+    "mask",
+    "mask_fill",
+    "codec",
+    "level",
+    "shuffle",
+    "chunk",
+    "shard_size",
+    "table",
+    "path_columns",
+    "wavelength_tolerance",
+];
+/// Options that do not decide the result. Masks contain the classes.
+const UNDECISIVE: [&str; 8] =
+    ["output", "resume", "append", "classes", "class_names", "jobs", "memory", "command"];
+
+/// The options that decide the result, by name.
+fn deciding(options: &ConvertOptions) -> Map<String, Value> {
+    let mut deciding = options.by_name();
+    deciding.retain(|name, _| !UNDECISIVE.contains(&name.as_str()));
+    deciding
 }
 
 /// What `validate --source` and `repair` need to compute the values again.
 pub(super) fn recipe(options: &ConvertOptions) -> Value {
+    let layout = &options.layout;
     json!({
         "values": options.values,
-        "masks": options.masks,
+        "masks": options.mask,
         "mask_fill": options.mask_fill,
         "codec": {
-            "compressor": options.layout.compressor.name(),
-            "level": options.layout.level,
-            "shuffle": options.layout.shuffle.zarr_name(),
+            "compressor": layout.codec.name(),
+            "level": layout.level,
+            "shuffle": layout.shuffle.zarr_name(),
         },
-        "chunk": options.layout.chunk.map(|chunk| json!([chunk.rows, chunk.columns])),
-        "shard_bytes": options.layout.shard_bytes,
+        "chunk": layout.chunk,
+        "shard_bytes": layout.shard_size,
     })
 }
 
@@ -47,34 +81,23 @@ const VERSION: &str = "version";
 /// Everything that decides the result of a command, by names of options. An unfinished conversion records it, so that
 /// [`differs`] can say what another command would have to change.
 pub(super) fn asked(options: &ConvertOptions) -> Value {
-    let mut asked = json!(options.values);
-    let (layout, others) = (&options.layout, asked.as_object_mut().expect("a structure"));
-    // Recipes leave out some defaults.
-    others.entry(Opt::KeepBits.name()).or_insert_with(|| json!(options.values.keep_bits));
+    let mut asked = deciding(options);
     // There may be very many inputs.
     let inputs = checksums::sha256(json!(options.inputs).to_string().as_bytes());
-    let mut set = |key: &str, value: Value| others.insert(key.to_owned(), value);
-    set(INPUTS, inputs.into());
-    set(VERSION, env!("CARGO_PKG_VERSION").into());
-    set(Opt::Exclude.name(), json!(options.exclude));
-    set(Opt::SkipErrors.name(), json!(options.skip_errors));
+    asked.insert(INPUTS.to_owned(), inputs.into());
+    asked.insert(VERSION.to_owned(), env!("CARGO_PKG_VERSION").into());
     let masks = |part: fn(&MaskOption) -> Value| {
-        let parts = options.masks.iter().map(|mask| json!([mask.name, part(mask)]));
+        let parts = options.mask.iter().map(|mask| json!([mask.name, part(mask)]));
         Value::from_iter(parts.filter(|part| part[1] != json!([])))
     };
-    set(Opt::Mask.name(), masks(|mask| json!([mask.layer, mask.pattern])));
-    set(Opt::NewClasses.name(), masks(|mask| json!(mask.classes)));
-    set(Opt::ClassNames.name(), masks(|mask| json!(mask.class_names)));
-    set(Opt::MaskFill.name(), json!(options.mask_fill));
-    set(Opt::Table.name(), json!(options.table));
-    set(Opt::PathColumns.name(), json!(options.path_columns));
-    set(Opt::WavelengthTolerance.name(), json!(options.wavelength_tolerance));
-    set(Opt::Codec.name(), layout.compressor.name().into());
-    set(Opt::Level.name(), json!(layout.level));
-    set(Opt::Shuffle.name(), layout.shuffle.to_string().into());
-    set(Opt::Chunk.name(), json!(layout.chunk.map(|chunk| json!([chunk.rows, chunk.columns]))));
-    set(Opt::ShardSize.name(), json!(layout.shard_bytes));
-    asked
+    for (option, value) in [
+        (Opt::Mask, masks(|mask| json!([mask.layer, mask.pattern]))),
+        (Opt::NewClasses, masks(|mask| json!(mask.classes))),
+        (Opt::ClassNames, masks(|mask| json!(mask.class_names))),
+    ] {
+        asked.insert(option.name().to_owned(), value);
+    }
+    asked.into()
 }
 
 /// The error that a command, which asks for `ours`, cannot resume what another command began, which asked for `theirs`
@@ -122,17 +145,20 @@ impl Changes {
         let defaults = asked(&ConvertOptions::new(Vec::new(), ""));
         let mut changes =
             Self { inputs: theirs.get(INPUTS) != ours.get(INPUTS), ..Self::default() };
-        for option in Opt::ALL {
-            let name = option.name();
-            let (Some(theirs), Some(ours)) = (theirs.get(name), ours.get(name)) else { continue };
+        for (name, ours) in
+            ours.iter().filter(|(name, _)| ![INPUTS, VERSION].contains(&name.as_str()))
+        {
+            let Some(theirs) = theirs.get(name) else { continue };
             if theirs == ours {
                 continue;
             }
             let default = *theirs == defaults[name];
             // Bands can be chosen in two ways.
             let chosen = if default { ours } else { theirs };
-            let by_wavelength = *option == Opt::Bands && chosen.get("wavelengths").is_some();
-            let option = if by_wavelength { Opt::Wavelengths } else { *option };
+            let option = match chosen.get("wavelengths") {
+                Some(_) => Opt::Wavelengths,
+                None => Opt::named(name, theirs.is_boolean()),
+            };
             if default {
                 changes.leave_out.push(option.into());
             } else if *theirs == Value::Bool(true) {
@@ -217,22 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn every_option_has_a_name() {
-        let asked = asking(|_| {});
-        for key in asked.as_object().unwrap().keys() {
-            let named = Opt::ALL.iter().any(|option| option.name() == key);
-            assert!(named || [INPUTS, VERSION].contains(&key.as_str()), "{key}");
-        }
-    }
-
-    #[test]
     fn what_to_change_is_named() {
         let plain = asking(|_| {});
         let theirs = asking(|options| {
             options.values.scale = Scale::Factor(4.0);
             options.values.bands = BandSelection::Numbers(vec![1, 2]);
             options.values.drop_bad_bands = true;
-            options.layout.shard_bytes = 4_000_000;
+            options.layout.shard_size = 4_000_000;
         });
         let began = "out.partial: the unfinished conversion here has different inputs or options (";
         let end = ", as in the command that began it, or delete the folder to start over)";
@@ -258,7 +275,7 @@ mod tests {
             ),
             (
                 &asking(|options| {
-                    options.masks = vec![MaskOption::new("organs", "{stem}.png")];
+                    options.mask = vec![MaskOption::new("organs", "{stem}.png")];
                 }),
                 &plain,
                 "pass the same mask",
@@ -277,13 +294,13 @@ mod tests {
                 "pass nodata=0 and keep_bits=8",
             ),
             (
-                &asking(|options| options.masks = vec![named()]),
-                &asking(|options| options.masks = vec![MaskOption::new("organs", "{stem}.png")]),
+                &asking(|options| options.mask = vec![named()]),
+                &asking(|options| options.mask = vec![MaskOption::new("organs", "{stem}.png")]),
                 "pass the same class_names",
             ),
             (
-                &asking(|options| options.masks = vec![MaskOption::new("organs", "{stem}.png")]),
-                &asking(|options| options.masks = vec![named()]),
+                &asking(|options| options.mask = vec![MaskOption::new("organs", "{stem}.png")]),
+                &asking(|options| options.mask = vec![named()]),
                 "leave out class_names",
             ),
         ] {

@@ -152,6 +152,7 @@ pub(super) fn begin(
     planned: &dyn Fn(&Plan),
 ) -> Result<Option<Work>> {
     options.check()?;
+    let options = &options.with_classes()?;
     let (request, asked) = (request::identity(options), request::asked(options));
     check_output(options)?;
     // From here on, no other process changes the existing dataset.

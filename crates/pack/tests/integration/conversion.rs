@@ -45,8 +45,8 @@ pub fn cubes(folder: &Path, count: usize, other: usize) {
 /// Options that pack `folder` into `out`, a few cubes to a shard.
 pub fn options(folder: &Path, out: &Path) -> ConvertOptions {
     let mut options = ConvertOptions::new(vec![folder.display().to_string()], out);
-    options.masks = vec![super::packing::mask("mask", "{dir}/{stem}.png")];
-    options.layout.shard_bytes = 3 * 6 * 5 * 4 * 2;
+    options.mask = vec![super::packing::mask("mask", "{dir}/{stem}.png")];
+    options.layout.shard_size = 3 * 6 * 5 * 4 * 2;
     options.layout.chunk = Some(ChunkShape { rows: 4, columns: None });
     options
 }

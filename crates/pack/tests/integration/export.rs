@@ -31,7 +31,7 @@ fn packed(folder: &Path, scale: Scale, dtype: DType) -> Dataset {
         options.values.scale = scale;
         options.values.dtype = dtype;
         options.layout.chunk = Some(ChunkShape { rows: 3, columns: Some(4) });
-        options.masks = vec![mask("organs", "{dir}/{stem}_mask.npy")];
+        options.mask = vec![mask("organs", "{dir}/{stem}_mask.npy")];
     })
 }
 

@@ -120,7 +120,7 @@ fn info_of_a_dataset_tells_what_was_packed() {
     .unwrap();
     let dataset = pack(&inputs, &folder.path().join("d.hsipack"), |options| {
         options.table = Some(table.clone());
-        options.masks = vec![mask("organs", "{dir}/{stem}_m.npy")];
+        options.mask = vec![mask("organs", "{dir}/{stem}_m.npy")];
         options.values.scale = Scale::Factor(2.0);
     });
     let report = DatasetReport::new(&dataset).unwrap();
@@ -243,7 +243,7 @@ fn datasets_are_drawn_as_sheets_and_by_sample() {
     }
     let dataset = pack(&inputs, &folder.path().join("d.hsipack"), |options| {
         options.layout.chunk = Some(ChunkShape { rows: 1, columns: Some(3) });
-        options.masks = vec![mask("organs", "{dir}/{stem}_m.npy")];
+        options.mask = vec![mask("organs", "{dir}/{stem}_m.npy")];
     });
     let output = folder.path().join("s.png");
     let mut options = options(dataset.path(), output.clone());
@@ -301,7 +301,7 @@ fn a_picture_does_not_depend_on_how_the_cube_is_read() {
             &folder.path().join(format!("d{rows}")),
             |options| {
                 options.layout.chunk = Some(ChunkShape { rows, columns: None });
-                options.masks = vec![mask("organs", "{dir}/{stem}_m.npy")];
+                options.mask = vec![mask("organs", "{dir}/{stem}_m.npy")];
             },
         );
         let output = folder.path().join(format!("{rows}.png"));

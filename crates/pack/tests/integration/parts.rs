@@ -400,14 +400,14 @@ fn relative_paths_are_seen_from_the_folder_of_the_plan() {
     let (_folder, inputs, made) = folders(3);
     let [out, file] = ["out", "plan.json"].map(|name| made.join(name));
     let mut options = options(&inputs, &out);
-    options.masks = vec![super::packing::mask("mask", "{stem}.png")];
+    options.mask = vec![super::packing::mask("mask", "{stem}.png")];
     plan(&options, &file).unwrap();
     let text = std::fs::read_to_string(&file).unwrap();
     let here = std::env::current_dir().unwrap();
     assert!(text.contains(&format!("\"folder\":{:?}", here.display().to_string())), "{text}");
     work(&file, Part::WHOLE).unwrap();
     commit(&file).unwrap();
-    options.masks = vec![super::packing::mask("mask", "{dir}/{stem}.png")];
+    options.mask = vec![super::packing::mask("mask", "{dir}/{stem}.png")];
     options.output = made.join("other");
     plan(&options, &file).unwrap();
     assert!(std::fs::read_to_string(&file).unwrap().contains("\"folder\":null"));

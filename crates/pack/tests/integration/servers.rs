@@ -437,7 +437,7 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
     ] {
         let out = folder.path().join("out");
         let mut options = from(inputs.clone(), &out);
-        options.masks[0].pattern = format!("{}/{{stem}}.png", url.display());
+        options.mask[0].pattern = format!("{}/{{stem}}.png", url.display());
         pack(&options);
         let dataset = Dataset::open(&out).unwrap();
         assert_eq!(dataset.samples().names().collect::<Vec<_>>(), names, "{inputs:?}");

@@ -32,7 +32,7 @@ fn packed(folder: &Path, scale: Scale, dtype: DType, ids: &[Vec<u8>; 2]) -> Data
         options.values.scale = scale;
         options.values.dtype = dtype;
         options.layout.chunk = Some(ChunkShape { rows: 3, columns: Some(4) });
-        options.masks = vec![mask("organs", "{dir}/{stem}_mask.npy")];
+        options.mask = vec![mask("organs", "{dir}/{stem}_mask.npy")];
         options.table = Some(table.clone());
     })
 }
@@ -157,7 +157,7 @@ fn every_layer_is_a_region_and_layers_overlap() {
         ..mask("organs", &format!("{{dir}}/{name}.npy"))
     };
     let dataset = pack(&[input], &folder.path().join("d.hsipack"), |options| {
-        options.masks = vec![layer("skin"), layer("bone")];
+        options.mask = vec![layer("skin"), layer("bone")];
     });
     let table = compute(&dataset, |_| {});
     assert_eq!(table.rows.iter().map(|row| row.region).collect::<Vec<_>>(), [0, 1]);

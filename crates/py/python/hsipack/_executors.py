@@ -69,8 +69,7 @@ def convert(
             progress(done, total)
 
     parts = max(1, min(planned["shards"], MOST_PARTS))
-    jobs = 1 if settings["jobs"] is None else settings["jobs"]
-    arguments = (parts, jobs, settings["memory"], servers or [], places)
+    arguments = (parts, settings.get("jobs", 1), settings.get("memory"), servers or [], places)
     try:
         run(executor, _work, [(plan, part + 1, *arguments) for part in range(parts)], ended)
     except Error as error:

@@ -352,15 +352,16 @@ class _Work:
         """
         if self._masks is None:
             self._masks = cube.layers()
-            self._settings["masks"] = [
-                (mask, layer, f"{{dir}}/{{stem}}.{ending}.npy")
+            self._settings["mask"] = [
+                {"name": mask, "pattern": f"{{dir}}/{{stem}}.{ending}.npy"}
+                | ({} if layer is None else {"layer": layer})
                 for ending, (mask, layer) in self._endings().items()
             ]
             if not self._masks:
-                self._settings["mask_fill"] = None
+                self._settings.pop("mask_fill", None)
         layers = cube.layers()
         lacks = [mask for mask in self._masks if mask not in layers]
-        if set(layers) - set(self._masks) or (lacks and self._settings["mask_fill"] is None):
+        if set(layers) - set(self._masks) or (lacks and "mask_fill" not in self._settings):
             raise ConflictError(
                 f"cube {cube.name!r} has the masks {sorted(layers)}, the first one "
                 f"{sorted(self._masks)}",
@@ -383,7 +384,7 @@ class _Work:
         """Refuses ids above 255 in a mask of which cubes with smaller ids are already packed, as
         uint8.
         """
-        fill = self._settings["mask_fill"] or 0
+        fill = self._settings.get("mask_fill", 0)
         for mask in [mask for mask, layers in (self._masks or {}).items() if layers is None]:
             ids = cube.masks.get((mask, None))
             greatest = fill if ids is None else int(ids.max())
@@ -414,12 +415,11 @@ class _Work:
             self._packing = self._thread.submit(self._convert, group)
 
     def _convert(self, group: _Group) -> str:
-        here = {"output": str(self._dataset), "arrays": group.arrays}
         unfinished = self._dataset.with_name(self._dataset.name + ".partial")
         is_another = unfinished.exists()
         try:
-            append = self._dataset.exists()
-            return _hsipack.convert(self._settings | here | {"append": append}, self._look)
+            here = {"output": str(self._dataset), "append": self._dataset.exists()}
+            return _hsipack.convert(self._settings | here, self._look, group.arrays)
         except BaseException:
             # It cannot be resumed, because the arrays have to be given again.
             if not is_another:

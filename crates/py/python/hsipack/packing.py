@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -237,28 +236,31 @@ Check = Callable[[str, Any], Any]
 
 
 def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a conversion, from the arguments of the function ``name``; missing arguments
-    have their defaults.
+    """The options of a conversion by name, from the arguments of the function ``name``. Options
+    that are left out, or ``None`` where this is the default, are missing: the library has the same
+    defaults.
     """
     check_progress(arguments.get("progress"))
-    arguments = dict(convert.__kwdefaults__ or {}) | arguments
-    arguments.pop("executor", None)
-    servers = _options.storage(arguments.pop("storage_options", None))
+    defaults = dict(convert.__kwdefaults__ or {})
+    arguments = defaults | arguments
+    servers = _options.storage(arguments["storage_options"])
     if servers is not None:
         for place in _urls(arguments):
             _hsipack.set_storage_options(place, servers)
-    settings = {name: value for name, value in arguments.items() if name != "progress"}
-    for option, check in _CHECKS.items():
-        settings[option] = check(option, settings[option])
-    if settings["mask_fill"] is not None and settings["mask"] is None:
-        raise ConflictError("mask_fill without mask", remedy="give mask, the paths of the masks")
-    settings["arrays"] = []
-    settings["masks"] = _masks(settings.pop("mask"))
-    settings["classes"] = _classes(settings["classes"])
-    settings["class_names"] = _class_names(settings["class_names"])
-    settings["shard_bytes"] = settings.pop("shard_size")
-    settings["command"] = _command(name, arguments, convert.__kwdefaults__ or {})
-    return settings
+    options: dict[str, Any] = {}
+    for option, value in arguments.items():
+        if option in _OF_PYTHON or (value is None and defaults.get(option, "") is None):
+            continue
+        check = _CHECKS.get(option)
+        options[option] = _plain(value) if check is None else check(option, value)
+    if "wavelengths" in options:
+        if "bands" in options:
+            what = "both bands and wavelengths were given"
+            raise ConflictError(what, remedy="give only one of them")
+        options["bands"] = options.pop("wavelengths")
+    arguments["inputs"] = options["inputs"]
+    options["command"] = _command(name, arguments, defaults)
+    return options
 
 
 def _urls(arguments: dict[str, Any]) -> list[str]:
@@ -267,42 +269,18 @@ def _urls(arguments: dict[str, Any]) -> list[str]:
     return [place for place in places if "://" in place] or places[:1]
 
 
-def _maybe(check: Check) -> Check:
-    """The check of an option that may be None."""
-    return lambda name, value: None if value is None else check(name, value)
-
-
-def _natural(least: int, most: int = (1 << 63) - 1) -> Check:
-    return lambda name, value: _options.natural(name, value, least=least, most=most)
-
-
-def _name_or_number(name: str, value: Any) -> str:
-    return value if isinstance(value, str) else str(_options.number(name, value))
-
-
-def _mantissa_bits(name: str, value: Any) -> str:
-    return value if isinstance(value, str) else str(_options.whole(name, value))
-
-
-def _chunk(name: str, value: Any) -> tuple[int, int | None]:
-    try:
-        return _options.natural(name, operator.index(value)), None
-    except TypeError:
-        return _options.pixels(name, value)
-
-
-def _bands(name: str, value: Any) -> list[int]:
+def _bands(name: str, value: Any) -> dict[str, list[int]]:
     if _options.depends_on_length(value):
         remedy = "give numbers of bands: np.flatnonzero(mask), or list(range(…)) for a slice"
         raise _options.wrong_type(name, value, remedy)
     given = _options.elements(name, value, "bands")
-    return [_options.natural(name, band, least=0) for band in given]
+    return {"numbers": [_options.natural(name, band, least=0) for band in given]}
 
 
-def _ranges(name: str, value: Any) -> list[tuple[float, float]]:
+def _ranges(name: str, value: Any) -> dict[str, list[tuple[float, float]]]:
     remedy = "give (least, greatest) of each range in nm, such as [(450, 900)]"
     try:
-        return [(float(low), float(high)) for low, high in value]
+        return {"wavelengths": [(float(low), float(high)) for low, high in value]}
     except TypeError:
         raise _options.wrong_type(name, value, remedy) from None
     except ValueError:
@@ -322,101 +300,80 @@ def check_progress(progress: object) -> None:
         raise _options.wrong_type("progress", progress, "give a function of two numbers")
 
 
-_CHECKS: dict[str, Check] = {
-    "inputs": _paths,
-    "output": _options.path,
-    "table": _maybe(_options.path),
-    "path_columns": _maybe(_options.text),
-    "mask_fill": _maybe(_natural(0, (1 << 16) - 1)),
-    "exclude": _options.names,
-    "skip_errors": _options.flag,
-    "resume": _options.flag,
-    "append": _options.flag,
-    "axes": _maybe(_options.text),
-    "dtype": _options.dtype,
-    "scale": _name_or_number,
-    "nodata": _name_or_number,
-    "ignore_value": _maybe(_options.number),
-    "raw_values": _options.flag,
-    "keep_bits": _maybe(_mantissa_bits),
-    "normalize": _options.text,
-    "bands": _maybe(_bands),
-    "wavelengths": _maybe(_ranges),
-    "drop_bad_bands": _options.flag,
-    "white": _maybe(_options.path),
-    "dark": _maybe(_options.path),
-    "white_reflectance": _options.number,
-    "wavelength_tolerance": _options.number,
-    "codec": _options.text,
-    "level": _natural(0, 255),
-    "shuffle": _options.text,
-    "chunk": _maybe(_chunk),
-    "shard_size": _maybe(_natural(1)),
-    "jobs": _maybe(_natural(1)),
-    "memory": _maybe(_natural(1)),
-}
-"""The check of every option of ``convert``."""
-
-
-def _masks(masks: Any) -> list[tuple[str, str | None, str]]:
-    """A list of (name, layer, pattern); layer is None for class ids."""
-    if masks is None:
-        return []
+def _masks(option: str, masks: Any) -> list[dict[str, str]]:
+    """The masks as the library names their parts; only those of boolean layers have a layer."""
     if isinstance(masks, str | os.PathLike):
-        return [("mask", None, _options.path("mask", masks))]
+        masks = {"mask": masks}
     remedy = "give a path with {stem} in it, or paths by the masks' names"
-    if not isinstance(masks, Mapping):
-        raise _options.wrong_type("mask", masks, remedy)
-    flat: list[tuple[str, str | None, str]] = []
-    for name, pattern in masks.items():
-        if not isinstance(name, str):
-            raise _options.wrong_type("mask", masks, remedy)
-        if isinstance(pattern, Mapping):
-            layers = pattern.items()
-            flat.extend((name, str(layer), _options.path("mask", one)) for layer, one in layers)
-        else:
-            flat.append((name, None, _options.path("mask", pattern)))
+    if not isinstance(masks, Mapping) or not all(isinstance(name, str) for name in masks):
+        raise _options.wrong_type(option, masks, remedy)
+    flat: list[dict[str, str]] = []
+    for name, given in masks.items():
+        layers = given if isinstance(given, Mapping) else {None: given}
+        for layer, pattern in layers.items():
+            own = {"name": name, "pattern": _options.path(option, pattern)}
+            flat.append(own if layer is None else own | {"layer": str(layer)})
     return flat
 
 
-def _classes(classes: Any) -> list[tuple[str | None, int | str, int]]:
-    """A list of (mask or None, class id or name, new id)."""
-    if classes is None:
-        return []
+def _of_class(mask: str | None, old: object, value: object) -> dict[str, Any]:
+    """An option of one class, as the library names its parts."""
+    return {"class": old, "value": value} | ({} if mask is None else {"mask": mask})
+
+
+def _classes(option: str, classes: Any) -> list[dict[str, Any]]:
     remedy = "give new ids by class ids or names, such as {7: 3, 'tumour': 2}"
     if not isinstance(classes, Mapping):
-        raise _options.wrong_type("classes", classes, remedy)
-    most = (1 << 16) - 1
-    flat: list[tuple[str | None, int | str, int]] = []
+        raise _options.wrong_type(option, classes, remedy)
+    flat: list[dict[str, Any]] = []
     for key, value in classes.items():
         mask = key if isinstance(value, Mapping) else None
         for one, new in (value if isinstance(value, Mapping) else {key: value}).items():
-            old = (
-                one
-                if isinstance(one, str)
-                else _options.natural("classes", one, least=0, most=most)
-            )
-            flat.append((mask, old, _options.natural(f"classes[{one!r}]", new, least=0, most=most)))
+            old: Any = "others"
+            if not isinstance(one, str):
+                old = {"id": _options.natural(option, one, least=0, most=_MAX_ID)}
+            elif one != "*":
+                old = {"name": one}
+            new_id = _options.natural(f"{option}[{one!r}]", new, least=0, most=_MAX_ID)
+            flat.append(_of_class(mask, old, new_id))
     return flat
 
 
-def _class_names(names: Any) -> list[tuple[str | None, int, str]]:
-    """A list of (mask or None, class id, name)."""
-    if names is None:
-        return []
+def _class_names(option: str, names: Any) -> list[dict[str, Any]]:
     remedy = "give names by class ids, such as {1: 'tumour'}, or a list that begins with id 0"
     by_mask = isinstance(names, Mapping) and all(isinstance(key, str) for key in names)
-    flat: list[tuple[str | None, int, str]] = []
+    flat: list[dict[str, Any]] = []
     for mask, some in names.items() if by_mask else [(None, names)]:
         if not isinstance(some, Mapping | list | tuple):
-            raise _options.wrong_type("class_names", names, remedy)
+            raise _options.wrong_type(option, names, remedy)
         for one, name in some.items() if isinstance(some, Mapping) else enumerate(some):
             if not isinstance(some, Mapping) and (name is None or name == ""):
                 # A list also has places for classes without names.
                 continue
-            number = _options.natural("class_names", one, least=0, most=(1 << 16) - 1)
-            flat.append((mask, number, _options.text(f"class_names[{number}]", name)))
+            number = _options.natural(option, one, least=0, most=_MAX_ID)
+            text = _options.text(f"{option}[{number}]", name)
+            flat.append(_of_class(mask, {"id": number}, text))
     return flat
+
+
+_MAX_ID = (1 << 16) - 1
+_OF_PYTHON = ("executor", "progress", "storage_options")
+"""Arguments that are no options of the library."""
+_CHECKS: dict[str, Check] = {
+    "inputs": _paths,
+    "output": _options.path,
+    "table": _options.path,
+    "exclude": _options.names,
+    "dtype": _options.dtype,
+    "bands": _bands,
+    "wavelengths": _ranges,
+    "mask": _masks,
+    "classes": _classes,
+    "class_names": _class_names,
+}
+"""Options that Python's values may give in another form than the library. The library checks the
+others.
+"""
 
 
 def _command(name: str, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
@@ -446,10 +403,14 @@ def call(
 
 def _plain(value: Any) -> Any:
     """A value as it would be typed: arrays, paths and element types as lists and texts."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return (list if isinstance(value, list) else tuple)(map(_plain, value))
     if isinstance(value, type | np.dtype) or str(value).startswith("torch."):
         return _options.dtype("dtype", value)
     return value.tolist() if hasattr(value, "tolist") else value

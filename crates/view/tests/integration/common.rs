@@ -85,7 +85,7 @@ pub fn dataset(folder: &Path) -> PathBuf {
     let output = folder.join("trees.hsipack");
     let mut options = ConvertOptions::new(vec![cubes.to_string_lossy().into_owned()], &output);
     options.table = Some(list);
-    options.masks = vec![MaskOption::new("mask", "{dir}/../{stem}_mask.npy")];
+    options.mask = vec![MaskOption::new("mask", "{dir}/../{stem}_mask.npy")];
     convert(&options, &Progress::default(), &|_| {}).unwrap();
     output
 }

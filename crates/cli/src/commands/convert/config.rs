@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use hsipack_format::{Error, Result};
 use toml::{Table, Value};
 
@@ -17,8 +17,6 @@ use super::Args;
 /// Options that belong to one run, not into a file.
 const NOT_HERE: [&str; 8] =
     ["output", "config", "resume", "append", "dry-run", "plan", "json", "help"];
-/// Options that exclude each other. One of them on the command line also overrides the other in the file.
-const RIVALS: [[&str; 2]; 1] = [["bands", "wavelengths"]];
 
 /// The arguments of the command line, and those of the file that the command line does not give.
 ///
@@ -66,10 +64,13 @@ fn merge_with(file: &Path, command: Command, typed: &[OsString]) -> Result<Args>
         })?;
         let takes_value = !matches!(arg.get_action(), ArgAction::SetTrue);
         let own = spelled(key, value, takes_value).map_err(|error| error.at(file))?;
-        let rival = |pair: &[&str; 2]| {
-            pair.contains(&key.as_str()) && pair.iter().any(|one| is_explicit(one))
+        // If options exclude each other, one on the command line also overrides the other in the file.
+        let rival = |other: &Arg| {
+            let excludes =
+                |one: &Arg, other: &Arg| known.get_arg_conflicts_with(one).contains(&other);
+            (excludes(arg, other) || excludes(other, arg)) && is_explicit(other.get_id().as_str())
         };
-        if !is_explicit(key) && !RIVALS.iter().any(rival) {
+        if !is_explicit(key) && !known.get_arguments().any(rival) {
             words.extend(own);
         }
     }
@@ -111,7 +112,7 @@ fn spelled(key: &str, value: &Value, takes_value: bool) -> Result<Vec<String>> {
 mod tests {
     use clap::CommandFactory;
     use hsipack_format::Compressor;
-    use hsipack_pack::convert::KeepBits;
+    use hsipack_pack::convert::{BandSelection, KeepBits};
 
     use super::*;
 
@@ -130,16 +131,21 @@ mod tests {
     #[test]
     fn the_file_gives_what_is_not_typed() {
         let text = "codec = \"zstd\"\nlevel = 3\nkeep-bits = 7\nscale = 0.5\nraw-values = true\nexclude = [\"a\", \"b\"]\n";
-        let args = merged(text, &[]).unwrap();
-        assert_eq!((args.codec, args.level), (Compressor::Zstd, 3));
-        assert_eq!(args.keep_bits, KeepBits::Bits(7));
-        assert!(args.raw_values && args.exclude == ["a", "b"]);
-        let args = merged(text, &["--level", "1", "--keep-bits=auto", "--exclude", "c"]).unwrap();
-        assert_eq!((args.codec, args.level), (Compressor::Zstd, 1));
-        assert_eq!(args.keep_bits, KeepBits::Auto);
-        assert_eq!(args.exclude, ["c"]);
-        assert!(merged("bands = \"0-3\"", &["--wavelengths", "400-500"]).unwrap().bands.is_none());
-        assert!(!merged("raw-values = false", &[]).unwrap().raw_values);
+        let options = merged(text, &[]).unwrap().options;
+        assert_eq!((options.layout.codec, options.layout.level), (Compressor::Zstd, 3));
+        assert_eq!(options.values.keep_bits, KeepBits::Bits(7));
+        assert!(options.values.raw_values && options.exclude == ["a", "b"]);
+        let words = ["--level", "1", "--keep-bits=auto", "--exclude", "c"];
+        let options = merged(text, &words).unwrap().options;
+        assert_eq!((options.layout.codec, options.layout.level), (Compressor::Zstd, 1));
+        assert_eq!(options.values.keep_bits, KeepBits::Auto);
+        assert_eq!(options.exclude, ["c"]);
+        let bands = |text, words| merged(text, words).unwrap().options.values.bands;
+        let ranges = BandSelection::Wavelengths(vec![(400.0, 500.0)]);
+        assert_eq!(bands("bands = \"0-3\"", &["--wavelengths", "400-500"]), ranges);
+        let numbers = bands("wavelengths = \"400-500\"", &["--bands", "1"]);
+        assert_eq!(numbers, BandSelection::Numbers(vec![1]));
+        assert!(!merged("raw-values = false", &[]).unwrap().options.values.raw_values);
     }
 
     #[test]

@@ -6,7 +6,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::metadata::Made;
-use hsipack_format::{Codec, CubeShape, DType, Error, Geo, Grid, Opt, Result, Tile, remedy};
+use hsipack_format::names::by_name;
+use hsipack_format::{
+    Codec, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile, remedy,
+};
 use hsipack_store::{output, small};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -71,10 +74,12 @@ struct OptionsRecord {
     values: ValueOptions,
     masks: Vec<MaskOption>,
     mask_fill: Option<u16>,
-    compressor: String,
+    #[serde(with = "by_name")]
+    compressor: Compressor,
     level: u8,
-    shuffle: String,
-    chunk: Option<(usize, Option<usize>)>,
+    #[serde(with = "by_name")]
+    shuffle: Shuffle,
+    chunk: Option<ChunkShape>,
     shard_bytes: usize,
     command: String,
 }
@@ -383,32 +388,33 @@ impl OptionsRecord {
         let layout = &options.layout;
         Self {
             values: options.values.clone(),
-            masks: options.masks.clone(),
+            masks: options.mask.clone(),
             mask_fill: options.mask_fill,
-            compressor: layout.compressor.to_string(),
+            compressor: layout.codec,
             level: layout.level,
-            shuffle: layout.shuffle.to_string(),
-            chunk: layout.chunk.map(|chunk| (chunk.rows, chunk.columns)),
-            shard_bytes: layout.shard_bytes,
+            shuffle: layout.shuffle,
+            chunk: layout.chunk,
+            shard_bytes: layout.shard_size,
             command: options.command.clone(),
         }
     }
 
-    fn options(self, output: &Path, append: bool) -> Result<ConvertOptions> {
-        let mut options = ConvertOptions::new(Vec::new(), output);
-        options.mode = if append { Mode::Append } else { Mode::Create };
-        options.values = self.values;
-        options.masks = self.masks;
-        options.mask_fill = self.mask_fill;
-        options.layout = LayoutOptions {
-            compressor: self.compressor.parse()?,
-            level: self.level,
-            shuffle: self.shuffle.parse()?,
-            chunk: self.chunk.map(|(rows, columns)| ChunkShape { rows, columns }),
-            shard_bytes: self.shard_bytes,
-        };
-        options.command = self.command;
-        Ok(options)
+    fn options(self, output: &Path, append: bool) -> ConvertOptions {
+        ConvertOptions {
+            mode: if append { Mode::Append } else { Mode::Create },
+            values: self.values,
+            mask: self.masks,
+            mask_fill: self.mask_fill,
+            layout: LayoutOptions {
+                codec: self.compressor,
+                level: self.level,
+                shuffle: self.shuffle,
+                chunk: self.chunk,
+                shard_size: self.shard_bytes,
+            },
+            command: self.command,
+            ..ConvertOptions::new(Vec::new(), output)
+        }
     }
 }
 
@@ -506,7 +512,7 @@ impl PlanFile {
     /// # Errors
     /// If it contradicts itself.
     pub fn into_plan(self) -> Result<(Plan, ConvertOptions)> {
-        let options = self.options.options(&self.output, self.append)?;
+        let options = self.options.options(&self.output, self.append);
         let kinds = self.kinds;
         let broken = || Error::malformed("the plan contradicts itself");
         let count = self.stacks.len();

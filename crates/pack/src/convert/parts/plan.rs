@@ -116,7 +116,7 @@ fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
     let told = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
     relative(&options.output)
         || plan.samples.iter().any(|sample| relative(&told(&sample.input.file)))
-        || options.masks.iter().any(|mask| pattern(&mask.pattern))
+        || options.mask.iter().any(|mask| pattern(&mask.pattern))
         || reference(&options.values.white)
         || reference(&options.values.dark)
 }

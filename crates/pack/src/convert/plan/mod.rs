@@ -173,7 +173,7 @@ pub struct PlannedMask {
 /// If anything is wrong with an input or the options, as far as this can be detected without reading every value.
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
-    let groups = masks::groups(&options.masks)?;
+    let groups = masks::groups(&options.mask)?;
     let mut inputs = input::expand(&options.inputs, &options.exclude)?;
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups)?;

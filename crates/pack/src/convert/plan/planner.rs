@@ -323,7 +323,7 @@ impl<'a> Planner<'a> {
     ) -> Result<PlannedStack> {
         let size = self.options.values.dtype.size();
         let tile = self.options.layout.tile(shape, size);
-        let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_bytes);
+        let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_size);
         let grid = Grid::new(shape, tile, per_shard)?;
         if grid.chunk_values() * size > hsipack_format::codec::MAX_CHUNK {
             return Err(Error::conflict(format!(
@@ -390,7 +390,7 @@ impl<'a> Planner<'a> {
                 Some(_) => self.options.layout.tile(shape, size),
                 None => masks::tile(flat),
             };
-            let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_bytes);
+            let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_size);
             let grid = Grid::new(flat, tile, per_shard)?;
             let codec = self.options.layout.codec(DType::U16);
             arrays.push(PlannedMask {

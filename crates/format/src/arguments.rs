@@ -1,0 +1,133 @@
+//! Values of options as people type them on a command line: names with hyphens, sizes with units, lists with ranges.
+
+use std::fmt::Display;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+/// Parses one of these values of a library's option. Names are those of the library, with hyphens between words.
+pub fn one_of<T>(values: &'static [T]) -> impl TypedValueParser<Value = T>
+where
+    T: Display + Copy + Send + Sync + 'static,
+{
+    one_of_or(values, &[])
+}
+
+/// Like [`one_of`], with other words for some values, which the help does not show.
+pub fn one_of_or<T>(
+    values: &'static [T],
+    others: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T>
+where
+    T: Display + Copy + Send + Sync + 'static,
+{
+    let possible = values.iter().map(|value| {
+        let others = others.iter().filter(|(_, same)| typed(same) == typed(value));
+        PossibleValue::new(typed(value)).aliases(others.map(|(word, _)| *word))
+    });
+    PossibleValuesParser::new(possible).map(|word| {
+        let named = values.iter().find(|value| typed(value) == word);
+        let other = || Some(&others.iter().find(|(other, _)| *other == word)?.1);
+        *named.or_else(other).expect("one of the possible values")
+    })
+}
+
+/// A value of an option as it is typed: `groups-spread` for `groups_spread`.
+pub fn typed(value: impl Display) -> String {
+    value.to_string().replace('_', "-")
+}
+
+/// A number of bytes with an optional unit: `512MiB`, `1GB`, `4096`.
+///
+/// # Errors
+/// If the text is no such number.
+pub fn bytes(text: &str) -> Result<usize, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1.0,
+        "k" | "kb" => 1e3,
+        "m" | "mb" => 1e6,
+        "g" | "gb" => 1e9,
+        "kib" => 1024.0,
+        "mib" => 1024.0 * 1024.0,
+        "gib" => 1024.0 * 1024.0 * 1024.0,
+        other => {
+            return Err(format!(
+                "{other:?} is not a unit of bytes; use kB, MB, GB, KiB, MiB or GiB"
+            ));
+        }
+    };
+    let value: f64 =
+        number.parse().map_err(|_| "give a number of bytes, such as 512MiB".to_owned())?;
+    if value * factor >= 1.0 && value * factor < 1e18 {
+        Ok((value * factor) as usize)
+    } else {
+        Err("out of range".into())
+    }
+}
+
+/// Numbers and ranges of numbers, both ends included: `0,3,10-20`. `what` names them in errors.
+///
+/// # Errors
+/// If the text is no such list.
+pub fn numbers(text: &str, what: &str) -> Result<Vec<u32>, String> {
+    let mut numbers = Vec::new();
+    for part in text.split(',') {
+        let number = |text: &str| {
+            text.trim().parse::<u32>().map_err(|_| format!("{part:?} is not a {what}"))
+        };
+        match part.split_once('-') {
+            None => numbers.push(number(part)?),
+            Some((first, last)) => {
+                let (first, last) = (number(first)?, number(last)?);
+                if first > last || last - first > 1_000_000 {
+                    return Err(format!("{part:?} is not a {what}"));
+                }
+                numbers.extend(first..=last);
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Compressor;
+
+    #[test]
+    fn names_are_typed_with_hyphens() {
+        #[derive(Clone, Copy, Debug, PartialEq)]
+        enum Side {
+            FarLeft,
+            Right,
+        }
+        crate::option_names!(Side, "side", { FarLeft => "far_left", Right => "right" });
+        let parser = one_of_or(&Side::ALL, &[("left", Side::FarLeft)]);
+        let command = clap::Command::new("test").arg(clap::Arg::new("side").value_parser(parser));
+        let parsed = |word: &str| {
+            let matches = command.clone().try_get_matches_from(["test", word])?;
+            Ok::<_, clap::Error>(*matches.get_one::<Side>("side").unwrap())
+        };
+        for side in Side::ALL {
+            assert_eq!(parsed(&typed(side)).unwrap(), side);
+        }
+        assert_eq!(parsed("left").unwrap(), Side::FarLeft);
+        assert!(parsed("far_left").unwrap_err().to_string().contains("far-left"));
+        let parser = one_of(&Compressor::ALL);
+        let command = clap::Command::new("test").arg(clap::Arg::new("codec").value_parser(parser));
+        let matches = command.try_get_matches_from(["test", "zstd"]).unwrap();
+        assert_eq!(matches.get_one::<Compressor>("codec"), Some(&Compressor::Zstd));
+    }
+
+    #[test]
+    fn sizes_have_units_and_lists_have_ranges() {
+        assert_eq!(bytes("512MiB"), Ok(512 << 20));
+        assert_eq!(bytes("1.5 GB"), Ok(1_500_000_000));
+        assert!(bytes("5 apples").is_err() && bytes("-1").is_err());
+        assert_eq!(numbers("3,0-2", "band"), Ok(vec![3, 0, 1, 2]));
+        for bad in ["", "3-1", "a"] {
+            assert!(numbers(bad, "band").unwrap_err().contains("is not a band"), "{bad}");
+        }
+    }
+}

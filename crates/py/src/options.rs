@@ -1,0 +1,182 @@
+//! Options of the libraries, from the keyword arguments of Python's functions.
+//!
+//! Values keep their types: a boolean is not a number, and a number is not a boolean. The crate `pythonize` would convert
+//! them as Python does, and its errors do not say which option was wrong, or what it takes.
+
+use std::fmt::Display;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
+use serde::de::{
+    DeserializeOwned, Deserializer, Error, Expected, IntoDeserializer, Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+/// The options in a dictionary: its keys are the names of fields. Options that it lacks have their defaults.
+///
+/// # Errors
+/// If an option has a value of the wrong type, or a value that it does not take. The error names the option.
+pub fn read<T: DeserializeOwned>(given: &Bound<'_, PyDict>) -> PyResult<T> {
+    let mut options = Vec::new();
+    for (name, value) in given.iter() {
+        options.push((name.extract::<String>()?, Value::of(&value)));
+    }
+    let read = |options: Vec<(String, Value)>| {
+        T::deserialize(MapDeserializer::<_, Refusal>::new(options.into_iter()))
+    };
+    read(options.clone()).or_else(|mut refusal| {
+        let mut wrong = given.as_any().clone();
+        let mut named = "options".to_owned();
+        for (name, value) in options {
+            if let Err(own) = read(vec![(name.clone(), value)]) {
+                (refusal, wrong) = (own, given.get_item(&name)?.unwrap_or(wrong));
+                named = name;
+                break;
+            }
+        }
+        let kind = if refusal.is_type { "wrong_type" } else { "wrong" };
+        let error = given.py().import("hsipack._options")?.getattr(kind)?;
+        Err(PyErr::from_value(error.call1((named, wrong, refusal.remedy))?))
+    })
+}
+
+/// A value from Python.
+#[derive(Clone)]
+enum Value {
+    Flag(bool),
+    Whole(i64),
+    Number(f64),
+    Text(String),
+    Map(Vec<(String, Value)>),
+    List(Vec<Value>),
+    /// `None`, or a value of another type: no option takes it.
+    Other,
+}
+
+impl Value {
+    fn of(given: &Bound<'_, PyAny>) -> Self {
+        if let Ok(flag) = given.extract() {
+            return Self::Flag(flag);
+        }
+        if let Ok(number) = given.extract() {
+            return Self::Whole(number);
+        }
+        if let Ok(number) = given.extract() {
+            return Self::Number(number);
+        }
+        if let Ok(text) = given.extract() {
+            return Self::Text(text);
+        }
+        if let Ok(map) = given.cast::<PyDict>() {
+            let entry = |(name, value): (Bound<'_, PyAny>, _)| {
+                Some((name.extract().ok()?, Self::of(&value)))
+            };
+            return map.iter().map(entry).collect::<Option<_>>().map_or(Self::Other, Self::Map);
+        }
+        let list = given.extract::<Vec<Bound<'_, PyAny>>>();
+        list.map_or(Self::Other, |list| Self::List(list.iter().map(Self::of).collect()))
+    }
+}
+
+/// Why a value was refused.
+#[derive(Debug)]
+struct Refusal {
+    is_type: bool,
+    remedy: String,
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.remedy)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Error for Refusal {
+    fn custom<T: Display>(remedy: T) -> Self {
+        Self { is_type: false, remedy: remedy.to_string() }
+    }
+
+    fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self { is_type: true, remedy: format!("give {}", in_words(&expected.to_string())) }
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self { is_type: false, ..Self::invalid_type(Unexpected::Unit, expected) }
+    }
+}
+
+/// A type as `serde` names it, in words for users.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u8" => "a whole number from 0 to 255",
+        "u16" => "a whole number from 0 to 65535",
+        "u32" | "u64" | "usize" => "a whole number from 0 on",
+        "a nonzero usize" => "a whole number from 1 on",
+        "f64" => "a number",
+        "a boolean" => "True or False",
+        "a string" => "a text",
+        "path string" => "a path: text or a pathlib.Path",
+        "a sequence" => "a list",
+        other => other,
+    }
+}
+
+impl<'de> IntoDeserializer<'de, Refusal> for Value {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Value {
+    type Error = Refusal;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        match self {
+            Self::Flag(flag) => visitor.visit_bool(flag),
+            Self::Whole(number) => visitor.visit_i64(number),
+            Self::Number(number) => visitor.visit_f64(number),
+            Self::Text(text) => visitor.visit_string(text),
+            Self::Map(map) => visitor.visit_map(MapDeserializer::new(map.into_iter())),
+            Self::List(list) => visitor.visit_seq(SeqDeserializer::new(list.into_iter())),
+            Self::Other => visitor.visit_unit(),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Refusal> {
+        match self {
+            Self::Text(word) => visitor.visit_enum(word.into_deserializer()),
+            Self::Map(map) => {
+                let map = MapDeserializer::new(map.into_iter());
+                visitor.visit_enum(MapAccessDeserializer::new(map))
+            }
+            other => other.deserialize_any(visitor),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
