@@ -36,8 +36,8 @@ pub fn read<T: DeserializeOwned>(given: &Bound<'_, PyDict>) -> PyResult<T> {
             }
         }
         let kind = if refusal.is_type { "wrong_type" } else { "wrong" };
-        let error = given.py().import("hsipack._options")?.getattr(kind)?;
-        Err(PyErr::from_value(error.call1((named, wrong, refusal.remedy))?))
+        let errors = given.py().import("hsipack._options")?;
+        Err(PyErr::from_value(errors.call_method1(kind, (named, wrong, refusal.remedy))?))
     })
 }
 
@@ -56,26 +56,21 @@ enum Value {
 
 impl Value {
     fn of(given: &Bound<'_, PyAny>) -> Self {
-        if let Ok(flag) = given.extract() {
-            return Self::Flag(flag);
+        let plain = given.extract().map(Self::Text);
+        let plain = plain.or_else(|_| given.extract().map(Self::Flag));
+        let plain = plain.or_else(|_| given.extract().map(Self::Whole));
+        if let Ok(plain) = plain.or_else(|_: PyErr| given.extract().map(Self::Number)) {
+            return plain;
         }
-        if let Ok(number) = given.extract() {
-            return Self::Whole(number);
-        }
-        if let Ok(number) = given.extract() {
-            return Self::Number(number);
-        }
-        if let Ok(text) = given.extract() {
-            return Self::Text(text);
-        }
-        if let Ok(map) = given.cast::<PyDict>() {
-            let entry = |(name, value): (Bound<'_, PyAny>, _)| {
-                Some((name.extract().ok()?, Self::of(&value)))
-            };
-            return map.iter().map(entry).collect::<Option<_>>().map_or(Self::Other, Self::Map);
-        }
-        let list = given.extract::<Vec<Bound<'_, PyAny>>>();
-        list.map_or(Self::Other, |list| Self::List(list.iter().map(Self::of).collect()))
+        let Ok(map) = given.cast::<PyDict>() else {
+            let list = given.extract::<Vec<Bound<'_, PyAny>>>();
+            return list
+                .map_or(Self::Other, |list| Self::List(list.iter().map(Self::of).collect()));
+        };
+        let entry = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
+            Some((name.extract().ok()?, Self::of(&value)))
+        };
+        map.iter().map(entry).collect::<Option<_>>().map_or(Self::Other, Self::Map)
     }
 }
 
@@ -151,14 +146,6 @@ impl<'de> Deserializer<'de> for Value {
         visitor.visit_some(self)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        visitor: V,
-    ) -> Result<V::Value, Refusal> {
-        visitor.visit_newtype_struct(self)
-    }
-
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -177,6 +164,6 @@ impl<'de> Deserializer<'de> for Value {
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
+        tuple_struct newtype_struct map struct identifier ignored_any
     }
 }

@@ -26,27 +26,27 @@ use crate::{output, typed};
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    #[command(flatten)]
-    options: ConvertOptions,
-
-    // The order in the help: after --output; and after --append.
+    // Orders in the help: after --output, which is 4; and after --append, which is 6.
     /// Read options from a TOML file, such as `hsipack tune --apply` writes. Keys are option names without the
     /// dashes, as in codec = "zstd". Options on the command line override the file
-    #[arg(long, value_name = "FILE", display_order = 1)]
+    #[arg(long, value_name = "FILE", display_order = 5)]
     config: Option<PathBuf>,
 
     /// Show what would be packed and the estimated size, and write nothing
-    #[arg(long, conflicts_with = "resume", display_order = 3)]
+    #[arg(long, conflicts_with = "resume", display_order = 7)]
     dry_run: bool,
 
     /// Only write a plan to FILE (a path or URL), for several processes or machines. Then run `hsipack work FILE
     /// --part I/N` anywhere, and `hsipack commit FILE` at the end
-    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", display_order = 4)]
+    #[arg(long, value_name = "FILE", conflicts_with = "dry_run", display_order = 8)]
     plan: Option<PathBuf>,
 
     /// Print the closing report as one JSON object on stdout
-    #[arg(long, display_order = 5)]
+    #[arg(long, display_order = 9)]
     json: bool,
+
+    #[command(flatten)]
+    options: ConvertOptions,
 }
 
 const EXAMPLES: &str = "\

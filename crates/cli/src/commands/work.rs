@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hsipack_format::{Error, ErrorKind, Result};
-use hsipack_pack::convert::parts::{self, Part, State, WorkOptions, WorkReport};
+use hsipack_pack::convert::parts::{self, State, WorkOptions, WorkReport};
 
+use crate::output;
 use crate::task::Task;
-use crate::{output, parse};
 
 /// Pack a part of the cubes that `hsipack convert --plan` planned.
 ///
@@ -22,21 +22,13 @@ pub struct Args {
     /// The file that `hsipack convert --plan` wrote, or its URL
     plan: PathBuf,
 
-    /// Pack part I of N, counted from 1 [default: all remaining shards]
-    #[arg(long, value_name = "I/N")]
-    part: Option<Part>,
+    #[command(flatten)]
+    options: WorkOptions,
 
     /// Pack nothing; show the progress of all workers until every shard has its receipt
-    #[arg(long, conflicts_with_all = ["part", "jobs", "memory"])]
+    // In the help, it comes after --part, whose order is 0.
+    #[arg(long, conflicts_with_all = ["part", "jobs", "memory"], display_order = 0)]
     watch: bool,
-
-    /// Number of threads [default: one per core]
-    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
-
-    /// Memory for reading, for all threads together; more memory makes transposing large scenes faster
-    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, default_value = "256MiB")]
-    memory: usize,
 
     /// Print the report as one JSON object on stdout
     #[arg(long)]
@@ -60,10 +52,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.watch {
         return watch(&args.plan, args.json);
     }
-    let mut options = WorkOptions::new(args.part.unwrap_or(Part::WHOLE));
-    options.jobs = args.jobs.map_or(options.jobs, usize::from);
-    options.memory = args.memory;
-    options.change_folder = true;
+    let options = WorkOptions { change_folder: true, ..args.options };
     let task = Task::start("packed");
     let report = parts::work(&args.plan, &options, &task.progress, &|bytes| task.set_total(bytes));
     task.finish();

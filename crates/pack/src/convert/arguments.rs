@@ -1,45 +1,14 @@
 //! Feature `clap`: options as they are typed on a command line, where the types of fields do not say it.
 
 use clap::builder::RangedU64ValueParser;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 use hsipack_format::arguments::numbers;
 
 use super::options::BandSelection;
 
-/// Makes a type an argument group: that of another type, which is converted.
-macro_rules! arguments_of {
-    ($type:ident, $arguments:ident) => {
-        impl clap::FromArgMatches for $type {
-            fn from_arg_matches(
-                matches: &clap::ArgMatches,
-            ) -> std::result::Result<Self, clap::Error> {
-                $arguments::from_arg_matches(matches).map(Self::from)
-            }
-
-            fn update_from_arg_matches(
-                &mut self,
-                matches: &clap::ArgMatches,
-            ) -> std::result::Result<(), clap::Error> {
-                *self = Self::from_arg_matches(matches)?;
-                Ok(())
-            }
-        }
-
-        impl clap::Args for $type {
-            fn augment_args(command: clap::Command) -> clap::Command {
-                $arguments::augment_args(command)
-            }
-
-            fn augment_args_for_update(command: clap::Command) -> clap::Command {
-                $arguments::augment_args_for_update(command)
-            }
-        }
-    };
-}
-pub(super) use arguments_of;
-
 /// [`BandSelection`] as two options.
 #[derive(clap::Args)]
-pub(super) struct BandArguments {
+struct BandArguments {
     /// Bands to keep, counted from 0, in this order, such as 0,5,10-20 [default: all]
     #[arg(long, value_name = "LIST", value_parser = bands, conflicts_with = "wavelengths", help_heading = "Values", display_order = 13)]
     bands: Option<BandSelection>,
@@ -48,9 +17,25 @@ pub(super) struct BandArguments {
     wavelengths: Option<BandSelection>,
 }
 
-impl From<BandArguments> for BandSelection {
-    fn from(given: BandArguments) -> Self {
-        given.bands.or(given.wavelengths).unwrap_or_default()
+impl FromArgMatches for BandSelection {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = BandArguments::from_arg_matches(matches)?;
+        Ok(given.bands.or(given.wavelengths).unwrap_or(Self::All))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for BandSelection {
+    fn augment_args(command: Command) -> Command {
+        BandArguments::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        BandArguments::augment_args_for_update(command)
     }
 }
 
@@ -75,13 +60,12 @@ fn wavelengths(text: &str) -> Result<BandSelection, String> {
 }
 
 /// A number of threads.
-pub(super) fn threads() -> RangedU64ValueParser<usize> {
+pub(in crate::convert) fn threads() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1024)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::{Args, Command, FromArgMatches};
     use hsipack_format::{Compressor, DType};
 
     use super::*;
@@ -133,7 +117,7 @@ mod tests {
             "--raw-values",
         ]);
         let typed = typed.unwrap();
-        assert_eq!(typed.mode, Mode::Resume { append: true });
+        assert_eq!(typed.mode, Mode { resume: true, append: true });
         assert_eq!(typed.layout.chunk, Some(ChunkShape { rows: 64, columns: Some(32) }));
         assert_eq!((typed.layout.codec, typed.layout.shard_size), (Compressor::Zstd, 4000));
         assert_eq!(typed.values.bands, BandSelection::Numbers(vec![3, 0, 1, 2]));

@@ -79,8 +79,8 @@ pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
 fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
     let options = &options.with_classes()?;
     let base =
-        if options.mode == Mode::Append { Some(Dataset::open(&options.output)?) } else { None };
-    if options.mode == Mode::Create && staging::is_there(&options.output)? {
+        if options.mode == Mode::APPEND { Some(Dataset::open(&options.output)?) } else { None };
+    if options.mode == Mode::CREATE && staging::is_there(&options.output)? {
         return Err(run::output_exists(&options.output));
     }
     if let Some(base) = &base {

@@ -8,6 +8,7 @@
 // The help of arguments: `<group>` in it is not HTML.
 #![allow(rustdoc::invalid_html_tags)]
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -16,26 +17,25 @@ use std::str::FromStr;
 #[cfg(feature = "clap")]
 use hsipack_format::arguments::{bytes, one_of};
 use hsipack_format::geo::cf;
-use hsipack_format::names::by_name;
+use hsipack_format::names::{self, by_name};
 use hsipack_format::{
     Codec, Compressor, CubeShape, DType, Error, Opt, Result, Shuffle, SpectralNorm, Tile, remedy,
 };
-use serde::de::{DeserializeSeed, Error as _, MapAccess, Unexpected, Visitor};
+use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 #[cfg(feature = "clap")]
-use super::arguments::{self, BandArguments, arguments_of};
+use super::arguments;
 use super::classes::{ClassName, NewClass, OptionOfClass};
 use super::{pairs, patterns};
 use crate::input::Input;
 
 /// The factor by which stored values must be multiplied to get physical values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// Store physical values unchanged.
-    #[default]
     None,
     /// A power of two for each stack, chosen so that its values fit fp16 and use its precision. It is 1 unless the
     /// greatest magnitude is above 65504 or below 1/16. Every cube is read twice.
@@ -71,11 +71,10 @@ impl FromStr for Scale {
 
 /// How missing values are packed. Missing values are those equal to the source's ignore value, NaN, and infinities if
 /// spectra are normalised. They are replaced after normalising, so that the replacement is not part of any sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Nodata {
     /// They are NaN in the packed cube.
-    #[default]
     Nan,
     /// They become this physical value.
     Value(f64),
@@ -110,10 +109,9 @@ impl FromStr for Nodata {
 
 /// Normalisation of each pixel's spectrum. Missing and infinite values are not included, and are missing afterwards
 /// (see [`hsipack_format::spectrum`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Normalize {
     /// No normalisation.
-    #[default]
     None,
     /// Divide by the sum of magnitudes over bands; a spectrum of zeros stays zero.
     L1,
@@ -211,20 +209,16 @@ impl KeepBits {
 }
 
 /// Which bands to keep.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BandSelection {
     /// Every band.
-    #[default]
     All,
     /// Bands by number from 0, in this order.
     Numbers(Vec<usize>),
     /// Bands whose centre is in one of these ranges in nm, including the ends.
     Wavelengths(Vec<(f64, f64)>),
 }
-
-#[cfg(feature = "clap")]
-arguments_of!(BandSelection, BandArguments);
 
 /// A white or dark reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -266,53 +260,33 @@ const SCALES: &str = "none, auto or a number such as 2 or 0.001";
 const NODATA: &str = "nan, error or a number";
 const KEPT_BITS: &str = "1 to 10 of float16, 1 to 21 or 23 of float32, auto or all";
 
-/// Reads the text of a value as users give it, a word or a number, and as datasets record it: with its kind, as in
-/// `{"factor": 2.0}`. It says what the option takes.
-#[derive(Clone, Copy)]
-struct Words(&'static str);
+/// A value as users give it, a word or a number, or as datasets record it: with its kind, as in `{"factor": 2.0}`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    Word(String),
+    Number(f64),
+    OfKind(BTreeMap<String, Given>),
+}
 
-impl<'de> Visitor<'de> for Words {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-
-    fn visit_str<E>(self, word: &str) -> std::result::Result<String, E> {
-        Ok(word.to_owned())
-    }
-
-    fn visit_i64<E>(self, number: i64) -> std::result::Result<String, E> {
-        Ok(number.to_string())
-    }
-
-    fn visit_u64<E>(self, number: u64) -> std::result::Result<String, E> {
-        Ok(number.to_string())
-    }
-
-    fn visit_f64<E>(self, number: f64) -> std::result::Result<String, E> {
-        Ok(number.to_string())
-    }
-
-    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> std::result::Result<String, M::Error> {
-        map.next_key::<String>()?;
-        map.next_value_seed(self)
+impl Given {
+    fn text(self) -> String {
+        match self {
+            Self::Word(word) => word,
+            Self::Number(number) => number.to_string(),
+            Self::OfKind(kinds) => kinds.into_values().map(Self::text).collect(),
+        }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Words {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<String, D::Error> {
-        from.deserialize_any(self)
-    }
-}
+const SOMETHING_ELSE: Unexpected<'_> = Unexpected::Other("value");
 
 macro_rules! from_words {
     ($($type:ident: $takes:expr;)+) => {$(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-                let text = Words($takes).deserialize(from)?;
+                let given = Given::deserialize(from);
+                let text = given.map_err(|_| D::Error::invalid_type(SOMETHING_ELSE, &$takes))?.text();
                 text.parse().map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &$takes))
             }
         }
@@ -330,56 +304,31 @@ from_words! {
 /// `validate --source` and `repair` can compute the values again.
 // Datasets record them in this order, the help shows them in the order of `display_order`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Values"))]
 #[serde(default)]
 pub struct ValueOptions {
     /// Type of the packed values
-    #[serde(with = "dtype_name")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", value_parser = one_of(&DTYPES), default_value_t = DType::F16, help_heading = "Values", display_order = 21))]
+    #[serde(serialize_with = "by_name::serialize", deserialize_with = "dtype")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", value_parser = one_of(&DTYPES), default_value_t = DType::F16, display_order = 21))]
     pub dtype: DType,
     /// Divide values by this factor before the cast. It is recorded as scale_factor, so that readers undo it
     ///
     /// auto takes a power of two for each cube shape, which is 1 unless values exceed 65504 or stay below 1/16. It reads
     /// every cube twice.
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "none|auto|FACTOR",
-            default_value_t,
-            help_heading = "Values",
-            display_order = 20
-        )
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "none|auto|FACTOR", default_value_t = Scale::None, display_order = 20))]
     pub scale: Scale,
     /// How to pack missing values (the file's ignore value, and NaN), after normalising: as nan, as this
     /// VALUE, or not at all (error)
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "nan|VALUE|error",
-            default_value_t,
-            allow_negative_numbers = true,
-            help_heading = "Values",
-            display_order = 17
-        )
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "nan|VALUE|error", default_value_t = Nodata::Nan, allow_negative_numbers = true, display_order = 17))]
     pub nodata: Nodata,
     /// Stored number that marks missing values; overrides the file
     #[cfg_attr(
         feature = "clap",
-        arg(
-            long,
-            value_name = "VALUE",
-            allow_negative_numbers = true,
-            help_heading = "Values",
-            display_order = 18
-        )
+        arg(long, value_name = "VALUE", allow_negative_numbers = true, display_order = 18)
     )]
     pub ignore_value: Option<f64>,
     /// Pack numbers as they are stored: do not apply the scale factor and offset of the file
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Values", display_order = 19))]
+    #[cfg_attr(feature = "clap", arg(long, display_order = 19))]
     pub raw_values: bool,
     /// Round values to N mantissa bits; float16 has 10, float32 has 23
     ///
@@ -387,16 +336,7 @@ pub struct ValueOptions {
     /// real information in a sample of the cubes. `hsipack tune` shows the gain and the cost.
     // Recipes omit this if all are kept, because recipes of older versions do not have it.
     #[serde(skip_serializing_if = "KeepBits::is_all")]
-    #[cfg_attr(
-        feature = "clap",
-        arg(
-            long,
-            value_name = "all|auto|N",
-            default_value_t,
-            help_heading = "Values",
-            display_order = 22
-        )
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "all|auto|N", default_value_t = KeepBits::All, display_order = 22))]
     pub keep_bits: KeepBits,
     /// Normalise each spectrum
     ///
@@ -404,13 +344,13 @@ pub struct ValueOptions {
     /// n - 1). Missing and infinite values are not counted, and are missing afterwards. A spectrum of zeros becomes
     /// zeros; with snv, so does a spectrum of equal values.
     #[serde(with = "by_name")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Normalize::ALL), default_value_t, help_heading = "Values", display_order = 16))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Normalize::ALL), default_value_t = Normalize::None, display_order = 16))]
     pub normalize: Normalize,
     /// Bands to keep.
     #[cfg_attr(feature = "clap", command(flatten))]
     pub bands: BandSelection,
     /// Drop the bands that the file's bad-band list marks as bad
-    #[cfg_attr(feature = "clap", arg(long, help_heading = "Values", display_order = 15))]
+    #[cfg_attr(feature = "clap", arg(long, display_order = 15))]
     pub drop_bad_bands: bool,
     /// White reference: a cube of the same sensor, averaged over its rows
     ///
@@ -418,28 +358,15 @@ pub struct ValueOptions {
     /// or `auto` for the reference beside each cube, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs
     /// (value - dark) / (white - dark), each file in its own scale, times the ratio of integration times if they differ.
     /// --dry-run lists the references of each cube.
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values", display_order = 10)
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|PATTERN|auto", display_order = 10))]
     pub white: Option<Reference>,
     /// Dark reference, given like --white (auto takes DARKREF_NAME or darkReference)
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "FILE|PATTERN|auto", help_heading = "Values", display_order = 11)
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|PATTERN|auto", display_order = 11))]
     pub dark: Option<Reference>,
     /// Reflectance of the white panel, above 0 and at most 1
     #[cfg_attr(
         feature = "clap",
-        arg(
-            long,
-            value_name = "R",
-            default_value_t = 1.0,
-            requires = "white",
-            help_heading = "Values",
-            display_order = 12
-        )
+        arg(long, value_name = "R", default_value_t = 1.0, requires = "white", display_order = 12)
     )]
     pub white_reflectance: f64,
     /// Order of the axes of arrays, such as byx [default: what the file says, otherwise yxb]
@@ -473,48 +400,36 @@ impl Default for ValueOptions {
     }
 }
 
-mod dtype_name {
-    use hsipack_format::{DType, names};
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub fn serialize<S: Serializer>(dtype: &DType, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(dtype.name())
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DType, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        names::value("dtype", &name, &super::DTYPES, DType::name)
-            .map_err(|error| names::refused(&name, &error))
-    }
+fn dtype<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<DType, D::Error> {
+    let name = String::deserialize(from)?;
+    names::value("dtype", &name, &DTYPES, DType::name)
+        .map_err(|error| names::refused(&name, &error))
 }
 
 /// How chunks and shards are laid out and compressed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Layout"))]
 #[serde(default)]
 pub struct LayoutOptions {
     /// Compressor: lz4hc (fastest to read), lz4 (20 times faster to write, a tenth larger), zstd
     /// (smallest, slowest to read), zlib or blosclz
     #[serde(with = "by_name")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Compressor::ALL), default_value_t = Compressor::Lz4Hc, help_heading = "Layout"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Compressor::ALL), default_value_t = Compressor::Lz4Hc))]
     pub codec: Compressor,
     /// Compression level, 0 (no compression) to 9
-    #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Layout"))]
+    #[cfg_attr(feature = "clap", arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(0..=9)))]
     pub level: u8,
     /// Shuffle filter before compression
     #[serde(with = "by_name")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Shuffle::ALL), default_value_t = Shuffle::Byte, help_heading = "Layout"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Shuffle::ALL), default_value_t = Shuffle::Byte))]
     pub shuffle: Shuffle,
     /// Chunk shape in pixels: ROWS (full width), or ROWSxCOLUMNS for crops of large scenes
     /// [default: whole rows of about 2 MiB]
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "ROWS[xCOLUMNS]", help_heading = "Layout")
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS[xCOLUMNS]"))]
     pub chunk: Option<ChunkShape>,
     /// Target size of a shard file, uncompressed; a shard holds at least one cube
     #[serde(deserialize_with = "at_least_1")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "512MiB", help_heading = "Layout"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "512MiB"))]
     pub shard_size: usize,
 }
 
@@ -523,8 +438,8 @@ fn at_least_1<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<usize, 
 }
 
 /// A chunk shape chosen by the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "GivenChunk", into = "(usize, Option<usize>)")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(into = "(usize, Option<usize>)")]
 pub struct ChunkShape {
     /// Rows.
     pub rows: usize,
@@ -533,23 +448,22 @@ pub struct ChunkShape {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "give rows, or (rows, columns), in pixels")]
+#[serde(untagged)]
 enum GivenChunk {
     Rows(usize),
     Both(usize, Option<usize>),
 }
 
-impl TryFrom<GivenChunk> for ChunkShape {
-    type Error = &'static str;
-
-    fn try_from(given: GivenChunk) -> std::result::Result<Self, Self::Error> {
-        let (rows, columns) = match given {
-            GivenChunk::Rows(rows) => (rows, None),
-            GivenChunk::Both(rows, columns) => (rows, columns),
-        };
-        match rows == 0 || columns == Some(0) {
-            true => Err("give at least 1 pixel, such as 64 or (64, 64)"),
-            false => Ok(Self { rows, columns }),
+impl<'de> Deserialize<'de> for ChunkShape {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        let takes = "at least 1 pixel: rows, or (rows, columns)";
+        match GivenChunk::deserialize(from) {
+            Ok(GivenChunk::Rows(0) | GivenChunk::Both(0, _) | GivenChunk::Both(_, Some(0))) => {
+                Err(D::Error::invalid_value(Unexpected::Unsigned(0), &takes))
+            }
+            Ok(GivenChunk::Rows(rows)) => Ok(Self { rows, columns: None }),
+            Ok(GivenChunk::Both(rows, columns)) => Ok(Self { rows, columns }),
+            Err(_) => Err(D::Error::invalid_type(SOMETHING_ELSE, &takes)),
         }
     }
 }
@@ -672,56 +586,26 @@ impl FromStr for MaskOption {
 
 /// How a conversion treats what already exists at the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "ModeFlags", into = "ModeFlags")]
-pub enum Mode {
-    /// A new dataset; the output must not exist.
-    #[default]
-    Create,
-    /// Resume a conversion or an append that was interrupted. If there is nothing to resume, begin it; with `append`,
-    /// add to the existing dataset.
-    Resume {
-        /// Whether the command also requests an append.
-        append: bool,
-    },
-    /// Add cubes to a dataset.
-    Append,
-}
-
-/// [`Mode`] as options.
-#[derive(Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
-struct ModeFlags {
+pub struct Mode {
     /// Continue an interrupted conversion or append (run the same command plus --resume)
+    // If there is nothing to resume, begin it.
     #[cfg_attr(feature = "clap", arg(long))]
-    resume: bool,
+    pub resume: bool,
     /// Add the cubes to the dataset at OUT
     #[cfg_attr(feature = "clap", arg(long))]
-    append: bool,
+    pub append: bool,
 }
 
-impl From<ModeFlags> for Mode {
-    fn from(flags: ModeFlags) -> Self {
-        match flags {
-            ModeFlags { resume: true, append } => Self::Resume { append },
-            ModeFlags { append: true, .. } => Self::Append,
-            _ => Self::Create,
-        }
-    }
+impl Mode {
+    /// A new dataset; the output must not exist.
+    pub const CREATE: Self = Self { resume: false, append: false };
+    /// Add cubes to a dataset.
+    pub const APPEND: Self = Self { resume: false, append: true };
+    /// Resume a conversion or an append that was interrupted.
+    pub const RESUME: Self = Self { resume: true, append: false };
 }
-
-impl From<Mode> for ModeFlags {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Create => Self::default(),
-            Mode::Resume { append } => Self { resume: true, append },
-            Mode::Append => Self { resume: false, append: true },
-        }
-    }
-}
-
-#[cfg(feature = "clap")]
-arguments_of!(Mode, ModeFlags);
 
 /// A whole conversion.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -835,7 +719,10 @@ pub struct ConvertOptions {
     pub command: String,
 }
 
-fn cores() -> usize {
+/// The default of [`ConvertOptions::memory`].
+pub(super) const MEMORY: usize = 256 << 20;
+
+pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
@@ -845,7 +732,7 @@ impl Default for ConvertOptions {
             inputs: Vec::new(),
             arrays: Vec::new(),
             output: PathBuf::new(),
-            mode: Mode::Create,
+            mode: Mode::CREATE,
             exclude: Vec::new(),
             skip_errors: false,
             table: None,
@@ -858,7 +745,7 @@ impl Default for ConvertOptions {
             wavelength_tolerance: 0.01,
             layout: LayoutOptions::default(),
             jobs: cores(),
-            memory: 256 << 20,
+            memory: MEMORY,
             command: String::new(),
         }
     }
@@ -1026,7 +913,7 @@ mod tests {
             "chunk": [8, 4], "codec": "zstd", "mask": [{ "name": "m", "pattern": "{stem}.png" }],
         }))
         .unwrap();
-        assert_eq!((given.mode, given.values.scale), (Mode::Append, Scale::Factor(2.0)));
+        assert_eq!((given.mode, given.values.scale), (Mode::APPEND, Scale::Factor(2.0)));
         assert_eq!(given.values.nodata, Nodata::Value(-1.5));
         assert_eq!(given.values.keep_bits, KeepBits::Bits(7));
         assert_eq!(given.values.white, Some(Reference::File("w.hdr".to_owned())));
@@ -1039,9 +926,9 @@ mod tests {
             (json!({ "level": -1 }), "expected u8"),
             (json!({ "jobs": 0 }), "nonzero"),
             (json!({ "chunk": 0 }), "at least 1 pixel"),
-            (json!({ "chunk": "8x8" }), "give rows, or (rows, columns)"),
+            (json!({ "chunk": "8x8" }), "invalid type: value, expected at least 1 pixel"),
             (json!({ "scale": "half" }), "none, auto or a number"),
-            (json!({ "scale": [1] }), "invalid type: sequence, expected none, auto or a number"),
+            (json!({ "scale": [1] }), "invalid type: value, expected none, auto or a number"),
             (json!({ "keep_bits": 7.5 }), "1 to 10"),
             (json!({ "dtype": "int8" }), "float16, float32"),
             (json!({ "codec": 3 }), "expected a string"),

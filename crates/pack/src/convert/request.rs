@@ -23,29 +23,19 @@ pub(super) fn identity(options: &ConvertOptions) -> String {
     });
     // Options that came later count only if they are used, so that earlier commands keep their identity.
     let (values, defaults) = (json!(options.values), ConvertOptions::default().by_name());
-    let later = deciding(options).into_iter().filter(|(name, value)| {
-        !FIRST.contains(&name.as_str()) && values.get(name).is_none() && defaults[name] != *value
-    });
+    let later: Vec<_> = deciding(options)
+        .into_iter()
+        .filter(|(name, value)| {
+            let first = IN_RECIPE.contains(&name.as_str()) || text.get(name).is_some();
+            !first && values.get(name).is_none() && defaults[name] != *value
+        })
+        .collect();
     text.as_object_mut().expect("a structure").extend(later);
     checksums::sha256(text.to_string().as_bytes())
 }
 
-/// The options that every identity contains, next to those that decide values.
-const FIRST: [&str; 13] = [
-    INPUTS,
-    "exclude",
-    "skip_errors",
-    "mask",
-    "mask_fill",
-    "codec",
-    "level",
-    "shuffle",
-    "chunk",
-    "shard_size",
-    "table",
-    "path_columns",
-    "wavelength_tolerance",
-];
+/// Options that a recipe contains under other names.
+const IN_RECIPE: [&str; 6] = ["mask", "codec", "level", "shuffle", "chunk", "shard_size"];
 /// Options that do not decide the result. Masks contain the classes.
 const UNDECISIVE: [&str; 8] =
     ["output", "resume", "append", "classes", "class_names", "jobs", "memory", "command"];

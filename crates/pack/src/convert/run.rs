@@ -199,7 +199,7 @@ fn check_output(options: &ConvertOptions) -> Result<()> {
     if is_url(output) {
         remote::check_folder(output)?;
     }
-    if options.mode != Mode::Create {
+    if options.mode != Mode::CREATE {
         return Ok(());
     }
     if staging::is_there(output)? {
@@ -229,12 +229,12 @@ fn prepare(options: &ConvertOptions, request: &str, claim: &Claim) -> Result<Opt
             .with_remedy(remedy!["choose another ", Opt::Output, ", or delete them"]));
     }
     match (options.mode, begun) {
-        (Mode::Create, _) if exists => Err(output_exists(output)),
-        (Mode::Append, _) if !exists => Err(nothing_to_append_to(output)),
-        (Mode::Create | Mode::Append, Begun::Create | Begun::Append) => Err(claim.unfinished()),
-        (Mode::Create, Begun::No) => Ok(Some(false)),
-        (Mode::Append, Begun::No) => Ok(Some(true)),
-        (Mode::Resume { append }, begun) => {
+        (Mode::CREATE, _) if exists => Err(output_exists(output)),
+        (Mode::APPEND, _) if !exists => Err(nothing_to_append_to(output)),
+        (Mode::CREATE | Mode::APPEND, Begun::Create | Begun::Append) => Err(claim.unfinished()),
+        (Mode::CREATE, Begun::No) => Ok(Some(false)),
+        (Mode::APPEND, Begun::No) => Ok(Some(true)),
+        (Mode { resume: true, append }, begun) => {
             if is_done(output, request) {
                 return Ok(None);
             }

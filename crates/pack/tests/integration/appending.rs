@@ -33,7 +33,7 @@ fn inputs(folder: &Path, which: std::ops::Range<usize>) -> Vec<String> {
 fn append(folder: &Path, out: &Path, which: std::ops::Range<usize>) -> Result<convert::Report> {
     let options = ConvertOptions {
         inputs: inputs(folder, which),
-        mode: Mode::Append,
+        mode: Mode::APPEND,
         ..options(folder, out)
     };
     convert::convert(&options, &Progress::default(), &|_| {})

@@ -211,7 +211,7 @@ fn what_was_stopped_is_resumed_to_the_same_dataset() {
     let error = convert::convert(&options, &progress, &stop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Interrupted);
     assert!(!out.exists() && folder.path().join("out.partial").exists());
-    let resume = ConvertOptions { mode: Mode::Resume { append: false }, ..options.clone() };
+    let resume = ConvertOptions { mode: Mode::RESUME, ..options.clone() };
     assert!(
         convert::convert(&options, &Progress::default(), &|_| {})
             .unwrap_err()
@@ -247,7 +247,7 @@ fn appended_cubes_join_those_that_are_there() {
     let out = folder.path().join("out");
     pack(&options(&first, &out));
     let before = Dataset::open(&out).unwrap();
-    pack(&ConvertOptions { mode: Mode::Append, ..options(&second, &out) });
+    pack(&ConvertOptions { mode: Mode::APPEND, ..options(&second, &out) });
     let after = Dataset::open(&out).unwrap();
     assert_eq!(after.samples().len(), 8);
     assert_eq!(lines(&after)[..5], lines(&before));

@@ -147,7 +147,7 @@ fn an_offset_that_another_library_wrote_is_added_or_told() {
         .collect();
     let input = folder.path().join("one.hdr").display().to_string();
     let mut append = ConvertOptions::new(vec![input], dataset.path());
-    append.mode = Mode::Append;
+    append.mode = Mode::APPEND;
     let error = convert(&append, &Progress::default(), &|_| {}).unwrap_err();
     assert!(error.to_string().contains("add_offset (-2.5)"), "{error}");
     let mut seen = Vec::new();

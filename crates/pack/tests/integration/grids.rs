@@ -55,11 +55,11 @@ fn who_has_the_dataset_open_goes_on_while_its_grid_is_taken_away() {
     locate(folder.path(), 0..3, 634200);
     locate(folder.path(), 3..5, 634230);
     let out = folder.path().join("out");
-    pack(&of(folder.path(), &out, 0..2, Mode::Create));
+    pack(&of(folder.path(), &out, 0..2, Mode::CREATE));
     let first = Dataset::open(&out).unwrap();
-    pack(&of(folder.path(), &out, 2..3, Mode::Append));
+    pack(&of(folder.path(), &out, 2..3, Mode::APPEND));
     assert_eq!(Dataset::open(&out).unwrap().stacks()[0].geo_arrays, ["spatial_ref", "x", "y"]);
-    pack(&of(folder.path(), &out, 3..5, Mode::Append));
+    pack(&of(folder.path(), &out, 3..5, Mode::APPEND));
     let last = Dataset::open(&out).unwrap();
     assert!(last.stacks()[0].geo_arrays.is_empty());
     let mut values = vec![0; first.stacks()[0].image.sample_bytes()];
@@ -87,7 +87,7 @@ fn only_stacks_that_are_added_to_change() {
     };
     assert_eq!(names(&Dataset::open(&out).unwrap()), [3, 3]);
     let append =
-        ConvertOptions { inputs: inputs(&[2]), mode: Mode::Append, ..options(folder.path(), &out) };
+        ConvertOptions { inputs: inputs(&[2]), mode: Mode::APPEND, ..options(folder.path(), &out) };
     pack(&append);
     let after = Dataset::open(&out).unwrap();
     assert_eq!(after.stacks()[0].name, "3x5x4");

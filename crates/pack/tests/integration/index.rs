@@ -80,7 +80,7 @@ fn opening_reads_the_index_and_not_the_lines() {
     fs::rename(more.join("cube000.hdr"), more.join("new.hdr")).unwrap();
     fs::rename(more.join("cube000.img"), more.join("new.img")).unwrap();
     fs::rename(more.join("cube000.png"), more.join("new.png")).unwrap();
-    let append = ConvertOptions { mode: Mode::Append, ..options(&more, &out) };
+    let append = ConvertOptions { mode: Mode::APPEND, ..options(&more, &out) };
     let error = hsipack_pack::convert::convert(&append, &Progress::default(), &|_| {});
     assert!(error.unwrap_err().what().contains("does not match SHA256SUMS"));
 }
@@ -167,7 +167,7 @@ fn what_is_added_to_a_dataset_goes_on_its_index() {
     // Without an index, an append reads the lines.
     let kept = fs::read(out.join(SAMPLES_INDEX)).unwrap();
     fs::remove_file(out.join(SAMPLES_INDEX)).unwrap();
-    pack(&ConvertOptions { mode: Mode::Append, ..options(&more, &out) });
+    pack(&ConvertOptions { mode: Mode::APPEND, ..options(&more, &out) });
     assert_ne!(fs::read(out.join(SAMPLES_INDEX)).unwrap(), kept);
     assert_eq!(problems(&out), 0);
     let text = fs::read(out.join(SAMPLES)).unwrap();

@@ -78,8 +78,7 @@ fn any_number_of_parts_in_any_order_is_the_conversion() {
         // Working on everything again does nothing.
         assert!(work(&file, Part::WHOLE).unwrap().already_complete);
         assert!(commit(&file).unwrap().already_complete);
-        let resumed =
-            ConvertOptions { mode: Mode::Resume { append: false }, ..options(&inputs, &out) };
+        let resumed = ConvertOptions { mode: Mode::RESUME, ..options(&inputs, &out) };
         assert!(plan(&resumed, &file).unwrap().already_complete);
     }
 }
@@ -92,7 +91,7 @@ fn appended_parts_are_the_append() {
         pack(&only(&options(&inputs, path), &inputs, 0..4));
     }
     let append = |out: &Path| ConvertOptions {
-        mode: Mode::Append,
+        mode: Mode::APPEND,
         ..only(&options(&inputs, out), &inputs, 4..14)
     };
     pack(&append(&whole));
@@ -112,7 +111,7 @@ fn a_dataset_that_changed_since_is_not_appended_to() {
     let [out, file] = ["out", "plan.json"].map(|name| made.join(name));
     let all = options(&inputs, &out);
     pack(&only(&all, &inputs, 0..4));
-    let append = |which| ConvertOptions { mode: Mode::Append, ..only(&all, &inputs, which) };
+    let append = |which| ConvertOptions { mode: Mode::APPEND, ..only(&all, &inputs, which) };
     plan(&append(4..6), &file).unwrap();
     work(&file, Part::WHOLE).unwrap();
     // Someone deletes the folder, and appends something else.
@@ -262,7 +261,7 @@ fn one_process_may_go_on_with_what_several_began() {
     let error = plan(&options(&inputs, &out), &made.join("another.json")).unwrap_err();
     assert!(error.what().contains("there is an unfinished conversion here"), "{error}");
     work(&file, part(2, 4)).unwrap();
-    let resumed = ConvertOptions { mode: Mode::Resume { append: false }, ..options(&inputs, &out) };
+    let resumed = ConvertOptions { mode: Mode::RESUME, ..options(&inputs, &out) };
     // A lost plan is written again.
     std::fs::remove_file(&file).unwrap();
     plan(&resumed, &file).unwrap();
@@ -326,7 +325,7 @@ fn parts_on_a_server_are_the_conversion_and_leave_nothing_else() {
     plan(&options(&inputs, &url), &file).unwrap();
     let old = made.join("old.json");
     std::fs::write(&old, bucket.get("plans/plan.json").unwrap()).unwrap();
-    let resumed = ConvertOptions { mode: Mode::Resume { append: false }, ..options(&inputs, &url) };
+    let resumed = ConvertOptions { mode: Mode::RESUME, ..options(&inputs, &url) };
     plan(&resumed, &file).unwrap();
     let error = work(&old, Part::WHOLE).unwrap_err();
     assert!(error.what().contains("another process has taken over"), "{error}");
@@ -381,7 +380,7 @@ fn steps_that_are_killed_at_any_request_can_be_done_again() {
                     let there = intact(&bucket.url("d"));
                     assert!([None, Some(11)].contains(&there), "request {number}: {there:?}");
                     if !file.exists() {
-                        let resumed = Mode::Resume { append: false };
+                        let resumed = Mode::RESUME;
                         plan(&ConvertOptions { mode: resumed, ..options(&bucket) }, &file).unwrap();
                     }
                     work(&file, Part::WHOLE).unwrap();

@@ -127,7 +127,7 @@ fn a_dataset_on_a_server_is_that_of_a_folder() {
     assert!(report.ok && report.sources == 9, "{report:?}");
     let again = convert(&self::options(folder.path(), &url)).unwrap_err();
     assert!(again.what().contains("the output exists"), "{again}");
-    let resume = Mode::Resume { append: false };
+    let resume = Mode::RESUME;
     assert!(
         pack(&ConvertOptions { mode: resume, ..self::options(folder.path(), &url) })
             .already_complete
@@ -153,7 +153,7 @@ fn killed_at_every_instant(
         heal(bucket);
         bucket.clear();
         if before > 0 {
-            pack(&of(folder.path(), &bucket.url("d"), 0..before, Mode::Create));
+            pack(&of(folder.path(), &bucket.url("d"), 0..before, Mode::CREATE));
         }
     };
     let whole = bucket(name);
@@ -171,7 +171,7 @@ fn killed_at_every_instant(
         heal(bucket);
         let there = intact(&url).unwrap_or(0);
         assert!(there == before || there == after, "request {number}: {there}");
-        pack(&work(bucket, Mode::Resume { append: before > 0 }));
+        pack(&work(bucket, Mode { resume: true, append: before > 0 }));
         assert!(objects(bucket, "d") == want, "request {number}");
         assert_eq!(intact(&url), Some(after), "request {number}");
         let partial = bucket.keys().into_iter().find(|key| key.starts_with("d.partial"));
@@ -202,17 +202,17 @@ fn killed_at_every_instant(
 
 #[test]
 fn a_conversion_that_is_killed_at_any_instant_leaves_a_dataset_or_none() {
-    killed_at_every_instant("killed", Mode::Create, (0, 5), false);
+    killed_at_every_instant("killed", Mode::CREATE, (0, 5), false);
 }
 
 #[test]
 fn an_append_that_is_killed_at_any_instant_leaves_the_old_dataset_or_the_new_one() {
-    killed_at_every_instant("killed-append", Mode::Append, (2, 5), false);
+    killed_at_every_instant("killed-append", Mode::APPEND, (2, 5), false);
 }
 
 #[test]
 fn an_append_of_cubes_that_lie_elsewhere_takes_the_grid_away_or_leaves_it() {
-    let after = killed_at_every_instant("killed-grid", Mode::Append, (2, 5), true);
+    let after = killed_at_every_instant("killed-grid", Mode::APPEND, (2, 5), true);
     assert!(after.keys().all(|file| !is_of_grid(file)), "{:?}", after.keys());
 }
 
@@ -223,8 +223,8 @@ fn an_append_on_a_server_of_cubes_that_lie_on_the_grid_keeps_it() {
     locate(folder.path(), 0..5, 634200);
     let (url, out) = (bucket.url("d"), folder.path().join("out"));
     for place in [&url, &out] {
-        pack(&of(folder.path(), place, 0..2, Mode::Create));
-        pack(&of(folder.path(), place, 2..5, Mode::Append));
+        pack(&of(folder.path(), place, 0..2, Mode::CREATE));
+        pack(&of(folder.path(), place, 2..5, Mode::APPEND));
     }
     assert!(objects(&bucket, "d") == files(&out));
     assert_eq!(objects(&bucket, "d").keys().filter(|file| is_of_grid(file)).count(), 6);
@@ -243,8 +243,8 @@ fn whatever_answer_is_lost_the_dataset_is_whole() {
     cubes(folder.path(), 5, 0);
     let written = |bucket: &Bucket| {
         let url = bucket.url("d");
-        pack(&of(folder.path(), &url, 0..2, Mode::Create));
-        pack(&of(folder.path(), &url, 2..5, Mode::Append));
+        pack(&of(folder.path(), &url, 0..2, Mode::CREATE));
+        pack(&of(folder.path(), &url, 2..5, Mode::APPEND));
         objects(bucket, "d")
     };
     let first = bucket("lost");
@@ -292,7 +292,7 @@ fn of_two_writers_one_is_told_that_another_one_writes() {
         let results = std::thread::scope(|scope| {
             let (folder, url) = (folder.path(), url.as_path());
             let write = |which: std::ops::Range<usize>| {
-                move || convert(&of(folder, url, which, Mode::Create))
+                move || convert(&of(folder, url, which, Mode::CREATE))
             };
             let threads = [scope.spawn(write(0..3)), scope.spawn(write(3..6))];
             threads.map(|thread| thread.join().unwrap())
@@ -311,8 +311,8 @@ fn who_is_resumed_by_another_process_stops_and_deletes_nothing() {
     let (bucket, folder) = (bucket("resumed"), tempfile::tempdir().unwrap());
     cubes(folder.path(), 5, 0);
     let (url, begun) = (bucket.url("d"), AtomicBool::new(false));
-    let work = of(folder.path(), &url, 0..5, Mode::Create);
-    let other = ConvertOptions { mode: Mode::Resume { append: false }, ..work.clone() };
+    let work = of(folder.path(), &url, 0..5, Mode::CREATE);
+    let other = ConvertOptions { mode: Mode::RESUME, ..work.clone() };
     // While the first process records that its first shard is finished.
     bucket.set_faults(move |request| {
         if request.key.starts_with("d.partial/state")
@@ -334,24 +334,24 @@ fn an_error_in_the_middle_leaves_nothing_on_the_server() {
     let (bucket, folder) = (bucket("middle"), tempfile::tempdir().unwrap());
     cubes(folder.path(), 5, 0);
     let url = bucket.url("d");
-    pack(&of(folder.path(), &url, 0..1, Mode::Create));
+    pack(&of(folder.path(), &url, 0..1, Mode::CREATE));
     let before = objects(&bucket, "d");
     let values = [1e6f32; 6 * 5 * 4];
     std::fs::write(folder.path().join("cube003.img"), bytemuck::cast_slice(&values)).unwrap();
-    let error = convert(&of(folder.path(), &url, 1..5, Mode::Append)).unwrap_err();
+    let error = convert(&of(folder.path(), &url, 1..5, Mode::APPEND)).unwrap_err();
     assert!(error.to_string().contains("cube003"), "{error}");
     // The last shard of the image may have other cubes after those of the dataset. They are never read.
     assert_eq!(objects(&bucket, "d").keys().collect::<Vec<_>>(), before.keys().collect::<Vec<_>>());
     assert_eq!((intact(&url), bucket.keys().len()), (Some(1), before.len()));
     bucket.clear();
-    convert(&of(folder.path(), &url, 0..5, Mode::Create)).unwrap_err();
+    convert(&of(folder.path(), &url, 0..5, Mode::CREATE)).unwrap_err();
     assert!(bucket.keys().is_empty(), "{:?}", bucket.keys());
     // Objects of others are not touched.
     bucket.put("d/other", b"somebody's".to_vec());
-    let error = convert(&of(folder.path(), &url, 0..2, Mode::Create)).unwrap_err();
+    let error = convert(&of(folder.path(), &url, 0..2, Mode::CREATE)).unwrap_err();
     assert!(error.what().contains("there are objects"), "{error}");
     assert_eq!(bucket.keys(), ["d/other"]);
-    let error = convert(&of(folder.path(), &bucket.url(""), 0..2, Mode::Create)).unwrap_err();
+    let error = convert(&of(folder.path(), &bucket.url(""), 0..2, Mode::CREATE)).unwrap_err();
     assert!(error.what().contains("whole bucket"), "{error}");
 }
 
@@ -360,7 +360,7 @@ fn a_damaged_shard_on_a_server_is_made_again() {
     let (bucket, folder) = (bucket("repaired"), tempfile::tempdir().unwrap());
     cubes(folder.path(), 5, 0);
     let url = bucket.url("d");
-    pack(&of(folder.path(), &url, 0..5, Mode::Create));
+    pack(&of(folder.path(), &url, 0..5, Mode::CREATE));
     let want = objects(&bucket, "d");
     for key in ["d/6x5x4/image/c/0/0/0/0", "d/6x5x4/mask/c/1/0/0", "d/6x5x4/wavelength/c/0"] {
         let mut bytes = bucket.get(key).unwrap();
@@ -379,7 +379,7 @@ fn a_damaged_shard_on_a_server_is_made_again() {
         "d.partial/plan.json",
         br#"{"plan": "repair", "append": false, "writer": "x"}"#.to_vec(),
     );
-    for mode in [Mode::Append, Mode::Resume { append: true }] {
+    for mode in [Mode::APPEND, Mode { resume: true, append: true }] {
         let error = convert(&of(folder.path(), &url, 0..1, mode)).unwrap_err();
         assert!(error.to_string().contains("a repair was begun here"), "{error}");
     }
@@ -474,7 +474,7 @@ fn cubes_of_a_plain_web_server_are_named_one_by_one() {
     cubes(folder.path(), 2, 0);
     let server = Server::start(folder.path());
     let (here, there) = (folder.path().join("here"), folder.path().join("there"));
-    pack(&of(folder.path(), &here, 0..2, Mode::Create));
+    pack(&of(folder.path(), &here, 0..2, Mode::CREATE));
     let url = |name: &str| server.url(name).display().to_string();
     let named = vec![url("cube000.hdr"), url("cube001.img")];
     pack(&ConvertOptions { inputs: named, ..options(folder.path(), &there) });

@@ -401,7 +401,7 @@ impl OptionsRecord {
 
     fn options(self, output: &Path, append: bool) -> ConvertOptions {
         ConvertOptions {
-            mode: if append { Mode::Append } else { Mode::Create },
+            mode: Mode { resume: false, append },
             values: self.values,
             mask: self.masks,
             mask_fill: self.mask_fill,

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::file::{Header, PlanFile};
 use crate::convert::engine;
-use crate::convert::options::{ConvertOptions, Mode, Reference};
+use crate::convert::options::{ConvertOptions, Reference};
 use crate::convert::plan::{Plan, PlannedSample};
 use crate::convert::run::{self, Work};
 use crate::convert::staging::{About, Staging};
@@ -86,7 +86,7 @@ fn plan_here(
     });
     if let Err(error) = written {
         // A conversion that was begun earlier may have finished shards, so it is kept.
-        if !matches!(options.mode, Mode::Resume { .. }) {
+        if !options.mode.resume {
             let _ = staging.discard();
         }
         return Err(error);

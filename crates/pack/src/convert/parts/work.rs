@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
+#[cfg(feature = "clap")]
+use hsipack_format::arguments::bytes;
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::folder::partial;
 use hsipack_store::{Dataset, mirror};
@@ -10,8 +12,10 @@ use serde::Serialize;
 
 use super::file::PlanFile;
 use super::part::Part;
+#[cfg(feature = "clap")]
+use crate::convert::arguments;
 use crate::convert::engine;
-use crate::convert::options::ConvertOptions;
+use crate::convert::options::{ConvertOptions, MEMORY, cores};
 use crate::convert::plan::Plan;
 use crate::convert::run;
 use crate::convert::staging::{Claim, Staging, is_begun, recorded};
@@ -19,22 +23,26 @@ use crate::progress::Progress;
 
 /// Options of one worker.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct WorkOptions {
-    /// The part whose shards it writes.
+    /// Pack part I of N, counted from 1 [default: all remaining shards]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "I/N", default_value_t = Part::WHOLE, hide_default_value = true))]
     pub part: Part,
-    /// Threads that read, cast and compress.
+    /// Number of threads [default: one per core]
+    #[cfg_attr(feature = "clap", arg(short, long, value_parser = arguments::threads(), default_value_t = cores(), hide_default_value = true))]
     pub jobs: usize,
-    /// Bytes of memory that all reads together may use.
+    /// Memory for reading, for all threads together; more memory makes transposing large scenes faster
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256MiB"))]
     pub memory: usize,
     /// Whether this process may change its working directory to that of the plan, if paths are relative.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub change_folder: bool,
 }
 
 impl WorkOptions {
     /// Default options for a part.
     pub fn new(part: Part) -> Self {
-        let defaults = ConvertOptions::new(Vec::new(), "");
-        Self { part, jobs: defaults.jobs, memory: defaults.memory, change_folder: false }
+        Self { part, jobs: cores(), memory: MEMORY, change_folder: false }
     }
 }
 

@@ -124,7 +124,7 @@ pub(super) fn calibration_note(ours: &ValueOptions, theirs: &ValueOptions) -> Op
 /// If the dataset was packed with another dtype, normalisation or choice of `--raw-values`, keeps another number of mantissa
 /// bits, or its values have an `add_offset`, which packing never writes.
 pub fn check_append(options: &ConvertOptions, base: &Dataset) -> Result<()> {
-    debug_assert!(options.mode != Mode::Create);
+    debug_assert!(options.mode != Mode::CREATE);
     if let Some(stack) = base.stacks().iter().find(|stack| stack.image.add_offset() != 0.0) {
         return Err(Error::unsupported(format!(
             "values of the dataset have an add_offset ({}), but values of new cubes would have none",
