@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hsipack_format::arguments::numbers;
-pub use hsipack_format::arguments::{bytes, one_of, one_of_or, typed};
+pub use hsipack_format::arguments::{bytes, one_of, one_of_or, pixels, typed};
 use hsipack_format::samples::Condition;
 use hsipack_pack::convert::BandSelection;
 use hsipack_read::ShuffleWindow;
@@ -43,18 +43,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let value: f64 = number.parse().map_err(|_| bad())?;
     Duration::try_from_secs_f64(value * seconds).map_err(|_| "out of range".to_owned())
-}
-
-/// Rows and columns of pixels: `64x48`, or `64` for a square.
-pub fn pixels(text: &str) -> Result<[u32; 2], String> {
-    let number = |part: &str| match part.parse() {
-        Ok(0) | Err(_) => Err("give ROWSxCOLUMNS of at least 1, such as 64x64".to_owned()),
-        Ok(number) => Ok(number),
-    };
-    match text.split_once(['x', 'X']) {
-        Some((rows, columns)) => Ok([number(rows)?, number(columns)?]),
-        None => number(text).map(|side| [side, side]),
-    }
 }
 
 /// Rows, columns and bands of a cube: `480x640x100`.
@@ -100,14 +88,9 @@ mod tests {
             assert!(rate(bad).unwrap_err().contains("the unit is missing"), "{bad}");
         }
         assert_eq!(duration("1.5ms"), Ok(Duration::from_micros(1500)));
-        assert_eq!(pixels("64x48"), Ok([64, 48]));
-        assert_eq!(pixels("64"), Ok([64, 64]));
         assert_eq!(cube("48x64x10"), Ok([48, 64, 10]));
         for bad in ["", "4", "4x4", "4x4x0", "4x4x4x4", "4x4xa"] {
             assert!(cube(bad).is_err(), "{bad}");
-        }
-        for bad in ["", "0", "1x0", "x", "1x", "-1", "1x1x1"] {
-            assert!(pixels(bad).is_err(), "{bad}");
         }
         for bad in ["", "5", "ms", "-1s", "1h", "1e400s"] {
             assert!(duration(bad).is_err(), "{bad}");

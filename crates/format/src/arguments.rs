@@ -90,6 +90,21 @@ pub fn numbers(text: &str, what: &str) -> Result<Vec<u32>, String> {
     Ok(numbers)
 }
 
+/// Rows and columns of pixels: `64x48`, or `64` for a square.
+///
+/// # Errors
+/// If the text is no such size.
+pub fn pixels(text: &str) -> Result<[u32; 2], String> {
+    let number = |part: &str| match part.parse() {
+        Ok(0) | Err(_) => Err("give ROWSxCOLUMNS of at least 1, such as 64x64".to_owned()),
+        Ok(number) => Ok(number),
+    };
+    match text.split_once(['x', 'X']) {
+        Some((rows, columns)) => Ok([number(rows)?, number(columns)?]),
+        None => number(text).map(|side| [side, side]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -125,7 +140,12 @@ mod tests {
         assert_eq!(bytes("512MiB"), Ok(512 << 20));
         assert_eq!(bytes("1.5 GB"), Ok(1_500_000_000));
         assert!(bytes("5 apples").is_err() && bytes("-1").is_err());
+        assert_eq!(pixels("64x48"), Ok([64, 48]));
+        assert_eq!(pixels("64"), Ok([64, 64]));
         assert_eq!(numbers("3,0-2", "band"), Ok(vec![3, 0, 1, 2]));
+        for bad in ["", "0", "1x0", "x", "1x", "-1", "1x1x1"] {
+            assert!(pixels(bad).is_err(), "{bad}");
+        }
         for bad in ["", "3-1", "a"] {
             assert!(numbers(bad, "band").unwrap_err().contains("is not a band"), "{bad}");
         }

@@ -3,93 +3,27 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
-use hsipack_format::{Error, Result};
 use hsipack_pack::add_mask::{Adding, NewMask};
 use hsipack_pack::progress::Progress;
-use hsipack_pack::split::{self as splitting, By, Share, Shares, SplitOptions};
+use hsipack_pack::split::{self as splitting, SplitOptions};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use serde_json::json;
 
 use crate::errors::OrRaise;
 use crate::exit::{calling, detached};
+use crate::options;
 use crate::pack::{json, supervised};
-use crate::settings::read;
 use crate::task::patiently;
-
-/// A dictionary with the settings of a split; `hsipack.split` makes it.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub struct Settings {
-    dataset: PathBuf,
-    mask: String,
-    by: String,
-    shares: SharesGiven,
-    per_class: Option<u64>,
-    block: usize,
-    ignore: Vec<u16>,
-    buffer: String,
-    patch: [u32; 2],
-    seed: u64,
-    name: Option<String>,
-    force: bool,
-    dry_run: bool,
-    command: String,
-}
-
-/// Shares as text, or by the names of the splits; `None` stands for the rest.
-#[derive(FromPyObject)]
-enum SharesGiven {
-    Text(String),
-    Named(Vec<(String, Option<f64>)>),
-}
-
-impl Settings {
-    fn options(self) -> Result<SplitOptions> {
-        let shares = match self.shares {
-            SharesGiven::Text(text) => text.parse()?,
-            SharesGiven::Named(shares) => {
-                let share = |(name, part): (String, Option<f64>)| {
-                    (name, part.map_or(Share::Rest, Share::Part))
-                };
-                Shares::new(shares.into_iter().map(share).collect())?
-            }
-        };
-        let by = match self.by.as_str() {
-            "pixels" => By::Pixels,
-            "blocks" => By::Blocks(self.block),
-            "regions" => By::Regions,
-            other => {
-                return Err(Error::conflict(format!("by cannot be {other:?}"))
-                    .with_remedy("give one of pixels, blocks, regions"));
-            }
-        };
-        Ok(SplitOptions {
-            dataset: self.dataset,
-            mask: self.mask,
-            by,
-            shares,
-            per_class: self.per_class,
-            ignore: self.ignore,
-            buffer: self.buffer.parse()?,
-            patch: self.patch,
-            seed: self.seed,
-            name: self.name,
-            force: self.force,
-            dry_run: self.dry_run,
-            command: self.command,
-        })
-    }
-}
 
 /// Divides labelled pixels among splits; returns the report as JSON.
 #[pyfunction]
 pub fn split(
     py: Python<'_>,
-    settings: &Bound<'_, PyAny>,
+    settings: &Bound<'_, PyDict>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
-    let options = read::<Settings>(settings)?.options().or_raise(py)?;
+    let options: SplitOptions = options::read(settings)?;
     let work = move |progress: &Progress| splitting::split(&options, progress);
     // If it is stopped, staged files are removed first.
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))

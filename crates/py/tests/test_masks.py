@@ -102,7 +102,7 @@ def test_replacing_needs_force(own_dataset: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "circles"}, "unknown by 'circles'"),
+        ({"by": "circles"}, "by='circles'.*pixels, blocks, regions"),
         ({"shares": {"train": 0.7, "test": 0.7}}, "more than 1"),
         ({"shares": {"train": "most"}}, "shares='most'"),
         ({"shares": ["train"]}, "shares="),
@@ -110,7 +110,7 @@ def test_replacing_needs_force(own_dataset: Path) -> None:
         ({"shares": {}}, "0 splits"),
         ({"per_class": 0}, "per_class=0"),
         ({"block": 0}, "block=0"),
-        ({"buffer": "wide"}, '"wide" is not a buffer'),
+        ({"buffer": "wide"}, "buffer='wide'"),
         ({"buffer": -1}, "buffer=-1"),
         ({"buffer": "auto"}, r"split by=\"blocks\", or choose a smaller buffer"),
         ({"patch": 0}, "patch=0"),

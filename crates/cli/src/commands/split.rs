@@ -1,13 +1,12 @@
 //! `hsipack split`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_pack::split::{self, BLOCK, Buffer, By, ClassReport, Report, Shares, SplitOptions};
+use hsipack_format::Result;
+use hsipack_pack::split::{self, ClassReport, Report, SplitOptions};
 
 use crate::task::Task;
-use crate::{output, parse, typed};
+use crate::{output, typed};
 
 /// Divide the labelled pixels of a mask into training, validation and test.
 ///
@@ -17,68 +16,8 @@ use crate::{output, parse, typed};
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct Args {
-    /// A packed dataset
-    dataset: PathBuf,
-
-    /// Mask whose pixels are divided: class ids, and 0 for unlabelled pixels
-    #[arg(long, value_name = "NAME")]
-    mask: String,
-
-    /// What stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
-    /// (pixels of one class that touch, also at corners)
-    ///
-    /// Blocks and regions are taken in random order, the rarest class first. Each goes to the split that lacks most of the
-    /// class. Then single blocks or regions move, as long as that brings the shares of all classes closer to the requested
-    /// ones; a class that is missing in a split counts most.
-    #[arg(long, value_name = "WHAT", value_parser = ["pixels", "blocks", "regions"])]
-    by: String,
-
-    /// Name of each split, and its share of the pixels of every class
-    ///
-    /// One split may get the rest, as in train=0.1,test=rest. The first split is for training. Pixels beyond all shares are
-    /// in no split.
-    #[arg(long, value_name = "NAME=SHARE,…")]
-    shares: Shares,
-
-    /// Number of pixels of each class in the first split, instead of its share; all pixels if a class has fewer. Blocks and
-    /// regions come as close to it as they can
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    per_class: Option<u64>,
-
-    /// Rows and columns of a block [default: 32]
-    #[arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..))]
-    block: Option<u32>,
-
-    /// Class ids that also count as unlabelled, such as 255 or 7,9-12
-    #[arg(long, value_name = "LIST", value_parser = parse::classes)]
-    ignore: Option<parse::ClassList>,
-
-    /// Remove pixels from the first split that have a pixel of another split within N rows and columns [default: none]
-    ///
-    /// Removed pixels are in no split. auto removes a pixel if its patch (--patch) and the patch of a pixel of another
-    /// split share a pixel.
-    #[arg(long, value_name = "auto|N")]
-    buffer: Option<Buffer>,
-
-    /// Size of the patches that training will read. The report says how many pixels of the other splits they see
-    #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, default_value = "9x9")]
-    patch: [u32; 2],
-
-    /// Seed of everything that is drawn; the same seed gives the same splits
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
-
-    /// Beginning of the names of the new masks [default: the name of the mask]
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-
-    /// Replace masks of the same names that were added before [default: such masks are an error]
-    #[arg(long)]
-    force: bool,
-
-    /// Show what the splits would be, and write nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    options: SplitOptions,
 
     /// Print the report as one JSON object on stdout
     #[arg(long)]
@@ -91,56 +30,17 @@ Examples:
   hsipack split pavia.hsipack --mask gt --by pixels --shares train=0.1,test=rest --per-class 50 --name gt_random
   hsipack split trees.hsipack --mask species --by regions --shares train=0.6,val=0.2,test=0.2 --dry-run";
 
-impl Args {
-    fn options(self) -> Result<SplitOptions> {
-        let by = match (self.by.as_str(), self.block) {
-            ("blocks", block) => By::Blocks(block.map_or(BLOCK, |side| side as usize)),
-            (by, Some(_)) => {
-                return Err(Error::conflict(format!(
-                    "a block size is given, but the split is by {by}"
-                ))
-                .with_remedy(remedy![
-                    "leave out ",
-                    Opt::Block,
-                    ", or pass ",
-                    Opt::By.to("blocks")
-                ]));
-            }
-            ("regions", _) => By::Regions,
-            _ => By::Pixels,
-        };
-        // Masks have no ids above 65535.
-        let ignore = self.ignore.map_or(Vec::new(), |list| list.0);
-        let ignore = ignore.into_iter().filter_map(|id| u16::try_from(id).ok()).collect();
-        Ok(SplitOptions {
-            dataset: self.dataset,
-            mask: self.mask,
-            by,
-            shares: self.shares,
-            per_class: self.per_class,
-            ignore,
-            buffer: self.buffer.unwrap_or_default(),
-            patch: self.patch,
-            seed: self.seed,
-            name: self.name,
-            force: self.force,
-            dry_run: self.dry_run,
-            command: typed::command_line(&["--force", "--json"], &[]),
-        })
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// The errors of [`split::split`], and an error if options contradict each other.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let json = args.json;
-    let options = args.options()?;
+    let command = typed::command_line(&["--force", "--json"], &[]);
+    let options = SplitOptions { command, ..args.options };
     let task = Task::start("divided");
     let result = split::split(&options, &task.progress);
     task.finish();
-    output::report(&result?, json, print);
+    output::report(&result?, args.json, print);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -54,5 +54,6 @@ pub use bad_bands::{BadBands, band_ranges};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
+pub(crate) use options::words;
 pub use options::*;
 pub use run::{Report, WorstError, convert};

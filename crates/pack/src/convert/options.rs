@@ -281,13 +281,22 @@ impl Given {
 
 const SOMETHING_ELSE: Unexpected<'_> = Unexpected::Other("value");
 
+/// Reads a value from [`Given`]. `takes` says what the option takes.
+pub(crate) fn words<'de, T, D>(from: D, takes: &str) -> std::result::Result<T, D::Error>
+where
+    T: FromStr,
+    D: Deserializer<'de>,
+{
+    let given = Given::deserialize(from);
+    let text = given.map_err(|_| D::Error::invalid_type(SOMETHING_ELSE, &takes))?.text();
+    text.parse().map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &takes))
+}
+
 macro_rules! from_words {
     ($($type:ident: $takes:expr;)+) => {$(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-                let given = Given::deserialize(from);
-                let text = given.map_err(|_| D::Error::invalid_type(SOMETHING_ELSE, &$takes))?.text();
-                text.parse().map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &$takes))
+                words(from, $takes)
             }
         }
     )+};

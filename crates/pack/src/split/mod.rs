@@ -16,45 +16,126 @@ mod splitter;
 use std::path::PathBuf;
 use std::time::Instant;
 
+#[cfg(feature = "clap")]
+use hsipack_format::arguments::pixels;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::Dataset;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
 pub use self::decide::{By, Share, Shares};
 pub use self::report::{ClassReport, Report, SeenReport, SplitReport};
 use self::splitter::Splitter;
 use crate::add_mask::{Adding, NewMask, check_names};
+use crate::convert::words;
 use crate::progress::Progress;
 
-/// What to split, and how.
-#[derive(Clone, Debug)]
+/// What to split, and how. As in `convert/options.rs`, an option is a field, here and nowhere else.
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default)]
 pub struct SplitOptions {
-    /// The dataset.
+    /// A packed dataset
     pub dataset: PathBuf,
-    /// The mask of class ids whose pixels are divided.
+    /// Mask whose pixels are divided: class ids, and 0 for unlabelled pixels
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub mask: String,
-    /// What must not be divided: nothing, blocks or regions.
+    /// What stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
+    /// (pixels of one class that touch, also at corners)
+    ///
+    /// Blocks and regions are taken in random order, the rarest class first. Each goes to the split that lacks most of the
+    /// class. Then single blocks or regions move, as long as that brings the shares of all classes closer to the requested
+    /// ones; a class that is missing in a split counts most.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::by()))]
     pub by: By,
-    /// The splits and their shares; the first one is for training.
+    /// Name of each split, and its share of the pixels of every class
+    ///
+    /// One split may get the rest, as in train=0.1,test=rest. The first split is for training. Pixels beyond all shares are
+    /// in no split.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=SHARE,…"))]
     pub shares: Shares,
-    /// If set, the number of pixels of each class that the first split gets, instead of its share.
+    /// Number of pixels of each class in the first split, instead of its share; all pixels if a class has fewer. Blocks and
+    /// regions come as close to it as they can
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..)))]
     pub per_class: Option<u64>,
-    /// Class ids of pixels that count as unlabelled, in addition to 0.
-    pub ignore: Vec<u16>,
-    /// The distance between training pixels and those of other splits.
+    /// Rows and columns of a block [default: 32]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PIXELS", value_parser = clap::value_parser!(u32).range(1..)))]
+    pub block: Option<u32>,
+    /// Class ids that also count as unlabelled, such as 255 or 7,9-12
+    // With its path, the type is one value for clap: a list.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::ids, default_value = "", hide_default_value = true))]
+    pub ignore: std::vec::Vec<u16>,
+    /// Remove pixels from the first split that have a pixel of another split within N rows and columns [default: none]
+    ///
+    /// Removed pixels are in no split. auto removes a pixel if its patch (--patch) and the patch of a pixel of another
+    /// split share a pixel.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "auto|N", default_value = "0", hide_default_value = true)
+    )]
     pub buffer: Buffer,
-    /// Rows and columns of the patches that training will read.
+    /// Size of the patches that training will read. The report says how many pixels of the other splits they see
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", value_parser = pixels, default_value = "9x9"))]
     pub patch: [u32; 2],
-    /// The seed of the random choices.
+    /// Seed of everything that is drawn; the same seed gives the same splits
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 0))]
     pub seed: u64,
-    /// The prefix of the masks' names; the mask's own name if `None`.
+    /// Beginning of the names of the new masks [default: the name of the mask]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub name: Option<String>,
-    /// Whether to replace masks of these names that were added before.
+    /// Replace masks of the same names that were added before [default: such masks are an error]
+    #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
-    /// Whether to report only what the result would be.
+    /// Show what the splits would be, and write nothing
+    #[cfg_attr(feature = "clap", arg(long))]
     pub dry_run: bool,
     /// The command as typed. The masks record it.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub command: String,
+}
+
+impl Default for SplitOptions {
+    fn default() -> Self {
+        Self {
+            dataset: PathBuf::new(),
+            mask: String::new(),
+            by: By::Pixels,
+            shares: Shares::default(),
+            per_class: None,
+            block: None,
+            ignore: Vec::new(),
+            buffer: Buffer::None,
+            patch: PATCH,
+            seed: 0,
+            name: None,
+            force: false,
+            dry_run: false,
+            command: String::new(),
+        }
+    }
+}
+
+/// Options as they are typed on a command line, where the types of fields do not say it.
+#[cfg(feature = "clap")]
+mod arguments {
+    use clap::builder::{PossibleValuesParser, TypedValueParser};
+    use hsipack_format::arguments::numbers;
+
+    use super::By;
+
+    pub fn by() -> impl TypedValueParser<Value = By> {
+        let units = [By::Pixels, By::Blocks(super::BLOCK), By::Regions];
+        PossibleValuesParser::new(units.map(By::name)).try_map(|name| name.parse::<By>())
+    }
+
+    /// Class ids and ranges of class ids. Masks have no ids above 65535.
+    pub fn ids(text: &str) -> Result<Vec<u16>, String> {
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = numbers(text, "class id or range of class ids")?;
+        Ok(ids.into_iter().filter_map(|id| u16::try_from(id).ok()).collect())
+    }
 }
 
 /// How far training pixels must be from pixels of other splits. Training pixels that are nearer belong to no split.
@@ -80,6 +161,12 @@ impl Buffer {
             // edge, mirroring also reads one row outside the patch.
             Self::Auto => Some(patch.map(|side| side / 2 * 2)).filter(|both| *both != [0, 0]),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Buffer {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        words(from, "a number of pixels, or auto")
     }
 }
 
@@ -110,7 +197,24 @@ impl SplitOptions {
         self.shares.names().map(|split| format!("{first}_{split}")).collect()
     }
 
+    /// What must not be divided: nothing, blocks or regions.
+    pub fn units(&self) -> By {
+        match (self.by, self.block) {
+            (By::Blocks(_), Some(side)) => By::Blocks(side as usize),
+            (by, _) => by,
+        }
+    }
+
     fn check(&self) -> Result<()> {
+        if self.block.is_some() && !matches!(self.by, By::Blocks(_)) {
+            let what = format!("a block size is given, but the split is by {}", self.by.name());
+            return Err(Error::conflict(what).with_remedy(remedy![
+                "leave out ",
+                Opt::Block,
+                ", or pass ",
+                Opt::By.to("blocks")
+            ]));
+        }
         self.shares.check(self.per_class)?;
         if self.masks().contains(&self.mask) {
             return Err(Error::conflict(format!(
@@ -123,7 +227,7 @@ impl SplitOptions {
             Err(Error::conflict(what).with_remedy(remedy!["give at least 1 for ", option]))
         };
         match self {
-            Self { by: By::Blocks(0), .. } => refuse("blocks have no pixels", Opt::Block),
+            _ if self.units() == By::Blocks(0) => refuse("blocks have no pixels", Opt::Block),
             Self { per_class: Some(0), .. } => refuse("each class gets 0 pixels", Opt::PerClass),
             Self { patch: [0, _] | [_, 0], .. } => refuse("patches have no pixels", Opt::Patch),
             _ => Ok(()),
@@ -132,7 +236,7 @@ impl SplitOptions {
 
     /// The options that decide the splits, as the masks record them.
     fn recipe(&self) -> serde_json::Value {
-        let block = match self.by {
+        let block = match self.units() {
             By::Blocks(side) => Some(side),
             _ => None,
         };

@@ -63,7 +63,7 @@ impl<'a> Splitter<'a> {
             check_ids(mask).map(|()| mask)
         });
         let masks = masks.collect::<Result<Vec<_>>>()?;
-        let mut census = Census::new(options.by);
+        let mut census = Census::new(options.units());
         let mut greatest = vec![0; masks.len()];
         for (stack, mask) in masks.iter().enumerate() {
             for index in 0..mask.len() {
@@ -87,7 +87,7 @@ impl<'a> Splitter<'a> {
             (id, ClassReport { id, name, pixels, splits, unused: 0, buffered: 0 })
         };
         let classes = counts.into_iter().map(class).collect();
-        let units = (options.by != By::Pixels).then(|| census.units());
+        let units = (options.units() != By::Pixels).then(|| census.units());
         Ok(Self {
             options,
             dataset,
@@ -169,8 +169,8 @@ impl<'a> Splitter<'a> {
         Ok(Report {
             dataset: options.dataset.display().to_string(),
             mask: options.mask.clone(),
-            by: options.by.name(),
-            block: match options.by {
+            by: options.units().name(),
+            block: match options.units() {
                 By::Blocks(side) => Some(side),
                 _ => None,
             },
@@ -308,7 +308,7 @@ fn nothing_to_train_on(options: &SplitOptions, buffered: u64) -> Error {
             .with_remedy(remedy!["give it a larger share, or a smaller ", Opt::Block]);
     }
     let what = format!("the buffer takes all {buffered} pixels of {first}");
-    Error::conflict(what).with_remedy(match options.by {
+    Error::conflict(what).with_remedy(match options.units() {
         By::Pixels => {
             remedy!["split ", Opt::By.to("blocks"), ", or choose a smaller ", Opt::Buffer]
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hsipack_format::Result;
 use hsipack_pack::add_mask::{Adding, MaskIds, NewMask};
 use hsipack_pack::progress::Progress;
-use hsipack_pack::split::{Buffer, By, PATCH, SplitOptions, split};
+use hsipack_pack::split::{By, SplitOptions, split};
 use hsipack_pack::validate::{ValidateOptions, validate};
 use hsipack_store::Dataset;
 use serde_json::json;
@@ -210,15 +210,10 @@ fn whoever_opens_and_reads_while_masks_are_added_never_sees_an_error() {
                     mask: "mask".into(),
                     by: By::Pixels,
                     shares: "a=0.5,b=rest".parse().unwrap(),
-                    per_class: None,
-                    ignore: Vec::new(),
-                    buffer: Buffer::None,
-                    patch: PATCH,
                     seed: number,
                     name: Some(format!("n{number}")),
-                    force: false,
-                    dry_run: false,
                     command: "hsipack split".into(),
+                    ..SplitOptions::default()
                 };
                 split(&options, &Progress::default()).unwrap();
             }

@@ -9,7 +9,7 @@ use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_pack::convert::{ConvertOptions, Mode};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::repair::repair;
-use hsipack_pack::split::{Buffer, By, PATCH, SplitOptions, split};
+use hsipack_pack::split::{By, SplitOptions, split};
 use hsipack_pack::validate::{ProblemKind, ValidateOptions, validate};
 use hsipack_store::Dataset;
 use hsipack_testing::server::{Fault, Server};
@@ -186,15 +186,8 @@ fn what_is_added_to_a_dataset_goes_on_its_index() {
         mask: "mask".into(),
         by: By::Pixels,
         shares: "a=0.5,b=rest".parse().unwrap(),
-        per_class: None,
-        ignore: Vec::new(),
-        buffer: Buffer::None,
-        patch: PATCH,
-        seed: 0,
         name: Some("parts".into()),
-        force: false,
-        dry_run: false,
-        command: String::new(),
+        ..SplitOptions::default()
     };
     split(&masks, &Progress::default()).unwrap();
     assert_eq!(fs::read(out.join(SAMPLES_INDEX)).unwrap(), index);

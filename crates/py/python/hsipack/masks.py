@@ -11,7 +11,7 @@ import numpy.typing as npt
 from hsipack import _hsipack, _options, reports
 from hsipack._errors import ConflictError
 from hsipack.dataset import Dataset, Sample
-from hsipack.packing import Path, Progress, call, check_progress
+from hsipack.packing import Check, Path, Progress, call, check_progress, plain_options
 from hsipack.reports import AddMaskReport, SplitReport
 
 Share = float | Literal["rest"]
@@ -80,25 +80,20 @@ def split(
     check_progress(progress)
     path = _path(dataset)
     words = [repr(path), repr(_options.text("mask", mask))]
-    given = {**arguments, "ignore": _class_ids(ignore), "shares": _shares(shares)}
-    settings = {
-        "dataset": path,
-        "mask": mask,
-        "by": _options.choice("by", by, ("pixels", "blocks", "regions")),
-        "shares": given["shares"],
-        "per_class": None if per_class is None else _options.natural("per_class", per_class),
-        "block": _options.natural("block", block, most=1 << 31),
-        "ignore": given["ignore"],
-        "buffer": _buffer(buffer),
-        "patch": _options.pixels("patch", patch),
-        "seed": _options.natural("seed", seed, least=0),
-        "name": None if name is None else _options.text("name", name),
-        "force": _options.flag("force", force),
-        "dry_run": _options.flag("dry_run", dry_run),
-        "command": call(
-            "split", words, arguments, {"by": None, "shares": None} | (split.__kwdefaults__ or {})
-        ),
+    checks: dict[str, Check] = {
+        "dataset": lambda _, value: _path(value),
+        "shares": _shares,
+        "per_class": _options.natural,
+        "block": lambda name, value: _options.natural(name, value, most=1 << 31),
+        "ignore": _class_ids,
+        "patch": _options.pixels,
     }
+    del arguments["progress"]
+    settings = plain_options(arguments, split.__kwdefaults__ or {}, checks)
+    if by != "blocks":
+        del settings["block"]
+    defaults = {"by": None, "shares": None} | (split.__kwdefaults__ or {})
+    settings["command"] = call("split", words, arguments, defaults)
     return reports.split_report(_hsipack.split(settings, progress))
 
 
@@ -217,26 +212,19 @@ class _Ids:
         return ConflictError(what, path=self.source.path, remedy=remedy)
 
 
-def _shares(shares: Any) -> str | list[tuple[str, float | None]]:
+def _shares(option: str, shares: Any) -> str | list[tuple[str, Any]]:
+    """Text, or names and shares as the library reads them."""
     if isinstance(shares, str):
         return shares
     remedy = 'give the share of each split, such as {"train": 0.1, "test": "rest"}'
     if not isinstance(shares, Mapping) or not all(isinstance(name, str) for name in shares):
-        raise _options.wrong_type("shares", shares, remedy)
+        raise _options.wrong_type(option, shares, remedy)
     return [
-        (name, None if share == "rest" else _options.number("shares", share))
+        (name, share if share == "rest" else {"part": _options.number(option, share)})
         for name, share in shares.items()
     ]
 
 
-def _class_ids(ignore: Any) -> list[int]:
-    listed = [ignore] if isinstance(ignore, int) else _options.elements("ignore", ignore, "classes")
-    return [_options.natural("ignore", one, least=0, most=65535) for one in listed]
-
-
-def _buffer(buffer: Any) -> str:
-    if buffer is None:
-        return "0"
-    if isinstance(buffer, str):
-        return buffer
-    return str(_options.natural("buffer", buffer, least=0, most=(1 << 31) - 1))
+def _class_ids(option: str, ignore: Any) -> list[int]:
+    listed = [ignore] if isinstance(ignore, int) else _options.elements(option, ignore, "classes")
+    return [_options.natural(option, one, least=0, most=65535) for one in listed]

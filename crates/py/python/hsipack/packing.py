@@ -247,12 +247,8 @@ def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if servers is not None:
         for place in _urls(arguments):
             _hsipack.set_storage_options(place, servers)
-    options: dict[str, Any] = {}
-    for option, value in arguments.items():
-        if option in _OF_PYTHON or (value is None and defaults.get(option, "") is None):
-            continue
-        check = _CHECKS.get(option)
-        options[option] = _plain(value) if check is None else check(option, value)
+    of_library = {name: value for name, value in arguments.items() if name not in _OF_PYTHON}
+    options = plain_options(of_library, defaults, _CHECKS)
     if "wavelengths" in options:
         if "bands" in options:
             what = "both bands and wavelengths were given"
@@ -261,6 +257,19 @@ def checked_settings(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     arguments["inputs"] = options["inputs"]
     options["command"] = _command(name, arguments, defaults)
     return options
+
+
+def plain_options(
+    arguments: Mapping[str, Any], defaults: Mapping[str, Any], checks: Mapping[str, Check]
+) -> dict[str, Any]:
+    """The options of a library from arguments, in plain types. Options that are ``None`` by default
+    are left out.
+    """
+    return {
+        name: checks[name](name, value) if name in checks else _plain(value)
+        for name, value in arguments.items()
+        if value is not None or defaults.get(name, "") is not None
+    }
 
 
 def _urls(arguments: dict[str, Any]) -> list[str]:

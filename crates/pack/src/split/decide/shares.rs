@@ -4,12 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use hsipack_format::{Error, Opt, Result, remedy};
+use serde::Deserialize;
 
 /// The most splits at a time.
 const MOST: usize = 32;
 
 /// The share of every class that a split gets.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Share {
     /// A fraction of 1.
     Part(f64),
@@ -18,7 +20,8 @@ pub enum Share {
 }
 
 /// Names and shares of splits. The first one is for training.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(try_from = "GivenShares")]
 pub struct Shares(Vec<(String, Share)>);
 
 impl Shares {
@@ -59,6 +62,9 @@ impl Shares {
     /// # Errors
     /// If the sum is more than 1, or nothing is left for the split that gets the rest.
     pub fn check(&self, per_class: Option<u64>) -> Result<()> {
+        if self.0.is_empty() {
+            return Err(refused("there are 0 splits".to_owned()));
+        }
         let counted = if per_class.is_some() { &self.0[1..] } else { &self.0[..] };
         if per_class.is_some() && self.0[0].1 == Share::Rest {
             return Err(Error::conflict(format!(
@@ -178,6 +184,25 @@ impl FromStr for Shares {
             Ok((name.trim().to_owned(), share))
         });
         Self::new(shares.collect::<Result<_>>()?)
+    }
+}
+
+/// [`Shares`] as text, or as names with shares.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum GivenShares {
+    Text(String),
+    Named(Vec<(String, Share)>),
+}
+
+impl TryFrom<GivenShares> for Shares {
+    type Error = Error;
+
+    fn try_from(given: GivenShares) -> Result<Self> {
+        match given {
+            GivenShares::Text(text) => text.parse(),
+            GivenShares::Named(shares) => Self::new(shares),
+        }
     }
 }
 

@@ -1,8 +1,14 @@
 //! Units that must not be divided when a mask is split: blocks of pixels, or regions of a class.
 
 use std::fmt;
+use std::str::FromStr;
+
+use hsipack_format::names::{self, by_name};
+use hsipack_format::{Error, Result};
+use serde::{Deserialize, Deserializer};
 
 use super::Map;
+use crate::split::BLOCK;
 
 /// What must not be divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +38,21 @@ impl By {
             Self::Blocks(side) => Some(blocks(map, side)),
             Self::Regions => Some(regions(map)),
         }
+    }
+}
+
+impl FromStr for By {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        let all = [Self::Pixels, Self::Blocks(BLOCK), Self::Regions];
+        names::value("by", name, &all, Self::name)
+    }
+}
+
+impl<'de> Deserialize<'de> for By {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        by_name::deserialize(from)
     }
 }
 
