@@ -3,13 +3,16 @@
 use hsipack_format::{Error, Result};
 
 use crate::array::ElementType;
-use crate::engine::{Engine, Held};
-use crate::moves::{self, Job, Move};
-use crate::ops::{Action, Frame, Op, SampleKey};
-use crate::parameters::{Parameters, Step};
-use crate::pass::{self, Pass};
+use crate::drawn::SampleKey;
+use crate::engine::{BatchArray, Engine};
+use crate::frame::Frame;
+use crate::fusion::{self, Stage, Task, task};
+use crate::mixed::Mixed;
+use crate::operation::{self, Operation};
+use crate::ops::Op;
+use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
-use crate::stages::{self, Kind, Stage, Together};
+use crate::resample::{ResampleJob, ResampleOptions, Resampling};
 
 /// Images and masks of a batch.
 #[derive(Clone, Debug)]
@@ -41,15 +44,6 @@ pub struct Augmented<A> {
     pub masks: Vec<Mask<A>>,
     /// For every mixing augmentation of the list, which images were mixed in.
     pub mixed: Vec<Mixed>,
-}
-
-/// Which samples were mixed with which, so that class labels can be mixed in the same way.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Mixed {
-    /// For every sample, the index of its partner in the batch; its own index if it was not mixed.
-    pub partners: Vec<usize>,
-    /// For every sample, the share of its partner, from 0 to 1.
-    pub shares: Vec<f64>,
 }
 
 impl<A> Images<A> {
@@ -92,67 +86,10 @@ impl<A> Augmented<A> {
     }
 }
 
-/// Result for one sample when samples are mixed.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Mixing {
-    /// It stays.
-    Own,
-    /// It becomes its partner: its own share is 0, and 0·NaN would be NaN.
-    Theirs,
-    /// It becomes a mean.
-    Both,
-}
-
-impl Mixing {
-    /// For the sample at `place`. Shares that float32 cannot tell from 0 are 0.
-    pub(crate) fn of(place: usize, partner: usize, share: f64) -> Self {
-        if place == partner || share as f32 == 0.0 {
-            Self::Own
-        } else if share == 1.0 {
-            Self::Theirs
-        } else {
-            Self::Both
-        }
-    }
-}
-
-impl Mixed {
-    pub(crate) fn nobody(samples: usize) -> Self {
-        Self { partners: (0..samples).collect(), shares: vec![0.0; samples] }
-    }
-
-    /// Mixes labels in place as the images were mixed. `labels` has `classes` numbers for every sample, one-hot or
-    /// probabilities.
-    ///
-    /// # Errors
-    /// If the number of samples differs.
-    pub fn labels(&self, labels: &mut [f32], classes: usize) -> Result<()> {
-        if labels.len() != self.partners.len().saturating_mul(classes) {
-            return Err(Error::conflict(format!(
-                "{} numbers are not labels of {classes} classes for the batch",
-                labels.len()
-            ))
-            .with_remedy(format!(
-                "give {classes} numbers for each of {} samples",
-                self.partners.len()
-            )));
-        }
-        let before = labels.to_vec();
-        for (sample, (partner, share)) in self.partners.iter().zip(&self.shares).enumerate() {
-            for class in 0..classes {
-                let own = before[sample * classes + class];
-                let theirs = before[partner * classes + class];
-                labels[sample * classes + class] = own + (theirs - own) * *share as f32;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// A batch on its way through the stages.
 struct Work<'e, E: Engine> {
     engine: &'e E,
-    image: Held<E::Array>,
+    image: BatchArray<E::Array>,
     masks: Vec<Layers<E::Array>>,
     mixed: Vec<Mixed>,
 }
@@ -162,15 +99,15 @@ struct Layers<A> {
     name: String,
     /// The label for pixels without a source.
     fill: i64,
-    held: Held<A>,
+    held: BatchArray<A>,
     /// Whether the mask was given with an axis of layers.
     layered: bool,
 }
 
 /// The batch before all stages, for samples that are restored.
 struct Before<A> {
-    image: Held<A>,
-    masks: Vec<Held<A>>,
+    image: BatchArray<A>,
+    masks: Vec<BatchArray<A>>,
 }
 
 impl Pipeline {
@@ -214,7 +151,7 @@ impl Pipeline {
         let mut work = Work::new(engine, self, images)?;
         let guards = self.ops.iter().any(|op| matches!(op, Op::ValidGuard(_)));
         let before = guards.then(|| work.kept());
-        for stage in stages::of(self) {
+        for stage in fusion::stages(self) {
             work.stage(self, parameters, &frames, &stage, before.as_ref())?;
         }
         work.done()
@@ -235,36 +172,6 @@ fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
             "give floating-point images (samples, bands, rows, columns) with no axis of length 0",
         )),
     }
-}
-
-/// Work of a stage on a batch.
-pub(crate) enum Task {
-    /// Moves pixels.
-    Move(Vec<Move>, Together),
-    /// Everything else.
-    Pass(Pass),
-}
-
-/// Returns the work of a stage on a batch; `frames` are the frames before each of its augmentations, and after the last.
-pub(crate) fn task(
-    pipeline: &Pipeline,
-    stage: &Stage,
-    steps: &[Step],
-    frames: &[Frame],
-) -> Result<Task> {
-    let ops = &pipeline.ops[stage.ops.clone()];
-    Ok(Task::Pass(match &stage.kind {
-        Kind::Geometry(together) => {
-            let moves = moves::moves(ops, steps, frames, pipeline.kornia)?;
-            return Ok(Task::Move(moves, *together));
-        }
-        Kind::Bands => pass::by_band(ops, steps, frames[0])?,
-        Kind::Spectra => pass::spectral(ops, steps, frames[0])?,
-        Kind::Single => match ops[0].action() {
-            Action::Single(single) => single.pass(&ops[0], &steps[0].drawn, frames[0])?,
-            _ => return Err(Error::bug(format!("{} by itself", ops[0].name()))),
-        },
-    }))
 }
 
 /// Checks that a mask can be filled, and returns the label for pixels without a source.
@@ -354,48 +261,50 @@ impl<'e, E: Engine> Work<'e, E> {
         }
         let frames = &frames[stage.ops.start..=stage.ops.end];
         match task(pipeline, stage, steps, frames)? {
-            Task::Move(moves, together) => self.r#move(&moves, frames[frames.len() - 1], together),
-            Task::Pass(pass) => self.pass(pass, before),
+            Task::Resampling(moves, together) => {
+                self.r#move(&moves, frames[frames.len() - 1], together)
+            }
+            Task::Operation(pass) => self.pass(pass, before),
         }
     }
 
     /// Moves the pixels of images and masks.
-    fn r#move(&mut self, moves: &[Move], to: Frame, together: Together) -> Result<()> {
-        if moves.iter().all(|step| *step == Move::Keep) {
+    fn r#move(&mut self, moves: &[Resampling], to: Frame, together: ResampleOptions) -> Result<()> {
+        if moves.iter().all(|step| *step == Resampling::Keep) {
             return Ok(());
         }
         let to = [to.rows, to.columns];
         let fields = self.engine.fields(moves, to)?;
         let fill = together.outside.map_or(0.0, |outside| outside.fill);
         let fill = self.image.element.bounded(fill);
-        let job = Job { to, moves, labels: false, fill, together };
+        let job = ResampleJob { to, moves, labels: false, fill, together };
         self.engine.place(&mut self.image, &job, &fields)?;
         for mask in &mut self.masks {
-            let job = Job { labels: true, fill: mask.fill as f64, ..job };
+            let job = ResampleJob { labels: true, fill: mask.fill as f64, ..job };
             self.engine.place(&mut mask.held, &job, &fields)?;
         }
         Ok(())
     }
 
-    fn pass(&mut self, pass: Pass, before: Option<&Before<E::Array>>) -> Result<()> {
+    fn pass(&mut self, pass: Operation, before: Option<&Before<E::Array>>) -> Result<()> {
         let engine = self.engine;
         match pass {
-            Pass::Blank(blanks) => {
+            Operation::Blank(blanks) => {
                 engine.blank(&mut self.image, &blanks, None)?;
                 let mut masks = self.masks.iter_mut();
                 masks.try_for_each(|mask| engine.blank(&mut mask.held, &blanks, Some(mask.fill)))
             }
-            Pass::Paste(cuts, mixed) => {
+            Operation::Paste(cuts, mixed) => {
                 engine.paste(&mut self.image, &cuts)?;
                 self.mixed.extend(mixed);
                 self.masks.iter_mut().try_for_each(|mask| engine.paste(&mut mask.held, &cuts))
             }
-            Pass::Mix(mixed) => {
+            Operation::Mix(mixed) => {
                 engine.mix(&mut self.image, &mixed.partners, &mixed.shares)?;
                 self.mixed.push(mixed);
                 Ok(())
             }
-            Pass::Transplant(what) => {
+            Operation::Transplant(what) => {
                 let Some(mask) = self.mask(what.mask.as_deref()) else { return Ok(()) };
                 let valid = what.valid.as_deref().and_then(|name| self.mask(Some(name)));
                 let valid = valid.map(|valid| &self.masks[valid].held);
@@ -404,7 +313,7 @@ impl<'e, E: Engine> Work<'e, E> {
                 let mut masks = self.masks.iter_mut();
                 masks.try_for_each(|mask| engine.transplant(&mut mask.held, &chosen, &what.donors))
             }
-            Pass::Guard(name) => {
+            Operation::Guard(name) => {
                 let (Some(mask), Some(before)) = (self.mask(Some(&name)), before) else {
                     return Ok(());
                 };
@@ -418,23 +327,25 @@ impl<'e, E: Engine> Work<'e, E> {
                     .into_iter()
                     .try_for_each(|(mask, before)| engine.restore(&mut mask.held, before, &lost))
             }
-            Pass::ByBand(by) => engine.by_band(&mut self.image, &by),
-            Pass::Linear(maps, labels) => {
+            Operation::ByBand(by) => engine.by_band(&mut self.image, &by),
+            Operation::Linear(maps, labels) => {
                 let place = labels.as_ref().and_then(|(mask, _)| self.mask(mask.as_deref()));
                 let labels = labels.as_ref().zip(place);
                 let labels =
                     labels.map(|((_, labels), mask)| (&self.masks[mask].held, &labels[..]));
                 engine.linear(&mut self.image, &maps, labels)
             }
-            Pass::Noise { seeds, mean, std } => engine.noise(&mut self.image, &seeds, mean, std),
-            Pass::Ramp(ramps) => engine.ramp(&mut self.image, &ramps),
-            Pass::Blur(mut weights) => {
+            Operation::Noise { seeds, mean, std } => {
+                engine.noise(&mut self.image, &seeds, mean, std)
+            }
+            Operation::Ramp(ramps) => engine.ramp(&mut self.image, &ramps),
+            Operation::Blur(mut weights) => {
                 let element = self.image.element;
                 let all = weights.iter_mut().flatten().flatten();
-                all.for_each(|weights| pass::trim(weights, element));
+                all.for_each(|weights| operation::trim(weights, element));
                 engine.blur(&mut self.image, &weights)
             }
-            Pass::Normalize(norm, which) => engine.normalize(&mut self.image, norm, &which),
+            Operation::Normalize(norm, which) => engine.normalize(&mut self.image, norm, &which),
         }
     }
 

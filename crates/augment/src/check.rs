@@ -2,12 +2,13 @@
 
 use hsipack_format::{Error, Result};
 
-use crate::apply::{fill_of, need_masks, task, too_late_to_restore};
+use crate::apply::{fill_of, need_masks, too_late_to_restore};
 use crate::array::ElementType;
-use crate::ops::{Frame, Op};
+use crate::frame::Frame;
+use crate::fusion::{stages, task};
+use crate::ops::Op;
 use crate::parameters::Step;
 use crate::pipeline::Pipeline;
-use crate::stages;
 
 impl Pipeline {
     /// Checks that the pipeline can be applied to images of this frame with these masks (names and element types), and
@@ -58,7 +59,7 @@ impl Pipeline {
             fill_of(self, name, *element)?;
         }
         need_masks(self, &masks.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
-        for stage in stages::of(self) {
+        for stage in stages(self) {
             let (first, last) = (stage.ops.start, stage.ops.end);
             task(self, &stage, &steps[first..last], &frames[first..=last])?;
         }

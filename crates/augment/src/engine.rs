@@ -1,4 +1,4 @@
-//! The operations that an engine must have: [`Host`](crate::Host) works in host memory, [`Through`](crate::Through)
+//! The operations that an engine must have: [`Host`](crate::Host) works in host memory, [`TensorEngine`](crate::TensorEngine)
 //! with the tensor operations of a library.
 //!
 //! Inside a pipeline, images are always contiguous (sample, row, column, band), whatever their outer layout. Masks are
@@ -11,11 +11,10 @@ use crate::array::ElementType;
 use crate::prepare::{ImageRecipe, LabelRecipe};
 
 // The parts of the work.
+pub use crate::geometry::{Field, Outside, Source};
 pub use crate::matrix::Whole;
-pub use crate::moves::{Job, Move};
-pub use crate::ops::{Field, Outside, Source};
-pub use crate::pass::{Blank, ByBand, Cut, Linear, Rectangle, Transplanting};
-pub use crate::stages::Together;
+pub use crate::operation::{Blank, ByBand, Cut, Linear, Rectangle, Transplanting};
+pub use crate::resample::{ResampleJob, ResampleOptions, Resampling};
 
 /// Seals the trait: only the two engines of this crate implement it.
 // Other code need not name this trait.
@@ -26,7 +25,7 @@ pub(crate) mod sealed {
 
 /// An array inside a pipeline.
 #[derive(Clone, Debug)]
-pub struct Held<A> {
+pub struct BatchArray<A> {
     /// (samples, rows, columns, values), contiguous.
     pub array: A,
     /// Its shape.
@@ -39,7 +38,7 @@ pub struct Held<A> {
 
 /// Applies drawn parameters to batches.
 ///
-/// Every method that changes an array in place first checks that it may ([`Held::ours`]). Otherwise it makes a copy, or
+/// Every method that changes an array in place first checks that it may ([`BatchArray::ours`]). Otherwise it makes a copy, or
 /// writes the result directly into new memory.
 pub trait Engine: sealed::Sealed {
     /// The type of images and masks.
@@ -62,19 +61,19 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn hold(&self, array: &Self::Array, overwrite: bool) -> Result<Held<Self::Array>>;
+    fn hold(&self, array: &Self::Array, overwrite: bool) -> Result<BatchArray<Self::Array>>;
 
     /// The reverse, without copying; (samples, rows, columns) for one value if not `layered`.
     ///
     /// # Errors
     /// If the library fails.
-    fn give(&self, held: &Held<Self::Array>, layered: bool) -> Result<Self::Array>;
+    fn give(&self, held: &BatchArray<Self::Array>, layered: bool) -> Result<Self::Array>;
 
     /// Displacements for the moves that have a field; the result has `to` rows and columns.
     ///
     /// # Errors
     /// If there is no memory.
-    fn fields(&self, moves: &[Move], to: [usize; 2]) -> Result<Self::Fields>;
+    fn fields(&self, moves: &[Resampling], to: [usize; 2]) -> Result<Self::Fields>;
 
     /// Moves pixels to their places.
     ///
@@ -82,8 +81,8 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn place(
         &self,
-        held: &mut Held<Self::Array>,
-        job: &Job<'_>,
+        held: &mut BatchArray<Self::Array>,
+        job: &ResampleJob<'_>,
         fields: &Self::Fields,
     ) -> Result<()>;
 
@@ -93,7 +92,7 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn blank(
         &self,
-        held: &mut Held<Self::Array>,
+        held: &mut BatchArray<Self::Array>,
         blanks: &[Blank],
         label: Option<i64>,
     ) -> Result<()>;
@@ -102,13 +101,18 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn paste(&self, held: &mut Held<Self::Array>, cuts: &[Cut]) -> Result<()>;
+    fn paste(&self, held: &mut BatchArray<Self::Array>, cuts: &[Cut]) -> Result<()>;
 
     /// Every sample times (1 - its share), plus its partner times the share.
     ///
     /// # Errors
     /// If there is no memory.
-    fn mix(&self, held: &mut Held<Self::Array>, partners: &[usize], shares: &[f64]) -> Result<()>;
+    fn mix(
+        &self,
+        held: &mut BatchArray<Self::Array>,
+        partners: &[usize],
+        shares: &[f64],
+    ) -> Result<()>;
 
     /// The pixels that every sample takes: those of its donor with the picked label. If a mask has several layers, the
     /// first one is used.
@@ -117,8 +121,8 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn choose(
         &self,
-        labels: &Held<Self::Array>,
-        valid: Option<&Held<Self::Array>>,
+        labels: &BatchArray<Self::Array>,
+        valid: Option<&BatchArray<Self::Array>>,
         what: &Transplanting,
     ) -> Result<Self::Chosen>;
 
@@ -128,7 +132,7 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn transplant(
         &self,
-        held: &mut Held<Self::Array>,
+        held: &mut BatchArray<Self::Array>,
         chosen: &Self::Chosen,
         donors: &[Option<usize>],
     ) -> Result<()>;
@@ -137,7 +141,7 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn lost(&self, labels: &Held<Self::Array>) -> Result<Self::Lost>;
+    fn lost(&self, labels: &BatchArray<Self::Array>) -> Result<Self::Lost>;
 
     /// Restores samples to their earlier state.
     ///
@@ -145,8 +149,8 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn restore(
         &self,
-        held: &mut Held<Self::Array>,
-        before: &Held<Self::Array>,
+        held: &mut BatchArray<Self::Array>,
+        before: &BatchArray<Self::Array>,
         lost: &Self::Lost,
     ) -> Result<()>;
 
@@ -154,7 +158,7 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn by_band(&self, held: &mut Held<Self::Array>, by: &[Option<ByBand>]) -> Result<()>;
+    fn by_band(&self, held: &mut BatchArray<Self::Array>, by: &[Option<ByBand>]) -> Result<()>;
 
     /// Applies linear maps to spectra; if labels are given, only to pixels with one of them.
     ///
@@ -162,9 +166,9 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn linear(
         &self,
-        held: &mut Held<Self::Array>,
+        held: &mut BatchArray<Self::Array>,
         maps: &[Option<Linear>],
-        labels: Option<(&Held<Self::Array>, &[i64])>,
+        labels: Option<(&BatchArray<Self::Array>, &[i64])>,
     ) -> Result<()>;
 
     /// Adds normally distributed noise.
@@ -173,7 +177,7 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn noise(
         &self,
-        held: &mut Held<Self::Array>,
+        held: &mut BatchArray<Self::Array>,
         seeds: &[Option<u64>],
         mean: f64,
         std: f64,
@@ -183,14 +187,18 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn ramp(&self, held: &mut Held<Self::Array>, ramps: &[Option<[f64; 2]>]) -> Result<()>;
+    fn ramp(&self, held: &mut BatchArray<Self::Array>, ramps: &[Option<[f64; 2]>]) -> Result<()>;
 
     /// Blurs with weights along rows (down) and columns (across). Beyond the edge, pixels are mirrored at the centres
     /// of the outermost pixels.
     ///
     /// # Errors
     /// If there is no memory.
-    fn blur(&self, held: &mut Held<Self::Array>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()>;
+    fn blur(
+        &self,
+        held: &mut BatchArray<Self::Array>,
+        weights: &[Option<[Vec<f64>; 2]>],
+    ) -> Result<()>;
 
     /// Normalises spectra by the rules of [`hsipack_format::spectrum`].
     ///
@@ -198,7 +206,7 @@ pub trait Engine: sealed::Sealed {
     /// If there is no memory.
     fn normalize(
         &self,
-        held: &mut Held<Self::Array>,
+        held: &mut BatchArray<Self::Array>,
         norm: SpectralNorm,
         which: &[bool],
     ) -> Result<()>;

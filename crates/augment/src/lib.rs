@@ -2,7 +2,7 @@
 //!
 //! A [`Pipeline`] is a list of [`Op`]s. [`draw`](Pipeline::draw) makes the [`Parameters`] of a batch on the host, from
 //! (seed, epoch, sample id) alone. [`apply`](Pipeline::apply) applies them with an [`Engine`]: [`Host`] uses our own
-//! loops in host memory, [`Through`] uses the tensor operations of the library that holds the batch. Consecutive
+//! loops in host memory, [`TensorEngine`] uses the tensor operations of the library that holds the batch. Consecutive
 //! geometric augmentations become one warp.
 //!
 //! ```
@@ -34,12 +34,14 @@
 //! |---|---|
 //! | `pipeline.rs` | a list of augmentations; drawing for a batch |
 //! | `ops/` | the augmentations: options, what they draw, and which operations follow |
-//! | `matrix.rs`, `range.rs` | maps of the plane; numbers drawn from ranges |
+//! | `frame.rs`, `drawn.rs` | the size of samples; the parameters drawn for one of them |
+//! | `matrix.rs`, `geometry.rs`, `range.rs` | maps of the plane; where pixels come from; numbers drawn from ranges |
 //! | `parameters.rs` | the parameters drawn for a batch, to explain or replay it |
 //! | `check.rs` | whether a pipeline can be applied to images of a size |
 //! | `apply.rs` | runs images and masks through a pipeline |
-//! | `stages.rs` | which augmentations are done together |
-//! | `moves.rs`, `pass.rs` | the operations on a batch, for any engine: where pixels come from; everything else |
+//! | `fusion.rs` | which augmentations are fused, and the operation that follows |
+//! | `resample.rs`, `operation.rs` | the operations on a batch, for any engine: moving pixels; everything else |
+//! | `mixed.rs` | which samples of a batch were mixed with which |
 //! | `engine.rs` | the operations that an engine must have |
 //! | `host/` | our own loops over host memory |
 //! | `tensors/` | tensor operations of another library |
@@ -52,35 +54,42 @@
 mod apply;
 pub mod array;
 mod check;
+mod drawn;
 pub mod engine;
+mod frame;
+mod fusion;
+mod geometry;
 pub mod host;
 pub mod kernels;
 mod library;
 mod matrix;
-mod moves;
+mod mixed;
+mod operation;
 mod ops;
 mod parameters;
-mod pass;
 mod pipeline;
 pub mod prepare;
 mod range;
-mod stages;
+mod resample;
 pub mod tensors;
 
-pub use apply::{Augmented, Images, Mask, Mixed};
+pub use apply::{Augmented, Images, Mask};
 pub use array::{Array, Device, ElementType};
+pub use drawn::{Drawn, SampleKey};
 pub use engine::Engine;
+pub use frame::Frame;
+pub use geometry::{Interpolation, KorniaCompat, Padding};
 pub use host::Host;
 pub use library::Library;
 pub use matrix::Matrix;
+pub use mixed::Mixed;
 pub use ops::{
-    Affine, BandDropout, BandNoise, CenterCrop, Count, CutMix, Direction, Drawn, Elastic, Erase,
-    Fill, Flip, Frame, GaussianBlur, GaussianNoise, HideAndSeek, IlluminationRamp, Interpolation,
-    Jigsaw, KorniaCompat, MixUp, Normalize, Op, PadTo, Padding, PerBand, Perspective, Projection,
-    RandomCrop, Resize, ResizedCrop, Rot90, Rotate, SampleKey, Scalar, SpectralShift,
-    SpectralSmooth, Standardize, Transplant, ValidGuard,
+    Affine, BandDropout, BandNoise, CenterCrop, Count, CutMix, Direction, Elastic, Erase, Fill,
+    Flip, GaussianBlur, GaussianNoise, HideAndSeek, IlluminationRamp, Jigsaw, MixUp, Normalize, Op,
+    PadTo, PerBand, Perspective, Projection, RandomCrop, Resize, ResizedCrop, Rot90, Rotate,
+    Scalar, SpectralShift, SpectralSmooth, Standardize, Transplant, ValidGuard,
 };
 pub use parameters::{Parameters, Step};
 pub use pipeline::{MaskFill, Pipeline};
 pub use range::Range;
-pub use tensors::{Tensors, Through};
+pub use tensors::{TensorEngine, Tensors};

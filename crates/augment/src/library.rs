@@ -4,9 +4,9 @@ use hsipack_format::{Error, Result};
 
 use crate::apply::{Augmented, Images};
 use crate::array::{Array, Device, ElementType, Stream};
+use crate::drawn::SampleKey;
 use crate::engine::Engine;
 use crate::host::Host;
-use crate::ops::SampleKey;
 use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
 use crate::prepare::{ImageRecipe, LabelRecipe};

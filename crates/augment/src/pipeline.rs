@@ -4,7 +4,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use hsipack_format::{Error, Result};
 
-use crate::ops::{self, Frame, KorniaCompat, Op, SampleKey};
+use crate::drawn::SampleKey;
+use crate::frame::Frame;
+use crate::geometry::KorniaCompat;
+use crate::matrix::Matrix;
+use crate::ops::{self, Op};
 use crate::parameters::{Parameters, Step};
 
 /// A list of augmentations, and how they are applied.
@@ -122,6 +126,62 @@ impl Pipeline {
             now = next;
         }
         Ok(Parameters { frame, steps })
+    }
+}
+
+impl Parameters {
+    /// Checks that the parameters belong to `pipeline` and to a batch of `samples`. Returns the frame before every
+    /// step, and the final one.
+    pub(crate) fn frames(&self, pipeline: &Pipeline, samples: usize) -> Result<Vec<Frame>> {
+        let names = self.steps.iter().map(|step| step.op.as_str());
+        if !names.eq(pipeline.ops.iter().map(|op| op.name())) {
+            return Err(Error::conflict("the parameters were drawn for other augmentations")
+                .with_remedy("replay them with the pipeline that drew them"));
+        }
+        if let Some(step) = self.steps.iter().find(|step| step.drawn.len() != samples) {
+            return Err(Error::conflict(format!(
+                "{} was drawn for {} samples, but the batch has {samples}",
+                step.op,
+                step.drawn.len()
+            ))
+            .with_remedy("draw parameters for this batch"));
+        }
+        let mut frames = vec![self.frame];
+        for (op, step) in pipeline.ops.iter().zip(&self.steps) {
+            let before = frames[frames.len() - 1];
+            let after = op.frame(before)?;
+            if after != before && step.drawn.iter().any(Option::is_none) {
+                return Err(Error::conflict(format!(
+                    "{} changes the frame's size, but was not drawn for every sample",
+                    step.op
+                ))
+                .with_remedy("replay parameters with the pipeline and the frame size that they were drawn for"));
+            }
+            frames.push(after);
+        }
+        Ok(frames)
+    }
+
+    /// For every sample, the map of points from the input to the output, over all geometric augmentations. `None` for a
+    /// sample with an elastic field, which is not a projective map, and for one whose only row or column was resized
+    /// with its centre kept, because its pixel goes to several.
+    ///
+    /// # Errors
+    /// If the parameters do not belong to `pipeline`.
+    pub fn matrices(&self, pipeline: &Pipeline) -> Result<Vec<Option<Matrix>>> {
+        let samples = self.steps.first().map_or(0, |step| step.drawn.len());
+        let frames = self.frames(pipeline, samples)?;
+        let mut maps = vec![Some(Matrix::IDENTITY); samples];
+        for ((op, step), frame) in pipeline.ops.iter().zip(&self.steps).zip(frames) {
+            let Some(geometric) = op.geometric() else { continue };
+            for (map, drawn) in maps.iter_mut().zip(&step.drawn) {
+                let (Some(drawn), Some(before)) = (drawn, *map) else { continue };
+                let source = geometric.points(drawn, frame, pipeline.kornia)?;
+                let forward = source.image.inverse().filter(|_| source.elastic.is_none());
+                *map = forward.map(|forward| forward.after(&before));
+            }
+        }
+        Ok(maps)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use hsipack_augment::{Frame, Images, Library, Mask, Op, Pipeline, SampleKey, Through};
+use hsipack_augment::{Frame, Images, Library, Mask, Op, Pipeline, SampleKey, TensorEngine};
 use hsipack_torch::{Libtorch, Operations, cuda_is_available};
 use serde::Deserialize;
 use tch::{Device, Kind, Tensor};
@@ -95,7 +95,11 @@ fn once(request: &Request, batch: &Batch, epoch: u64, device: Device) -> f64 {
     let parameters =
         pipeline.draw(Frame { rows, columns, bands }, epoch, &samples).expect("sound options");
     let augmented = if request.tensors {
-        pipeline.apply(&Through(Operations::on(device).with_launcher(None)), &images, &parameters)
+        pipeline.apply(
+            &TensorEngine(Operations::on(device).with_launcher(None)),
+            &images,
+            &parameters,
+        )
     } else {
         batch.libtorch.apply(&pipeline, images, &parameters)
     };

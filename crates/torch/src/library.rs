@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::OnceLock;
 
 use hsipack_augment::array::{DlPack, Stream};
-use hsipack_augment::{Array, Device, ElementType, Host, Library, Through};
+use hsipack_augment::{Array, Device, ElementType, Host, Library, TensorEngine};
 use hsipack_format::{Error, Result};
 use tch::Kind;
 
@@ -62,15 +62,15 @@ impl Libtorch {
 
 impl Library for Libtorch {
     type Tensor = Tensor;
-    type Engine = Through<Operations>;
+    type Engine = TensorEngine<Operations>;
 
     fn host(&self) -> &Host {
         &self.host
     }
 
-    fn engine(&self, device: usize) -> Result<Through<Operations>> {
+    fn engine(&self, device: usize) -> Result<TensorEngine<Operations>> {
         if cuda_is_available() {
-            return Ok(Through(Operations::on(tch::Device::Cuda(device))));
+            return Ok(TensorEngine(Operations::on(tch::Device::Cuda(device))));
         }
         Err(Error::device(format!("libtorch cannot use cuda:{device}"))
             .with_remedy("check the driver with nvidia-smi, or ask for batches on the CPU"))

@@ -9,14 +9,14 @@
 //! | `warp.rs` | moving pixels |
 //! | `rows.rs` | blur, mixing |
 //! | `spectra.rs` | bands and spectra |
-//! | `pieces.rs` | rectangles, and pixels with a label |
+//! | `rectangles.rs` | rectangles, and pixels with a label |
 //! | `random.rs` | noise |
 //! | `prepare.rs` | from stored data to images and masks |
 
 mod element;
-mod pieces;
 mod prepare;
 mod random;
+mod rectangles;
 mod rows;
 mod spectra;
 #[cfg(test)]
@@ -30,16 +30,16 @@ use bytemuck::{cast_slice, cast_slice_mut};
 use hsipack_format::spectrum::Real;
 use hsipack_format::{Error, Result, SpectralNorm};
 
-use crate::apply::Mixing;
 use crate::array::{Array, Device, ElementType, Pool, numbers};
-use crate::engine::{Engine, Held, sealed::Sealed};
-use crate::moves::{Job, Move};
+use crate::engine::{BatchArray, Engine, sealed::Sealed};
+use crate::geometry::{Field, Source};
+use crate::mixed::Mixing;
+use crate::operation::{Blank, ByBand, Cut, Linear, Transplanting};
 use crate::ops::gaussian;
-use crate::ops::{Field, Source};
-use crate::pass::{Blank, ByBand, Cut, Linear, Transplanting};
 use crate::prepare::{ImageRecipe, LabelRecipe};
+use crate::resample::{ResampleJob, Resampling};
 use element::{Element, Wide};
-use pieces::Layer;
+use rectangles::Layer;
 use rows::Around;
 use spectra::PIXELS;
 use workers::Workers;
@@ -102,7 +102,7 @@ macro_rules! floats {
     };
 }
 
-impl Held<Array> {
+impl BatchArray<Array> {
     fn bytes(&self) -> &[u8] {
         self.array.bytes().expect("held arrays have no gaps and are the host's")
     }
@@ -225,7 +225,7 @@ impl Engine for Host {
         Ok((array.shape().to_vec(), array.element()))
     }
 
-    fn hold(&self, array: &Array, overwrite: bool) -> Result<Held<Array>> {
+    fn hold(&self, array: &Array, overwrite: bool) -> Result<BatchArray<Array>> {
         let (shape, element) = self.look(array)?;
         let (inner, axes) = match shape[..] {
             [samples, rows, columns] => ([samples, rows, columns, 1], &[0, 1, 2][..]),
@@ -236,7 +236,7 @@ impl Engine for Host {
         };
         let turned = array.permuted(axes);
         if turned.is_contiguous() {
-            return Ok(Held {
+            return Ok(BatchArray {
                 array: turned.reshaped(&inner)?,
                 shape: inner,
                 element,
@@ -245,10 +245,10 @@ impl Engine for Host {
         }
         let mut buffer = self.room(turned.len(), element)?;
         gather(&self.workers, &turned, buffer.bytes_mut());
-        Ok(Held { array: buffer.array(&inner, element)?, shape: inner, element, ours: true })
+        Ok(BatchArray { array: buffer.array(&inner, element)?, shape: inner, element, ours: true })
     }
 
-    fn give(&self, held: &Held<Array>, layered: bool) -> Result<Array> {
+    fn give(&self, held: &BatchArray<Array>, layered: bool) -> Result<Array> {
         let [samples, rows, columns, _] = held.shape;
         if layered {
             return Ok(held.array.permuted(&[0, 3, 1, 2]));
@@ -256,15 +256,22 @@ impl Engine for Host {
         held.array.reshaped(&[samples, rows, columns])
     }
 
-    fn fields(&self, moves: &[Move], to: [usize; 2]) -> Result<Self::Fields> {
-        let field = |step: &Move| match step {
-            Move::Sample(Source { elastic: Some(field), .. }) => self.field(field, to).map(Some),
+    fn fields(&self, moves: &[Resampling], to: [usize; 2]) -> Result<Self::Fields> {
+        let field = |step: &Resampling| match step {
+            Resampling::Sample(Source { elastic: Some(field), .. }) => {
+                self.field(field, to).map(Some)
+            }
             _ => Ok(None),
         };
         moves.iter().map(field).collect()
     }
 
-    fn place(&self, held: &mut Held<Array>, job: &Job<'_>, fields: &Self::Fields) -> Result<()> {
+    fn place(
+        &self,
+        held: &mut BatchArray<Array>,
+        job: &ResampleJob<'_>,
+        fields: &Self::Fields,
+    ) -> Result<()> {
         let [samples, _, _, values] = held.shape;
         let to = [samples, job.to[0], job.to[1], values];
         let mut buffer = self.room(to.iter().product(), held.element)?;
@@ -282,7 +289,12 @@ impl Engine for Host {
         held.replace(buffer, to)
     }
 
-    fn blank(&self, held: &mut Held<Array>, blanks: &[Blank], label: Option<i64>) -> Result<()> {
+    fn blank(
+        &self,
+        held: &mut BatchArray<Array>,
+        blanks: &[Blank],
+        label: Option<i64>,
+    ) -> Result<()> {
         let (shape, element, pixel) = (held.shape, held.element, held.pixel());
         let bytes = held.bytes_mut(self)?;
         for blank in blanks {
@@ -293,19 +305,19 @@ impl Engine for Host {
                     values.flat_map(|value| numbers::bytes_of(*value, 0, element)).collect()
                 }
             };
-            for line in pieces::lines(blank.rectangle, blank.sample, shape, pixel) {
+            for line in rectangles::lines(blank.rectangle, blank.sample, shape, pixel) {
                 bytes[line].chunks_exact_mut(pixel).for_each(|place| place.copy_from_slice(&one));
             }
         }
         Ok(())
     }
 
-    fn paste(&self, held: &mut Held<Array>, cuts: &[Cut]) -> Result<()> {
+    fn paste(&self, held: &mut BatchArray<Array>, cuts: &[Cut]) -> Result<()> {
         let (shape, pixel) = (held.shape, held.pixel());
-        pieces::paste(held.bytes_mut(self)?, shape, pixel, cuts)
+        rectangles::paste(held.bytes_mut(self)?, shape, pixel, cuts)
     }
 
-    fn mix(&self, held: &mut Held<Array>, partners: &[usize], shares: &[f64]) -> Result<()> {
+    fn mix(&self, held: &mut BatchArray<Array>, partners: &[usize], shares: &[f64]) -> Result<()> {
         let mut buffer = self.room(held.shape.iter().product(), held.element)?;
         let sample_len = held.sample();
         floats!(held.element, T => {
@@ -327,15 +339,15 @@ impl Engine for Host {
 
     fn choose(
         &self,
-        labels: &Held<Array>,
-        valid: Option<&Held<Array>>,
+        labels: &BatchArray<Array>,
+        valid: Option<&BatchArray<Array>>,
         what: &Transplanting,
     ) -> Result<Self::Chosen> {
         let chosen = what.donors.iter().enumerate().map(|(sample, donor)| match donor {
             None => Ok(Vec::new()),
             Some(donor) => {
                 let valid = valid.map(|valid| layer(valid, *donor));
-                pieces::chosen(what, sample, &layer(labels, *donor), valid.as_ref())
+                rectangles::chosen(what, sample, &layer(labels, *donor), valid.as_ref())
             }
         });
         chosen.collect()
@@ -343,7 +355,7 @@ impl Engine for Host {
 
     fn transplant(
         &self,
-        held: &mut Held<Array>,
+        held: &mut BatchArray<Array>,
         chosen: &Self::Chosen,
         donors: &[Option<usize>],
     ) -> Result<()> {
@@ -366,14 +378,14 @@ impl Engine for Host {
         Ok(())
     }
 
-    fn lost(&self, labels: &Held<Array>) -> Result<Vec<bool>> {
+    fn lost(&self, labels: &BatchArray<Array>) -> Result<Vec<bool>> {
         (0..labels.shape[0]).map(|sample| Ok(!layer(labels, sample).any()?)).collect()
     }
 
     fn restore(
         &self,
-        held: &mut Held<Array>,
-        before: &Held<Array>,
+        held: &mut BatchArray<Array>,
+        before: &BatchArray<Array>,
         lost: &Vec<bool>,
     ) -> Result<()> {
         if lost.contains(&true) {
@@ -387,7 +399,7 @@ impl Engine for Host {
         Ok(())
     }
 
-    fn by_band(&self, held: &mut Held<Array>, by: &[Option<ByBand>]) -> Result<()> {
+    fn by_band(&self, held: &mut BatchArray<Array>, by: &[Option<ByBand>]) -> Result<()> {
         let piece = PIXELS * held.bands();
         floats!(held.element, T => {
             let bands: Vec<_> = by
@@ -404,9 +416,9 @@ impl Engine for Host {
 
     fn linear(
         &self,
-        held: &mut Held<Array>,
+        held: &mut BatchArray<Array>,
         maps: &[Option<Linear>],
-        labels: Option<(&Held<Array>, &[i64])>,
+        labels: Option<(&BatchArray<Array>, &[i64])>,
     ) -> Result<()> {
         let bands = held.bands();
         // The pixels of every sample that are mapped; `None` for all.
@@ -439,7 +451,7 @@ impl Engine for Host {
 
     fn noise(
         &self,
-        held: &mut Held<Array>,
+        held: &mut BatchArray<Array>,
         seeds: &[Option<u64>],
         mean: f64,
         std: f64,
@@ -471,7 +483,7 @@ impl Engine for Host {
         })
     }
 
-    fn ramp(&self, held: &mut Held<Array>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
+    fn ramp(&self, held: &mut BatchArray<Array>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
         let ([_, rows, columns, bands], line) = (held.shape, held.shape[2] * held.shape[3]);
         // The centres of the outermost pixels are at -1 and 1; a single pixel is at 0.
         let at = |place: usize, size: usize| {
@@ -499,7 +511,7 @@ impl Engine for Host {
         })
     }
 
-    fn blur(&self, held: &mut Held<Array>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()> {
+    fn blur(&self, held: &mut BatchArray<Array>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()> {
         let [_, rows, columns, bands] = held.shape;
         let sample_len = held.sample();
         let mut buffer = self.room(held.shape.iter().product(), held.element)?;
@@ -521,7 +533,12 @@ impl Engine for Host {
         held.replace(buffer, held.shape)
     }
 
-    fn normalize(&self, held: &mut Held<Array>, norm: SpectralNorm, which: &[bool]) -> Result<()> {
+    fn normalize(
+        &self,
+        held: &mut BatchArray<Array>,
+        norm: SpectralNorm,
+        which: &[bool],
+    ) -> Result<()> {
         let bands = held.bands();
         floats!(held.element, T => {
             held.each::<T>(self, PIXELS * bands, |sample| which[sample], |_, _, piece| {
@@ -568,7 +585,7 @@ impl Engine for Host {
 }
 
 /// The first layer of one sample's labels.
-fn layer(held: &Held<Array>, sample: usize) -> Layer<'_> {
+fn layer(held: &BatchArray<Array>, sample: usize) -> Layer<'_> {
     let bytes = held.sample() * held.element.size();
     Layer {
         bytes: &held.bytes()[sample * bytes..][..bytes],

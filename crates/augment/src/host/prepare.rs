@@ -4,7 +4,7 @@ use hsipack_format::Result;
 use hsipack_format::spectrum::{self, Real};
 
 use super::element::{Element, Wide, cast};
-use super::pieces::labels;
+use super::rectangles::labels;
 use super::spectra::PIXELS;
 use super::workers::Workers;
 use crate::array::ElementType;

@@ -4,7 +4,7 @@ use hsipack_format::SpectralNorm;
 use hsipack_format::spectrum::{self, Real};
 
 use super::element::{Element, NEGATIVE_ZERO, Wide};
-use crate::pass::{ByBand, Linear};
+use crate::operation::{ByBand, Linear};
 
 /// Number of pixels that a thread processes at a time.
 pub(super) const PIXELS: usize = 256;

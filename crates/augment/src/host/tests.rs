@@ -30,7 +30,7 @@ fn numbers(array: &Array) -> Vec<f64> {
         ElementType::F32 => each(&bytes, |bytes| f64::from(f32::from_le_bytes(bytes))),
         ElementType::F64 => each(&bytes, f64::from_le_bytes),
         element => {
-            pieces::labels(&bytes, element, &mut labels).unwrap();
+            rectangles::labels(&bytes, element, &mut labels).unwrap();
             labels.into_iter().map(|label| label as f64).collect()
         }
     }
@@ -250,7 +250,12 @@ fn pixels_of_labels_are_taken_from_the_batch_as_it_was() {
         &mut empty,
         &[Blank {
             sample: 1,
-            rectangle: crate::pass::Rectangle { x: 0, y: 0, width: SHAPE[2], height: SHAPE[1] },
+            rectangle: crate::operation::Rectangle {
+                x: 0,
+                y: 0,
+                width: SHAPE[2],
+                height: SHAPE[1],
+            },
             values: Vec::new(),
         }],
         Some(0),

@@ -2,14 +2,14 @@
 
 use super::element::{Element, NEGATIVE_ZERO, Wide};
 use super::workers::Workers;
+use crate::geometry::{Outside, Padding, Source};
 use crate::matrix::{Matrix, Whole};
-use crate::moves::{Job, Move};
-use crate::ops::{Outside, Padding, Source};
+use crate::resample::{ResampleJob, Resampling};
 
 /// The part of a job that all threads share.
 #[derive(Clone, Copy)]
 pub(super) struct Plan<'a> {
-    job: &'a Job<'a>,
+    job: &'a ResampleJob<'a>,
     outside: Option<Outside>,
     /// Displacements (2, rows, columns) in pixels, x first, for samples that have them.
     fields: &'a [Option<Vec<f32>>],
@@ -24,7 +24,7 @@ pub(super) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// The plan for an array (samples, rows, columns, values).
     pub(super) fn new(
-        job: &'a Job<'a>,
+        job: &'a ResampleJob<'a>,
         [_, rows, columns, values]: [usize; 4],
         fields: &'a [Option<Vec<f32>>],
     ) -> Self {
@@ -81,9 +81,9 @@ fn each_row<T: Copy + Send + Sync>(
         let (place, row) = (number / plan.to_rows, number % plan.to_rows);
         let from = &from[place * all..][..all];
         match &plan.job.moves[place] {
-            Move::Keep => out.copy_from_slice(&from[row * line..][..line]),
-            Move::Places(whole) => put(from, plan, whole, row, out),
-            Move::Sample(source) => {
+            Resampling::Keep => out.copy_from_slice(&from[row * line..][..line]),
+            Resampling::Places(whole) => put(from, plan, whole, row, out),
+            Resampling::Sample(source) => {
                 sample(from, &Places::new(plan, source, plan.fields[place].as_deref()), row, out);
             }
         }

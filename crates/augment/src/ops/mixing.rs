@@ -2,10 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::range::{Range, beta};
-use super::{Action, Augmentation, Drawn, Frame, Op, Place, Single, half, one, yes};
-use crate::apply::Mixed;
-use crate::pass::{Blank, Cut, Pass, Rectangle, Transplanting, applied, check_donor};
+use super::{Action, Augmentation, BatchPosition, Op, Single, half, one, yes};
+use crate::drawn::{Drawn, applied, check_donor};
+use crate::frame::Frame;
+use crate::mixed::Mixed;
+use crate::operation::{Blank, Cut, Operation, Rectangle, Transplanting};
+use crate::range::{Range, beta};
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result, option_names};
 
@@ -122,12 +124,20 @@ impl Augmentation for Transplant {
         self.p
     }
 
-    fn draw(&self, Place { place, samples, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { place, samples, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let donor = self.donor(place, samples);
         Ok(Drawn::Transplant { donor, pick: random.unit(), label: None })
     }
 
-    fn applies(&self, by_chance: bool, Place { place, samples, .. }: Place) -> bool {
+    fn applies(
+        &self,
+        by_chance: bool,
+        BatchPosition { place, samples, .. }: BatchPosition,
+    ) -> bool {
         match self.count {
             Count::Bernoulli => by_chance,
             Count::Fixed => self.donor(place, samples) < (self.p * samples as f64) as usize,
@@ -152,7 +162,7 @@ impl Augmentation for Transplant {
 }
 
 impl Single for Transplant {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Operation> {
         let samples = drawn.len();
         let mut transplanting = Transplanting {
             mask: self.mask.clone(),
@@ -171,7 +181,7 @@ impl Single for Transplant {
             transplanting.picks[sample] = *pick as f32;
             transplanting.given[sample] = *label;
         }
-        Ok(Pass::Transplant(transplanting))
+        Ok(Operation::Transplant(transplanting))
     }
 }
 
@@ -190,7 +200,11 @@ impl Augmentation for CutMix {
         Range::only(self.beta).check("beta", f64::MIN_POSITIVE, f64::INFINITY)
     }
 
-    fn draw(&self, Place { donor, frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { donor, frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let cut = (1.0 - beta(self.beta, random)).sqrt();
         let [height, width] = [frame.rows, frame.columns].map(|side| (cut * side as f64) as usize);
         let x = random.below((frame.columns - width + 1) as u64) as usize;
@@ -209,7 +223,7 @@ impl Augmentation for CutMix {
 }
 
 impl Single for CutMix {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation> {
         let mut mixed = Mixed::nobody(drawn.len());
         let mut cuts = Vec::new();
         for (sample, one) in applied(drawn) {
@@ -221,7 +235,7 @@ impl Single for CutMix {
             let to = Rectangle::new([*x, *y, *width, *height], frame)?;
             cuts.push(Cut { sample, to, donor: *donor, from: to });
         }
-        Ok(Pass::Paste(cuts, Some(mixed)))
+        Ok(Operation::Paste(cuts, Some(mixed)))
     }
 }
 
@@ -240,7 +254,11 @@ impl Augmentation for MixUp {
         self.lambda.check("lambda", 0.0, 1.0)
     }
 
-    fn draw(&self, Place { donor, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { donor, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         Ok(Drawn::MixUp { donor, lambda: self.lambda.draw(random) })
     }
 
@@ -254,14 +272,14 @@ impl Augmentation for MixUp {
 }
 
 impl Single for MixUp {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Operation> {
         let mut mixed = Mixed::nobody(drawn.len());
         for (sample, one) in applied(drawn) {
             let Drawn::MixUp { donor, lambda } = one else { return Err(one.misfit(op.name())) };
             check_donor(*donor, drawn.len())?;
             (mixed.partners[sample], mixed.shares[sample]) = (*donor, *lambda);
         }
-        Ok(Pass::Mix(mixed))
+        Ok(Operation::Mix(mixed))
     }
 }
 
@@ -289,7 +307,7 @@ impl Augmentation for Jigsaw {
         .with_remedy("choose a grid that divides the frame, or crop first"))
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         let mut order: Vec<usize> = (0..self.grid[0] * self.grid[1]).collect();
         random.shuffle(&mut order);
         Ok(Drawn::Jigsaw { order })
@@ -301,7 +319,7 @@ impl Augmentation for Jigsaw {
 }
 
 impl Single for Jigsaw {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation> {
         let [down, across] = self.grid;
         let (height, width) = (frame.rows / down, frame.columns / across);
         let cell = |row: usize, column: usize| {
@@ -322,7 +340,7 @@ impl Single for Jigsaw {
                 cuts.push(Cut { sample, to, donor: sample, from });
             }
         }
-        Ok(Pass::Paste(cuts, None))
+        Ok(Operation::Paste(cuts, None))
     }
 }
 
@@ -347,7 +365,11 @@ impl Augmentation for HideAndSeek {
         Ok(())
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let size = self.patches[random.below(self.patches.len() as u64) as usize];
         let patches = frame.rows.div_ceil(size[0]) * frame.columns.div_ceil(size[1]);
         let wanted = (self.proportion * patches as f64) as usize;
@@ -370,7 +392,7 @@ impl Augmentation for HideAndSeek {
 }
 
 impl Single for HideAndSeek {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation> {
         let mut blanks = Vec::new();
         for (sample, drawn) in applied(drawn) {
             let Drawn::Patches { size, hidden } = drawn else {
@@ -389,6 +411,6 @@ impl Single for HideAndSeek {
                 blanks.push(Blank { sample, rectangle, values: vec![self.fill; frame.bands] });
             }
         }
-        Ok(Pass::Blank(blanks))
+        Ok(Operation::Blank(blanks))
     }
 }

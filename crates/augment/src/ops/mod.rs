@@ -15,14 +15,14 @@ pub(crate) mod values;
 
 use serde::{Deserialize, Serialize};
 
-use super::matrix::Matrix;
-use super::pass::{ByBand, Pass};
+use crate::drawn::{Drawn, SampleKey};
+use crate::frame::Frame;
+use crate::operation::{ByBand, Operation};
 pub(crate) use geometric::Geometric;
 pub use geometric::{
-    Affine, CenterCrop, Elastic, Flip, Interpolation, KorniaCompat, PadTo, Padding, Perspective,
-    RandomCrop, Resize, ResizedCrop, Rot90, Rotate,
+    Affine, CenterCrop, Elastic, Flip, PadTo, Perspective, RandomCrop, Resize, ResizedCrop, Rot90,
+    Rotate,
 };
-pub use geometric::{Field, Outside, Source};
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Error, Result};
 pub use mixing::{Count, CutMix, Direction, HideAndSeek, Jigsaw, MixUp, Transplant};
@@ -31,45 +31,6 @@ pub use values::{
     PerBand, Projection, Scalar, SpectralShift, SpectralSmooth, Standardize, ValidGuard,
 };
 pub(crate) use values::{gaussian, mirrored};
-
-/// Rows, columns and bands of the samples of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Frame {
-    /// Rows.
-    pub rows: usize,
-    /// Columns.
-    pub columns: usize,
-    /// Bands.
-    pub bands: usize,
-}
-
-impl std::fmt::Display for Frame {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} x {} x {} (rows, columns, bands)", self.rows, self.columns, self.bands)
-    }
-}
-
-impl Frame {
-    /// (x, y) of the centre.
-    fn centre(self) -> [f64; 2] {
-        [(self.columns as f64 - 1.0) / 2.0, (self.rows as f64 - 1.0) / 2.0]
-    }
-
-    fn resized(self, [rows, columns]: [usize; 2]) -> Self {
-        Self { rows, columns, ..self }
-    }
-
-    /// The map of pixels to -1 … 1: these are the centres of the outermost pixels with `align_corners`, otherwise their
-    /// edges.
-    fn normalised(self, align_corners: bool) -> Matrix {
-        let axis = |size: usize| {
-            let size = size as f64;
-            if align_corners { (2.0 / (size - 1.0), -1.0) } else { (2.0 / size, 1.0 / size - 1.0) }
-        };
-        let ((a, b), (c, d)) = (axis(self.columns), axis(self.rows));
-        Matrix::axes(a, b, c, d)
-    }
-}
 
 /// The effect of an augmentation, implemented next to its options. Augmentations that share a struct of options look at
 /// `op` to tell which one is meant.
@@ -92,13 +53,13 @@ pub(crate) trait Augmentation {
     }
 
     /// Draws parameters for one sample.
-    fn draw(&self, place: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, place: BatchPosition, random: &mut Random) -> Result<Drawn> {
         let _ = (place, random);
         Ok(Drawn::Plain)
     }
 
     /// Whether it is applied to a sample. `by_chance` is the result of the random draw.
-    fn applies(&self, by_chance: bool, place: Place) -> bool {
+    fn applies(&self, by_chance: bool, place: BatchPosition) -> bool {
         let _ = place;
         by_chance
     }
@@ -154,7 +115,7 @@ pub(crate) trait Spectra {
 /// An operation that cannot be merged with others.
 pub(crate) trait Single {
     /// The pass over all samples of a batch.
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass>;
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation>;
 }
 
 /// Defines [`Op`] from the list of augmentations: the effect of each, its options, and its name in JSON.
@@ -255,61 +216,6 @@ ops! {
     ValidGuard(ValidGuard) "valid_guard",
 }
 
-/// The parameters drawn for one sample and one augmentation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "drawn", rename_all = "snake_case", deny_unknown_fields)]
-#[allow(missing_docs)] // the names say it; units are those of the augmentations' options
-pub enum Drawn {
-    /// It is applied, and has no parameters.
-    Plain,
-    /// Quarter turns, counter-clockwise.
-    Turns { turns: u8 },
-    /// Angle in degrees, scale factors of x and y, shift along x and y in pixels, shear in degrees.
-    Affine { angle: f64, scale: [f64; 2], translation: [f64; 2], shear: [f64; 2] },
-    /// Angle in degrees.
-    Rotate { angle: f64 },
-    /// Corners (x, y) before and after: top left, top right, bottom right, bottom left.
-    Perspective { from: [[f64; 2]; 4], to: [[f64; 2]; 4] },
-    /// Seed of a field or of noise.
-    Seed { seed: u64 },
-    /// First column and row of the window, and its size.
-    Window { x: usize, y: usize, width: usize, height: usize },
-    /// The rectangle, and a random spectrum if one was requested.
-    Erase { x: usize, y: usize, width: usize, height: usize, spectrum: Option<Vec<f64>> },
-    /// Index of the donor in the batch; which of its labels (0 … 1 over those that may be copied), or the label itself.
-    Transplant { donor: usize, pick: f64, label: Option<i64> },
-    /// Index of the donor in the batch, the rectangle, and its share of the frame's area.
-    CutMix { donor: usize, x: usize, y: usize, width: usize, height: usize, lambda: f64 },
-    /// Index of the donor in the batch, and its share.
-    MixUp { donor: usize, lambda: f64 },
-    /// For every target cell, counted column by column, the source cell, counted row by row.
-    Jigsaw { order: Vec<usize> },
-    /// Size of the patches (rows, columns), and the hidden ones, counted row by row.
-    Patches { size: [usize; 2], hidden: Vec<usize> },
-    /// A factor, summand, width or shift.
-    Number { value: f64 },
-    /// One number for each band.
-    Numbers { values: Vec<f64> },
-    /// Band indices, counted from 0.
-    Bands { bands: Vec<usize> },
-    /// Strength, and direction in radians from the x axis towards the y axis.
-    Ramp { strength: f64, direction: f64 },
-}
-
-impl Drawn {
-    /// A seed small enough to stay exact in JSON readers that store numbers as float64.
-    pub(crate) fn seed(random: &mut Random) -> Self {
-        Self::Seed { seed: random.bits() >> 11 }
-    }
-
-    /// The error if parameters belong to another augmentation.
-    pub(crate) fn misfit(&self, op: &str) -> Error {
-        Error::conflict(format!("parameters {self:?} do not fit {op}")).with_remedy(
-            "replay parameters with the pipeline and the frame size that they were drawn for",
-        )
-    }
-}
-
 /// The information that an augmentation needs to draw parameters for the samples of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw<'a> {
@@ -323,18 +229,9 @@ pub(crate) struct Draw<'a> {
     pub frame: Frame,
 }
 
-/// The key from which a sample's parameters are drawn, in addition to seed and epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct SampleKey {
-    /// The sample's id.
-    pub sample: usize,
-    /// Number of the item among the sample's items in the epoch.
-    pub repeat: u64,
-}
-
 /// The position of a sample in its batch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct BatchPosition {
     /// Index in the batch.
     pub place: usize,
     /// Number of samples in the batch.
@@ -406,7 +303,7 @@ impl Op {
             return Ok(None);
         }
         self.options().check_draws(frame)?;
-        let place = Place { place: 0, samples: 1, donor: 0, frame };
+        let place = BatchPosition { place: 0, samples: 1, donor: 0, frame };
         let mut random = Random::keyed(Stream::Augment, [0; 5]);
         self.options().draw(place, &mut random).map(Some)
     }
@@ -420,7 +317,8 @@ impl Op {
                 let mut random = draw.random(place);
                 // Draw this number first, so that it does not depend on the parameters that are drawn.
                 let by_chance = random.unit() < self.p();
-                let place = Place { place, samples, donor: donors[place], frame: draw.frame };
+                let place =
+                    BatchPosition { place, samples, donor: donors[place], frame: draw.frame };
                 let on = options.applies(by_chance, place);
                 on.then(|| options.draw(place, &mut random)).transpose()
             })
@@ -478,6 +376,7 @@ mod tests {
     use serde::Serialize;
 
     use super::*;
+    use crate::geometry::{Interpolation, KorniaCompat, Padding};
 
     fn check<T: FromStr<Err = hsipack_format::Error> + Display + Debug + PartialEq + Serialize>(
         all: &[T],

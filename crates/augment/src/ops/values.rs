@@ -4,9 +4,11 @@ use std::f64::consts::TAU;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::super::range::{Range, normal};
-use super::{Action, Augmentation, Bands, Drawn, Frame, Op, Place, Single, Spectra, half, one};
-use crate::pass::{Blank, ByBand, Linear, Pass, Rectangle, applied, each, which};
+use super::{Action, Augmentation, Bands, BatchPosition, Op, Single, Spectra, half, one};
+use crate::drawn::{Drawn, applied, each, which};
+use crate::frame::Frame;
+use crate::operation::{Blank, ByBand, Linear, Operation, Rectangle};
+use crate::range::{Range, normal};
 use hsipack_format::random::Random;
 use hsipack_format::{Error, Result, SpectralNorm};
 
@@ -226,7 +228,11 @@ impl Augmentation for Erase {
         self.ratio.check("ratio", f64::MIN_POSITIVE, f64::INFINITY)
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let area = self.scale.draw(random) * (frame.rows * frame.columns) as f64;
         let Range { low, high } = self.ratio;
         // As in Kornia: if the range includes both, ratios below 1 and above 1 are equally likely.
@@ -260,7 +266,7 @@ impl Augmentation for Erase {
 }
 
 impl Single for Erase {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation> {
         let mut blanks = Vec::new();
         for (sample, drawn) in applied(drawn) {
             let Drawn::Erase { x, y, width, height, spectrum } = drawn else {
@@ -274,7 +280,7 @@ impl Single for Erase {
             let rectangle = Rectangle::new([*x, *y, *width, *height], frame)?;
             blanks.push(Blank { sample, rectangle, values });
         }
-        Ok(Pass::Blank(blanks))
+        Ok(Operation::Blank(blanks))
     }
 }
 
@@ -287,7 +293,7 @@ impl Augmentation for Scalar {
         self.range.check("range", f64::NEG_INFINITY, f64::INFINITY)
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         Ok(Drawn::Number { value: self.range.draw(random) })
     }
 
@@ -324,7 +330,7 @@ impl Augmentation for GaussianNoise {
         Range::only(self.std).check("std", 0.0, f64::INFINITY)
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         Ok(Drawn::seed(random))
     }
 
@@ -334,12 +340,12 @@ impl Augmentation for GaussianNoise {
 }
 
 impl Single for GaussianNoise {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Operation> {
         let seeds = each(drawn, |drawn| match drawn {
             Drawn::Seed { seed } => Ok(*seed),
             _ => Err(drawn.misfit(op.name())),
         })?;
-        Ok(Pass::Noise { seeds, mean: self.mean, std: self.std })
+        Ok(Operation::Noise { seeds, mean: self.mean, std: self.std })
     }
 }
 
@@ -365,7 +371,11 @@ impl Augmentation for BandDropout {
             ))
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let [least, most] = self.bands;
         let count = least + random.below((most - least + 1) as u64) as usize;
         let mut bands: Vec<usize> = if self.contiguous {
@@ -415,7 +425,11 @@ impl Augmentation for BandNoise {
         Range::only(self.correlation).check("correlation", 0.0, 1e6)
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         // Normal numbers that are smooth along the bands, each with standard deviation sigma.
         let reach = (4.0 * self.correlation).ceil() as usize;
         let white: Vec<f64> = (0..frame.bands + 2 * reach).map(|_| normal(random)).collect();
@@ -486,7 +500,7 @@ impl Augmentation for SpectralShift {
         Range::only(self.max_bands).check("max_bands", 0.0, 1e6)
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         Ok(Drawn::Number { value: Range::around_zero(self.max_bands).draw(random) })
     }
 
@@ -517,7 +531,7 @@ impl Augmentation for SpectralSmooth {
         self.sigma.check("sigma", 0.0, 1e6)
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         Ok(Drawn::Number { value: self.sigma.draw(random) })
     }
 
@@ -565,13 +579,13 @@ impl Augmentation for Projection {
 }
 
 impl Single for Projection {
-    fn pass(&self, _: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Pass> {
+    fn pass(&self, _: &Op, drawn: &[Option<Drawn>], frame: Frame) -> Result<Operation> {
         let map: Vec<f64> = self.matrix.iter().flatten().copied().collect();
         let offset = self.offset.of("the projection's offset", frame.bands)?;
         let linear = Linear { map, offset };
         let maps = drawn.iter().map(|drawn| drawn.as_ref().map(|_| linear.clone())).collect();
         let labels = self.labels.clone();
-        Ok(Pass::Linear(maps, labels.map(|labels| (self.mask.clone(), labels))))
+        Ok(Operation::Linear(maps, labels.map(|labels| (self.mask.clone(), labels))))
     }
 }
 
@@ -590,7 +604,7 @@ impl Augmentation for IlluminationRamp {
         self.strength.check("strength", f64::NEG_INFINITY, f64::INFINITY)
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         let strength = self.strength.draw(random);
         Ok(Drawn::Ramp { strength, direction: TAU * random.unit() })
     }
@@ -601,8 +615,8 @@ impl Augmentation for IlluminationRamp {
 }
 
 impl Single for IlluminationRamp {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
-        Ok(Pass::Ramp(each(drawn, |drawn| match drawn {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Operation> {
+        Ok(Operation::Ramp(each(drawn, |drawn| match drawn {
             Drawn::Ramp { strength, direction } => {
                 Ok([strength * direction.cos(), strength * direction.sin()])
             }
@@ -636,7 +650,7 @@ impl Augmentation for GaussianBlur {
         .with_remedy("give odd sizes, less than twice the frame's size"))
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         Ok(Drawn::Number { value: self.sigma.draw(random) })
     }
 
@@ -646,8 +660,8 @@ impl Augmentation for GaussianBlur {
 }
 
 impl Single for GaussianBlur {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
-        Ok(Pass::Blur(each(drawn, |drawn| match drawn {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Operation> {
+        Ok(Operation::Blur(each(drawn, |drawn| match drawn {
             Drawn::Number { value } => Ok(self.kernel.map(|size| gaussian(*value, size / 2))),
             _ => Err(drawn.misfit(op.name())),
         })?))
@@ -671,13 +685,13 @@ impl Augmentation for Normalize {
 }
 
 impl Single for Normalize {
-    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Pass> {
+    fn pass(&self, op: &Op, drawn: &[Option<Drawn>], _: Frame) -> Result<Operation> {
         let norm = match op {
             Op::L1Normalize(_) => SpectralNorm::L1,
             Op::L2Normalize(_) => SpectralNorm::L2,
             _ => SpectralNorm::Snv,
         };
-        Ok(Pass::Normalize(norm, which(drawn)))
+        Ok(Operation::Normalize(norm, which(drawn)))
     }
 }
 
@@ -725,8 +739,8 @@ impl Augmentation for ValidGuard {
 }
 
 impl Single for ValidGuard {
-    fn pass(&self, _: &Op, _: &[Option<Drawn>], _: Frame) -> Result<Pass> {
-        Ok(Pass::Guard(self.mask.clone()))
+    fn pass(&self, _: &Op, _: &[Option<Drawn>], _: Frame) -> Result<Operation> {
+        Ok(Operation::Guard(self.mask.clone()))
     }
 }
 

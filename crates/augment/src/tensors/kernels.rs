@@ -5,17 +5,18 @@
 
 use hsipack_format::Result;
 
-use super::{Tensors, Through};
+use super::{TensorEngine, Tensors};
 use crate::array::ElementType;
 use crate::array::numbers::bytes_of;
-use crate::engine::Held;
+use crate::engine::BatchArray;
+use crate::geometry::{Field, Padding};
 use crate::kernels::arguments::{
     Blur, DRAWN, Draw, Drawn, PAIRS, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp,
 };
 use crate::matrix::{Matrix, Whole};
-use crate::moves::{Job, Move};
-use crate::ops::{Field, Padding, gaussian};
-use crate::pass::ByBand;
+use crate::operation::ByBand;
+use crate::ops::gaussian;
+use crate::resample::{ResampleJob, Resampling};
 
 /// The name of an element type in kernels that compute, for the types that they support.
 fn named(element: ElementType) -> Option<&'static str> {
@@ -61,7 +62,7 @@ fn matrix(whole: &Whole) -> Matrix {
     Matrix([row(whole.x), row(whole.y), [0.0, 0.0, 1.0]])
 }
 
-impl<T: Tensors> Through<T> {
+impl<T: Tensors> TensorEngine<T> {
     fn addresses<const N: usize>(&self, tensors: [&T::Tensor; N]) -> Result<[usize; N]> {
         let mut addresses = [0; N];
         for (address, tensor) in addresses.iter_mut().zip(tensors) {
@@ -73,13 +74,13 @@ impl<T: Tensors> Through<T> {
     /// Moves pixels as the job says.
     pub(super) fn moved_by_kernels(
         &self,
-        held: &mut Held<T::Tensor>,
-        job: &Job<'_>,
+        held: &mut BatchArray<T::Tensor>,
+        job: &ResampleJob<'_>,
         fields: Option<&T::Tensor>,
     ) -> Result<bool> {
         let Some(kernels) = self.0.kernels()? else { return Ok(false) };
         let ([samples, rows, columns, values], [to_rows, to_columns]) = (held.shape, job.to);
-        let sampled = job.moves.iter().any(|step| matches!(step, Move::Sample(_)));
+        let sampled = job.moves.iter().any(|step| matches!(step, Resampling::Sample(_)));
         let name = named(held.element);
         let sizes = [rows, columns, to_rows, to_columns, samples].map(whole);
         let pixels = [rows * columns, to_rows * to_columns].map(whole);
@@ -104,9 +105,9 @@ impl<T: Tensors> Through<T> {
         let mut affine = true;
         for (place, step) in job.moves.iter().enumerate() {
             match step {
-                Move::Keep => pixel.push(Sample::new(place, &Matrix::IDENTITY, frame)),
-                Move::Places(map) => pixel.push(Sample::new(place, &matrix(map), frame)),
-                Move::Sample(source) => {
+                Resampling::Keep => pixel.push(Sample::new(place, &Matrix::IDENTITY, frame)),
+                Resampling::Places(map) => pixel.push(Sample::new(place, &matrix(map), frame)),
+                Resampling::Sample(source) => {
                     let map = job.map(source);
                     affine &= map.is_affine();
                     let mut sample = Sample::new(place, map, source.bounds.unwrap_or(frame));
@@ -159,7 +160,7 @@ impl<T: Tensors> Through<T> {
     /// Applies a factor and a summand to each band.
     pub(super) fn scaled_by_kernels(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         by: &[Option<ByBand>],
     ) -> Result<bool> {
         let ([samples, rows, columns, bands], element) = (held.shape, held.element);
@@ -202,7 +203,7 @@ impl<T: Tensors> Through<T> {
     /// Adds noise in place: the same as on the host.
     pub(super) fn noisy_by_kernels(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         seeds: &[Option<u64>],
         mean: f64,
         std: f64,
@@ -254,7 +255,7 @@ impl<T: Tensors> Through<T> {
     /// Blurs in place, one sample after another. The intermediate result is float32: as large as two float16 samples.
     pub(super) fn blurred_by_kernels(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         weights: &[Option<[Vec<f64>; 2]>],
     ) -> Result<bool> {
         let ([_, rows, columns, bands], element) = (held.shape, held.element);

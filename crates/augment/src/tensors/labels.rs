@@ -2,10 +2,10 @@
 
 use hsipack_format::{Error, Result};
 
-use super::{Binary, Tensors, Through, Unary};
+use super::{Binary, TensorEngine, Tensors, Unary};
 use crate::array::ElementType;
-use crate::engine::Held;
-use crate::pass::Transplanting;
+use crate::engine::BatchArray;
+use crate::operation::Transplanting;
 
 /// The label that was picked for every sample, (samples, 1), and whether there was any.
 struct Picked<T: Tensors> {
@@ -13,16 +13,16 @@ struct Picked<T: Tensors> {
     any: T::Tensor,
 }
 
-impl<T: Tensors> Through<T> {
+impl<T: Tensors> TensorEngine<T> {
     /// The first layer: (samples, rows, columns, 1).
-    pub(super) fn first_layer(&self, labels: &Held<T::Tensor>) -> Result<T::Tensor> {
+    pub(super) fn first_layer(&self, labels: &BatchArray<T::Tensor>) -> Result<T::Tensor> {
         self.0.narrow(&labels.array, 3, 0, 1)
     }
 
     pub(super) fn chosen(
         &self,
-        labels: &Held<T::Tensor>,
-        valid: Option<&Held<T::Tensor>>,
+        labels: &BatchArray<T::Tensor>,
+        valid: Option<&BatchArray<T::Tensor>>,
         what: &Transplanting,
     ) -> Result<T::Tensor> {
         let t = &self.0;
@@ -32,7 +32,7 @@ impl<T: Tensors> Through<T> {
             |which: Vec<bool>| each(which.into_iter().map(i64::from).collect(), ElementType::Bool);
         let donors = what.donors.iter().enumerate();
         let donors = self.indices(donors.map(|(sample, donor)| donor.unwrap_or(sample)))?;
-        let theirs = |layers: &Held<T::Tensor>| -> Result<T::Tensor> {
+        let theirs = |layers: &BatchArray<T::Tensor>| -> Result<T::Tensor> {
             let theirs = t.index_select(&self.first_layer(layers)?, &donors)?;
             t.reshape(&theirs, &[samples, rows * columns])
         };
@@ -121,7 +121,7 @@ impl<T: Tensors> Through<T> {
 
     pub(super) fn transplanted(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         chosen: &T::Tensor,
         donors: &[Option<usize>],
     ) -> Result<()> {
@@ -142,7 +142,7 @@ impl<T: Tensors> Through<T> {
     }
 
     /// The samples that have no pixel left in the first layer: (samples, 1, 1, 1).
-    pub(super) fn without_labels(&self, labels: &Held<T::Tensor>) -> Result<T::Tensor> {
+    pub(super) fn without_labels(&self, labels: &BatchArray<T::Tensor>) -> Result<T::Tensor> {
         let [samples, rows, columns, _] = labels.shape;
         let there = self.0.with(Binary::Ne, &self.first_layer(labels)?, 0.0)?;
         let there = self.0.reshape(&there, &[samples, rows * columns])?;

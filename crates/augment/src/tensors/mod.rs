@@ -3,23 +3,23 @@
 //! | file | part |
 //! |---|---|
 //! | `mod.rs` | the operations that a library must have |
-//! | `through.rs` | the engine, and how many samples it computes at once |
+//! | `engine.rs` | the engine, and how many samples it computes at once |
 //! | `warp.rs` | moving pixels |
-//! | `pieces.rs` | rectangles, and mixing |
+//! | `rectangles.rs` | rectangles, and mixing |
 //! | `labels.rs` | operations that depend on labels: transplanting, guarding |
 //! | `values.rs` | bands, spectra, noise, light, blur |
 //! | `kernels.rs` | our own kernels, which replace some operations where they are available |
 //! | `prepare.rs` | from stored data to images and masks; normalising |
 
+mod engine;
 mod kernels;
 mod labels;
-mod pieces;
 mod prepare;
-mod through;
+mod rectangles;
 mod values;
 mod warp;
 
-pub use through::Through;
+pub use engine::TensorEngine;
 
 use hsipack_format::Result;
 

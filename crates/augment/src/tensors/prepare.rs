@@ -2,16 +2,16 @@
 
 use hsipack_format::{Error, Result, SpectralNorm};
 
-use super::through::wide;
-use super::{Binary, Tensors, Through, Unary};
+use super::engine::wide;
+use super::{Binary, TensorEngine, Tensors, Unary};
 use crate::array::ElementType;
-use crate::engine::Held;
+use crate::engine::BatchArray;
 use crate::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
 
 /// The axis of bands.
 const BANDS: usize = 3;
 
-impl<T: Tensors> Through<T> {
+impl<T: Tensors> TensorEngine<T> {
     /// Normalises spectra (samples, rows, columns, bands) by the rules of [`hsipack_format::spectrum`], with one
     /// exception: SNV gives NaN instead of 0 if the difference of two values exceeds the range of their type.
     pub(super) fn normalized(&self, values: &T::Tensor, norm: SpectralNorm) -> Result<T::Tensor> {
@@ -65,7 +65,7 @@ impl<T: Tensors> Through<T> {
             .try_into()
             .map_err(|shape| Error::bug(format!("what is stored, of shape {shape:?}")))?;
         let image = t.empty(&shape, recipe.element)?;
-        let held = Held { array: stored.clone(), shape, element, ours: false };
+        let held = BatchArray { array: stored.clone(), shape, element, ours: false };
         let at_once = self.at_once(&held, shape[3]);
         for first in (0..shape[0]).step_by(at_once) {
             let samples: Vec<usize> = (first..shape[0].min(first + at_once)).collect();

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use hsipack_format::Result;
 
-use super::through::wide;
-use super::{Binary, Tensors, Through};
+use super::engine::wide;
+use super::{Binary, TensorEngine, Tensors};
 use crate::array::ElementType;
-use crate::engine::Held;
+use crate::engine::BatchArray;
+use crate::operation::{ByBand, Linear, is_nothing};
 use crate::ops::mirrored;
-use crate::pass::{ByBand, Linear, is_nothing};
 
-impl<T: Tensors> Through<T> {
+impl<T: Tensors> TensorEngine<T> {
     /// Applies a factor and a summand to each band.
     pub(super) fn scaled(
         &self,
@@ -55,9 +55,9 @@ impl<T: Tensors> Through<T> {
     /// Applies linear maps to spectra. A value that is not finite changes only those bands to which it contributes.
     pub(super) fn mapped(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         maps: &[Option<Linear>],
-        labels: Option<(&Held<T::Tensor>, &[i64])>,
+        labels: Option<(&BatchArray<T::Tensor>, &[i64])>,
     ) -> Result<()> {
         let t = &self.0;
         let ([_, rows, columns, bands], element) = (held.shape, held.element);
@@ -126,7 +126,7 @@ impl<T: Tensors> Through<T> {
 
     pub(super) fn noisy(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         seeds: &[Option<u64>],
         mean: f64,
         std: f64,
@@ -148,7 +148,11 @@ impl<T: Tensors> Through<T> {
     }
 
     /// Multiplies by 1 + x·across + y·down.
-    pub(super) fn lit(&self, held: &mut Held<T::Tensor>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
+    pub(super) fn lit(
+        &self,
+        held: &mut BatchArray<T::Tensor>,
+        ramps: &[Option<[f64; 2]>],
+    ) -> Result<()> {
         let t = &self.0;
         let ([_, rows, columns, bands], element) = (held.shape, held.element);
         // The centres of the outermost pixels are at -1 and 1; a single pixel is at 0.
@@ -174,7 +178,7 @@ impl<T: Tensors> Through<T> {
 
     pub(super) fn blurred(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         weights: &[Option<[Vec<f64>; 2]>],
     ) -> Result<()> {
         let t = &self.0;

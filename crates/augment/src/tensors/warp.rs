@@ -6,13 +6,14 @@
 
 use hsipack_format::{Error, Result};
 
-use super::through::wide;
-use super::{Binary, Tensors, Through, Unary};
+use super::engine::wide;
+use super::{Binary, TensorEngine, Tensors, Unary};
 use crate::array::ElementType;
-use crate::engine::Held;
+use crate::engine::BatchArray;
+use crate::geometry::{Field, Padding, Source};
 use crate::matrix::Whole;
-use crate::moves::{Job, Move};
-use crate::ops::{Field, Padding, Source, gaussian};
+use crate::ops::gaussian;
+use crate::resample::{ResampleJob, Resampling};
 
 /// How many numbers a resampled sample needs on the device: its map and its bounds.
 const NUMBERS: usize = 13;
@@ -32,25 +33,25 @@ struct Taps<T: Tensors> {
 /// The resampled samples of a job: their indices in the batch, and the sources of their pixels.
 type Sampled<'a> = (Vec<usize>, Vec<&'a Source>);
 
-fn sampled(moves: &[Move]) -> Sampled<'_> {
+fn sampled(moves: &[Resampling]) -> Sampled<'_> {
     let sources = moves.iter().enumerate().filter_map(|(sample, step)| match step {
-        Move::Sample(source) => Some((sample, source)),
+        Resampling::Sample(source) => Some((sample, source)),
         _ => None,
     });
     sources.unzip()
 }
 
-impl<T: Tensors> Through<T> {
+impl<T: Tensors> TensorEngine<T> {
     /// Smooth fields of displacements for the samples that have one: (samples, 2, rows, columns) in pixels, x first.
     pub(super) fn smooth_fields(
         &self,
-        moves: &[Move],
+        moves: &[Resampling],
         [rows, columns]: [usize; 2],
     ) -> Result<Option<T::Tensor>> {
         let fields: Vec<Option<&Field>> = moves
             .iter()
             .map(|step| match step {
-                Move::Sample(source) => source.elastic.as_ref(),
+                Resampling::Sample(source) => source.elastic.as_ref(),
                 _ => None,
             })
             .collect();
@@ -94,8 +95,8 @@ impl<T: Tensors> Through<T> {
     /// Moves pixels as the job says.
     pub(super) fn moved(
         &self,
-        held: &mut Held<T::Tensor>,
-        job: &Job<'_>,
+        held: &mut BatchArray<T::Tensor>,
+        job: &ResampleJob<'_>,
         fields: Option<&T::Tensor>,
     ) -> Result<()> {
         let [samples, _, _, values] = held.shape;
@@ -115,9 +116,9 @@ impl<T: Tensors> Through<T> {
                 for (sample, step) in job.moves.iter().enumerate() {
                     let from = self.sample(&held.array, sample)?;
                     let from = match step {
-                        Move::Keep => from,
-                        Move::Places(whole) => self.placed(&from, whole, job.to)?,
-                        Move::Sample(_) => continue,
+                        Resampling::Keep => from,
+                        Resampling::Places(whole) => self.placed(&from, whole, job.to)?,
+                        Resampling::Sample(_) => continue,
                     };
                     self.0.copy_(&self.sample(&out, sample)?, &from)?;
                 }
@@ -153,8 +154,8 @@ impl<T: Tensors> Through<T> {
     /// The resampled samples: (sampled, rows, columns, values).
     fn warped(
         &self,
-        held: &Held<T::Tensor>,
-        job: &Job<'_>,
+        held: &BatchArray<T::Tensor>,
+        job: &ResampleJob<'_>,
         (places, sources): (&[usize], &[&Source]),
         fields: Option<&T::Tensor>,
     ) -> Result<T::Tensor> {
@@ -287,7 +288,7 @@ impl<T: Tensors> Through<T> {
     /// The source positions of the output pixels: x and y, each (sampled, rows, columns), float32.
     fn positions(
         &self,
-        job: &Job<'_>,
+        job: &ResampleJob<'_>,
         sources: &[&Source],
         [rows, columns]: [usize; 2],
         fields: Option<&T::Tensor>,

@@ -7,7 +7,7 @@ use hsipack_augment::array::Stream;
 use hsipack_augment::prepare::{ImageRecipe, LabelRecipe};
 use hsipack_augment::{
     Array, Augmented, Device, ElementType, Engine, Host, Images, Parameters, Pipeline, SampleKey,
-    Through,
+    TensorEngine,
 };
 use hsipack_format::{ErrorKind, Result};
 
@@ -55,9 +55,9 @@ impl Library {
     fn by<T>(
         &self,
         device: Device,
-        work: impl FnOnce(&Through<PyTorch>) -> Result<T>,
+        work: impl FnOnce(&TensorEngine<PyTorch>) -> Result<T>,
     ) -> Result<T> {
-        let engine = Through(PyTorch::on(device)?);
+        let engine = TensorEngine(PyTorch::on(device)?);
         attached(|py| {
             let _plain = with(|_, torch| torch.without_autocast(py, device))?;
             work(&engine)
@@ -67,14 +67,14 @@ impl Library {
 
 impl hsipack_augment::Library for Library {
     type Tensor = Tensor;
-    type Engine = Through<PyTorch>;
+    type Engine = TensorEngine<PyTorch>;
 
     fn host(&self) -> &Host {
         &self.host
     }
 
-    fn engine(&self, device: usize) -> Result<Through<PyTorch>> {
-        Ok(Through(PyTorch::on(Device::Cuda(device))?))
+    fn engine(&self, device: usize) -> Result<TensorEngine<PyTorch>> {
+        Ok(TensorEngine(PyTorch::on(Device::Cuda(device))?))
     }
 
     fn stream(&self, device: usize) -> Result<Stream> {

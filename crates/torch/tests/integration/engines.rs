@@ -3,7 +3,7 @@
 use hsipack_augment::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
 use hsipack_augment::{
     Array, Device, ElementType, Engine, Frame, Host, Images, Library, Mask, MaskFill, SampleKey,
-    Through,
+    TensorEngine,
 };
 use hsipack_format::SpectralNorm;
 use hsipack_torch::{Libtorch, Operations};
@@ -144,7 +144,7 @@ proptest! {
         let array = image(samples, seed, gaps, stored);
         let want = Host::new(2).image(&array, &recipe).unwrap();
         let libtorch = Libtorch::new(2);
-        let engine = Through(Operations::on(tch::Device::Cpu));
+        let engine = TensorEngine(Operations::on(tch::Device::Cpu));
         let have = engine.image(&libtorch.tensor(array.clone()).unwrap(), &recipe).unwrap();
         let have = libtorch.array(&have).unwrap();
         prop_assert_eq!((have.shape(), have.element()), (want.shape(), element));
@@ -158,7 +158,7 @@ proptest! {
 #[test]
 fn what_is_stored_becomes_the_same_masks() {
     let libtorch = Libtorch::new(1);
-    let engine = Through(Operations::on(tch::Device::Cpu));
+    let engine = TensorEngine(Operations::on(tch::Device::Cpu));
     let all = [
         (ElementType::Bool, 1),
         (ElementType::U8, 8),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use hsipack_augment::{Images, Library, Mask, Pipeline, SampleKey, Through, kernels};
+use hsipack_augment::{Images, Library, Mask, Pipeline, SampleKey, TensorEngine, kernels};
 use hsipack_testing::skipped;
 use hsipack_torch::{Libtorch, Operations, cuda_is_available};
 use tch::{Device, Kind, Tensor};
@@ -68,7 +68,7 @@ fn on(
         true => Libtorch::default().apply(&pipeline, images, &parameters).unwrap(),
         false => {
             let operations = Operations::on(device).with_launcher(None);
-            pipeline.apply(&Through(operations), &images, &parameters).unwrap()
+            pipeline.apply(&TensorEngine(operations), &images, &parameters).unwrap()
         }
     };
     assert_eq!(augmented.image.device(), device);

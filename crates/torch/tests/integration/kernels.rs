@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use hsipack_augment::array::Stream;
 use hsipack_augment::kernels::Launcher;
-use hsipack_augment::{Array, Augmented, Images, Library, Parameters, Pipeline, Through};
+use hsipack_augment::{Array, Augmented, Images, Library, Parameters, Pipeline, TensorEngine};
 use hsipack_format::{Error, Result};
 use hsipack_torch::{Libtorch, Operations};
 
@@ -92,7 +92,7 @@ pub fn apply(
     let libtorch = Libtorch::new(threads);
     let images = images.clone().of(|array| libtorch.tensor(array))?;
     let operations = Operations::on(tch::Device::Cpu).with_launcher(Some(launcher()));
-    let augmented = pipeline.apply(&Through(operations), &images, parameters)?;
+    let augmented = pipeline.apply(&TensorEngine(operations), &images, parameters)?;
     augmented.of(|tensor| libtorch.array(&tensor))
 }
 

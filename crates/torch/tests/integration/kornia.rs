@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use hsipack_augment::{
-    Augmented, Frame, Images, Library, Parameters, Pipeline, SampleKey, Tensors, Through,
+    Augmented, Frame, Images, Library, Parameters, Pipeline, SampleKey, TensorEngine, Tensors,
 };
 use hsipack_testing::skipped;
 use hsipack_torch::{Libtorch, Operations};
@@ -461,10 +461,10 @@ fn apply(
     let operations = Operations::on(Device::Cpu);
     let done = match by {
         By::Loops => Libtorch::new(2).apply(pipeline, images, parameters),
-        By::Operations => pipeline.apply(&Through(operations), &images, parameters),
+        By::Operations => pipeline.apply(&TensorEngine(operations), &images, parameters),
         By::Kernels => {
             let operations = operations.with_launcher(Some(crate::kernels::launcher()));
-            pipeline.apply(&Through(operations), &images, parameters)
+            pipeline.apply(&TensorEngine(operations), &images, parameters)
         }
     };
     done.unwrap_or_else(|error| panic!("{}: {error}", pipeline.to_json()))

@@ -15,7 +15,7 @@ mod kornia_draws;
 mod support;
 
 mod libtorch {
-    use hsipack_augment::{Array, Images, Library, Parameters, Pipeline, Through};
+    use hsipack_augment::{Array, Images, Library, Parameters, Pipeline, TensorEngine};
     use hsipack_format::Result;
     use hsipack_torch::{Libtorch, Operations};
 
@@ -28,7 +28,7 @@ mod libtorch {
     ) -> Result<hsipack_augment::Augmented<Array>> {
         let libtorch = Libtorch::new(threads);
         let images = images.clone().of(|array| libtorch.tensor(array))?;
-        let engine = Through(Operations::on(tch::Device::Cpu));
+        let engine = TensorEngine(Operations::on(tch::Device::Cpu));
         pipeline.apply(&engine, &images, parameters)?.of(|tensor| libtorch.array(&tensor))
     }
 

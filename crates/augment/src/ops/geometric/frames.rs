@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Action, Augmentation, Drawn, Frame, Op, Place, no, size, yes};
-use super::{Geometric, Interpolation, KorniaCompat, Outside, Padding, Source};
+use super::super::{Action, Augmentation, BatchPosition, Op, no, size, yes};
+use super::Geometric;
+use crate::drawn::Drawn;
+use crate::frame::Frame;
+use crate::geometry::{Interpolation, KorniaCompat, Outside, Padding, Source};
 use crate::matrix::Matrix;
 use crate::range::Range;
 use hsipack_format::random::Random;
@@ -113,7 +116,11 @@ impl RandomCrop {
 }
 
 impl Augmentation for RandomCrop {
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let (_, padded) = self.padded(frame);
         let [rows, columns] = self.size;
         let x = random.below((padded.columns - columns + 1) as u64) as usize;
@@ -240,7 +247,11 @@ impl Augmentation for ResizedCrop {
         self.ratio.check("ratio", f64::MIN_POSITIVE, f64::INFINITY)
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let (rows, columns) = (frame.rows as f64, frame.columns as f64);
         let logs = Range::new(self.ratio.low.ln(), self.ratio.high.ln());
         // As many candidates as in Kornia, whether or not they are used.

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::{Action, Augmentation, Drawn, Frame, Op, Place, half};
-use super::{Geometric, KorniaCompat, Source};
+use super::super::{Action, Augmentation, BatchPosition, Op, half};
+use super::Geometric;
+use crate::drawn::Drawn;
+use crate::frame::Frame;
+use crate::geometry::{KorniaCompat, Source};
 use crate::matrix::Matrix;
 use crate::range::Range;
 use hsipack_format::random::Random;
@@ -92,7 +95,11 @@ impl Augmentation for Rot90 {
         Ok(())
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let [least, most] = self.turns;
         let turns = if self.kornia_law {
             let turns = Range::new(f64::from(least), f64::from(most)).draw(random);

@@ -4,8 +4,11 @@ use std::f64::consts::PI;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::super::{Action, Augmentation, Drawn, Frame, Op, Place, half};
-use super::{Field, Geometric, Interpolation, KorniaCompat, Outside, Padding, Source};
+use super::super::{Action, Augmentation, BatchPosition, Op, half};
+use super::Geometric;
+use crate::drawn::Drawn;
+use crate::frame::Frame;
+use crate::geometry::{Field, Interpolation, KorniaCompat, Outside, Padding, Source};
 use crate::matrix::Matrix;
 use crate::range::Range;
 use hsipack_format::random::Random;
@@ -135,7 +138,11 @@ impl Augmentation for Affine {
         }
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let angle = self.degrees.draw(random);
         let scale = self.scale.draw(random);
         let scale_y = self.scale_y.map_or(scale, |range| range.draw(random));
@@ -261,7 +268,7 @@ impl Augmentation for Rotate {
         self.degrees.check("degrees", f64::NEG_INFINITY, f64::INFINITY)
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         Ok(Drawn::Rotate { angle: self.degrees.draw(random) })
     }
 
@@ -313,7 +320,11 @@ impl Augmentation for Perspective {
         Range::only(self.distortion).check("distortion", 0.0, 1.0)
     }
 
-    fn draw(&self, Place { frame, .. }: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(
+        &self,
+        BatchPosition { frame, .. }: BatchPosition,
+        random: &mut Random,
+    ) -> Result<Drawn> {
         let (right, bottom) = (frame.columns as f64 - 1.0, frame.rows as f64 - 1.0);
         let from = [[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]];
         let most =
@@ -403,7 +414,7 @@ impl Augmentation for Elastic {
         .with_remedy("give odd kernel sizes, and sigmas above 0"))
     }
 
-    fn draw(&self, _: Place, random: &mut Random) -> Result<Drawn> {
+    fn draw(&self, _: BatchPosition, random: &mut Random) -> Result<Drawn> {
         Ok(Drawn::seed(random))
     }
 

@@ -2,13 +2,13 @@
 
 use hsipack_format::Result;
 
-use super::through::wide;
-use super::{Binary, Tensors, Through, Unary};
-use crate::apply::Mixing;
-use crate::engine::Held;
-use crate::pass::{Blank, Cut, Rectangle};
+use super::engine::wide;
+use super::{Binary, TensorEngine, Tensors, Unary};
+use crate::engine::BatchArray;
+use crate::mixed::Mixing;
+use crate::operation::{Blank, Cut, Rectangle};
 
-impl<T: Tensors> Through<T> {
+impl<T: Tensors> TensorEngine<T> {
     /// A view of a rectangle in one sample: (1, rows, columns, values).
     fn rectangle(
         &self,
@@ -23,7 +23,7 @@ impl<T: Tensors> Through<T> {
 
     pub(super) fn blanked(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         blanks: &[Blank],
         label: Option<i64>,
     ) -> Result<()> {
@@ -45,7 +45,7 @@ impl<T: Tensors> Through<T> {
         Ok(())
     }
 
-    pub(super) fn pasted(&self, held: &mut Held<T::Tensor>, cuts: &[Cut]) -> Result<()> {
+    pub(super) fn pasted(&self, held: &mut BatchArray<T::Tensor>, cuts: &[Cut]) -> Result<()> {
         let before = self.replace_by_copy(held)?;
         for cut in cuts {
             let from = self.rectangle(&before, cut.donor, cut.from)?;
@@ -56,7 +56,7 @@ impl<T: Tensors> Through<T> {
 
     pub(super) fn mixed(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         partners: &[usize],
         shares: &[f64],
     ) -> Result<()> {

@@ -4,14 +4,14 @@ use hsipack_format::{Error, Result, SpectralNorm};
 
 use super::{Binary, Tensors, Unary};
 use crate::array::{Array, ElementType};
-use crate::engine::{Engine, Held, sealed::Sealed};
-use crate::moves::{Job, Move};
-use crate::pass::{Blank, ByBand, Cut, Linear, Transplanting};
+use crate::engine::{BatchArray, Engine, sealed::Sealed};
+use crate::operation::{Blank, ByBand, Cut, Linear, Transplanting};
 use crate::prepare::{ImageRecipe, LabelRecipe};
+use crate::resample::{ResampleJob, Resampling};
 
 /// An [`Engine`] that uses the tensor operations of a library for everything.
 #[derive(Clone, Debug)]
-pub struct Through<T: Tensors>(pub T);
+pub struct TensorEngine<T: Tensors>(pub T);
 
 /// Maximum number of elements that are computed at once. Intermediate results of float16 images are float32, and for a
 /// whole batch they would take several times its memory. A larger sample is computed alone.
@@ -22,7 +22,7 @@ pub(super) fn wide(element: ElementType) -> ElementType {
     if element == ElementType::F64 { element } else { ElementType::F32 }
 }
 
-impl<T: Tensors> Through<T> {
+impl<T: Tensors> TensorEngine<T> {
     /// Stores in `part` what was computed from its values one by one. Results from finite values stay finite.
     pub(super) fn settle(
         &self,
@@ -104,7 +104,7 @@ impl<T: Tensors> Through<T> {
     }
 
     /// Makes sure that an array may be written to, by copying it if necessary.
-    pub(super) fn own(&self, held: &mut Held<T::Tensor>) -> Result<()> {
+    pub(super) fn own(&self, held: &mut BatchArray<T::Tensor>) -> Result<()> {
         if !held.ours {
             self.replace_by_copy(held)?;
         }
@@ -112,7 +112,7 @@ impl<T: Tensors> Through<T> {
     }
 
     /// Replaces an array by a copy, and returns the original.
-    pub(super) fn replace_by_copy(&self, held: &mut Held<T::Tensor>) -> Result<T::Tensor> {
+    pub(super) fn replace_by_copy(&self, held: &mut BatchArray<T::Tensor>) -> Result<T::Tensor> {
         let copy = self.copied(&held.array, &held.shape, held.element)?;
         held.ours = true;
         Ok(std::mem::replace(&mut held.array, copy))
@@ -147,7 +147,7 @@ impl<T: Tensors> Through<T> {
     /// computation needs memory for `values` values per pixel.
     pub(super) fn each_part<W>(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         what: &[Option<W>],
         values: usize,
         mut work: impl FnMut(&T::Tensor, &[&W]) -> Result<()>,
@@ -166,7 +166,7 @@ impl<T: Tensors> Through<T> {
     }
 
     /// Number of samples to compute at once, if each needs memory for `values` values per pixel.
-    pub(super) fn at_once(&self, held: &Held<T::Tensor>, values: usize) -> usize {
+    pub(super) fn at_once(&self, held: &BatchArray<T::Tensor>, values: usize) -> usize {
         let [_, rows, columns, _] = held.shape;
         (AT_ONCE / (rows * columns * values).max(1)).max(1)
     }
@@ -176,9 +176,9 @@ fn follow_one_another(samples: &[usize]) -> bool {
     samples.windows(2).all(|pair| pair[1] == pair[0] + 1)
 }
 
-impl<T: Tensors> Sealed for Through<T> {}
+impl<T: Tensors> Sealed for TensorEngine<T> {}
 
-impl<T: Tensors> Engine for Through<T> {
+impl<T: Tensors> Engine for TensorEngine<T> {
     type Array = T::Tensor;
     /// (samples, 2, rows, columns) in pixels, x first; `None` if no sample has a field.
     type Fields = Option<T::Tensor>;
@@ -191,7 +191,7 @@ impl<T: Tensors> Engine for Through<T> {
         Ok((self.0.shape(array)?, self.0.element(array)?))
     }
 
-    fn hold(&self, array: &T::Tensor, overwrite: bool) -> Result<Held<T::Tensor>> {
+    fn hold(&self, array: &T::Tensor, overwrite: bool) -> Result<BatchArray<T::Tensor>> {
         let (shape, element) = self.look(array)?;
         if element.signed() != element {
             return Err(Error::unsupported(format!(
@@ -208,24 +208,24 @@ impl<T: Tensors> Engine for Through<T> {
         };
         let there = self.0.is_contiguous(&turned)?;
         let array = self.0.reshape(&self.0.contiguous(&turned)?, &inner)?;
-        Ok(Held { array, shape: inner, element, ours: overwrite || !there })
+        Ok(BatchArray { array, shape: inner, element, ours: overwrite || !there })
     }
 
-    fn give(&self, held: &Held<T::Tensor>, layered: bool) -> Result<T::Tensor> {
+    fn give(&self, held: &BatchArray<T::Tensor>, layered: bool) -> Result<T::Tensor> {
         if layered {
             return self.0.permute(&held.array, &[0, 3, 1, 2]);
         }
         self.0.reshape(&held.array, &held.shape[..3])
     }
 
-    fn fields(&self, moves: &[Move], to: [usize; 2]) -> Result<Self::Fields> {
+    fn fields(&self, moves: &[Resampling], to: [usize; 2]) -> Result<Self::Fields> {
         self.smooth_fields(moves, to)
     }
 
     fn place(
         &self,
-        held: &mut Held<T::Tensor>,
-        job: &Job<'_>,
+        held: &mut BatchArray<T::Tensor>,
+        job: &ResampleJob<'_>,
         fields: &Self::Fields,
     ) -> Result<()> {
         if self.moved_by_kernels(held, job, fields.as_ref())? {
@@ -236,25 +236,30 @@ impl<T: Tensors> Engine for Through<T> {
 
     fn blank(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         blanks: &[Blank],
         label: Option<i64>,
     ) -> Result<()> {
         self.blanked(held, blanks, label)
     }
 
-    fn paste(&self, held: &mut Held<T::Tensor>, cuts: &[Cut]) -> Result<()> {
+    fn paste(&self, held: &mut BatchArray<T::Tensor>, cuts: &[Cut]) -> Result<()> {
         self.pasted(held, cuts)
     }
 
-    fn mix(&self, held: &mut Held<T::Tensor>, partners: &[usize], shares: &[f64]) -> Result<()> {
+    fn mix(
+        &self,
+        held: &mut BatchArray<T::Tensor>,
+        partners: &[usize],
+        shares: &[f64],
+    ) -> Result<()> {
         self.mixed(held, partners, shares)
     }
 
     fn choose(
         &self,
-        labels: &Held<T::Tensor>,
-        valid: Option<&Held<T::Tensor>>,
+        labels: &BatchArray<T::Tensor>,
+        valid: Option<&BatchArray<T::Tensor>>,
         what: &Transplanting,
     ) -> Result<T::Tensor> {
         self.chosen(labels, valid, what)
@@ -262,21 +267,21 @@ impl<T: Tensors> Engine for Through<T> {
 
     fn transplant(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         chosen: &T::Tensor,
         donors: &[Option<usize>],
     ) -> Result<()> {
         self.transplanted(held, chosen, donors)
     }
 
-    fn lost(&self, labels: &Held<T::Tensor>) -> Result<T::Tensor> {
+    fn lost(&self, labels: &BatchArray<T::Tensor>) -> Result<T::Tensor> {
         self.without_labels(labels)
     }
 
     fn restore(
         &self,
-        held: &mut Held<T::Tensor>,
-        before: &Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
+        before: &BatchArray<T::Tensor>,
         lost: &T::Tensor,
     ) -> Result<()> {
         held.array = self.0.r#where(lost, &before.array, &held.array)?;
@@ -284,7 +289,7 @@ impl<T: Tensors> Engine for Through<T> {
         Ok(())
     }
 
-    fn by_band(&self, held: &mut Held<T::Tensor>, by: &[Option<ByBand>]) -> Result<()> {
+    fn by_band(&self, held: &mut BatchArray<T::Tensor>, by: &[Option<ByBand>]) -> Result<()> {
         if self.scaled_by_kernels(held, by)? {
             return Ok(());
         }
@@ -294,16 +299,16 @@ impl<T: Tensors> Engine for Through<T> {
 
     fn linear(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         maps: &[Option<Linear>],
-        labels: Option<(&Held<T::Tensor>, &[i64])>,
+        labels: Option<(&BatchArray<T::Tensor>, &[i64])>,
     ) -> Result<()> {
         self.mapped(held, maps, labels)
     }
 
     fn noise(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         seeds: &[Option<u64>],
         mean: f64,
         std: f64,
@@ -314,11 +319,15 @@ impl<T: Tensors> Engine for Through<T> {
         self.noisy(held, seeds, mean, std)
     }
 
-    fn ramp(&self, held: &mut Held<T::Tensor>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
+    fn ramp(&self, held: &mut BatchArray<T::Tensor>, ramps: &[Option<[f64; 2]>]) -> Result<()> {
         self.lit(held, ramps)
     }
 
-    fn blur(&self, held: &mut Held<T::Tensor>, weights: &[Option<[Vec<f64>; 2]>]) -> Result<()> {
+    fn blur(
+        &self,
+        held: &mut BatchArray<T::Tensor>,
+        weights: &[Option<[Vec<f64>; 2]>],
+    ) -> Result<()> {
         if self.blurred_by_kernels(held, weights)? {
             return Ok(());
         }
@@ -327,7 +336,7 @@ impl<T: Tensors> Engine for Through<T> {
 
     fn normalize(
         &self,
-        held: &mut Held<T::Tensor>,
+        held: &mut BatchArray<T::Tensor>,
         norm: SpectralNorm,
         which: &[bool],
     ) -> Result<()> {

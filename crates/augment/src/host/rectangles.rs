@@ -3,7 +3,7 @@
 use hsipack_format::{Error, Result};
 
 use crate::array::ElementType;
-use crate::pass::{Cut, Rectangle, Transplanting};
+use crate::operation::{Cut, Rectangle, Transplanting};
 
 /// The byte ranges of a rectangle's rows in one sample, for bytes of (samples, rows, columns, pixels of this size).
 pub(super) fn lines(

@@ -1,16 +1,15 @@
-//! The operations on a batch other than moving pixels, made from the drawn parameters, for any engine.
+//! The operations on a batch other than moving pixels, for any engine.
 
 use hsipack_format::{Error, Result, SpectralNorm};
 
-use crate::apply::Mixed;
 use crate::array::ElementType;
-use crate::ops::{Action, Bands, Drawn, Frame, Op};
-use crate::parameters::Step;
+use crate::frame::Frame;
+use crate::mixed::Mixed;
 
 /// One operation on all samples of a batch. Lists have one entry per sample, which is `None` for samples that stay
 /// unchanged.
 #[derive(Clone, Debug)]
-pub enum Pass {
+pub enum Operation {
     /// Sets rectangles to a spectrum, and in masks to their own label.
     Blank(Vec<Blank>),
     /// Copies rectangles, with the contents of the batch before the pass; in masks as well.
@@ -178,67 +177,6 @@ impl ByBand {
     }
 }
 
-/// The factors and summands of consecutive augmentations.
-pub(crate) fn by_band(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Pass> {
-    let nothing = ByBand::nothing(frame.bands);
-    let samples = steps.first().map_or(0, |step| step.drawn.len());
-    let by_sample = (0..samples).map(|sample| {
-        let mut by = nothing.clone();
-        for (op, step) in ops.iter().zip(steps) {
-            if let Some(drawn) = &step.drawn[sample] {
-                bands_of(op)?.then(op, drawn, &mut by)?;
-            }
-        }
-        Ok((by != nothing).then_some(by))
-    });
-    Ok(Pass::ByBand(by_sample.collect::<Result<_>>()?))
-}
-
-/// The linear maps of consecutive augmentations.
-pub(crate) fn spectral(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Pass> {
-    let samples = steps.first().map_or(0, |step| step.drawn.len());
-    let by_sample = (0..samples).map(|sample| {
-        let mut map: Option<Vec<f64>> = None;
-        for (op, step) in ops.iter().zip(steps) {
-            let Some(drawn) = &step.drawn[sample] else { continue };
-            let next = spectral_map(op, drawn, frame.bands)?;
-            map = Some(match map {
-                None => next,
-                Some(map) => product(&map, &next, frame.bands),
-            });
-        }
-        Ok(map.map(|map| Linear { map, offset: Vec::new() }))
-    });
-    Ok(Pass::Linear(by_sample.collect::<Result<_>>()?, None))
-}
-
-fn spectral_map(op: &Op, drawn: &Drawn, bands: usize) -> Result<Vec<f64>> {
-    let Action::Spectra(spectra) = op.action() else { return Err(together(op)) };
-    let Drawn::Number { value } = drawn else { return Err(drawn.misfit(op.name())) };
-    if !(-1e6..=1e6).contains(value) {
-        return Err(drawn.misfit(op.name()));
-    }
-    let last = bands as f64 - 1.0;
-    let mut map = vec![0.0; bands * bands];
-    for band in 0..bands {
-        for (place, weight) in spectra.weights(*value, band, bands) {
-            map[place.clamp(0.0, last) as usize * bands + band] += weight;
-        }
-    }
-    Ok(map)
-}
-
-fn bands_of(op: &Op) -> Result<&dyn Bands> {
-    match op.action() {
-        Action::Bands(bands) => Ok(bands),
-        _ => Err(together(op)),
-    }
-}
-
-fn together(op: &Op) -> Error {
-    Error::bug(format!("{} is done together with others of another kind", op.name()))
-}
-
 /// Whether a number is 0 in the type in which images of this type are computed.
 pub(crate) fn is_nothing(number: f64, element: ElementType) -> bool {
     match element {
@@ -256,43 +194,4 @@ pub(crate) fn trim(weights: &mut Vec<f64>, element: ElementType) {
     let outer = first.min(after).min(weights.len() / 2);
     weights.truncate(weights.len() - outer);
     weights.drain(..outer);
-}
-
-fn product(one: &[f64], other: &[f64], bands: usize) -> Vec<f64> {
-    let mut product = vec![0.0; bands * bands];
-    for (line, row) in product.chunks_exact_mut(bands).zip(one.chunks_exact(bands)) {
-        for (value, other) in row.iter().zip(other.chunks_exact(bands)) {
-            line.iter_mut().zip(other).for_each(|(sum, other)| *sum += value * other);
-        }
-    }
-    product
-}
-
-/// The samples for which parameters were drawn.
-pub(crate) fn applied(drawn: &[Option<Drawn>]) -> impl Iterator<Item = (usize, &Drawn)> {
-    drawn.iter().enumerate().filter_map(|(sample, drawn)| Some((sample, drawn.as_ref()?)))
-}
-
-/// Applies `of` to all drawn parameters.
-pub(crate) fn each<T>(
-    drawn: &[Option<Drawn>],
-    of: impl Fn(&Drawn) -> Result<T>,
-) -> Result<Vec<Option<T>>> {
-    drawn.iter().map(|drawn| drawn.as_ref().map(&of).transpose()).collect()
-}
-
-/// Whether parameters were drawn, for each sample.
-pub(crate) fn which(drawn: &[Option<Drawn>]) -> Vec<bool> {
-    drawn.iter().map(Option::is_some).collect()
-}
-
-/// Checks that a donor is in the batch.
-pub(crate) fn check_donor(donor: usize, samples: usize) -> Result<()> {
-    if donor < samples {
-        return Ok(());
-    }
-    Err(Error::conflict(format!(
-        "pixels come from sample {donor}, but the batch has {samples} samples"
-    ))
-    .with_remedy("replay parameters with a batch of the size that they were drawn for"))
 }
