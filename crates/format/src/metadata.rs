@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::statistics::BandStatistics;
-use crate::zarr::{ArrayMeta, OWN};
+use crate::zarr::{self, ArrayMeta, OWN};
 use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec};
 
 /// Version of the layout that this crate writes; also the newest version that it reads.
@@ -471,6 +471,17 @@ impl Root {
     fn history(&self) -> Option<&Vec<Value>> {
         self.0.get("history")?.as_array()
     }
+}
+
+/// The `hsipack` attributes of a dataset's root group; `None` if hsipack did not pack the store.
+///
+/// # Errors
+/// Those of [`parse_group`](crate::zarr::parse_group).
+pub fn parse_root(text: &[u8]) -> Result<Option<Root>> {
+    Ok(match zarr::parse_group(text)?.remove(OWN) {
+        Some(Value::Object(own)) => Some(Root(own)),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::metadata::Root;
 use crate::{Codec, Compressor, DType, Error, Result, Shuffle};
 
 /// How the bytes of one chunk are encoded.
@@ -61,17 +60,6 @@ pub fn parse_group(text: &[u8]) -> Result<Map<String, Value>> {
 
 /// The key of hsipack's own attributes, in a dataset's root group, an image array or a mask array.
 pub const OWN: &str = "hsipack";
-
-/// The `hsipack` attributes of a dataset's root group; `None` if hsipack did not pack the store.
-///
-/// # Errors
-/// Those of [`parse_group`].
-pub fn parse_root(text: &[u8]) -> Result<Option<Root>> {
-    Ok(match parse_group(text)?.remove(OWN) {
-        Some(Value::Object(own)) => Some(Root(own)),
-        _ => None,
-    })
-}
 
 fn parse_node(text: &[u8], kind: &str) -> Result<Value> {
     let metadata: Value = serde_json::from_slice(text)

@@ -31,7 +31,7 @@ use crate::process::OfProcess;
 use crate::remote::{self, Version};
 use crate::small;
 use hsipack_format::checksums::{self, SHA256SUMS};
-use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy, zarr};
+use hsipack_format::{Command, Error, ErrorKind, Opt, Result, metadata, remedy};
 
 /// For this time after it was begun, the comparison after opening also says whether a dataset is still there.
 const RECENT: Duration = Duration::from_millis(250);
@@ -437,7 +437,7 @@ impl Folder {
 /// The number of samples that the dataset at `path` had when its fingerprint was `fingerprint`; `None` if it never had that
 /// fingerprint.
 fn position(path: &Path, fingerprint: &str) -> Result<Option<u64>> {
-    let root = zarr::parse_root(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
+    let root = metadata::parse_root(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
     Ok(root.and_then(|root| root.samples_at(fingerprint)))
 }
 
@@ -446,6 +446,7 @@ fn position(path: &Path, fingerprint: &str) -> Result<Option<u64>> {
 mod tests {
     use super::*;
     use hsipack_format::metadata::CONTINUES;
+    use hsipack_format::zarr;
     use serde_json::{Map, json};
 
     /// A folder that looks like a dataset with a fingerprint; it may continue another one.

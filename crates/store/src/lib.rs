@@ -55,14 +55,17 @@ pub mod output;
 pub mod pages;
 pub mod paths;
 pub mod process;
+mod regular_file;
 pub mod remote;
 pub mod rows;
 mod samples;
 pub mod shard;
 pub mod small;
+mod span_pool;
 pub mod stopping;
 pub mod stores;
 pub mod threads;
+mod throttle;
 pub mod window;
 mod writeback;
 

@@ -16,8 +16,6 @@ use memmap2::MmapOptions;
 
 use hsipack_format::{Error, Result};
 
-use crate::pages;
-
 /// Available memory, and what limits it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
@@ -119,7 +117,7 @@ pub fn zeroed<T: bytemuck::Zeroable>(len: usize, what: &str) -> Result<Vec<T>> {
     if let Ok(values) = &zeroed
         && size_of_val(values.as_slice()) >= LARGE
     {
-        pages::advise_huge(values);
+        advise_huge(values);
     }
     zeroed.or_else(|()| {
         // Try again to get the error, or the vector if there is memory by now.
@@ -370,6 +368,22 @@ fn mounts(text: &str) -> Vec<Mount> {
         Some(Mount { version, shows: fields.next()?.into(), point: fields.next()?.into() })
     };
     text.lines().filter_map(parse).collect()
+}
+
+/// Asks for huge pages in memory that somebody else allocated and nobody has written to. The system may refuse.
+fn advise_huge<T>(memory: &[T]) {
+    // Miri has no such call.
+    if cfg!(miri) {
+        return;
+    }
+    const PAGE: usize = 4096;
+    let range = memory.as_ptr_range();
+    let start = (range.start as usize).next_multiple_of(PAGE);
+    let end = range.end as usize / PAGE * PAGE;
+    if start < end {
+        // SAFETY: whole pages of the given memory; advice changes no content.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
 }
 
 #[cfg(test)]

@@ -4,21 +4,13 @@
 //! are read, and only after their size was compared with the maximum for such a file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::io::Read;
 use std::path::Path;
 
+pub use crate::regular_file::{METADATA, SAMPLES, SUMS, is_missing};
 use crate::window::Window;
-use crate::{memory, mirror, remote};
+use crate::{memory, mirror, regular_file, remote};
 use hsipack_format::{Error, Result};
-
-/// Maximum size of a `zarr.json` in bytes. With statistics of thousands of bands, or after thousands of appends, the file
-/// has a few megabytes.
-pub const METADATA: u64 = 64 << 20;
-/// Maximum size of a `SHA256SUMS` in bytes. It has a line of about a hundred bytes for each array.
-pub const SUMS: u64 = 256 << 20;
-/// Maximum size of a `samples.jsonl` in bytes. The available memory may limit it further.
-pub const SAMPLES: u64 = 16 << 30;
 
 /// The bytes of the regular file at `path`, or of the object if `path` is a URL. It may have at most `most` bytes.
 ///
@@ -59,7 +51,7 @@ pub fn head(path: &Path, len: u64) -> Result<Vec<u8>> {
         Some(window) => window,
         None => {
             mirror::fetch_head(path, len)?;
-            let (file, size) = open_regular(path, OpenOptions::new().read(true), 0)?;
+            let (file, size) = regular_file::open(path, OpenOptions::new().read(true), 0)?;
             Window::whole(file, size)
         }
     };
@@ -92,12 +84,6 @@ pub fn read_if_there(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Whether an error says that a file does not exist.
-pub fn is_missing(error: &Error) -> bool {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
-    source.is_some_and(|error: &io::Error| error.kind() == io::ErrorKind::NotFound)
-}
-
 /// Opens the regular file at `path` for reading and returns it with its length. Never waits for a writer of a pipe.
 ///
 /// # Errors
@@ -113,33 +99,7 @@ pub fn open(path: &Path) -> Result<(File, u64)> {
 pub fn open_with(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
     remote::refuse(path, "reading")?;
     mirror::fetch(path)?;
-    open_regular(path, options, flags)
-}
-
-fn open_regular(path: &Path, options: &OpenOptions, flags: i32) -> Result<(File, u64)> {
-    let cannot = |error| Error::io(path, "cannot read", error);
-    // Checked before opening, because opening a device may already have an effect.
-    let kind = path.metadata().map_err(cannot)?.file_type();
-    let what = match kind {
-        kind if kind.is_dir() => Some("a folder"),
-        kind if kind.is_fifo() => Some("a pipe"),
-        kind if kind.is_socket() => Some("a socket"),
-        kind if kind.is_file() => None,
-        _ => Some("a device"),
-    };
-    if let Some(what) = what {
-        return Err(not_a_file(path, what));
-    }
-    // If the file was replaced by a pipe meanwhile, opening it does not wait for a writer.
-    let file = options.clone().custom_flags(flags | libc::O_NONBLOCK).open(path).map_err(cannot)?;
-    let meta = file.metadata().map_err(cannot)?;
-    if meta.is_file() { Ok((file, meta.len())) } else { Err(not_a_file(path, "something else")) }
-}
-
-fn not_a_file(path: &Path, what: &str) -> Error {
-    Error::malformed(format!("{what}, not a file"))
-        .at(path)
-        .with_remedy("put the file itself there")
+    regular_file::open(path, options, flags)
 }
 
 fn too_large(path: &Path, len: u64, most: u64) -> Error {

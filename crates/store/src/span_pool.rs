@@ -16,7 +16,7 @@ const ROUNDING: usize = 256 << 10;
 
 /// Memory that is not in use now.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     /// Maximum number of bytes to keep.
     limit: usize,
     spare: Mutex<Vec<Box<[u8]>>>,
@@ -32,7 +32,7 @@ pub(crate) struct SpanBytes {
 
 impl Pool {
     /// An empty pool that keeps up to `limit` bytes.
-    pub(super) fn new(limit: u64) -> Arc<Self> {
+    pub(crate) fn new(limit: u64) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         Arc::new(Self { limit, spare: Mutex::default() })
     }
@@ -45,7 +45,7 @@ impl Pool {
     ///
     /// # Errors
     /// If the system refuses the memory.
-    pub(super) fn get(self: &Arc<Self>, len: usize) -> Result<SpanBytes> {
+    pub(crate) fn get(self: &Arc<Self>, len: usize) -> Result<SpanBytes> {
         let fitting = |memory: &[u8]| memory.len() >= len && memory.len() / 2 <= len.max(ROUNDING);
         let reused = {
             let mut spare = self.lock();
@@ -61,7 +61,7 @@ impl Pool {
     }
 
     /// Frees memory until at most `bytes` are kept.
-    pub(super) fn shrink(&self, bytes: u64) {
+    pub(crate) fn shrink(&self, bytes: u64) {
         let mut spare = self.lock();
         while total(&spare) as u64 > bytes {
             spare.pop();
@@ -70,7 +70,7 @@ impl Pool {
 
     /// Bytes of all memory that is kept.
     #[cfg(test)]
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         total(&self.lock()) as u64
     }
 

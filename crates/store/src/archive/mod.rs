@@ -38,7 +38,6 @@ use self::listing::{Listing, Tally, special};
 use self::streamed::Stream;
 use self::tar::Forward;
 use self::zip::Method;
-use crate::small;
 use crate::window::Window;
 
 pub use self::checked::Checked;
@@ -123,6 +122,17 @@ struct Identity {
     on_disk: Option<(u64, u64, i64, i64)>,
 }
 
+impl Identity {
+    fn of(file: &File, len: u64, is_object: bool, told: &Path) -> Result<Self> {
+        let meta = file.metadata().map_err(|error| Error::io(told, "cannot read", error))?;
+        let on_disk = (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
+        Ok(Self { len, on_disk: (!is_object).then_some(on_disk) })
+    }
+}
+
+/// Opens the file of an archive, and returns it with its length.
+pub(crate) type OpenFile = fn(&Path) -> Result<(File, u64)>;
+
 /// An archive that was listed.
 #[derive(Debug)]
 pub struct Archive {
@@ -131,6 +141,7 @@ pub struct Archive {
     /// The name that users know.
     told: PathBuf,
     kind: Kind,
+    open: OpenFile,
     identity: Identity,
     members: Vec<Member>,
     /// The compressed stream at its current position, so that later members can be read without starting again.
@@ -138,16 +149,16 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Lists the archive at `path`. Users know it as `told`.
+    /// Lists the archive at `path`, which `open` opens. Users know it as `told`. If `is_object`, the file stands for an object.
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or contains something that no archive of cubes contains: names that lead out of it,
     /// links, devices, several members with the same name, too many members.
-    pub fn open(path: &Path, told: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path, told: &Path, open: OpenFile, is_object: bool) -> Result<Self> {
         let kind = Kind::of(path).ok_or_else(|| Error::bug("no archive").at(told))?;
         let list = || {
-            let (file, identity) = identified(path, told)?;
-            let len = identity.len;
+            let (file, len) = open(path)?;
+            let identity = Identity::of(&file, len, is_object, told)?;
             let window = Window::whole(file, len);
             let members = match kind {
                 Kind::Zip => zip::list(BufReader::new(window), len)?.members()?,
@@ -165,7 +176,7 @@ impl Archive {
         };
         let (identity, members) = list().map_err(|error: Error| error.at(told))?;
         let (path, told) = (path.to_owned(), told.to_owned());
-        Ok(Self { path, told, kind, identity, members, stream: Mutex::default() })
+        Ok(Self { path, told, kind, open, identity, members, stream: Mutex::default() })
     }
 
     /// The name that users know.
@@ -343,7 +354,8 @@ impl Archive {
 
     /// Opens the archive, if it is still the one that was listed.
     fn file(&self) -> Result<(File, u64)> {
-        let (file, identity) = identified(&self.path, &self.told)?;
+        let (file, len) = (self.open)(&self.path)?;
+        let identity = Identity::of(&file, len, self.identity.on_disk.is_none(), &self.told)?;
         match identity == self.identity {
             true => Ok((file, identity.len)),
             false => Err(Error::damaged("the archive was replaced or changed while it was read")
@@ -411,15 +423,6 @@ impl Read for MemberBytes<'_> {
 
 fn bad_stream(error: &std::io::Error) -> Error {
     Error::malformed(format!("the compressed data are damaged: {error}")).with_remedy(DAMAGED)
-}
-
-/// Opens the file of an archive, and returns it with its identity.
-fn identified(path: &Path, told: &Path) -> Result<(File, Identity)> {
-    let (file, len) = small::open(path)?;
-    let meta = file.metadata().map_err(|error| Error::io(told, "cannot read", error))?;
-    let on_disk = (meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
-    let on_disk = crate::mirror::url_of(path).is_none().then_some(on_disk);
-    Ok((file, Identity { len, on_disk }))
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ fn write(name: &str, bytes: &[u8]) -> Written {
 }
 
 fn open(written: &Written) -> Result<Archive> {
-    Archive::open(&written.path, Path::new("told/x"))
+    Archive::open(&written.path, Path::new("told/x"), crate::small::open, false)
 }
 
 fn copied(archive: &Archive, number: usize) -> Result<Vec<u8>> {

@@ -9,7 +9,6 @@ use hsipack_format::metadata::Scaling;
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{Command, CubeShape, Error, Grid, Result, codec, remedy};
 
-use super::of_file;
 use crate::codec::decode_frame;
 use crate::folder::Folder;
 use crate::metadata::MetadataFiles;
@@ -378,4 +377,13 @@ impl Chunks for StoredChunks<'_> {
     fn decode(&mut self, chunk: usize, out: &mut [u8]) -> Result<()> {
         self.array.read_chunk(self.index, chunk, self.stored, out)
     }
+}
+
+/// Adds the metadata file to an error, and a remedy if it has none.
+pub(super) fn of_file(error: Error, file: &Path) -> Error {
+    let error = error.at(file);
+    if error.remedy().is_some() {
+        return error;
+    }
+    error.with_remedy("restore the file from a copy, or convert again")
 }

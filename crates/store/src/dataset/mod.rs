@@ -14,9 +14,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::checksums::{self, SHA256SUMS};
-use hsipack_format::metadata::{FWHM, IMAGE, LAYOUT, Root, SAMPLES, WAVELENGTH};
+use hsipack_format::metadata::{FWHM, IMAGE, LAYOUT, Root, SAMPLES, WAVELENGTH, parse_root};
 use hsipack_format::samples::{Samples, lines};
-use hsipack_format::zarr;
 use hsipack_format::{Command, Error, Result, remedy};
 
 pub use array::{ChunkArray, EachSlab, RowScratch};
@@ -43,7 +42,7 @@ pub struct Dataset {
 /// Whether the folder `path` is a packed dataset, or claims to be one.
 pub fn is_packed(path: &Path) -> bool {
     let root = || small::read(&path.join("zarr.json"), small::METADATA);
-    folder::steadily(path, root).is_ok_and(|text| matches!(zarr::parse_root(&text), Ok(Some(_))))
+    folder::steadily(path, root).is_ok_and(|text| matches!(parse_root(&text), Ok(Some(_))))
 }
 
 impl Dataset {
@@ -314,15 +313,6 @@ impl Dataset {
     }
 }
 
-/// Adds the metadata file to an error, and a remedy if it has none.
-fn of_file(error: Error, file: &Path) -> Error {
-    let error = error.at(file);
-    if error.remedy().is_some() {
-        return error;
-    }
-    error.with_remedy("restore the file from a copy, or convert again")
-}
-
 /// Compares the files that `SHA256SUMS` lists with their checksums, except `samples.jsonl`: see [`Source`].
 fn check_sums(files: &MetadataFiles, path: &Path, sums: &[(String, String)]) -> Result<()> {
     for (name, sum) in sums.iter().filter(|(name, _)| name != SAMPLES) {
@@ -363,7 +353,7 @@ fn read_samples(
         let samples = Samples::decode(text, &names)?;
         check_samples(&samples, stacks).map(|()| samples)
     });
-    read.map_err(|error| of_file(error, &file))
+    read.map_err(|error| array::of_file(error, &file))
 }
 
 fn read_root(files: &MetadataFiles, path: &Path) -> Result<Root> {
@@ -373,8 +363,7 @@ fn read_root(files: &MetadataFiles, path: &Path) -> Result<Root> {
             .at(path)
             .with_remedy(remedy!["give the folder that ", Command::Convert, " wrote"]));
     }
-    let own =
-        zarr::parse_root(&files.read(&file, small::METADATA)?).map_err(|error| error.at(&file))?;
+    let own = parse_root(&files.read(&file, small::METADATA)?).map_err(|error| error.at(&file))?;
     let Some(root) = own else {
         return Err(Error::malformed("a Zarr store, but not one that hsipack packed")
             .at(path)

@@ -12,7 +12,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 
 use super::folder::{BlockName, is_whole};
 use crate::memory;
-use crate::stores::{MappedStore, ReadBuffer, StoredFile};
+use crate::stores::{FileMapper, ReadBuffer, StoredFile};
 
 /// The system records times of changes with a precision of a few ms. A second change within this time may not alter the
 /// recorded time.
@@ -71,7 +71,7 @@ impl OpenBlock {
     ///
     /// # Errors
     /// If it cannot be opened or mapped.
-    pub(super) fn open(store: &MappedStore, path: &Path, name: BlockName) -> Result<Option<Self>> {
+    pub(super) fn open(store: &FileMapper, path: &Path, name: BlockName) -> Result<Option<Self>> {
         let handle = File::open(path).map_err(|error| Error::io(path, "cannot open", error))?;
         let file = store.open_file(&handle, path)?;
         let is_right = file.len() == name.file_bytes();
@@ -152,7 +152,7 @@ mod tests {
         let mut bytes = content.clone();
         append_checksum(&mut bytes);
         std::fs::write(&path, bytes).unwrap();
-        let block = OpenBlock::open(&MappedStore::new(), &path, name).unwrap().unwrap();
+        let block = OpenBlock::open(&FileMapper::default(), &path, name).unwrap().unwrap();
         (folder, path, block, content)
     }
 

@@ -37,7 +37,8 @@
 //! | `plan.rs` | what loaders tell the cache |
 //! | `table.rs` | which blocks of a dataset exist and are open, and which to drop |
 //! | `claims.rs` | which process is fetching a block |
-//! | `dataset.rs` | the blocks of a dataset on the disk: reading, keeping, making room |
+//! | `dataset.rs` | a dataset and its shards in the cache, for readers |
+//! | `state.rs` | the blocks of a dataset on the disk: opening, keeping, making room |
 //! | `writer.rs` | the thread that writes blocks |
 
 mod block;
@@ -46,6 +47,7 @@ mod claims;
 mod dataset;
 mod folder;
 mod plan;
+mod state;
 mod table;
 mod uses;
 mod writer;

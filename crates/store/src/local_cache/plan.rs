@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::blocks;
-use super::dataset::Shared;
+use super::state::CacheState;
 use super::table::ShardBlocks;
 use super::uses::Gathering;
 
 /// What one loader will need. Forgotten when the plan is dropped.
 #[derive(Debug)]
 pub struct Plan {
-    shared: Arc<Shared>,
+    shared: Arc<CacheState>,
     number: u64,
 }
 
@@ -34,7 +34,7 @@ impl EpochUses {
 }
 
 impl Plan {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<CacheState>) -> Self {
         let number = shared.lock().add_plan();
         Self { shared, number }
     }

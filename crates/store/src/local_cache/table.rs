@@ -11,7 +11,7 @@ use super::folder::BlockName;
 use super::uses::{Expected, Latest, NEVER};
 
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct BlockTable {
     shards: Vec<Arc<ShardBlocks>>,
     numbers: HashMap<BlockName, u32>,
     /// The name of every block, by its number.
@@ -49,7 +49,7 @@ pub(super) struct ShardBlocks {
     pub(super) spans: Vec<Range<u64>>,
 }
 
-impl Table {
+impl BlockTable {
     /// A table without open shards. The blocks `there` are in the folder.
     pub(super) fn new(there: HashSet<BlockName>, may_be_open: usize) -> Self {
         Self { others: there, may_be_open, ..Self::default() }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::stores::SpanBytes;
+use crate::span_pool::SpanBytes;
 use crate::{memory, threads, writeback};
 
 /// Maximum number of bytes that wait to be written, or a sixteenth of the available memory if that is less (every process

@@ -6,29 +6,9 @@ use std::sync::Arc;
 
 use hsipack_format::{Error, Result};
 
-use super::{Mirror, holding, locked, mirror_for, table, without_parents};
+use super::mirrored_archive::{FOLDER, MirroredArchive};
+use super::{Mirror, fetched_files, holding, locked, mirror_for, without_parents};
 use crate::archive::{Archive, Kind};
-
-/// The folder of all archives in the mirror's folder. No URL scheme has this name.
-const FOLDER: &str = "archive";
-
-/// An archive and its folder.
-#[derive(Debug)]
-pub(super) struct Placed {
-    pub archive: Archive,
-    folder: PathBuf,
-}
-
-impl Placed {
-    /// The file of member `number`.
-    pub fn file_of(&self, number: usize) -> PathBuf {
-        self.folder.join(&self.archive.members()[number].name)
-    }
-}
-
-/// The archives of a mirror. An archive's position in this list is the name of its folder.
-#[derive(Debug, Default)]
-pub(super) struct Archives(Vec<Arc<Placed>>);
 
 /// Whether `path` is a file with the name of an archive.
 pub fn is_archive(path: &Path) -> bool {
@@ -90,22 +70,6 @@ pub fn beside_archive(path: &Path) -> PathBuf {
 }
 
 impl Mirror {
-    /// Whether a file or folder stands for an archive or something in one.
-    pub(super) fn is_of_archive(&self, path: &Path) -> bool {
-        path.starts_with(self.root.join(FOLDER))
-    }
-
-    /// Replaces a path below the mirror's folder, at the start of a text, with the name that users know. `None` if it
-    /// does not belong to an archive.
-    pub(super) fn told_of_archive(&self, below: &str) -> Option<String> {
-        let rest = below.strip_prefix(FOLDER)?.strip_prefix('/')?;
-        let digits = rest.find(|character: char| !character.is_ascii_digit()).unwrap_or(rest.len());
-        let (number, rest) = rest.split_at(digits);
-        let archives = locked(&self.archives);
-        let placed = archives.0.get(number.parse::<usize>().ok()?)?;
-        Some(format!("{}{rest}", placed.archive.told().display()))
-    }
-
     fn leaving(&self, path: &Path) -> Option<PathBuf> {
         let below = path.strip_prefix(self.root.join(FOLDER)).ok()?;
         let mut parts = below.components();
@@ -136,9 +100,10 @@ impl Mirror {
             }
             archives.0.len()
         };
-        let archive = Archive::open(path, told)?;
+        let is_object = self.url_of(&without_parents(path)).is_some();
+        let archive = Archive::open(path, told, super::open_fetched, is_object)?;
         let folder = self.root.join(FOLDER).join(number.to_string());
-        let placed = Arc::new(Placed { archive, folder: folder.clone() });
+        let placed = Arc::new(MirroredArchive { archive, folder: folder.clone() });
         self.make_files(&placed).inspect_err(|_| {
             let _ = fs::remove_dir_all(&folder);
         })?;
@@ -146,16 +111,17 @@ impl Mirror {
         Ok(folder)
     }
 
-    fn make_files(&self, placed: &Arc<Placed>) -> Result<()> {
+    fn make_files(&self, placed: &Arc<MirroredArchive>) -> Result<()> {
         let make = |folder: &Path| {
-            fs::create_dir_all(folder)
-                .map_err(|error| Error::io(folder, "cannot create", error).with_remedy(super::ROOM))
+            fs::create_dir_all(folder).map_err(|error| {
+                Error::io(folder, "cannot create", error).with_remedy(fetched_files::ROOM)
+            })
         };
         make(&placed.folder)?;
         for (number, member) in placed.archive.members().iter().enumerate() {
             let file = placed.file_of(number);
             make(file.parent().unwrap_or(&placed.folder))?;
-            table::empty(&file, member.size)?;
+            fetched_files::empty(&file, member.size)?;
             self.table.add_member(&file, placed, number);
         }
         Ok(())
@@ -171,7 +137,7 @@ mod tests {
     use zip::write::SimpleFileOptions;
     use zip::{CompressionMethod, ZipWriter};
 
-    use super::super::table::Table;
+    use super::super::fetched_files::FetchedFiles;
     use super::*;
     use crate::mirror::{pinning, prepare, session, url_of, with_urls};
     use crate::small;
@@ -292,13 +258,14 @@ mod tests {
     #[test]
     fn what_a_stream_passes_is_kept_while_nothing_has_to_give_way_for_it() {
         let folder = tempfile::tempdir().unwrap();
-        let archive = Archive::open(&tarred(folder.path()), Path::new("told")).unwrap();
-        let placed = Arc::new(Placed { archive, folder: folder.path().join("0") });
-        let table = Table::with_limit(folder.path(), Some(BYTES as u64 * 2 + 10));
+        let archive =
+            Archive::open(&tarred(folder.path()), Path::new("told"), small::open, false).unwrap();
+        let placed = Arc::new(MirroredArchive { archive, folder: folder.path().join("0") });
+        let table = FetchedFiles::with_limit(folder.path(), Some(BYTES as u64 * 2 + 10));
         let files: Vec<PathBuf> = (0..3).map(|number| placed.file_of(number)).collect();
         fs::create_dir_all(folder.path().join("0/in")).unwrap();
         for (number, file) in files.iter().enumerate() {
-            table::empty(file, BYTES as u64).unwrap();
+            fetched_files::empty(file, BYTES as u64).unwrap();
             table.add_member(file, &placed, number);
         }
         let there = || files.iter().map(|file| is_on_disk(file)).collect::<Vec<_>>();

@@ -2,23 +2,26 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-use super::archives::Placed;
-use super::members::write_piece;
-use super::pins;
+use super::mirrored_archive::MirroredArchive;
+use super::pins::pins;
 use crate::remote::{self, Version};
 
 /// Size of one request in bytes. Several requests run at the same time.
 const PIECE: u64 = 8 << 20;
 
+/// What to do if there is no room for temporary files.
+pub(super) const ROOM: &str = "files from servers and archives are stored as temporary files: set TMPDIR to a folder with enough space";
+
 /// The state of the files.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct FetchedFiles {
     pub root: PathBuf,
     /// Maximum number of bytes that fetched files may take up, unless pinned files need more. If `None`, half of the free
     /// disk space.
@@ -41,7 +44,7 @@ pub(super) struct State {
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
     Object { url: PathBuf, version: Version },
-    Member { archive: Arc<Placed>, number: usize },
+    Member { archive: Arc<MirroredArchive>, number: usize },
 }
 
 #[derive(Debug)]
@@ -65,7 +68,7 @@ pub(super) enum There {
     Whole,
 }
 
-impl Table {
+impl FetchedFiles {
     pub(super) fn new(root: &Path) -> Self {
         Self::with_limit(root, None)
     }
@@ -93,7 +96,7 @@ impl Table {
         self.add_known(path, Origin::Object { url: url.to_owned(), version }, len);
     }
 
-    pub(super) fn add_member(&self, path: &Path, archive: &Arc<Placed>, number: usize) {
+    pub(super) fn add_member(&self, path: &Path, archive: &Arc<MirroredArchive>, number: usize) {
         let len = archive.archive.members()[number].size;
         self.add_known(path, Origin::Member { archive: archive.clone(), number }, len);
     }
@@ -263,8 +266,12 @@ impl Table {
     }
 }
 
+pub(super) fn write_piece(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all(bytes)
+}
+
 pub(super) fn cannot_write(path: &Path, error: std::io::Error) -> Error {
-    Error::io(path, "cannot write", error).with_remedy(super::ROOM)
+    Error::io(path, "cannot write", error).with_remedy(ROOM)
 }
 
 /// The number of bytes that are free for this user on the disk of `folder`.
@@ -297,10 +304,10 @@ mod tests {
     use crate::mirror::{pinning, session};
 
     /// A table with files for objects of 1000 bytes each. Every byte of an object is its number.
-    fn table(name: &str, root: &Path, count: u8) -> (Bucket, Table, Vec<PathBuf>) {
+    fn table(name: &str, root: &Path, count: u8) -> (Bucket, FetchedFiles, Vec<PathBuf>) {
         let bucket = Bucket::start(name);
         remote::set_options(&bucket.url(""), bucket.options()).unwrap();
-        let table = Table::with_limit(root, Some(2500));
+        let table = FetchedFiles::with_limit(root, Some(2500));
         let paths = (0..count).map(|number| {
             bucket.put(&number.to_string(), vec![number; 1000]);
             let (url, path) = (bucket.url(&number.to_string()), root.join(number.to_string()));

@@ -1,21 +1,21 @@
 //! Files that stand for members of archives: read in place, or copied out of the archive.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-use super::archives::Placed;
-use super::pins;
-use super::table::{Known, Origin, Table, There, cannot_write, free_bytes};
+use super::fetched_files::{
+    FetchedFiles, Known, Origin, There, cannot_write, free_bytes, write_piece,
+};
+use super::mirrored_archive::MirroredArchive;
+use super::pins::pins;
 use crate::archive::{MemberBytes, StreamGuard};
 use crate::window::Window;
 
-impl Table {
+impl FetchedFiles {
     /// The archive and the number of the member that a file stands for, if any.
-    pub(super) fn member(&self, path: &Path) -> Option<(Arc<Placed>, usize)> {
+    pub(super) fn member(&self, path: &Path) -> Option<(Arc<MirroredArchive>, usize)> {
         match &self.lock().files.get(path)?.origin {
             Origin::Member { archive, number } => Some((archive.clone(), *number)),
             Origin::Object { .. } => None,
@@ -55,7 +55,7 @@ impl Table {
     /// them, because reading them later would cost as much again.
     pub(super) fn bring_on_the_way(
         &self,
-        archive: &Placed,
+        archive: &MirroredArchive,
         wanted: usize,
         stream: &mut StreamGuard<'_>,
     ) -> Result<()> {
@@ -113,7 +113,7 @@ impl Table {
 
     /// Checks that the disk has room for a member. For objects of servers, this is not checked: the free space may change
     /// until they arrive.
-    pub(super) fn check_disk(&self, archive: &Placed, number: usize) -> Result<()> {
+    pub(super) fn check_disk(&self, archive: &MirroredArchive, number: usize) -> Result<()> {
         let size = archive.archive.members()[number].size;
         let free = free_bytes(&self.root)?;
         if size <= free {
@@ -131,8 +131,4 @@ impl Table {
             "set TMPDIR to a folder with more space, or unpack the archive and give its folder",
         ))
     }
-}
-
-pub(super) fn write_piece(mut file: &File, bytes: &[u8]) -> std::io::Result<()> {
-    file.write_all(bytes)
 }

@@ -14,17 +14,19 @@
 //! | `mod.rs` | the folder, and which file stands for which object |
 //! | `archives.rs` | archives that have folders, and the names that users know |
 //! | `members.rs` | members of archives: read in place, or copied out |
-//! | `table.rs` | which files were fetched, which are pinned, which to drop |
+//! | `mirrored_archive.rs` | one of these archives and its folder |
+//! | `fetched_files.rs`, `pins.rs` | which files were fetched, which are pinned, which to drop |
 //!
 //! The folder exists while there is a [`Session`]. If a killed process left a folder, the next process removes it.
 
 mod archives;
+mod fetched_files;
 mod members;
-mod table;
+mod mirrored_archive;
+mod pins;
 
-use std::cell::RefCell;
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,10 +34,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hsipack_format::{Error, Result};
 
+use crate::regular_file;
 use crate::remote::{self, Version, is_url};
 use crate::window::Window;
-use archives::Archives;
-use table::Table;
+use fetched_files::{FetchedFiles, ROOM};
+use mirrored_archive::{Archives, FOLDER};
 
 pub use archives::{
     archive_of, beside_archive, folder_of_archive, inside_archive, is_archive, is_of_archive,
@@ -45,9 +48,6 @@ pub use archives::{
 const PREFIX: &str = "hsipack-inputs-";
 /// The file in a folder that its process keeps locked.
 const LOCK: &str = ".lock";
-/// What to do if there is no room for temporary files.
-const ROOM: &str = "files from servers and archives are stored as temporary files: set TMPDIR to a folder with enough space";
-
 /// The mirror of this process.
 #[derive(Debug)]
 struct Present {
@@ -64,7 +64,7 @@ static ANY: AtomicBool = AtomicBool::new(false);
 struct Mirror {
     root: PathBuf,
     _lock: File,
-    table: Table,
+    table: FetchedFiles,
     archives: Mutex<Archives>,
     /// Folders whose files were created. Locked while a server is asked, so that a thread that looks for a file beside
     /// others waits until all of them exist.
@@ -205,7 +205,7 @@ pub fn with_urls(text: &str) -> String {
     let mut parts = text.split(root.as_str());
     let mut told = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        match mirror.told_of_archive(part) {
+        match locked(&mirror.archives).told(part) {
             Some(part) => told.push_str(&part),
             None => told.push_str(&part.replacen('/', "://", 1)),
         }
@@ -279,10 +279,6 @@ pub(crate) fn fetch_head(path: &Path, len: u64) -> Result<()> {
     }
 }
 
-thread_local! {
-    static PINNED: RefCell<Option<Vec<PathBuf>>> = const { RefCell::new(None) };
-}
-
 /// Files that stay while this value exists.
 #[derive(Debug, Default)]
 #[must_use]
@@ -313,19 +309,16 @@ impl Drop for Pin {
     }
 }
 
-/// Runs `work` on this thread, and pins all mirrored files that it opens.
-pub fn pinning<T>(work: impl FnOnce() -> T) -> (T, Pin) {
-    let before = PINNED.replace(Some(Vec::new()));
-    let result = work();
-    let pin = Pin(PINNED.replace(before).unwrap_or_default());
-    (result, pin)
+/// Opens a regular file, after it was fetched.
+fn open_fetched(path: &Path) -> Result<(File, u64)> {
+    fetch(path)?;
+    regular_file::open(path, OpenOptions::new().read(true), 0)
 }
 
-/// Records a file that is in use. Returns whether it is to be pinned.
-fn pins(path: &Path) -> bool {
-    PINNED.with_borrow_mut(|pinned| {
-        pinned.as_mut().map(|paths| paths.push(path.to_owned())).is_some()
-    })
+/// Runs `work` on this thread, and pins all mirrored files that it opens.
+pub fn pinning<T>(work: impl FnOnce() -> T) -> (T, Pin) {
+    let (result, files) = pins::recorded(work);
+    (result, Pin(files))
 }
 
 /// The same path without `..`, because names of objects contain none.
@@ -357,7 +350,7 @@ impl Mirror {
                         continue;
                     }
                     let lock = lock.map_err(|error| fail(&root, error))?;
-                    let table = Table::new(&root);
+                    let table = FetchedFiles::new(&root);
                     let (archives, listed) = (Mutex::default(), Mutex::default());
                     return Ok(Self { root, _lock: lock, table, archives, listed });
                 }
@@ -378,10 +371,15 @@ impl Mirror {
         Ok(self.root.join(scheme).join(below))
     }
 
+    /// Whether a file or folder stands for an archive or something in one.
+    pub(super) fn is_of_archive(&self, path: &Path) -> bool {
+        path.starts_with(self.root.join(FOLDER))
+    }
+
     fn url_of(&self, path: &Path) -> Option<PathBuf> {
         let below = path.strip_prefix(&self.root).ok()?.to_str()?;
         if self.is_of_archive(path) {
-            return self.told_of_archive(below).map(PathBuf::from);
+            return locked(&self.archives).told(below).map(PathBuf::from);
         }
         let (scheme, rest) = below.split_once('/')?;
         Some(format!("{scheme}://{rest}").into())
@@ -392,7 +390,7 @@ impl Mirror {
         let _listed = locked(&self.listed);
         match remote::version(url) {
             Ok(version) => self.add(path, url, version).map(|()| true),
-            Err(error) if crate::small::is_missing(&error) => Ok(false),
+            Err(error) if crate::regular_file::is_missing(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -436,7 +434,7 @@ impl Mirror {
             fs::create_dir_all(folder)
                 .map_err(|error| Error::io(folder, "cannot create", error))?;
         }
-        table::empty(path, version.len)?;
+        fetched_files::empty(path, version.len)?;
         self.table.add(path, url, version);
         Ok(())
     }
@@ -455,47 +453,4 @@ fn remove_remains(temporary: &Path) {
 
 // Miri does not support sockets.
 #[cfg(all(test, not(miri)))]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use hsipack_testing::bucket::{Bucket, BucketFault};
-
-    use super::*;
-
-    #[test]
-    fn whoever_looks_for_a_file_waits_until_those_beside_it_are_there() {
-        let bucket = Bucket::start("mirror-beside");
-        remote::set_options(&bucket.url(""), bucket.options()).unwrap();
-        for name in ["a/one", "a/two", "b/one", "b/c/two"] {
-            bucket.put(name, name.as_bytes().to_vec());
-        }
-        bucket.set_faults(|request| {
-            if request.key.is_empty() {
-                std::thread::sleep(std::time::Duration::from_millis(200));
-            }
-            BucketFault::None
-        });
-        let _session = session();
-        let one = file(&bucket.url("a/one")).unwrap().unwrap();
-        let there = one.with_file_name("../b/one");
-        std::thread::scope(|scope| {
-            for _ in 0..6 {
-                scope.spawn(|| {
-                    look(&there).unwrap();
-                    assert!(one.parent().unwrap().join("../b/one").is_file());
-                    assert_eq!(crate::small::read(&there, 100).unwrap(), b"b/one");
-                    assert_eq!(url_of(&there).unwrap(), bucket.url("b/one"));
-                });
-            }
-        });
-        let below = file(&bucket.url("b")).unwrap().unwrap();
-        assert!(below.join("c/two").is_file());
-        assert_eq!(file(&bucket.url("nothing")).unwrap(), None);
-        let root = holding(&one).unwrap().root.clone();
-        assert_eq!(fs::metadata(root).unwrap().permissions().mode() & 0o777, 0o700);
-        assert!(
-            with_urls(&format!("in {}: wrong", one.display()))
-                .contains("in s3://mirror-beside/a/one: wrong")
-        );
-    }
-}
+mod tests;

@@ -31,20 +31,11 @@ use std::time::Duration;
 
 use crate::threads;
 pub use block::Block;
+pub use size::HUGE_PAGE;
 use size::Sizes;
-pub(crate) use system::advise_huge;
 
-/// Size of huge pages on x86-64 and on 4 KiB arm64.
-pub const HUGE_PAGE: usize = 2 << 20;
 /// Bytes that are made ready at a time. The threads that wait for memory go on after each such piece.
 const PIECE: usize = 16 << 20;
-
-/// The size of pages to ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pages {
-    Small,
-    Huge,
-}
 
 /// One thread in so many cores makes memory ready. One cannot keep up with many that decode.
 const CORES: usize = 4;

@@ -8,7 +8,15 @@
 
 use std::time::Duration;
 
-use super::Pages;
+/// Size of huge pages on x86-64 and on 4 KiB arm64.
+pub const HUGE_PAGE: usize = 2 << 20;
+
+/// The size of pages to ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pages {
+    Small,
+    Huge,
+}
 
 /// If huge pages come at least this fast, in bytes per second, they are not compared with small ones.
 const QUICK: f64 = 2e9;

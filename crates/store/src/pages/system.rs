@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use super::{HUGE_PAGE, Pages};
+use super::size::{HUGE_PAGE, Pages};
 
 /// Anonymous memory, zero-filled, aligned to huge pages.
 pub fn allocate(bytes: usize) -> io::Result<NonNull<u8>> {
@@ -96,18 +96,6 @@ pub fn thread_time() -> Duration {
     // SAFETY: the call fills the struct it is given.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Asks for huge pages in memory that somebody else allocated and nobody has written to. The system may refuse.
-pub fn advise_huge<T>(memory: &[T]) {
-    const PAGE: usize = 4096;
-    let range = memory.as_ptr_range();
-    let start = (range.start as usize).next_multiple_of(PAGE);
-    let end = range.end as usize / PAGE * PAGE;
-    if start < end {
-        // SAFETY: whole pages of the given memory; advice changes no content.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
-    }
 }
 
 /// How many bytes of the memory lie on huge pages, according to the kernel.

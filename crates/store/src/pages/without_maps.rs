@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use super::Pages;
+use super::size::Pages;
 
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, 4096).expect("a sensible size")
@@ -42,5 +42,3 @@ pub fn lock(_: NonNull<u8>, _: usize) -> Result<(), String> {
 pub fn thread_time() -> Duration {
     Duration::ZERO
 }
-
-pub fn advise_huge<T>(_: &[T]) {}

@@ -5,7 +5,7 @@
 //! and waiting for it takes seconds. So the service is asked only if something says that this is a machine of the cloud
 //! ([`has_metadata_service`]), or if the user configured it.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
@@ -13,95 +13,8 @@ use std::sync::Arc;
 
 use object_store::CredentialProvider;
 
-use super::failure::Failure;
-
-/// A cloud whose clients look up credentials.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cloud {
-    Aws,
-    Google,
-    Azure,
-}
-
-impl Cloud {
-    /// The remedy if no credentials were found.
-    pub(super) fn remedy(self) -> &'static str {
-        match self {
-            Self::Aws => {
-                "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or key and secret in storage_options; \
-                 for a public bucket, set AWS_SKIP_SIGNATURE=true, or anon in storage_options; \
-                 if this machine has a role of EC2, set AWS_METADATA_ENDPOINT=http://169.254.169.254"
-            }
-            Self::Google => {
-                "set GOOGLE_APPLICATION_CREDENTIALS to a file with credentials; \
-                 for a public bucket, set GOOGLE_SKIP_SIGNATURE=true, or skip_signature in storage_options; \
-                 if this machine has a service account, set GCE_METADATA_HOST=metadata.google.internal"
-            }
-            Self::Azure => {
-                "set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or account_key in storage_options; \
-                 for a public container, set AZURE_SKIP_SIGNATURE=true, or skip_signature in storage_options; \
-                 if this machine has an identity, set AZURE_MSI_ENDPOINT=http://169.254.169.254/metadata/identity/oauth2/token"
-            }
-        }
-    }
-
-    /// Options and variables that exist only on machines of the cloud, or with which a user configures its metadata service.
-    fn settings(self) -> (&'static [&'static str], &'static [&'static str]) {
-        match self {
-            Self::Aws => (
-                &["metadata_endpoint"],
-                &[
-                    "AWS_METADATA_ENDPOINT",
-                    "AWS_EC2_METADATA_SERVICE_ENDPOINT",
-                    "AWS_EXECUTION_ENV",
-                ],
-            ),
-            Self::Google => (
-                &[],
-                &[
-                    "GCE_METADATA_HOST",
-                    "GCE_METADATA_ROOT",
-                    "GCE_METADATA_IP",
-                    "K_SERVICE",
-                    "CLOUD_RUN_JOB",
-                ],
-            ),
-            Self::Azure => (
-                &["msi_endpoint", "identity_endpoint", "object_id", "msi_resource_id", "client_id"],
-                &[
-                    "IDENTITY_ENDPOINT",
-                    "MSI_ENDPOINT",
-                    "AZURE_MSI_ENDPOINT",
-                    "AZURE_IDENTITY_ENDPOINT",
-                    "AZURE_OBJECT_ID",
-                    "AZURE_MSI_RESOURCE_ID",
-                    "AZURE_CLIENT_ID",
-                ],
-            ),
-        }
-    }
-
-    /// Files in which the firmware or the hypervisor of a machine of the cloud names itself, and how the text begins or
-    /// ends.
-    fn signs(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Aws => &[
-                ("sys/class/dmi/id/sys_vendor", "amazon ec2"),
-                ("sys/class/dmi/id/board_vendor", "amazon ec2"),
-                ("sys/class/dmi/id/bios_vendor", "amazon ec2"),
-                ("sys/class/dmi/id/bios_version", "amazon"),
-                ("sys/hypervisor/uuid", "ec2"),
-            ],
-            Self::Google => &[
-                ("sys/class/dmi/id/product_name", "google"),
-                ("sys/class/dmi/id/sys_vendor", "google"),
-            ],
-            Self::Azure => {
-                &[("sys/class/dmi/id/chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77")]
-            }
-        }
-    }
-}
+use super::cloud::Cloud;
+use super::failure::{Failure, LookupFailed};
 
 /// Whether this machine probably has a metadata service of the cloud, or the user configured one. `options` are names of
 /// options, `variable` reads the environment, and the system's files are below `root`.
@@ -238,18 +151,6 @@ impl<T: Send + Sync + Debug> CredentialProvider for Lookup<T> {
     }
 }
 
-/// The failure of a look-up, inside an error of the library.
-#[derive(Debug)]
-pub(super) struct LookupFailed(pub(super) Failure);
-
-impl fmt::Display for LookupFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no credentials were found")
-    }
-}
-
-impl std::error::Error for LookupFailed {}
-
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
@@ -259,7 +160,7 @@ mod tests {
     use hsipack_testing::server::{Fault, Server};
     use hsipack_testing::skipped;
 
-    use super::super::{network, read, set_options};
+    use super::super::{options, read, set_options};
     use super::*;
 
     /// The error of reading from a bucket without keys, and with `more` options. The bucket must not be asked.
@@ -288,7 +189,7 @@ mod tests {
         has_key
             || ["AWS_ACCESS_KEY_ID", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_ROLE_ARN"]
                 .iter()
-                .any(|name| network::variable(name).is_some())
+                .any(|name| options::variable(name).is_some())
     }
 
     #[test]
@@ -317,7 +218,7 @@ mod tests {
     #[test]
     fn other_machines_are_not_asked_for_credentials() {
         let (options, root) = (std::iter::empty(), Path::new("/"));
-        if has_credentials() || has_metadata_service(Cloud::Aws, options, network::variable, root) {
+        if has_credentials() || has_metadata_service(Cloud::Aws, options, options::variable, root) {
             return skipped("the environment has credentials, or this is a machine of a cloud");
         }
         let begun = Instant::now();

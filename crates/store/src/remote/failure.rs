@@ -4,12 +4,13 @@
 //! Only parts that are known to be harmless are used: the status, the server's code for it, and the system's message.
 
 use std::error::Error as _;
+use std::fmt;
 use std::io;
 use std::path::Path;
 
 use hsipack_format::{Error, ErrorKind};
 
-use super::auth::{Cloud, LookupFailed};
+use super::cloud::Cloud;
 
 /// Why an object, or a span of it, could not be fetched. It can be cloned for several readers that wait for the same
 /// span.
@@ -219,6 +220,18 @@ fn system(error: &object_store::Error) -> Option<String> {
     }
     None
 }
+
+/// The failure of a look-up, inside an error of the library.
+#[derive(Debug)]
+pub(super) struct LookupFailed(pub(super) Failure);
+
+impl fmt::Display for LookupFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no credentials were found")
+    }
+}
+
+impl std::error::Error for LookupFailed {}
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use super::network;
 use super::object::{Object, Version, Whole};
 use super::shard_tails::{self, ShardTails};
 use crate::folder::{DECIDED, DECIDED_METADATA, partial};
-use crate::small;
+use crate::regular_file;
 
 /// How often the metadata are fetched again while an append is being finished, which takes a second.
 const TRIES: usize = 20;
@@ -73,9 +73,9 @@ impl Fetched {
             }
             // The metadata are not in their final places yet. If they are moved there just now, look again.
             let place = partial(root).join(DECIDED_METADATA);
-            let text = if_there(super::read(&place.join(SHA256SUMS), small::SUMS))?;
+            let text = if_there(super::read(&place.join(SHA256SUMS), regular_file::SUMS))?;
             match text.map(|text| Self::of_sums(root, &place, version, Some(text), None)) {
-                Some(Err(error)) if small::is_missing(&error) => {}
+                Some(Err(error)) if regular_file::is_missing(&error) => {}
                 None => {}
                 Some(fetched) => return fetched,
             }
@@ -180,7 +180,7 @@ impl Fetched {
 
 fn if_there<T>(read: Result<T>) -> Result<Option<T>> {
     match read {
-        Err(error) if small::is_missing(&error) => Ok(None),
+        Err(error) if regular_file::is_missing(&error) => Ok(None),
         other => other.map(Some),
     }
 }
@@ -200,7 +200,7 @@ pub fn metadata_place(root: &Path) -> Result<PathBuf> {
 fn beginning(root: &Path, with_index: bool) -> Result<Beginning> {
     let (sums, decision) = (root.join(SHA256SUMS), partial(root).join(DECIDED));
     network::wait(async {
-        let text = async { Object::at(&sums)?.whole_with_version(small::SUMS).await };
+        let text = async { Object::at(&sums)?.whole_with_version(regular_file::SUMS).await };
         let decided = async {
             let dataset = Object::at(root)?;
             // Plain web servers cannot be written to, and there is nothing beside a whole bucket.
@@ -212,7 +212,7 @@ fn beginning(root: &Path, with_index: bool) -> Result<Beginning> {
                 return None;
             }
             // The index is optional.
-            Object::at(&root.join(SAMPLES_INDEX)).ok()?.whole(small::SAMPLES).await.ok()
+            Object::at(&root.join(SAMPLES_INDEX)).ok()?.whole(regular_file::SAMPLES).await.ok()
         };
         let (text, decided, index) = futures_util::join!(text, decided, index);
         // Without permission to read beside the dataset, an append that is being finished is not noticed.
@@ -243,8 +243,8 @@ fn fetch_all(
         .map(|file| {
             let most = match file.as_str() {
                 SAMPLES => SHORT_LIST,
-                SAMPLES_INDEX => small::SAMPLES,
-                _ => small::METADATA,
+                SAMPLES_INDEX => regular_file::SAMPLES,
+                _ => regular_file::METADATA,
             };
             (file, most)
         })
@@ -262,7 +262,9 @@ fn fetch_all(
                     return Ok(None);
                 }
                 // The file is listed, so it existed: it is just being moved.
-                Err(error) if small::is_missing(&error) && place != root => return Err(error),
+                Err(error) if regular_file::is_missing(&error) && place != root => {
+                    return Err(error);
+                }
                 content => if_there(content)?,
             };
             Ok(Some((root.join(&file), content)))

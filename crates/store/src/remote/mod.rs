@@ -8,11 +8,12 @@
 //! | `url.rs` | which paths are URLs; the server and the object that a URL names |
 //! | `options.rs` | `storage_options`: credentials and endpoints for URLs |
 //! | `auth.rs` | looking up credentials, and what to say if there are none |
+//! | `cloud.rs` | the clouds, and where their clients find credentials |
 //! | `profile.rs` | the profile that the AWS tools would use |
 //! | `network.rs` | the threads and connections of this process |
 //! | `object.rs` | one object: its version, spans of its bytes; retries |
 //! | `failure.rs` | failures, as errors without secrets |
-//! | `tries.rs` | retries |
+//! | `retry.rs` | retries |
 //! | `metadata.rs` | the metadata files of a dataset, fetched together |
 //! | `shard_tails.rs` | the ends of its shards, fetched beside them |
 //! | `reading.rs` | listing names with versions; whole objects piece by piece |
@@ -21,6 +22,7 @@
 //! The store for loaders, which reads ahead, is [`RemoteStore`](crate::stores::RemoteStore).
 
 mod auth;
+mod cloud;
 mod failure;
 mod metadata;
 mod network;
@@ -28,8 +30,8 @@ mod object;
 mod options;
 mod profile;
 mod reading;
+mod retry;
 mod shard_tails;
-mod tries;
 mod upload;
 mod url;
 mod writing;
@@ -39,11 +41,11 @@ use std::path::Path;
 use hsipack_format::{Error, ErrorKind, Result};
 use tokio::task::JoinHandle;
 
-use crate::small;
-use crate::stores::Wire;
+use crate::regular_file;
+use crate::throttle::Wire;
 
 pub use metadata::metadata_place;
-pub use options::set_options;
+pub use network::set_options;
 pub use shard_tails::ShardTails;
 pub use url::is_url;
 
@@ -104,7 +106,7 @@ pub(crate) fn tail(url: &Path, len: u64, wire: &Wire) -> Result<(Version, Vec<u8
 /// Whether an error says that a server is unavailable or refuses. Then nothing is known about the object.
 pub fn is_away(error: &Error) -> bool {
     let of_server = error.path().is_some_and(is_url);
-    of_server && error.kind() == ErrorKind::Io && !small::is_missing(error)
+    of_server && error.kind() == ErrorKind::Io && !regular_file::is_missing(error)
 }
 
 /// Adds the object's URL to an error that names none.

@@ -23,8 +23,9 @@ use object_store::{BackoffConfig, ClientConfigKey, ClientOptions, ObjectStore, R
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-use super::auth::{self, Cloud, Lookup};
-use super::options::{StorageOptions, options};
+use super::auth::{self, Lookup};
+use super::cloud::Cloud;
+use super::options::{self, StorageOptions, variable};
 use super::profile;
 use super::url::{Address, Scheme};
 use crate::process::OfProcess;
@@ -133,7 +134,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 /// The client for an address, with its connections.
 pub(super) fn client(address: &Address) -> Result<Client> {
     let base = address.base();
-    let options = options(&base);
+    let options = options::of(&base);
     with(|network| {
         let mut clients = network.clients.lock().unwrap_or_else(PoisonError::into_inner);
         match clients.get(&base) {
@@ -147,12 +148,19 @@ pub(super) fn client(address: &Address) -> Result<Client> {
     })?
 }
 
-/// Checks that a client can be created with these options.
+/// Sets options for all URLs of the bucket, container or host that `url` names, in this process. They take precedence
+/// over the environment. Names are those of the cloud providers (`access_key_id`, `secret_access_key`, `endpoint`,
+/// `region`, `account_name`, `allow_http`, …), in lower case, with or without the provider's prefix. For S3, fsspec's
+/// `key`, `secret`, `token` and `anon` also work.
 ///
 /// # Errors
-/// If not; the error may contain names of options, but never values.
-pub(super) fn check(address: &Address, options: &StorageOptions) -> Result<()> {
-    build(address, options).map(drop)
+/// If `url` is not a URL, an option is unknown, or a value is invalid.
+pub fn set_options(url: &Path, options: impl IntoIterator<Item = (String, String)>) -> Result<()> {
+    let address = Address::of(url)?;
+    let options: StorageOptions = StorageOptions(options.into_iter().collect());
+    build(&address, &options).map_err(|error| error.at(url))?;
+    options::store(address.base(), options);
+    Ok(())
 }
 
 impl Network {
@@ -270,13 +278,6 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     })
 }
 
-/// A variable of the environment, without spaces and line feeds around it, which job scripts leave. One that is then empty
-/// counts as not set.
-pub(super) fn variable(name: &str) -> Option<String> {
-    let value = std::env::var(name).ok()?.trim().to_owned();
-    (!value.is_empty()).then_some(value)
-}
-
 /// The settings of a cloud's client in the environment: those of all variables that begin with `prefix` and that the client
 /// knows. `other` is a variable without the prefix, with the name of its setting; the ones with the prefix override it. The
 /// client's own reader of the environment takes every value as it is, and then panics.
@@ -349,5 +350,39 @@ fn retry() -> RetryConfig {
         },
         max_retries: 100,
         retry_timeout: FIRST,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_hold_for_their_bucket_and_are_not_shown() {
+        let url = Path::new("s3://ours/a");
+        let with = |name: &str| {
+            let options = [("key", "me"), (name, "hunter2")];
+            set_options(url, options.map(|(name, value)| (name.to_owned(), value.to_owned())))
+        };
+        with("secret_access_key").unwrap();
+        assert_eq!(options::of("s3://ours").0["secret_access_key"], "hunter2");
+        assert!(options::of("s3://theirs").0.is_empty());
+        assert_eq!(format!("{:?}", options::of("s3://ours")), r#"{"key", "secret_access_key"}"#);
+        with("secret").unwrap();
+        set_options(url, [("anon".to_owned(), "true".to_owned())]).unwrap();
+        let error = with("secret_acess_key").unwrap_err();
+        assert!(error.what().contains("secret_acess_key"), "{error}");
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+        for endpoint in ["127.0.0.1:9000", "localhost:9000", "ftp://a", "http://"] {
+            let given = ("endpoint".to_owned(), endpoint.to_owned());
+            let error = set_options(url, [given]).unwrap_err();
+            assert!(error.to_string().contains("http://127.0.0.1:9000"), "{error}");
+        }
+        set_options(url, [("endpoint".to_owned(), " http://127.0.0.1:9000\n".to_owned())]).unwrap();
+        let two_lines = [("access_key_id".to_owned(), "a\nb".to_owned())];
+        let error = set_options(url, two_lines).unwrap_err();
+        assert!(error.what().contains("access_key_id contains a line feed"), "{error}");
+        let missing = with("region").unwrap_err();
+        assert!(!missing.to_string().contains("hunter2"), "{missing}");
     }
 }

@@ -10,10 +10,10 @@ use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStoreExt};
 
 use super::failure::Failure;
 use super::network::{self, Client};
-use super::tries::Tries;
+use super::retry::RetryClock;
 use super::url::Address;
 use crate::memory;
-use crate::stores::Wire;
+use crate::throttle::Wire;
 
 /// Distinguishes an object from earlier or later objects at the same URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Object {
     /// Like `whole`, with the version of the object.
     pub(crate) async fn whole_with_version(&self, most: u64) -> Result<Whole> {
         let failed = |failure: Failure| failure.of(&self.url);
-        let mut tries = Tries::default();
+        let mut tries = RetryClock::default();
         loop {
             let broken = match self.try_whole(most).await? {
                 Ok(whole) => return Ok(whole),
@@ -158,7 +158,7 @@ impl Object {
         out: &mut [u8],
         wire: &Wire,
     ) -> Result<(), Failure> {
-        let (mut done, mut tries) = (0, Tries::default());
+        let (mut done, mut tries) = (0, RetryClock::default());
         loop {
             // Bytes that arrived before the connection broke are not requested again.
             let rest = span.start + done as u64..span.end;
@@ -168,7 +168,7 @@ impl Object {
                 Err(failure) => {
                     done += came;
                     if came > 0 {
-                        tries = Tries::default();
+                        tries = RetryClock::default();
                     }
                     tries.again(failure).await?;
                 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use ini::Ini;
 
-use super::network::variable;
+use super::options::variable;
 
 /// Options from the profile that the environment selects, with the names that the S3 client uses.
 pub(super) fn of_environment() -> Vec<(String, String)> {

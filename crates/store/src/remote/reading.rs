@@ -10,8 +10,8 @@ use object_store::path::Path as Key;
 use super::failure::Failure;
 use super::network;
 use super::object::{Object, Version};
-use super::tries::Tries;
-use crate::stores::Wire;
+use super::retry::RetryClock;
+use crate::throttle::Wire;
 
 /// Number of parallel requests.
 const AT_ONCE: usize = 4;
@@ -81,7 +81,7 @@ pub(crate) fn list_versions(folder: &Path) -> Result<Versions> {
             // Plain web servers cannot list objects.
             return Ok(Vec::new());
         }
-        let mut tries = Tries::default();
+        let mut tries = RetryClock::default();
         loop {
             let listed =
                 object.client.objects.list(Some(&object.key)).try_collect::<Vec<_>>().await;

@@ -12,18 +12,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// Counts for how long something was tried. The client itself retries requests for a few seconds. This is for answers
 /// that break off, and for servers that are unavailable for longer in the middle of the work.
 #[derive(Debug)]
-pub(super) struct Tries {
+pub(super) struct RetryClock {
     since: Instant,
     pause: Duration,
 }
 
-impl Default for Tries {
+impl Default for RetryClock {
     fn default() -> Self {
         Self { since: Instant::now(), pause: PAUSE }
     }
 }
 
-impl Tries {
+impl RetryClock {
     /// Waits before the next try. Returns the failure if there should be no further try.
     pub(super) async fn again(&mut self, failure: Failure) -> Result<(), Failure> {
         let passes = matches!(

@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 use super::failure::Failure;
 use super::network;
 use super::object::Object;
-use super::tries::Tries;
+use super::retry::RetryClock;
 use super::writing::to_write;
 use crate::memory;
-use crate::stores::Wire;
+use crate::throttle::Wire;
 
 /// Size of a part in bytes. Some servers require the same size for all parts except the last, and at least 5 MiB.
 const PART: u64 = 8 << 20;
@@ -130,7 +130,7 @@ impl Upload {
         let number = self.parts.len() + self.sent.len();
         let payload = PutPayload::from(std::mem::take(&mut self.buffer));
         self.sent.push_back(network::spawn(async move {
-            let mut tries = Tries::default();
+            let mut tries = RetryClock::default();
             loop {
                 match store.put_part(&object.key, &id, number, payload.clone()).await {
                     Ok(part) => return Ok(part),
@@ -173,7 +173,7 @@ impl Drop for Upload {
 }
 
 async fn begin(object: &Object, store: &dyn MultipartStore) -> Result<MultipartId, Failure> {
-    let mut tries = Tries::default();
+    let mut tries = RetryClock::default();
     loop {
         match store.create_multipart(&object.key).await {
             Ok(id) => return Ok(id),
@@ -191,7 +191,7 @@ async fn complete(
     bytes: u64,
     end: &[u8],
 ) -> Result<(), Failure> {
-    let mut tries = Tries::default();
+    let mut tries = RetryClock::default();
     loop {
         let failure = match store.complete_multipart(&object.key, id, parts.clone()).await {
             Ok(_) => return Ok(()),

@@ -12,8 +12,8 @@ use super::failure::Failure;
 use super::network;
 use super::object::Object;
 use super::reading::below;
-use super::tries::Tries;
-use crate::small;
+use super::retry::RetryClock;
+use crate::regular_file;
 
 /// Writes `content` to `url` and replaces any object there.
 ///
@@ -46,7 +46,7 @@ pub(crate) fn put_new(url: &Path, content: &[u8]) -> Result<bool> {
                 Ok(there) => Ok(there == content),
                 Err(error) if error.kind() == hsipack_format::ErrorKind::Malformed => Ok(false),
                 // An object of another process was there, and was deleted meanwhile.
-                Err(error) if small::is_missing(&error) => Ok(false),
+                Err(error) if regular_file::is_missing(&error) => Ok(false),
                 Err(error) => Err(error),
             },
             Err(failure) => Err(failure.of_writing(url)),
@@ -128,7 +128,7 @@ pub(super) fn to_write(url: &Path) -> Result<Object> {
 
 impl Object {
     pub(super) async fn put(&self, payload: PutPayload, mode: PutMode) -> Result<(), Failure> {
-        let mut tries = Tries::default();
+        let mut tries = RetryClock::default();
         loop {
             let options = PutOptions { mode: mode.clone(), ..PutOptions::default() };
             match self.client.objects.put_opts(&self.key, payload.clone(), options).await {
@@ -140,7 +140,7 @@ impl Object {
 
     /// Deletes the object named `key` in the same bucket.
     async fn delete(&self, key: &Key) -> Result<(), Failure> {
-        let mut tries = Tries::default();
+        let mut tries = RetryClock::default();
         loop {
             match self
                 .client
@@ -157,7 +157,7 @@ impl Object {
 
     /// Names of up to `most` objects below this one.
     async fn below(&self, most: usize) -> Result<Vec<Key>, Failure> {
-        let mut tries = Tries::default();
+        let mut tries = RetryClock::default();
         loop {
             let listed = self.client.objects.list(Some(&self.key)).take(most);
             let listed = listed.map_ok(|meta| meta.location).try_collect::<Vec<Key>>().await;

@@ -34,8 +34,9 @@ use std::thread::JoinHandle;
 
 use crate::threads;
 
-use super::buffer::{PAGE, grown};
-use super::{ReadBuffer, Store, StoredFile, cannot_read, checked, open_descriptor, readable};
+use super::buffer::{PAGE, ReadBuffer, grown};
+use super::store::Store;
+use super::stored_file::{StoredFile, cannot_read, checked, open_descriptor, readable};
 use hsipack_format::{Error, Opt, Result, remedy};
 
 /// How a [`DirectStore`] reads ahead.

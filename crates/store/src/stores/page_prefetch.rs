@@ -6,7 +6,7 @@
 //! sequentially: the bytes they read are discarded, but the pages stay in the cache. Bytes that are already cached
 //! are not read again. There are a few threads, so that the disk has work while one thread waits for a processor.
 //!
-//! A reader that needs bytes that were requested waits until a thread has read them ([`Warmer::wait_for`]). Page
+//! A reader that needs bytes that were requested waits until a thread has read them ([`PagePrefetcher::wait_for`]). Page
 //! faults in between would send requests of their own, and interrupt the sequential read that makes the disk fast.
 
 use std::collections::VecDeque;
@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::PAGE;
+use super::buffer::PAGE;
 
 /// Reads spans into the page cache, in the order in which they were requested. The threads start with the first
-/// span, and end when the `Warmer` is dropped.
+/// span, and end when the `PagePrefetcher` is dropped.
 #[derive(Debug, Default)]
-pub(super) struct Warmer {
+pub(super) struct PagePrefetcher {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -61,7 +61,7 @@ const OPEN_FILES: usize = 8;
 /// Maximum number of spans in the queue. Beyond that, the oldest are dropped: their readers read them themselves.
 const SPANS: usize = 1024;
 
-impl Warmer {
+impl PagePrefetcher {
     /// Requests a span of a file.
     pub(super) fn ask(&self, path: &Arc<Path>, span: Range<u64>) {
         let mut queue = self.shared.lock();
@@ -114,7 +114,7 @@ impl Warmer {
     }
 }
 
-impl Drop for Warmer {
+impl Drop for PagePrefetcher {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.more.notify_all();
@@ -349,7 +349,7 @@ mod tests {
             skipped("a folder in memory, or a system that does not tell what it caches");
             return;
         }
-        let warmer = Warmer::default();
+        let warmer = PagePrefetcher::default();
         warmer.ask(&path, 1000..9 << 20);
         let start = Instant::now();
         while !is_cached(&file, 1000..9 << 20) {
@@ -363,7 +363,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path: Arc<Path> = folder.path().join("shard").into();
         std::fs::write(&path, vec![7; 5 << 20]).unwrap();
-        let warmer = Warmer::default();
+        let warmer = PagePrefetcher::default();
         warmer.wait_for(&path, &(0..10));
         std::thread::scope(|scope| {
             for reader in 0..3u64 {
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn spans_of_files_that_are_gone_do_no_harm_and_the_thread_ends() {
         let folder = tempfile::tempdir().unwrap();
-        let warmer = Warmer::default();
+        let warmer = PagePrefetcher::default();
         for number in 0..3 * OPEN_FILES {
             let path = folder.path().join(format!("{number}"));
             if number % 2 == 0 {

@@ -7,15 +7,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::warm::Warmer;
-use super::{
-    ReadBuffer, Store, StoredFile, cannot_read, check_room, checked, open_descriptor, readable,
-};
+use super::buffer::ReadBuffer;
+use super::page_prefetch::PagePrefetcher;
+use super::store::Store;
+use super::stored_file::{StoredFile, cannot_read, check_room, checked, open_descriptor, readable};
 use hsipack_format::Result;
 
 /// A store that reads with `pread`. It holds a descriptor for each open file.
 #[derive(Clone, Debug, Default)]
-pub struct PreadStore(Arc<Warmer>);
+pub struct PreadStore(Arc<PagePrefetcher>);
 
 impl PreadStore {
     /// Creates the store.
@@ -27,7 +27,7 @@ impl PreadStore {
 impl Store for PreadStore {
     fn open(&self, path: &Path) -> Result<Arc<dyn StoredFile>> {
         let (file, len) = open_descriptor(path, 0)?;
-        Ok(Arc::new(PreadFile { file, path: path.into(), len, warmer: self.0.clone() }))
+        Ok(Arc::new(PreadFile { file, path: path.into(), len, prefetcher: self.0.clone() }))
     }
 }
 
@@ -36,7 +36,7 @@ struct PreadFile {
     file: File,
     path: Arc<Path>,
     len: u64,
-    warmer: Arc<Warmer>,
+    prefetcher: Arc<PagePrefetcher>,
 }
 
 impl StoredFile for PreadFile {
@@ -55,7 +55,7 @@ impl StoredFile for PreadFile {
         take: &mut dyn FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let len = checked(&self.path, &span, self.len)?.len();
-        self.warmer.wait_for(&self.path, &span);
+        self.prefetcher.wait_for(&self.path, &span);
         let bytes = buffer.room(len)?;
         self.file
             .read_exact_at(bytes, span.start)
@@ -66,13 +66,13 @@ impl StoredFile for PreadFile {
     fn read_into(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
         let len = checked(&self.path, &span, self.len)?.len();
         check_room(&self.path, len, out)?;
-        self.warmer.wait_for(&self.path, &span);
+        self.prefetcher.wait_for(&self.path, &span);
         self.file.read_exact_at(out, span.start).map_err(|error| cannot_read(&self.path, error))
     }
 
     fn prefetch(&self, span: Range<u64>) {
         if let Some(span) = readable(&span, self.len) {
-            self.warmer.ask(&self.path, span);
+            self.prefetcher.ask(&self.path, span);
         }
     }
 }

@@ -2,32 +2,34 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `ahead.rs` | spans that were requested: queued, being fetched, arrived |
 //! | `claimed.rs` | how long spans are left to other processes |
+//! | `object.rs` | an open object |
 //! | `pace.rs` | how many parallel requests fill the link |
-//! | `pool.rs` | memory of spans, which is used again |
+//! | `prefetch.rs` | spans that were requested: queued, being fetched, arrived |
 
-mod ahead;
 mod claimed;
+mod object;
 mod pace;
-mod pool;
+mod prefetch;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use hsipack_format::Result;
 
-use super::limited::{Limit, Link};
-use super::{Near, ReadBuffer, Store, StoredFile, Traffic, check_room, checked, readable};
-use crate::local_cache::{CachedDataset, CachedShard, Claim};
+use super::buffer::ReadBuffer;
+use super::store::{Store, Traffic};
+use super::stored_file::{Near, StoredFile, check_room, checked, readable};
+use crate::local_cache::{CachedDataset, CachedShard};
 use crate::memory;
-use crate::remote::{self, Object, ShardTails, TAIL_BYTES, Version};
-use ahead::Ahead;
-pub(crate) use pool::SpanBytes;
+use crate::remote::{self, ShardTails, TAIL_BYTES};
+use crate::throttle::{Link, Wire};
+use object::OpenObject;
+use prefetch::PrefetchQueue;
 
 /// Default maximum number of bytes that wait in memory.
 const BYTES: u64 = 512 << 20;
@@ -38,51 +40,13 @@ const NEAR: Near = Near { gap: 1 << 20, run: 4 << 20 };
 /// A store that reads objects by their URLs. Its requests run on the network's threads, and end when it is dropped.
 #[derive(Debug)]
 pub struct RemoteStore {
-    ahead: Arc<Ahead>,
+    prefetch: Arc<PrefetchQueue>,
     files: AtomicU64,
     wire: Arc<Wire>,
     /// The local caches of the datasets that have one.
     caches: Mutex<Vec<Arc<CachedDataset>>>,
     /// The ends of shards that were fetched before the shards are opened.
     tails: Mutex<ShardTails>,
-}
-
-/// The traffic between the server and the store.
-#[derive(Debug, Default)]
-pub(crate) struct Wire {
-    requests: AtomicU64,
-    bytes: AtomicU64,
-    /// Simulates a slower link.
-    limit: Option<Limit>,
-}
-
-impl Wire {
-    fn new(link: Link) -> Self {
-        // No burst: a server does not read ahead.
-        let limit = (!link.is_free()).then(|| Limit::new(link, 0));
-        Self { requests: AtomicU64::new(0), bytes: AtomicU64::new(0), limit }
-    }
-
-    /// Call this before a request for bytes.
-    pub(crate) async fn ask(&self) {
-        self.requests.fetch_add(1, Ordering::Relaxed);
-        self.come_late().await;
-    }
-
-    /// Waits for the latency of an answer.
-    pub(crate) async fn come_late(&self) {
-        if let Some(limit) = &self.limit {
-            tokio::time::sleep(limit.latency()).await;
-        }
-    }
-
-    /// Call this when bytes of an answer have arrived.
-    pub(crate) async fn take(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        if let Some(limit) = &self.limit {
-            tokio::time::sleep(limit.book(bytes as u64)).await;
-        }
-    }
 }
 
 impl RemoteStore {
@@ -95,7 +59,7 @@ impl RemoteStore {
     /// A store that keeps up to `bytes` of prefetched data; with 0, nothing is prefetched.
     pub fn with_bytes(bytes: u64) -> Self {
         Self {
-            ahead: Arc::new(Ahead::new(bytes)),
+            prefetch: Arc::new(PrefetchQueue::new(bytes)),
             files: AtomicU64::new(0),
             wire: Arc::new(Wire::new(Link::default())),
             caches: Mutex::default(),
@@ -143,8 +107,8 @@ impl Store for RemoteStore {
             wire: self.wire.clone(),
             kept: OnceLock::new(),
         });
-        let (ahead, cache) = (self.ahead.clone(), self.cache_of(path));
-        Ok(Arc::new(RemoteFile { file, ahead, cache }))
+        let (prefetch, cache) = (self.prefetch.clone(), self.cache_of(path));
+        Ok(Arc::new(RemoteFile { file, prefetch, cache }))
     }
 
     fn keep_in(&self, cache: &Arc<CachedDataset>) {
@@ -156,7 +120,7 @@ impl Store for RemoteStore {
     }
 
     fn batch_requested(&self) {
-        self.ahead.first_batch();
+        self.prefetch.first_batch();
     }
 
     fn traffic(&self) -> Option<Traffic> {
@@ -165,88 +129,10 @@ impl Store for RemoteStore {
     }
 }
 
-/// An object as it was when it was opened.
-#[derive(Debug)]
-struct OpenObject {
-    /// Its number in the store.
-    number: u64,
-    url: PathBuf,
-    version: Version,
-    /// Its last bytes, until they are read. An index is read only once.
-    tail: Mutex<Option<Vec<u8>>>,
-    wire: Arc<Wire>,
-    /// Its blocks in the local cache, if there is one.
-    kept: OnceLock<CachedShard>,
-}
-
-impl OpenObject {
-    /// The last bytes and the position of `span` in them, if it is there. They can be taken only once.
-    fn take_tail(&self, span: &Range<u64>) -> Option<(Vec<u8>, Range<usize>)> {
-        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = self.in_tail(tail.as_deref()?, span)?;
-        Some((tail.take()?, place))
-    }
-
-    /// Whether `take_tail` would return a span.
-    fn has_tail(&self, span: &Range<u64>) -> bool {
-        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
-        tail.as_deref().is_some_and(|tail| self.in_tail(tail, span).is_some())
-    }
-
-    fn in_tail(&self, tail: &[u8], span: &Range<u64>) -> Option<Range<usize>> {
-        let first = self.version.len - tail.len() as u64;
-        let start = span.start.checked_sub(first)? as usize;
-        Some(start..start + (span.end - span.start) as usize)
-    }
-
-    /// Fetches a span into `out` and fills it.
-    async fn fetch(&self, span: Range<u64>, out: &mut [u8]) -> Result<(), remote::Failure> {
-        let object = Object::at(&self.url)
-            .map_err(|error| remote::Failure::Other(error.what().to_owned()))?;
-        object.span(span, &self.version, out, &self.wire).await
-    }
-
-    /// Number of bytes that its store has received so far, of any object.
-    fn received(&self) -> u64 {
-        self.wire.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Call this when a prefetched span has arrived.
-    fn has_come(&self, span: &Range<u64>, bytes: &Arc<SpanBytes>) {
-        if let Some(kept) = self.kept.get() {
-            kept.keep(span, bytes);
-        }
-    }
-
-    /// Claims a span that is about to be fetched, so that other processes with the same local cache leave it to this one.
-    fn claim(&self, span: &Range<u64>) -> Claim {
-        self.kept.get().map_or(Claim::Free, |kept| kept.claim(span))
-    }
-
-    /// Ends the claim on a span that did not arrive.
-    fn release(&self, span: &Range<u64>) {
-        if let Some(kept) = self.kept.get() {
-            kept.release(span);
-        }
-    }
-
-    /// The bytes of a span that arrived earlier and still waits to be written into the local cache.
-    fn waiting(&self, span: &Range<u64>) -> Option<Arc<SpanBytes>> {
-        self.kept.get()?.waiting(span)
-    }
-
-    /// Fetches a span and waits for it.
-    fn read(&self, span: Range<u64>, out: &mut [u8]) -> Result<()> {
-        let fetched =
-            async { self.fetch(span, out).await.map_err(|failure| failure.of(&self.url)) };
-        remote::wait(fetched).map_err(|error| error.at(&self.url))
-    }
-}
-
 #[derive(Debug)]
 struct RemoteFile {
     file: Arc<OpenObject>,
-    ahead: Arc<Ahead>,
+    prefetch: Arc<PrefetchQueue>,
     cache: Option<Arc<CachedDataset>>,
 }
 
@@ -261,11 +147,11 @@ impl RemoteFile {
         let kept = self.file.kept.get()?;
         if let Some(taken) = kept.with(span, take) {
             // It was requested before another process wrote it to the cache.
-            self.ahead.pass(&self.file, span);
+            self.prefetch.pass(&self.file, span);
             return Some(taken);
         }
         if let Some(block) = kept.block_of(span) {
-            self.ahead.ask_once(&self.file, block);
+            self.prefetch.ask_once(&self.file, block);
         }
         None
     }
@@ -306,13 +192,13 @@ impl StoredFile for RemoteFile {
             return take(room);
         }
         // Before the cache: what was fetched a moment ago was written to the cache, but is still in memory.
-        if let Some(there) = self.ahead.take_arrived(&self.file, &span) {
+        if let Some(there) = self.prefetch.take_arrived(&self.file, &span) {
             return take(there.bytes());
         }
         if let Some(taken) = self.with_kept(&span, take) {
             return taken;
         }
-        if let Some(there) = self.ahead.take(&self.file, &span)? {
+        if let Some(there) = self.prefetch.take(&self.file, &span)? {
             return take(there.bytes());
         }
         if let Some(taken) = self.with_cached(&span, take) {
@@ -333,7 +219,7 @@ impl StoredFile for RemoteFile {
             out.copy_from_slice(&tail[place]);
             return Ok(());
         }
-        if let Some(there) = self.ahead.take_arrived(&self.file, &span) {
+        if let Some(there) = self.prefetch.take_arrived(&self.file, &span) {
             out.copy_from_slice(there.bytes());
             return Ok(());
         }
@@ -344,7 +230,7 @@ impl StoredFile for RemoteFile {
         if let Some(taken) = self.with_kept(&span, &mut copy) {
             return taken;
         }
-        if let Some(there) = self.ahead.take(&self.file, &span)? {
+        if let Some(there) = self.prefetch.take(&self.file, &span)? {
             out.copy_from_slice(there.bytes());
             return Ok(());
         }
@@ -366,13 +252,13 @@ impl StoredFile for RemoteFile {
         if let Some(kept) = self.file.kept.get() {
             for block in kept.prefetch(&span) {
                 let wanted = block.end.min(span.end) - block.start.max(span.start);
-                self.ahead.ask(&self.file, block, wanted);
+                self.prefetch.ask(&self.file, block, wanted);
             }
             return;
         }
         for start in span.clone().step_by(NEAR.run as usize) {
             let end = span.end.min(start + NEAR.run);
-            self.ahead.ask(&self.file, start..end, end - start);
+            self.prefetch.ask(&self.file, start..end, end - start);
         }
     }
 
@@ -393,6 +279,6 @@ impl StoredFile for RemoteFile {
 
 impl Drop for RemoteFile {
     fn drop(&mut self) {
-        self.ahead.forget(self.file.number);
+        self.prefetch.forget(self.file.number);
     }
 }

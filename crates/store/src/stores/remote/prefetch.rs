@@ -32,12 +32,12 @@ use std::time::{Duration, Instant};
 use hsipack_format::Result;
 use tokio::task::AbortHandle;
 
-use super::OpenObject;
 use super::claimed::{POLL_INTERVAL, Patience, poll_interval};
+use super::object::OpenObject;
 use super::pace::Pace;
-use super::pool::{Pool, SpanBytes};
 use crate::local_cache::Claim;
 use crate::remote::{self, Failure};
+use crate::span_pool::{Pool, SpanBytes};
 use crate::stopping;
 
 /// Maximum number of waiting spans; more `prefetch` calls are ignored.
@@ -56,7 +56,7 @@ type Place = (u64, u64);
 
 /// The spans that were requested.
 #[derive(Debug)]
-pub(super) struct Ahead {
+pub(super) struct PrefetchQueue {
     /// Maximum number of bytes that are being fetched or were fetched.
     limit: u64,
     table: Mutex<Table>,
@@ -147,7 +147,7 @@ struct Done {
     result: Result<(), Failure>,
 }
 
-impl Ahead {
+impl PrefetchQueue {
     /// Starts without any requested spans.
     pub(super) fn new(limit: u64) -> Self {
         let pool = Pool::new(SPARE.min(limit));

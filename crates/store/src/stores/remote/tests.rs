@@ -313,7 +313,7 @@ fn what_is_wanted_again_before_it_has_gone_is_kept_until_it_was_taken_again() {
 fn what_goes_into_the_local_cache_does_not_stay_in_memory() {
     let (_folder, _server, store, _cache, file) = open_with_cache();
     read_chunks(&*file);
-    assert_eq!(store.ahead.wanted(), 0);
+    assert_eq!(store.prefetch.wanted(), 0);
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn a_second_process_reads_the_local_cache_and_fetches_nothing() {
     let requests = server.requests().len();
     read_chunks(&*file);
     assert_eq!(server.requests().len(), requests);
-    assert_eq!((cache.used().read_bytes, store.ahead.wanted()), (chunks_len(), 0));
+    assert_eq!((cache.used().read_bytes, store.prefetch.wanted()), (chunks_len(), 0));
 }
 
 #[test]
@@ -350,8 +350,8 @@ fn memory_of_blocks_is_used_again_when_they_were_written() {
     let (_folder, _server, store, cache, file) = open_with_cache();
     read_chunks(&*file);
     cache.flush();
-    store.ahead.forget_all();
-    assert!(store.ahead.spare_bytes() >= chunks_len());
+    store.prefetch.forget_all();
+    assert!(store.prefetch.spare_bytes() >= chunks_len());
 }
 
 #[test]
@@ -362,17 +362,17 @@ fn what_waits_to_be_written_into_the_local_cache_is_not_fetched_again() {
     total.lock().unwrap();
     read_chunks(&*file);
     let requests = server.requests().len();
-    store.ahead.forget_all();
+    store.prefetch.forget_all();
     read_chunks(&*file);
     assert_eq!(server.requests().len(), requests);
-    assert_eq!(store.ahead.wanted(), 0);
+    assert_eq!(store.prefetch.wanted(), 0);
     drop(total);
     cache.flush();
     let used = cache.used();
     assert_eq!((used.kept_bytes, used.passed_bytes), (chunks_len(), 0), "once");
     assert!(used.read_bytes >= chunks_len());
     // Now they are read from the disk.
-    store.ahead.forget_all();
+    store.prefetch.forget_all();
     read_chunks(&*file);
     assert_eq!(server.requests().len(), requests);
 }
