@@ -1,10 +1,8 @@
 //! Which driver calls were made, and which calls must fail.
 
 use std::collections::HashMap;
-use std::str::FromStr;
 
 use crate::abi::CUresult;
-use crate::driver::FUNCTIONS;
 
 /// An order that the `nth` call of a function, from 1, must fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,11 +21,10 @@ pub enum How {
     Lost,
 }
 
-impl FromStr for Order {
-    type Err = String;
-
-    /// Parses `function:nth:result`, where the result is a name from `cuda.h`, or `lost`.
-    fn from_str(text: &str) -> Result<Self, String> {
+impl Order {
+    /// Parses `function:nth:result`, where the function is one of `functions`, and the result is a name from `cuda.h`, or
+    /// `lost`.
+    pub fn parse(text: &str, functions: &[&str]) -> Result<Self, String> {
         let [function, nth, how] = text.split(':').collect::<Vec<_>>()[..] else {
             return Err(format!("'{text}' is not function:nth:result"));
         };
@@ -38,14 +35,12 @@ impl FromStr for Order {
                 CUresult::named(name).ok_or_else(|| format!("'{name}' is no result known here"))?,
             ),
         };
-        Self { function: function.to_owned(), nth, how }.checked()
+        Self { function: function.to_owned(), nth, how }.checked(functions)
     }
-}
 
-impl Order {
-    /// Returns itself if there is such a function.
-    pub fn checked(self) -> Result<Self, String> {
-        if FUNCTIONS.contains(&self.function.as_str()) {
+    /// Returns itself if its function is one of `functions`.
+    pub fn checked(self, functions: &[&str]) -> Result<Self, String> {
+        if functions.contains(&self.function.as_str()) {
             return Ok(self);
         }
         Err(format!("'{}' is no function of the stand-in", self.function))

@@ -2,12 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::abi::CUresult::{
-    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_DEVICE,
-};
-use crate::abi::{CUcontext, CUdevice, Result, Tag, handle, number};
-use crate::faults::Kind;
-use crate::world::State;
+use crate::abi::CUresult::CUDA_ERROR_INVALID_DEVICE;
+use crate::abi::{CUcontext, CUdevice, Result, Tag, handle};
 
 /// Devices and contexts.
 pub struct Contexts {
@@ -30,11 +26,12 @@ struct Context {
     alive: bool,
 }
 
+/// A context in the stack of a thread.
 #[derive(Clone, Copy)]
-struct Entry {
-    context: usize,
+pub struct Entry {
+    pub context: usize,
     /// Whether the context was pushed; otherwise it was set.
-    pushed: bool,
+    pub pushed: bool,
 }
 
 impl Contexts {
@@ -104,98 +101,21 @@ impl Contexts {
         own.retained += 1;
         handle(Tag::Context, own.primary)
     }
-}
 
-impl State {
-    /// The current context of a thread, or an error.
-    pub fn demand_context(&mut self, thread: usize) -> Result<usize> {
-        match self.contexts.current(thread) {
-            Some(context) if self.contexts.is_alive(context) => Ok(context),
-            Some(_) => {
-                let what = "the current context was released";
-                Err(self.wrong(Kind::BadHandle, CUDA_ERROR_CONTEXT_IS_DESTROYED, what))
-            }
-            None => {
-                let what = "no context is current in the calling thread";
-                Err(self.wrong(Kind::NoContext, CUDA_ERROR_INVALID_CONTEXT, what))
-            }
-        }
+    /// Whether a context was ever made.
+    pub fn exists(&self, context: usize) -> bool {
+        context < self.all.len()
     }
 
-    fn context(&mut self, context: CUcontext) -> Result<usize> {
-        let place = number(Tag::Context, context).filter(|place| *place < self.contexts.all.len());
-        match place {
-            Some(place) if self.contexts.is_alive(place) => Ok(place),
-            _ => {
-                let what = format!("{context:#x} is no context, or was released");
-                Err(self.wrong(Kind::BadHandle, CUDA_ERROR_INVALID_CONTEXT, what))
-            }
-        }
+    /// Releases the primary context of a device once. After the last release, the context is not alive.
+    pub fn release(&mut self, device: usize) {
+        let own = &mut self.devices[device];
+        own.retained -= 1;
+        self.all[own.primary].alive = own.retained > 0;
     }
 
-    /// Releases the primary context of a device. The last release destroys everything in it.
-    pub fn release(&mut self, device: usize) -> Result<()> {
-        let Some((context, retained)) = self.contexts.primary(device) else {
-            let what = "the primary context is not retained";
-            return Err(self.wrong(Kind::BadHandle, CUDA_ERROR_INVALID_CONTEXT, what));
-        };
-        self.contexts.devices[device].retained -= 1;
-        if retained == 1 {
-            self.note_leaks(context);
-            self.contexts.all[context].alive = false;
-            self.memory.free_all(context);
-            self.host.unregister_all(context);
-            self.events.destroy_all(context);
-            for stream in self.streams.of_context(context) {
-                self.streams.destroy(stream);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reports everything that a context still holds.
-    pub fn note_leaks(&mut self, context: usize) {
-        let left = [
-            (self.memory.alive(context), "allocation(s) of device memory"),
-            (self.host.alive(context), "registration(s) of host memory"),
-            (self.streams.alive(context), "stream(s)"),
-            (self.events.alive(context), "event(s)"),
-        ];
-        for (count, what) in left {
-            if count > 0 {
-                self.note(Kind::Leak, format_args!("{count} {what} not given back"));
-            }
-        }
-    }
-
-    /// Makes a context current.
-    pub fn push(&mut self, thread: usize, context: CUcontext) -> Result<()> {
-        let context = self.context(context)?;
-        let stack = self.contexts.stacks.entry(thread).or_default();
-        stack.push(Entry { context, pushed: true });
-        Ok(())
-    }
-
-    /// Makes the previous context current again.
-    pub fn pop(&mut self, thread: usize) -> Result<CUcontext> {
-        match self.contexts.stacks.entry(thread).or_default().pop() {
-            Some(entry) => Ok(handle(Tag::Context, entry.context)),
-            None => {
-                let what = "nothing to pop in the calling thread";
-                Err(self.wrong(Kind::NoContext, CUDA_ERROR_INVALID_CONTEXT, what))
-            }
-        }
-    }
-
-    /// Replaces the current context; null removes it.
-    pub fn set_current(&mut self, thread: usize, context: CUcontext) -> Result<()> {
-        let entry = match context {
-            0 => None,
-            context => Some(self.context(context)?),
-        };
-        let stack = self.contexts.stacks.entry(thread).or_default();
-        let pushed = stack.pop().is_some_and(|entry| entry.pushed);
-        stack.extend(entry.map(|context| Entry { context, pushed }));
-        Ok(())
+    /// The stack of a thread.
+    pub fn stack(&mut self, thread: usize) -> &mut Vec<Entry> {
+        self.stacks.entry(thread).or_default()
     }
 }

@@ -10,20 +10,22 @@ use crate::abi::CUresult::{
 };
 use crate::abi::{CUdeviceptr, CUstream, Out, Result, TextIn};
 use crate::calls::{How, Order};
+use crate::driver::{FUNCTIONS, WORLD};
 use crate::host::Stretch;
-use crate::world::{self, Caller, State, world};
+use crate::state::{Caller, State};
+use crate::world::thread;
 
 /// Number of faults.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_faults() -> usize {
-    world().lock("fake_cuda_faults").faults.count()
+    WORLD.lock("fake_cuda_faults").faults.count()
 }
 
 /// Writes the text of a fault, counted from 0, as far as it fits into `room` characters, and returns its length; 0 if
 /// there is no such fault.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_fault(place: usize, text: Out<c_char>, room: usize) -> usize {
-    let state = world().lock("fake_cuda_fault");
+    let state = WORLD.lock("fake_cuda_fault");
     let fault = state.faults.text(place).unwrap_or_default();
     text.set_text(fault, room);
     fault.len()
@@ -32,7 +34,7 @@ extern "C" fn fake_cuda_fault(place: usize, text: Out<c_char>, room: usize) -> u
 /// Number of calls of a driver function.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_calls(function: TextIn) -> u64 {
-    world().lock("fake_cuda_calls").calls.made(&function.text())
+    WORLD.lock("fake_cuda_calls").calls.made(&function.text())
 }
 
 /// Queues a consumer's work on a stream: it reads device memory and compares it with `want`, which is copied. `what` is
@@ -45,7 +47,7 @@ extern "C" fn fake_cuda_read(
     bytes: usize,
     what: TextIn,
 ) -> CUresult {
-    world::control("fake_cuda_read", |state| {
+    WORLD.control("fake_cuda_read", |state| {
         let stream = state.consumer(stream, address)?;
         state.compare(stream, address, Stretch { start: want, bytes }.bytes(), what.text())
     })
@@ -59,7 +61,7 @@ extern "C" fn fake_cuda_write(
     bytes: usize,
     value: u8,
 ) -> CUresult {
-    world::control("fake_cuda_write", |state| {
+    WORLD.control("fake_cuda_write", |state| {
         let stream = state.consumer(stream, address)?;
         state.fill(stream, address, bytes, value)
     })
@@ -68,28 +70,28 @@ extern "C" fn fake_cuda_write(
 /// Pauses a stream until it is released.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_hold(stream: CUstream) -> CUresult {
-    world::control("fake_cuda_hold", |state| state.hold(stream, true))
+    WORLD.control("fake_cuda_hold", |state| state.hold(stream, true))
 }
 
 /// Resumes a stream.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_release(stream: CUstream) -> CUresult {
-    world::control("fake_cuda_release", |state| state.hold(stream, false))
+    WORLD.control("fake_cuda_release", |state| state.hold(stream, false))
 }
 
 /// Resumes all streams, and waits until all queued work is done.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_finish() -> CUresult {
-    world().finish("fake_cuda_finish").err().unwrap_or(CUDA_SUCCESS)
+    WORLD.finish("fake_cuda_finish").err().unwrap_or(CUDA_SUCCESS)
 }
 
 /// Makes the `nth` call of a driver function, counted from now and from 1, fail with a result.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_fail(function: TextIn, nth: u64, result: c_uint) -> CUresult {
-    world::control("fake_cuda_fail", |state| {
+    WORLD.control("fake_cuda_fail", |state| {
         let how = How::Result(CUresult::numbered(result).ok_or(CUDA_ERROR_INVALID_VALUE)?);
         let order = Order { function: function.text(), nth, how };
-        let order = order.checked().map_err(|why| state.bad_argument(why))?;
+        let order = order.checked(FUNCTIONS).map_err(|why| state.bad_argument(why))?;
         state.calls.order(order);
         Ok(())
     })
@@ -98,7 +100,7 @@ extern "C" fn fake_cuda_fail(function: TextIn, nth: u64, result: c_uint) -> CUre
 /// Loses the device: from now on every call that works with it fails, and no queued work is done any more.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_lose() {
-    world::control("fake_cuda_lose", |state| {
+    WORLD.control("fake_cuda_lose", |state| {
         state.lost = true;
         Ok(())
     });
@@ -107,7 +109,7 @@ extern "C" fn fake_cuda_lose() {
 /// Sets the total memory of a device in bytes.
 #[unsafe(no_mangle)]
 extern "C" fn fake_cuda_set_memory(device: i32, bytes: usize) -> CUresult {
-    world::control("fake_cuda_set_memory", |state| {
+    WORLD.control("fake_cuda_set_memory", |state| {
         let device = state.contexts.device(device)?;
         *state.contexts.memory_mut(device) = bytes;
         Ok(())
@@ -120,13 +122,13 @@ impl State {
         if self.lost {
             return Err(CUDA_ERROR_ILLEGAL_ADDRESS);
         }
-        let caller = self.caller_for(world::thread(), address)?;
+        let caller = self.caller_for(thread(), address)?;
         self.stream(caller, stream)
     }
 
     /// Pauses or resumes a stream. Default streams belong to the current context, or to device 0.
     fn hold(&mut self, stream: CUstream, held: bool) -> Result<()> {
-        let thread = world::thread();
+        let thread = thread();
         let primary = || self.contexts.primary(0).map(|(context, _)| context);
         let context = self.contexts.current(thread).or_else(primary);
         let context = context.ok_or(CUDA_ERROR_INVALID_CONTEXT)?;

@@ -1,6 +1,7 @@
-//! The driver's functions, under the names that its library exports.
+//! The driver's functions, under the names that its library exports, and the global state that they work on.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::LazyLock;
 
 use crate::abi::CUresult::{
     self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_READY,
@@ -10,12 +11,28 @@ use crate::abi::{
     CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, Out, Result, STREAM_LEGACY,
     STREAM_NON_BLOCKING, Tag, handle,
 };
+use crate::exit;
 use crate::host::Stretch;
 use crate::order::Point;
-use crate::streams::Kind;
-use crate::world::{self, State};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::streams::StreamKind;
+use crate::world::World;
 
-/// Defines one function per line. The word before `fn` is the entry point in `world.rs` through which its calls pass.
+/// The global state. The first call starts the device's thread.
+pub static WORLD: LazyLock<World> = LazyLock::new(|| {
+    exit::prepare(|| WORLD.lock("exit").end());
+    let builder = std::thread::Builder::new().name("fake-cuda".to_owned());
+    builder.spawn(|| run()).expect("a thread for the fake device");
+    World::new(Settings::of_environment(FUNCTIONS))
+});
+
+/// The device's thread. A panic ends the process.
+extern "C" fn run() {
+    WORLD.run();
+}
+
+/// Defines one function per line. The word before `fn` is the entry point of `World` through which its calls pass.
 macro_rules! driver {
     ($($door:ident fn $name:ident($($argument:ident: $type:ty),*) $call:expr;)*) => {
         /// The names of all functions.
@@ -24,7 +41,7 @@ macro_rules! driver {
         $(
             #[unsafe(no_mangle)]
             extern "C" fn $name($($argument: $type),*) -> CUresult {
-                world::$door(stringify!($name), $call)
+                WORLD.$door(stringify!($name), $call)
             }
         )*
     };
@@ -102,7 +119,7 @@ driver! {
     work fn cuStreamCreate(stream: Out<CUstream>, flags: c_uint)
         |state, caller| {
             let non_blocking = flags & STREAM_NON_BLOCKING != 0;
-            let kind = if non_blocking { Kind::NonBlocking } else { Kind::Blocking };
+            let kind = if non_blocking { StreamKind::NonBlocking } else { StreamKind::Blocking };
             stream.set(handle(Tag::Stream, state.streams.create(caller.context, kind)))
         };
     back fn cuStreamDestroy_v2(stream: CUstream)

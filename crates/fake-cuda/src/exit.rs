@@ -1,18 +1,22 @@
 //! Checks at the exit of the process, and for calls in a forked process.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::faults::{Kind, report};
 use crate::settings::{EXIT_STATUS, variable};
-use crate::world::{State, world};
 
 /// The process that the device belongs to; 0 while there is none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Whether this is a forked process that called the driver.
 static FORKED_CALL: AtomicBool = AtomicBool::new(false);
 
-/// Registers the check at the exit of this process.
-pub fn prepare() {
+/// Reports everything that was not given back, and returns the number of faults.
+static END: OnceLock<fn() -> usize> = OnceLock::new();
+
+/// Registers `end` as the check at the exit of this process.
+pub fn prepare(end: fn() -> usize) {
+    END.get_or_init(|| end);
     OWNER.store(std::process::id(), Ordering::Relaxed);
     // SAFETY: the handler is a function without arguments, and the library is never unloaded.
     let failed = unsafe { libc::atexit(at_exit) };
@@ -39,7 +43,7 @@ extern "C" fn at_exit() {
     let faults = if in_forked() {
         usize::from(FORKED_CALL.load(Ordering::Relaxed))
     } else {
-        world().lock("exit").end()
+        END.get().map_or(0, |end| end())
     };
     let status = variable(EXIT_STATUS, 0);
     if faults > 0 && status != 0 {
@@ -49,29 +53,5 @@ extern "C" fn at_exit() {
             libc::fflush(std::ptr::null_mut());
             libc::_exit(status);
         }
-    }
-}
-
-impl State {
-    /// Reports everything that was not given back, and returns the number of faults.
-    fn end(&mut self) -> usize {
-        for device in 0..self.contexts.devices() {
-            if let Some((context, retained)) = self.contexts.primary(device) {
-                self.note_leaks(context);
-                let what =
-                    format!("the context of device {device} is still retained {retained} times");
-                self.note(Kind::Leak, what);
-            }
-        }
-        let pushed = self.contexts.pushed();
-        if pushed > 0 {
-            self.note(Kind::Leak, format_args!("{pushed} context(s) pushed and not popped"));
-        }
-        self.over = true;
-        let faults = self.faults.count();
-        if faults > 0 || std::env::var_os(crate::settings::REPORT).is_some() {
-            report(format_args!("end: {faults} faults"));
-        }
-        faults
     }
 }

@@ -12,9 +12,10 @@
 //! | file | part |
 //! |---|---|
 //! | `abi.rs` | types, handles and results, as `cuda.h` has them |
-//! | `driver.rs` | the driver's functions: a table |
+//! | `driver.rs` | the driver's functions: a table; the global state |
 //! | `control.rs` | additional functions for tests: faults, a consumer's work, pausing streams, failing calls |
-//! | `world.rs` | the global state, the entry points of all calls, waiting |
+//! | `world.rs` | the entry points of all calls, the device's thread, waiting |
+//! | `state/` | everything that is known, and what calls and queued work do to it |
 //! | `settings.rs` | environment variables |
 //! | `calls.rs` | which calls were made, and which must fail |
 //! | `contexts.rs` | devices, their contexts, and which one is current |
@@ -22,7 +23,7 @@
 //! | `order.rs` | the order of operations: vector clocks |
 //! | `memory.rs` | the device's memory, and the last operations on it |
 //! | `host.rs` | registered host memory, and copies that use it |
-//! | `work.rs` | operations: the checks when they are queued, and executing them |
+//! | `operation.rs` | operations that are queued on streams |
 //! | `faults.rs`, `exit.rs` | the report; checks at exit, and after a fork |
 //!
 //! `docs/transfer.md` describes how to run a program over it.
@@ -40,8 +41,9 @@ mod exit;
 mod faults;
 mod host;
 mod memory;
+mod operation;
 mod order;
 mod settings;
+mod state;
 mod streams;
-mod work;
 mod world;

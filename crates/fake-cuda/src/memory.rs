@@ -38,13 +38,13 @@ struct Access {
 
 /// A part of an allocation.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct DeviceRange {
     pub allocation: CUdeviceptr,
     pub first: usize,
     pub bytes: usize,
 }
 
-impl Place {
+impl DeviceRange {
     fn end(&self) -> usize {
         self.first + self.bytes
     }
@@ -82,7 +82,7 @@ impl DeviceMemory {
     }
 
     /// The place of an address, if this many bytes from there on are in one allocation that is not freed.
-    pub fn find(&self, address: CUdeviceptr, bytes: usize) -> Result<Place, (Kind, String)> {
+    pub fn find(&self, address: CUdeviceptr, bytes: usize) -> Result<DeviceRange, (Kind, String)> {
         let outside = || {
             let what = format!("{bytes} bytes at {address:#x} are not of one allocation");
             (Kind::OutsideAllocation, what)
@@ -95,17 +95,17 @@ impl DeviceMemory {
         if own.freed {
             return Err((Kind::UseAfterFree, format!("the memory at {address:#x} was freed")));
         }
-        Ok(Place { allocation: *start, first, bytes })
+        Ok(DeviceRange { allocation: *start, first, bytes })
     }
 
     /// The context of an allocation.
-    pub fn context(&self, place: Place) -> usize {
+    pub fn context(&self, place: DeviceRange) -> usize {
         self.0[&place.allocation].context
     }
 
     /// The whole allocation.
-    pub fn whole(&self, place: Place) -> Place {
-        Place { first: 0, bytes: self.0[&place.allocation].bytes, ..place }
+    pub fn whole(&self, place: DeviceRange) -> DeviceRange {
+        DeviceRange { first: 0, bytes: self.0[&place.allocation].bytes, ..place }
     }
 
     /// Whether memory was allocated at this address and is now freed.
@@ -114,28 +114,28 @@ impl DeviceMemory {
     }
 
     /// Frees an allocation: no more work may be queued for it.
-    pub fn free(&mut self, place: Place) {
+    pub fn free(&mut self, place: DeviceRange) {
         self.own(place).freed = true;
     }
 
     /// Drops the contents of a freed allocation.
-    pub fn empty(&mut self, place: Place) {
+    pub fn empty(&mut self, place: DeviceRange) {
         self.own(place).contents = None;
     }
 
     /// The bytes; `None` if they are gone.
-    pub fn bytes(&self, place: Place) -> Option<&[u8]> {
+    pub fn bytes(&self, place: DeviceRange) -> Option<&[u8]> {
         self.0[&place.allocation].contents.as_ref().map(|own| &own[place.first..place.end()])
     }
 
     /// The bytes, for writing.
-    pub fn bytes_mut(&mut self, place: Place) -> Option<&mut [u8]> {
+    pub fn bytes_mut(&mut self, place: DeviceRange) -> Option<&mut [u8]> {
         let contents = self.own(place).contents.as_mut();
         contents.map(|own| &mut own[place.first..place.end()])
     }
 
     /// Operations that use an allocation and that the host has not seen done.
-    pub fn in_use(&mut self, place: Place, seen: &Clock) -> Vec<String> {
+    pub fn in_use(&mut self, place: DeviceRange, seen: &Clock) -> Vec<String> {
         let own = self.own(place);
         own.accesses.retain(|access| !seen.covers(access.stamp));
         own.accesses.iter().map(|access| access.what.clone()).collect()
@@ -145,7 +145,7 @@ impl DeviceMemory {
     /// at least one of the two writes, and nothing orders them.
     pub fn access(
         &mut self,
-        place: Place,
+        place: DeviceRange,
         writes: bool,
         by: &Point,
         seen: &Clock,
@@ -169,7 +169,7 @@ impl DeviceMemory {
         conflicts
     }
 
-    fn own(&mut self, place: Place) -> &mut Allocation {
+    fn own(&mut self, place: DeviceRange) -> &mut Allocation {
         self.0.get_mut(&place.allocation).expect("places are of allocations")
     }
 }

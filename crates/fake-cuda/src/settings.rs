@@ -28,9 +28,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The settings for a driver with these functions.
+    ///
     /// # Panics
     /// If the value of a variable is not valid.
-    pub fn of_environment() -> Self {
+    pub fn of_environment(functions: &[&str]) -> Self {
         let fail: String = variable("FAKE_CUDA_FAIL", String::new());
         let orders = fail.split(',').filter(|order| !order.is_empty());
         Self {
@@ -40,7 +42,8 @@ impl Settings {
             version: variable("FAKE_CUDA_VERSION", 12080),
             patience: Duration::from_secs(variable("FAKE_CUDA_PATIENCE", 30)),
             fail: orders
-                .map(|order| order.parse().unwrap_or_else(|why| panic!("FAKE_CUDA_FAIL: {why}")))
+                .map(|order| Order::parse(order, functions))
+                .map(|order| order.unwrap_or_else(|why| panic!("FAKE_CUDA_FAIL: {why}")))
                 .collect(),
         }
     }

@@ -2,17 +2,14 @@
 
 use std::collections::VecDeque;
 
-use crate::abi::CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED;
-use crate::abi::{CUstream, Result, STREAM_LEGACY, STREAM_PER_THREAD, Tag, handle, number};
-use crate::faults::Kind as Fault;
+use crate::abi::{Tag, handle};
+use crate::operation::{Operation, Work};
 use crate::order::{Clock, Point, Stamp};
-use crate::work::Work;
-use crate::world::{Caller, State};
 
 /// Kinds of streams. The first three kinds of a context wait for each other: the default stream waits for everything
 /// queued on the others, and they wait for everything queued on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StreamKind {
     /// The default stream.
     Legacy,
     /// The default stream of a thread.
@@ -27,7 +24,7 @@ pub struct Streams(Vec<Stream>);
 
 struct Stream {
     context: usize,
-    kind: Kind,
+    kind: StreamKind,
     /// Clock of the operation that was queued last.
     clock: Clock,
     operations: VecDeque<Operation>,
@@ -36,16 +33,9 @@ struct Stream {
     destroyed: bool,
 }
 
-/// Queued work.
-pub struct Operation {
-    pub stamp: Stamp,
-    pub work: Work,
-    after: Vec<Stamp>,
-}
-
 impl Streams {
     /// Makes a stream in a context.
-    pub fn create(&mut self, context: usize, kind: Kind) -> usize {
+    pub fn create(&mut self, context: usize, kind: StreamKind) -> usize {
         self.0.push(Stream {
             context,
             kind,
@@ -59,7 +49,7 @@ impl Streams {
     }
 
     /// A default stream of a context.
-    pub fn default_of(&mut self, context: usize, kind: Kind) -> usize {
+    pub fn default_of(&mut self, context: usize, kind: StreamKind) -> usize {
         let same = |stream: &Stream| stream.context == context && stream.kind == kind;
         self.0.iter().position(same).unwrap_or_else(|| self.create(context, kind))
     }
@@ -76,7 +66,9 @@ impl Streams {
 
     /// Number of streams of a context that were created and not destroyed.
     pub fn alive(&self, context: usize) -> usize {
-        let made = |stream: &&Stream| matches!(stream.kind, Kind::Blocking | Kind::NonBlocking);
+        let made = |stream: &&Stream| {
+            matches!(stream.kind, StreamKind::Blocking | StreamKind::NonBlocking)
+        };
         let own = self.0.iter().filter(|stream| stream.context == context && !stream.destroyed);
         own.filter(made).count()
     }
@@ -99,9 +91,9 @@ impl Streams {
     /// The name of a stream in a fault.
     pub fn name(&self, stream: usize) -> String {
         match self.0[stream].kind {
-            Kind::Legacy => "the default stream".to_owned(),
-            Kind::PerThread(_) => "a thread's default stream".to_owned(),
-            Kind::Blocking | Kind::NonBlocking => {
+            StreamKind::Legacy => "the default stream".to_owned(),
+            StreamKind::PerThread(_) => "a thread's default stream".to_owned(),
+            StreamKind::Blocking | StreamKind::NonBlocking => {
                 format!("stream {:#x}", handle(Tag::Stream, stream))
             }
         }
@@ -134,9 +126,9 @@ impl Streams {
     fn implied(&self, stream: usize) -> Vec<Point> {
         let Stream { context, kind, .. } = self.0[stream];
         let waits = |other: &usize| match (kind, self.0[*other].kind) {
-            (Kind::NonBlocking, _) | (_, Kind::NonBlocking) => false,
-            (Kind::Legacy, _) => *other != stream,
-            (_, other) => other == Kind::Legacy,
+            (StreamKind::NonBlocking, _) | (_, StreamKind::NonBlocking) => false,
+            (StreamKind::Legacy, _) => *other != stream,
+            (_, other) => other == StreamKind::Legacy,
         };
         let others = self.of_context(context).into_iter().filter(waits);
         others.map(|other| self.last(other)).collect()
@@ -172,43 +164,9 @@ impl Streams {
         own.done += 1;
         own.operations.pop_front()
     }
-}
 
-impl State {
-    /// The stream of a handle. Default streams belong to the current context.
-    pub fn stream(&mut self, caller: Caller, stream: CUstream) -> Result<usize> {
-        let kind = match stream {
-            0 | STREAM_LEGACY => Kind::Legacy,
-            STREAM_PER_THREAD => Kind::PerThread(caller.thread),
-            _ => return self.made_stream(stream),
-        };
-        Ok(self.streams.default_of(caller.context, kind))
-    }
-
-    /// The stream of a handle, which must not be a default stream.
-    pub fn made_stream(&mut self, stream: CUstream) -> Result<usize> {
-        let place = number(Tag::Stream, stream).filter(|place| *place < self.streams.0.len());
-        let Some(place) = place else {
-            return Err(self.bad_handle(format_args!("{stream:#x} is no stream")));
-        };
-        let Stream { context, destroyed, .. } = self.streams.0[place];
-        if destroyed {
-            return Err(self.bad_handle("the stream was destroyed"));
-        }
-        if !self.contexts.is_alive(context) {
-            let what = "the stream's context was released";
-            return Err(self.wrong(Fault::BadHandle, CUDA_ERROR_CONTEXT_IS_DESTROYED, what));
-        }
-        Ok(place)
-    }
-
-    /// Queues work on a stream.
-    pub fn queue(&mut self, stream: usize, after: &[Point], work: Work) -> Point {
-        self.streams.queue(stream, &self.seen, after, work)
-    }
-
-    /// Queues a point that does nothing.
-    pub fn mark(&mut self, stream: usize, after: &[Point]) -> Point {
-        self.queue(stream, after, Work::Nothing)
+    /// The context of a stream, and whether the stream was destroyed; `None` if there is no such stream.
+    pub fn get(&self, stream: usize) -> Option<(usize, bool)> {
+        self.0.get(stream).map(|stream| (stream.context, stream.destroyed))
     }
 }

@@ -1,0 +1,31 @@
+//! Operations that are queued on streams.
+
+use crate::memory::DeviceRange;
+use crate::order::Stamp;
+
+/// Queued work.
+pub struct Operation {
+    pub stamp: Stamp,
+    pub work: Work,
+    pub after: Vec<Stamp>,
+}
+
+/// The action of an operation.
+pub enum Work {
+    /// Marks a point, or waits for one.
+    Nothing,
+    /// Copies registered host memory, which is recorded as in use.
+    ToDevice { to: DeviceRange },
+    /// Copies bytes that were taken from host memory when the copy was queued.
+    Staged { from: Vec<u8>, to: DeviceRange },
+    /// Copies to host memory, which is recorded as in use.
+    ToHost { from: DeviceRange },
+    /// Frees memory.
+    Free { place: DeviceRange },
+    /// Copies within the device.
+    Within { from: DeviceRange, to: DeviceRange },
+    /// A consumer in a test: reads memory and compares it.
+    Compare { place: DeviceRange, want: Vec<u8>, what: String },
+    /// A consumer in a test: writes memory.
+    Fill { place: DeviceRange, value: u8 },
+}
