@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use hsipack_read::Statistics;
 use serde::{Deserialize, Serialize};
 
+use super::action::Action;
 use super::facts::{AugmentationCost, Facts};
 use super::level::Level;
 use super::prediction::Basis;
-use super::remedy::{Action, Remedy, remedy};
+use super::remedy::{Remedy, remedy};
 use super::report::{Diagnosis, Trial, Verified};
 use super::rounds::Rounds;
 use super::verdict::{Limits, Measured, Verdict, median, verdict};

@@ -22,6 +22,7 @@
 //! | `remote.rs` | the same levels in another process |
 //! | `words.rs` | formats times and shares for people |
 
+mod action;
 mod driver;
 mod facts;
 mod level;
@@ -38,13 +39,14 @@ mod verdict;
 mod windowed;
 mod words;
 
+pub use action::Action;
 pub use driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
 pub use facts::{AugmentationCost, CollateCost, Facts, Kind, WindowCost};
 pub use level::Level;
 pub use observed::{Limit, Observed};
 pub use packed::{PackedOptions, Step, run};
 pub use prediction::Basis;
-pub use remedy::{Action, Remedy, remedy};
+pub use remedy::{Remedy, remedy};
 pub(crate) use remote::serve;
 pub use remote::{About, recorded, run_remotely};
 pub use report::{Diagnosis, Trial, Verified};

@@ -6,9 +6,10 @@
 use hsipack_read::CacheKind;
 use serde::{Deserialize, Serialize};
 
+use super::action::Action;
 use super::facts::Facts;
 use super::level::Level;
-use super::remedy::{self, Action};
+use super::remedy;
 use super::verdict::NETWORK;
 
 /// What limits the rate of batches.

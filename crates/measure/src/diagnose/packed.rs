@@ -15,11 +15,11 @@ use hsipack_read::{
 };
 use hsipack_store::remote::is_url;
 
+use super::action::Action;
 use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
 use super::facts::Facts;
 use super::level::Level;
 use super::prediction::Basis;
-use super::remedy::Action;
 use super::report::Diagnosis;
 use super::subset::subset;
 use crate::device::TrainingLibrary;

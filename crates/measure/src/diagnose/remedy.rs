@@ -6,55 +6,15 @@
 
 use hsipack_format::{Command, Opt};
 use hsipack_read::CacheKind;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
+use super::action::Action;
 use super::facts::{CollateCost, Facts, Kind};
 use super::level::Level;
 use super::prediction::{Basis, Prediction};
 use super::verdict::Verdict;
 use super::windowed;
 use super::words::time;
-
-/// A change to make.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "action")]
-pub enum Action {
-    /// Keep samples in memory.
-    Cache {
-        /// As stored, or decoded; or the default, which is decoded if all samples fit.
-        cache: CacheKind,
-        /// Bytes of memory needed.
-        bytes: u64,
-    },
-    /// Shuffle windows within a few blocks of cubes that are held decoded, as loaders do by default.
-    ShuffleWindow {
-        /// Bytes of memory needed.
-        bytes: u64,
-        /// Number of times that a chunk is then decoded per epoch.
-        decoded: f64,
-    },
-    /// Decode with this many threads, or load with this many workers.
-    Threads {
-        /// Number of threads or workers.
-        threads: usize,
-    },
-    /// Leave out an augmentation, or find a cheaper one.
-    Without {
-        /// Index of the augmentation, from 0.
-        place: usize,
-        /// Its name.
-        name: String,
-    },
-    /// Train on crops.
-    Crop {
-        /// Rows and columns of the crops.
-        pixels: [u32; 2],
-    },
-    /// Page-lock batches and copy them asynchronously.
-    Pin,
-    /// A change that no option makes.
-    Other,
-}
 
 /// The recommended change, with advice and a prediction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -118,7 +78,7 @@ pub fn remedy(verdict: &Verdict, facts: &Facts) -> Option<Remedy> {
 /// More threads are preferred to decoded samples in memory if a batch then takes at most this many times as long.
 const ENOUGH: f64 = 1.1;
 
-type Found = (Action, Option<Prediction>, Vec<String>);
+type Advice = (Action, Option<Prediction>, Vec<String>);
 
 fn words(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
@@ -130,7 +90,7 @@ fn slowed_by_loading(facts: &Facts, rest: Prediction, part: f64) -> Prediction {
     facts.load_s.map_or(rest, |time| rest.slowest((time * part).into()))
 }
 
-fn augmentation(verdict: &Verdict, facts: &Facts) -> Found {
+fn augmentation(verdict: &Verdict, facts: &Facts) -> Advice {
     let step = verdict.up_to(Level::Step);
     let all = verdict.up_to(Level::Augment);
     let dearest = facts.augmentations.iter().enumerate();
@@ -165,7 +125,7 @@ fn prepare_advice() -> Vec<String> {
     ]
 }
 
-fn copy(verdict: &Verdict, facts: &Facts) -> Found {
+fn copy(verdict: &Verdict, facts: &Facts) -> Advice {
     let pageable = matches!(facts.copies.as_str(), "staged" | "pageable");
     if pageable && facts.kind == Kind::Dataloader {
         return (
@@ -286,13 +246,13 @@ fn network_advice(facts: &Facts, mut advice: Vec<String>) -> Vec<String> {
 }
 
 /// The default of loaders, as the first advice.
-fn by_default(verdict: &Verdict, facts: &Facts, others: &[String]) -> Option<Found> {
+fn by_default(verdict: &Verdict, facts: &Facts, others: &[String]) -> Option<Advice> {
     let (action, predicted, what) = windowed::by_default(verdict, facts)?;
     let advice = std::iter::once(what).chain(others.iter().cloned()).collect();
     Some((action, Some(predicted), advice))
 }
 
-fn decode(verdict: &Verdict, facts: &Facts) -> Found {
+fn decode(verdict: &Verdict, facts: &Facts) -> Advice {
     let advice = decode_advice(facts);
     if let Some(found) = by_default(verdict, facts, &advice) {
         return found;
@@ -323,7 +283,7 @@ fn decode(verdict: &Verdict, facts: &Facts) -> Found {
     }
 }
 
-fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
+fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Advice {
     let mut advice = disk_advice(facts);
     if let Some(found) = by_default(verdict, facts, &advice) {
         return found;
@@ -345,7 +305,7 @@ fn disk(verdict: &Verdict, facts: &Facts, culprit: Level) -> Found {
 /// The collate function is named if it takes at least this share of the collate level's cost.
 const MOSTLY: f64 = 0.5;
 
-fn collate(verdict: &Verdict, facts: &Facts) -> Found {
+fn collate(verdict: &Verdict, facts: &Facts) -> Advice {
     let cost_s = verdict.row(Level::Collate).map_or(0.0, |row| row.cost_s);
     // Workers collate in parallel.
     let own_s = |cost: &CollateCost| cost.batch_s / facts.threads.max(1) as f64;
@@ -370,7 +330,7 @@ fn collate(verdict: &Verdict, facts: &Facts) -> Found {
 /// Augmentations are named if they take at least this share of loading a sample.
 const HEAVY: f64 = 0.3;
 
-fn load(verdict: &Verdict, facts: &Facts) -> Found {
+fn load(verdict: &Verdict, facts: &Facts) -> Advice {
     let mut advice = Vec::new();
     if let Some(computing) = facts.computing {
         let (most, what) = if computing >= 0.5 {

@@ -4,12 +4,12 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
+use super::action::Action;
 use super::driver::{Effort, Lap, Levels, Timer, Variant, diagnose};
 use super::facts::Facts;
 use super::level::Level;
 use super::packed::{Packed, PackedOptions, can_try};
 use super::prediction::Basis;
-use super::remedy::Action;
 use super::report::Diagnosis;
 use super::request::PackedRequest;
 use crate::device::TrainingLibrary;

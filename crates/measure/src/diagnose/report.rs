@@ -7,9 +7,10 @@ use hsipack_format::remedy::{Value, current};
 use hsipack_read::{CacheKind, Statistics};
 use serde::Serialize;
 
+use super::action::Action;
 use super::facts::{Facts, Kind};
 use super::level::Level;
-use super::remedy::{Action, Remedy};
+use super::remedy::Remedy;
 use super::verdict::{Limits, Verdict};
 use super::words::{percent, time};
 

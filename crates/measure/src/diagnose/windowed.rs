@@ -7,10 +7,10 @@ use hsipack_format::remedy::Part;
 use hsipack_format::{Command, Opt};
 use hsipack_read::{CacheKind, Shuffled};
 
+use super::action::Action;
 use super::facts::{Facts, WindowCost};
 use super::level::Level;
 use super::prediction::Prediction;
-use super::remedy::Action;
 use super::verdict::Verdict;
 use super::words::bytes;
 

@@ -13,7 +13,7 @@ use hsipack_store::threads;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Answer;
+use super::channel::Answer;
 use crate::{Error, ErrorKind, Result};
 
 /// Interval at which a request to stop is checked.
