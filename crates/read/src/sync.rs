@@ -1,4 +1,4 @@
-//! The locks of the ring and of the hand-over: the standard library's. The crate in crates/models compiles this file,
+//! The locks of the ring and of the hand-over: the standard library's. The crate in crates/testing/models compiles this file,
 //! too, and there the locks are those of the model checker `loom`, in which no time passes and no deadline is ever over.
 
 use std::sync::PoisonError;

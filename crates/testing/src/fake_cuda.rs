@@ -1,4 +1,4 @@
-//! Runs programs over the stand-in for the CUDA driver (`crates/fake-cuda`).
+//! Runs programs over the stand-in for the CUDA driver (`crates/testing/fake-cuda`).
 
 use std::env;
 use std::ffi::{OsStr, OsString};

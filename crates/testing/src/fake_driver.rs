@@ -97,7 +97,7 @@ impl FakeDriver {
         String::from_utf8(text).expect("faults are UTF-8")
     }
 
-    /// The function with this name; `F` must be its type in `crates/fake-cuda/src/control.rs`.
+    /// The function with this name; `F` must be its type in `crates/testing/fake-cuda/src/control.rs`.
     fn function<F: Copy>(&self, name: &str) -> F {
         // SAFETY: the functions above pass the type that it has there; the library is the stand-in, and is never
         // unloaded.

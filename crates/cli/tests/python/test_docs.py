@@ -21,9 +21,10 @@ PAGES = sorted(
 
 
 def unsafe_files() -> list[str]:
-    """Files in crates/*/src with `unsafe` code before their tests, as paths relative to crates/."""
+    """Files in crates/*/src and crates/testing/*/src with `unsafe` code before their tests, as paths relative to crates/."""
     code = re.compile(r"\bunsafe (\{|fn |impl |extern )")
-    files = sorted((ROOT / "crates").glob("*/src/**/*.rs"))
+    folders = ("*/src/**/*.rs", "testing/*/src/**/*.rs")
+    files = sorted(file for folder in folders for file in (ROOT / "crates").glob(folder))
     tests = re.compile(r"^#\[cfg\(.*\btest\b.*\)\]\nmod ", re.MULTILINE)
     lines = {file: tests.split(file.read_text(encoding="utf-8"))[0].splitlines() for file in files}
     return [

@@ -7,8 +7,8 @@
 //! | request | answer |
 //! |---|---|
 //! | [`Request::Device`] | the device that the name means, such as `cuda:0` |
-//! | [`Request::Bench`] | a [`bench::Measurement`] |
-//! | [`Request::Diagnose`] | [`diagnose::About`]; after it, only requests of [`diagnose`] follow |
+//! | [`Request::Bench`] | a [`bench::Measurement`](crate::bench::Measurement) |
+//! | [`Request::Diagnose`] | [`diagnose::About`](crate::diagnose::About); after it, only requests of [`diagnose`](crate::diagnose) follow |
 //!
 //! An answer is `{"done": …}` or `{"failed": …}`, an error with all its parts. The process that asked spells the remedy
 //! for its own users. The process ends when its input ends.

@@ -9,12 +9,12 @@
 
 // These files also contain functions that the models do not call.
 #[allow(dead_code)]
-#[path = "../../read/src/device/handover.rs"]
+#[path = "../../../read/src/device/handover.rs"]
 mod handover;
 #[allow(dead_code)]
-#[path = "../../read/src/ring/slots.rs"]
+#[path = "../../../read/src/ring/slots.rs"]
 mod slots;
-#[path = "../../read/src/sync.rs"]
+#[path = "../../../read/src/sync.rs"]
 mod sync;
 
 mod ring;
