@@ -63,7 +63,7 @@ pub fn aside(output: &Path) -> PathBuf {
 /// A folder that is held open, and its identity. A server has no folders: there, the version of the object that identifies
 /// the metadata is compared.
 #[derive(Debug)]
-struct Held {
+struct PinnedFolder {
     /// Keeps the folder's inode number from being reused.
     _folder: Option<File>,
     identity: Identity,
@@ -112,7 +112,7 @@ impl Identity {
     }
 }
 
-impl Held {
+impl PinnedFolder {
     fn open(path: &Path) -> io::Result<Self> {
         let flags = libc::O_DIRECTORY | libc::O_NONBLOCK;
         let folder = File::options().read(true).custom_flags(flags).open(path)?;
@@ -169,9 +169,9 @@ pub fn steadily<T>(path: &Path, mut read: impl FnMut() -> Result<T>) -> Result<T
     holding(path, |_| read())
 }
 
-fn holding<T>(path: &Path, mut read: impl FnMut(&Arc<Held>) -> Result<T>) -> Result<T> {
+fn holding<T>(path: &Path, mut read: impl FnMut(&Arc<PinnedFolder>) -> Result<T>) -> Result<T> {
     for _ in 0..TRIES {
-        let held = Arc::new(Held::open_soon(path)?);
+        let held = Arc::new(PinnedFolder::open_soon(path)?);
         let result = read(&held);
         if held.is_at(path)? {
             return result;
@@ -210,7 +210,7 @@ pub struct Folder {
     path: PathBuf,
     fingerprint: String,
     /// The folder in which files are opened now.
-    now: Mutex<Arc<Held>>,
+    now: Mutex<Arc<PinnedFolder>>,
     /// Whether a comparison with the server is on its way.
     is_unsettled: AtomicBool,
     comparison: Mutex<Option<Comparison>>,
@@ -251,7 +251,7 @@ impl Folder {
         if remote::is_url(path) {
             let opened = fingerprint().and_then(|(fingerprint, version, more)| {
                 let Some(version) = version else { return Ok(None) };
-                let now = Held { _folder: None, identity: Identity::Server(version) };
+                let now = PinnedFolder { _folder: None, identity: Identity::Server(version) };
                 read(&Arc::new(Self::new(path, fingerprint, Arc::new(now))), more).map(Some)
             });
             match opened {
@@ -280,7 +280,7 @@ impl Folder {
         })
     }
 
-    fn new(path: &Path, fingerprint: String, now: Arc<Held>) -> Self {
+    fn new(path: &Path, fingerprint: String, now: Arc<PinnedFolder>) -> Self {
         Self {
             path: path.to_owned(),
             fingerprint,
@@ -344,7 +344,7 @@ impl Folder {
         self.check_with(comparison.take())
     }
 
-    fn held(&self) -> Arc<Held> {
+    fn held(&self) -> Arc<PinnedFolder> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -394,7 +394,7 @@ impl Folder {
     }
 
     /// The folder at the path. If the dataset there continues this one, its folder becomes this dataset's folder.
-    fn follow(&self) -> Result<Arc<Held>> {
+    fn follow(&self) -> Result<Arc<PinnedFolder>> {
         let held = self.held();
         if held.is_at(&self.path)? {
             return Ok(held);

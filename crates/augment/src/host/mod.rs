@@ -275,7 +275,7 @@ impl Engine for Host {
         let [samples, _, _, values] = held.shape;
         let to = [samples, job.to[0], job.to[1], values];
         let mut buffer = self.room(to.iter().product(), held.element)?;
-        let plan = warp::Plan::new(job, held.shape, fields);
+        let plan = warp::WarpArguments::new(job, held.shape, fields);
         if job.nearest() {
             let fill = numbers::bytes_of(job.fill, job.fill as i64, held.element);
             warp::moved_whole(&self.workers, plan, held.bytes(), buffer.bytes_mut(), &fill);

@@ -8,7 +8,7 @@ use crate::resample::{ResampleJob, Resampling};
 
 /// The part of a job that all threads share.
 #[derive(Clone, Copy)]
-pub(super) struct Plan<'a> {
+pub(super) struct WarpArguments<'a> {
     job: &'a ResampleJob<'a>,
     outside: Option<Outside>,
     /// Displacements (2, rows, columns) in pixels, x first, for samples that have them.
@@ -21,7 +21,7 @@ pub(super) struct Plan<'a> {
     values: usize,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> WarpArguments<'a> {
     /// The plan for an array (samples, rows, columns, values).
     pub(super) fn new(
         job: &'a ResampleJob<'a>,
@@ -34,7 +34,12 @@ impl<'a> Plan<'a> {
 }
 
 /// Moves an image with interpolation.
-pub(super) fn moved<T: Element>(workers: &Workers, plan: Plan<'_>, from: &[T], into: &mut [T]) {
+pub(super) fn moved<T: Element>(
+    workers: &Workers,
+    plan: WarpArguments<'_>,
+    from: &[T],
+    into: &mut [T],
+) {
     let zeros = plan.outside.is_some_and(|outside| outside.padding == Padding::Zeros);
     let base = if zeros { plan.job.fill } else { 0.0 };
     each_row(workers, plan, from, into, |from, places, row, line| {
@@ -47,12 +52,12 @@ pub(super) fn moved<T: Element>(workers: &Workers, plan: Plan<'_>, from: &[T], i
 /// Moves whole elements of any type, as bytes.
 pub(super) fn moved_whole(
     workers: &Workers,
-    plan: Plan<'_>,
+    plan: WarpArguments<'_>,
     from: &[u8],
     into: &mut [u8],
     fill: &[u8],
 ) {
-    let plan = Plan { values: plan.values * fill.len(), ..plan };
+    let plan = WarpArguments { values: plan.values * fill.len(), ..plan };
     each_row(workers, plan, from, into, |from, places, row, line| {
         for (column, out) in line.chunks_exact_mut(plan.values).enumerate() {
             // Round half to even, as libtorch's sampling does.
@@ -70,7 +75,7 @@ pub(super) fn moved_whole(
 /// Fills every row of every sample of the result; `sample` fills the rows of samples that are resampled.
 fn each_row<T: Copy + Send + Sync>(
     workers: &Workers,
-    plan: Plan<'_>,
+    plan: WarpArguments<'_>,
     from: &[T],
     into: &mut [T],
     sample: impl Fn(&[T], &Places<'_>, usize, &mut [T]) + Sync + Send,
@@ -91,8 +96,8 @@ fn each_row<T: Copy + Send + Sync>(
 }
 
 /// Copies a row of pixels that only change places.
-fn put<T: Copy>(from: &[T], plan: Plan<'_>, whole: &Whole, row: usize, out: &mut [T]) {
-    let Plan { columns, values, .. } = plan;
+fn put<T: Copy>(from: &[T], plan: WarpArguments<'_>, whole: &Whole, row: usize, out: &mut [T]) {
+    let WarpArguments { columns, values, .. } = plan;
     let at = |column: usize| {
         let place =
             |map: [i64; 3]| (map[0] * column as i64 + map[1] * row as i64 + map[2]) as usize;
@@ -111,14 +116,14 @@ fn put<T: Copy>(from: &[T], plan: Plan<'_>, whole: &Whole, row: usize, out: &mut
 struct Places<'a> {
     map: &'a Matrix,
     affine: bool,
-    plan: Plan<'a>,
+    plan: WarpArguments<'a>,
     /// Minimum and maximum x, minimum and maximum y.
     bounds: [f64; 4],
     field: Option<&'a [f32]>,
 }
 
 impl<'a> Places<'a> {
-    fn new(plan: Plan<'a>, source: &'a Source, field: Option<&'a [f32]>) -> Self {
+    fn new(plan: WarpArguments<'a>, source: &'a Source, field: Option<&'a [f32]>) -> Self {
         let map = plan.job.map(source);
         let whole = [0.0, plan.columns as f64 - 1.0, 0.0, plan.rows as f64 - 1.0];
         let bounds = source.bounds.unwrap_or(whole);
@@ -208,8 +213,14 @@ impl Taps {
 }
 
 /// Interpolates a pixel between up to four others. Those with a weight of 0 are not read, because 0·NaN is NaN.
-fn blend<T: Element>(from: &[T], plan: Plan<'_>, [x, y]: [f64; 2], out: &mut [T], base: f64) {
-    let Plan { rows, columns, values, .. } = plan;
+fn blend<T: Element>(
+    from: &[T],
+    plan: WarpArguments<'_>,
+    [x, y]: [f64; 2],
+    out: &mut [T],
+    base: f64,
+) {
+    let WarpArguments { rows, columns, values, .. } = plan;
     let ((left, part_x), (top, part_y)) = (split(x), split(y));
     let inside = x.is_finite() && y.is_finite();
     // Positions far outside saturate, and NaN becomes 0; neither is used.

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use hsipack_format::{Error, Result};
-use hsipack_measure::page::svg::Place;
+use hsipack_measure::page::svg::SvgTarget;
 use hsipack_measure::simulate::{
     DEFAULT_SPREAD, End, Measured, Model, Order, Report, Scenario, Times, WhatIf, page, simulate,
     timeline,
@@ -236,7 +236,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         files::replace(path, &page(&scenarios))?;
     }
     if let (Some(path), Some(base)) = (&args.svg, scenarios.first()) {
-        files::replace(path, &timeline(base, Place::File))?;
+        files::replace(path, &timeline(base, SvgTarget::File))?;
     }
     if let Some(report) = Report::new(&scenarios) {
         output::report(&report, args.json, print::print);

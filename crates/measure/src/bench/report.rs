@@ -147,11 +147,11 @@ pub struct Timeline {
 }
 
 /// A measurement, with its strategy and rate limit.
-type Found = (Strategy, Option<u64>, Measurement);
+type StrategyRun = (Strategy, Option<u64>, Measurement);
 
 impl Report {
     /// Summarises the measurements.
-    pub fn new(options: &BenchOptions, data: Data, found: &[Found]) -> Self {
+    pub fn new(options: &BenchOptions, data: Data, found: &[StrategyRun]) -> Self {
         let mut strategies = Vec::new();
         for rate in &options.rate_limits {
             for strategy in &options.strategies {
@@ -221,7 +221,7 @@ impl Entry {
         ]
     }
 
-    fn of(name: Strategy, rate_limit: Option<u64>, found: &[Found]) -> Option<Self> {
+    fn of(name: Strategy, rate_limit: Option<u64>, found: &[StrategyRun]) -> Option<Self> {
         let of = |wanted: Strategy| -> Vec<&Measurement> {
             let alike = found
                 .iter()
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn repeats_that_differ_by_much_are_flagged() {
         let of = |times: &[f64]| {
-            let found: Vec<Found> = times
+            let found: Vec<StrategyRun> = times
                 .iter()
                 .map(|time| (Strategy::Ring, Some(5_000_000), measured(*time)))
                 .collect();
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn speed_ups_are_those_of_the_same_repeat() {
         let rate = Some(7);
-        let found: Vec<Found> = [
+        let found: Vec<StrategyRun> = [
             (Strategy::Original, rate, measured(4.0)),
             (Strategy::Ring, rate, measured(2.0)),
             (Strategy::Original, rate, measured(8.0)),

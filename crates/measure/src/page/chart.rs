@@ -2,14 +2,14 @@
 //!
 //! ```
 //! use hsipack_measure::page::chart::{Bar, Chart};
-//! use hsipack_measure::page::svg::Place;
+//! use hsipack_measure::page::svg::SvgTarget;
 //!
 //! let bars = [Bar::new(92.7), Bar::new(26.0).error(1.5)];
 //! let svg = Chart::new("Seconds an epoch", "Original 92.7 s, ring buffer 26.0 s.")
 //!     .y_label("s/epoch")
 //!     .categories(&["original", "ring buffer"])
 //!     .bars("1000 MB/s", &bars)
-//!     .render(Place::File);
+//!     .render(SvgTarget::File);
 //! assert!(svg.contains("ring buffer"));
 //! ```
 //!
@@ -18,7 +18,7 @@
 use std::fmt::Write;
 
 use super::escape;
-use super::svg::{self, Place, text_width};
+use super::svg::{self, SvgTarget, text_width};
 use super::ticks::Ticks;
 
 /// A chart under construction.
@@ -211,7 +211,7 @@ impl Chart {
     }
 
     /// Draws the chart.
-    pub fn render(&self, place: Place) -> String {
+    pub fn render(&self, place: SvgTarget) -> String {
         let [width, _] = self.size;
         let mut out = String::new();
         // Narrow charts wrap their title; bold letters are wider.
@@ -248,8 +248,8 @@ impl Chart {
     /// The chart for a page: at its own size if the page is wide. On a narrow page it is as wide as a phone and
     /// `phone_height` high, so that text keeps its size.
     pub fn for_page(&self, phone_height: f64) -> String {
-        let phone = self.clone().size(PHONE_WIDTH, phone_height).render(Place::Page);
-        let desk = self.render(Place::Page);
+        let phone = self.clone().size(PHONE_WIDTH, phone_height).render(SvgTarget::Page);
+        let desk = self.render(SvgTarget::Page);
         format!("<div class=\"phone\">{phone}</div><div class=\"desk\">{desk}</div>")
     }
 
@@ -636,7 +636,7 @@ mod tests {
     fn labels_that_would_lie_on_each_other_are_left_to_a_pointer() {
         let here = [1.0, 1.0];
         let many: Vec<_> = (0..9).map(|_| (here, "the same place")).collect();
-        let svg = Chart::new("T", "D").scatter("s", &many).render(Place::Page);
+        let svg = Chart::new("T", "D").scatter("s", &many).render(SvgTarget::Page);
         assert_eq!(svg.matches("<circle").count(), 9);
         let labels = svg.matches("<text class=\"small\"").count();
         assert!(svg.matches(">the same place</text>").count() <= 4, "{labels}");
@@ -650,7 +650,7 @@ mod tests {
                 .scatter("a", &[([1.0, 1.0], "label")])
                 .scatter("b", &[([other, 1.0], "")])
                 .x_range(0.0, 2.0)
-                .render(Place::Page)
+                .render(SvgTarget::Page)
         };
         let anchor = |svg: String| {
             let (before, _) = svg.split_once(">label</text>").unwrap();
@@ -666,8 +666,8 @@ mod tests {
         let chart =
             Chart::new("Real information of each mantissa bit", "D").line("", &[[0.0, 1.0]]);
         let titles = |svg: &str| svg.matches("<text class=\"head\"").count();
-        assert_eq!(titles(&chart.render(Place::Page)), 1);
-        let narrow = chart.size(PHONE_WIDTH, 300.0).render(Place::Page);
+        assert_eq!(titles(&chart.render(SvgTarget::Page)), 1);
+        let narrow = chart.size(PHONE_WIDTH, 300.0).render(SvgTarget::Page);
         assert_eq!(titles(&narrow), 2);
         assert!(!narrow.contains('…'), "nothing is cut: {narrow}");
     }
@@ -679,9 +679,9 @@ mod tests {
         let lines = Chart::new("T", "D").line("a", &points).steps("b", &points).area("c", &[]);
         let bars = Chart::new("T", "D").categories(&["x", "y"]).bars("a", &bars);
         for svg in [
-            lines.render(Place::File),
-            bars.render(Place::File),
-            Chart::new("", "").render(Place::Page),
+            lines.render(SvgTarget::File),
+            bars.render(SvgTarget::File),
+            Chart::new("", "").render(SvgTarget::Page),
         ] {
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
         }
@@ -708,12 +708,13 @@ mod tests {
     fn lines_are_broken_where_nothing_is_known() {
         let gap =
             [[0.0, 1.0], [1.0, 2.0], [2.0, f64::NAN], [3.0, 1.0], [4.0, f64::NAN], [5.0, 2.0]];
-        let svg = Chart::new("T", "D").line("", &gap).line("whole", &gap[..2]).render(Place::File);
+        let svg =
+            Chart::new("T", "D").line("", &gap).line("whole", &gap[..2]).render(SvgTarget::File);
         let paths: Vec<&str> = svg.split("class=\"l0\" d=\"").skip(1).collect();
         let drawn = paths[0].split('"').next().unwrap();
         assert_eq!(drawn.matches('M').count(), 3, "{drawn}");
         assert_eq!((drawn.matches('L').count(), drawn.matches("h0").count()), (1, 2), "{drawn}");
-        let nothing = Chart::new("T", "D").line("", &[[0.0, f64::NAN]]).render(Place::File);
+        let nothing = Chart::new("T", "D").line("", &[[0.0, f64::NAN]]).render(SvgTarget::File);
         assert!(!nothing.contains("class=\"l0\" d="), "{nothing}");
     }
 
@@ -723,7 +724,7 @@ mod tests {
             .categories(&["<c>"])
             .bars("<a>", &[Bar::new(1.0)])
             .bars("<b>", &[Bar::new(2.0)])
-            .render(Place::File);
+            .render(SvgTarget::File);
         assert!(
             !svg.contains("<a>")
                 && !svg.contains("<b>")

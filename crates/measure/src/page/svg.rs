@@ -7,7 +7,7 @@ use super::escape;
 
 /// Where a picture is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SvgTarget {
     /// Inside a [`Page`](super::Page), whose style it uses.
     Page,
     /// In its own file.
@@ -88,7 +88,7 @@ pub(super) fn page_style() -> String {
 /// A picture of the given size in pixels around `content`, which is SVG. Title and description are plain text, and
 /// screen readers read them. `extra` are CSS rules for the content, with the page's variables as colours.
 pub fn picture(
-    place: Place,
+    place: SvgTarget,
     [width, height]: [f64; 2],
     [title, description]: [&str; 2],
     extra: &str,
@@ -101,8 +101,8 @@ pub fn picture(
         });
     let (title, description) = (escape(title), escape(description));
     let style = match place {
-        Place::Page => scoped_style(extra),
-        Place::File => {
+        SvgTarget::Page => scoped_style(extra),
+        SvgTarget::File => {
             let rules = [RULES, &series_rules(), extra].concat();
             // The dark rules would only need the colours, but repeating all rules makes sure that none is forgotten.
             format!(
@@ -113,8 +113,8 @@ pub fn picture(
         }
     };
     let (attributes, ground) = match place {
-        Place::Page => ("", ""),
-        Place::File => (
+        SvgTarget::Page => ("", ""),
+        SvgTarget::File => (
             " xmlns=\"http://www.w3.org/2000/svg\"",
             "<rect class=\"ground\" width=\"100%\" height=\"100%\"/>\n",
         ),
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn pictures_by_themselves_have_plain_colours_in_light_and_dark() {
         let svg = picture(
-            Place::File,
+            SvgTarget::File,
             [100.0, 50.0],
             ["T <", "D &"],
             "",
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn pictures_in_pages_use_the_pages_colours() {
-        let svg = picture(Place::Page, [100.0, 50.0], ["T", "D"], "", "");
+        let svg = picture(SvgTarget::Page, [100.0, 50.0], ["T", "D"], "", "");
         assert!(!svg.contains("<style>") && !svg.contains("xmlns"));
         let style = page_style();
         for (name, ..) in COLOURS {

@@ -9,7 +9,7 @@ use super::report::{Limit, Outcome, Report, Scenario};
 use super::timeline::{LEFT, RIGHT, timeline};
 use super::trace::Trace;
 use crate::page::chart::Chart;
-use crate::page::svg::Place;
+use crate::page::svg::SvgTarget;
 use crate::page::{Page, escape, table};
 
 /// The page's data.
@@ -96,7 +96,7 @@ fn timeline_box((number, scenario): (usize, &Scenario)) -> String {
     let hidden = if number == 0 { "" } else { " hidden" };
     format!(
         "<div class=\"scroll timeline\" tabindex=\"0\" role=\"group\" aria-label=\"Timeline\"{hidden}>\n{}</div>\n",
-        timeline(scenario, Place::Page).replacen("<svg ", "<svg class=\"wide\" ", 1)
+        timeline(scenario, SvgTarget::Page).replacen("<svg ", "<svg class=\"wide\" ", 1)
     )
 }
 

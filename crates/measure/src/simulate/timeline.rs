@@ -6,7 +6,7 @@ use super::report::Scenario;
 use super::times::seconds;
 use super::trace::BatchTrace;
 use crate::page::escape;
-use crate::page::svg::{self, Place};
+use crate::page::svg::{self, SvgTarget};
 use crate::page::ticks::Ticks;
 
 /// Left end of the time axis in the picture, in pixels.
@@ -19,7 +19,7 @@ const ROW: f64 = 18.0;
 const READY: f64 = 64.0;
 
 /// Draws the first batches of a run, as far as its trace reaches, with time from left to right.
-pub fn timeline(scenario: &Scenario, place: Place) -> String {
+pub fn timeline(scenario: &Scenario, place: SvgTarget) -> String {
     let trace = &scenario.run.trace;
     let outcome = &scenario.run.outcome;
     let loaders = outcome.per_loader.len();

@@ -453,7 +453,7 @@ mod tests {
             before: vec![Some(1.0), Some(2.0), None, Some(2.0), Some(1.0)],
             after: vec![Some(1.0), Some(2.0), None, Some(2.0), Some(1.0)],
         };
-        let svg = spectrum_chart(&spectrum, 3).render(crate::page::svg::Place::File);
+        let svg = spectrum_chart(&spectrum, 3).render(crate::page::svg::SvgTarget::File);
         let drawn = svg.split("class=\"l0\" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!((drawn.matches('M').count(), drawn.matches('L').count()), (2, 2), "{drawn}");
         assert_eq!(report.cases.len(), 4);

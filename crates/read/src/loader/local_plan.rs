@@ -1,6 +1,6 @@
 //! Tells the cache on the local disk which chunks this epoch and the next ones will need, and when.
 
-use hsipack_store::local_cache::{EpochUses, Plan};
+use hsipack_store::local_cache::{EpochUses, UsePlan};
 
 use super::batch_plan::array_of;
 use super::cache_choice::ranks_here;
@@ -18,7 +18,7 @@ const EPOCHS: u64 = 3;
 
 /// What the local cache knows of a loader.
 #[derive(Debug)]
-pub(super) struct LocalPlan(Option<Plan>);
+pub(super) struct LocalPlan(Option<UsePlan>);
 
 impl LocalPlan {
     pub(super) fn new(shared: &Shared) -> Self {
@@ -55,7 +55,12 @@ impl LocalPlan {
 }
 
 /// What all processes of this machine that train together will need in an epoch; `None` if the epoch is too long.
-fn uses(shared: &Shared, plan: &Plan, epoch: u64, given: &[Segment]) -> Result<Option<EpochUses>> {
+fn uses(
+    shared: &Shared,
+    plan: &UsePlan,
+    epoch: u64,
+    given: &[Segment],
+) -> Result<Option<EpochUses>> {
     let Share { rank, world_size } = shared.options.share;
     let here = (ranks_here() as usize).min(world_size);
     let first = rank - rank % here;

@@ -2,7 +2,7 @@
 
 use hsipack_format::{Error, Result};
 
-use super::{Member, Place, names};
+use super::{Member, MemberLocation, names};
 
 /// Maximum number of members. Archives of cubes have fewer.
 pub const MOST_MEMBERS: usize = 100_000;
@@ -19,7 +19,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    pub fn add(&mut self, name: String, size: u64, place: Place) {
+    pub fn add(&mut self, name: String, size: u64, place: MemberLocation) {
         self.members.push(Member { name, size, place, head: Box::default() });
     }
 

@@ -86,13 +86,13 @@ pub struct Member {
     pub name: String,
     /// Its length in bytes, as the archive says.
     pub size: u64,
-    place: Place,
+    place: MemberLocation,
     /// Its first bytes, if they were kept.
     head: Box<[u8]>,
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum MemberLocation {
     Zip(zip::Entry),
     /// Where its bytes begin in the archive, or in the decompressed stream.
     Tar {
@@ -205,11 +205,11 @@ impl Archive {
             whole.then(|| Window::new(file, start, member.size))
         };
         let placed = match &member.place {
-            Place::Tar { start } if self.kind == Kind::Tar => {
+            MemberLocation::Tar { start } if self.kind == Kind::Tar => {
                 let (file, len) = self.file()?;
                 (file, len, *start)
             }
-            Place::Zip(entry) if entry.method == Method::Stored => {
+            MemberLocation::Zip(entry) if entry.method == Method::Stored => {
                 let (file, len) = self.file()?;
                 let start = entry.data_start(&file, len).map_err(|e| self.of_member(e, number))?;
                 (file, len, start)
@@ -261,8 +261,8 @@ impl Archive {
     /// If it cannot be read, or is damaged.
     pub fn verify(&self, number: usize) -> Result<()> {
         match &self.members[number].place {
-            Place::Zip(_) => self.copy(number, &mut |_| Ok(())),
-            Place::Tar { .. } => Ok(()),
+            MemberLocation::Zip(_) => self.copy(number, &mut |_| Ok(())),
+            MemberLocation::Tar { .. } => Ok(()),
         }
     }
 
@@ -283,8 +283,8 @@ impl Archive {
         visit: &mut dyn FnMut(usize, &mut MemberBytes<'_>) -> Result<()>,
     ) -> Result<()> {
         let start_of = |number: usize| match self.members[number].place {
-            Place::Tar { start } => start,
-            Place::Zip(_) => 0,
+            MemberLocation::Tar { start } => start,
+            MemberLocation::Zip(_) => 0,
         };
         // If anything goes wrong, the next call starts again.
         let mut bytes = match stream.0.take() {
@@ -293,8 +293,8 @@ impl Archive {
         };
         // Members are sorted by position.
         let next = self.members.partition_point(|member| match member.place {
-            Place::Tar { start } => start < bytes.position(),
-            Place::Zip(_) => true,
+            MemberLocation::Tar { start } => start < bytes.position(),
+            MemberLocation::Zip(_) => true,
         });
         for number in next..=number {
             let gap = start_of(number) - bytes.position();
@@ -311,7 +311,7 @@ impl Archive {
     /// A reader for a member that is not in a stream. For a zip archive, it compares the checksum at the end.
     fn reader(&self, number: usize, buffer: usize) -> Result<Box<dyn Read>> {
         let member = &self.members[number];
-        let Place::Zip(entry) = &member.place else {
+        let MemberLocation::Zip(entry) = &member.place else {
             let window = self.in_place(number)?;
             let window = window.ok_or_else(|| Error::bug("a stream has no places"))?;
             return Ok(Box::new(window));

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use hsipack_format::{Error, Result};
 use tar::{EntryType, Header, PaxExtensions};
 
-use super::{DAMAGED, Listing, Place, Tally, names, special};
+use super::{DAMAGED, Listing, MemberLocation, Tally, names, special};
 
 /// Size of a header in bytes. Members are padded to a multiple of it.
 const BLOCK: u64 = 512;
@@ -118,7 +118,7 @@ pub(super) fn list(stream: &mut impl Forward) -> Result<Listing> {
         }
         let head = skip(stream, size, padded)
             .map_err(|error| cut_short(error, &listing).within(format_args!("'{name}'")))?;
-        listing.add(name, size, Place::Tar { start });
+        listing.add(name, size, MemberLocation::Tar { start });
         if let Some(member) = listing.members.last_mut() {
             member.head = tally.keep(head);
         }

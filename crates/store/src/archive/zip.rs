@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 
 use hsipack_format::{Error, Result};
 
-use super::{DAMAGED, Listing, Place, Tally, names, special};
+use super::{DAMAGED, Listing, MemberLocation, Tally, names, special};
 
 /// Deflate cannot compress data by more than this factor.
 const BEST_RATIO: u64 = 1032;
@@ -85,7 +85,7 @@ pub(super) fn list(mut file: impl Read + Seek, len: u64) -> Result<Listing> {
             continue;
         }
         let (entry, size) = entry(&fixed, &rest[..lengths[1]], &directory, len).map_err(within)?;
-        listing.add(name, size, Place::Zip(entry));
+        listing.add(name, size, MemberLocation::Zip(entry));
     }
     if bytes.limit() > 0 {
         return Err(unsound("its directory goes on after the last file"));

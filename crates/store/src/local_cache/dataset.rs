@@ -13,9 +13,9 @@ use super::LocalCache;
 use super::blocks;
 use super::claims::{Claim, Claims};
 use super::folder::{self, CacheFolder};
-use super::plan::Plan;
 use super::state::{CacheState, found};
 use super::table::{BlockTable, ShardBlocks};
+use super::use_plan::UsePlan;
 use super::writer::Writer;
 use crate::span_pool::SpanBytes;
 use crate::stores::{FileMapper, raise_descriptor_limit};
@@ -154,8 +154,8 @@ impl CachedDataset {
     }
 
     /// A plan with which a loader tells the cache what it will need.
-    pub fn plan(&self) -> Plan {
-        Plan::new(self.shared.clone())
+    pub fn plan(&self) -> UsePlan {
+        UsePlan::new(self.shared.clone())
     }
 }
 

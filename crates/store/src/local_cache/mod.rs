@@ -19,7 +19,7 @@
 //!   again if the file was changed since. A damaged block is dropped and fetched again.
 //! - **Nobody waits for ever for a stopped process.** It keeps its locks, so waiting for the lock of `total` ends with an error.
 //! - **The block that is needed last is dropped.** A loader tells the cache what its epoch and the next ones will need
-//!   ([`Plan`]). When there is no room, blocks of datasets that no process reads are dropped first. Then, the block of the
+//!   ([`UsePlan`]). When there is no room, blocks of datasets that no process reads are dropped first. Then, the block of the
 //!   dataset that is needed last is dropped, unless the new block is needed even later; in that case the new block is not
 //!   kept. Blocks of datasets that other processes read are left alone. Without a plan (random access), the existing
 //!   blocks of the dataset stay: if the order is not known, no choice is better.
@@ -34,7 +34,7 @@
 //! | `block.rs` | one open block; whether it is intact |
 //! | `blocks.rs` | dividing a shard into blocks |
 //! | `uses.rs` | when each block is needed |
-//! | `plan.rs` | what loaders tell the cache |
+//! | `use_plan.rs` | what loaders tell the cache |
 //! | `table.rs` | which blocks of a dataset exist and are open, and which to drop |
 //! | `claims.rs` | which process is fetching a block |
 //! | `dataset.rs` | a dataset and its shards in the cache, for readers |
@@ -46,9 +46,9 @@ mod blocks;
 mod claims;
 mod dataset;
 mod folder;
-mod plan;
 mod state;
 mod table;
+mod use_plan;
 mod uses;
 mod writer;
 
@@ -56,7 +56,7 @@ use std::path::PathBuf;
 
 pub use dataset::{CachedDataset, LocalCacheUse};
 pub use folder::{CacheFolder, CachedInfo, Checked};
-pub use plan::{EpochUses, Plan};
+pub use use_plan::{EpochUses, UsePlan};
 
 pub(crate) use claims::Claim;
 pub(crate) use dataset::CachedShard;

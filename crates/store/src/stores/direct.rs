@@ -209,7 +209,7 @@ impl Drop for DirectFile {
 #[derive(Debug)]
 struct ReadAhead {
     limit: usize,
-    table: Mutex<Table>,
+    table: Mutex<ReadAheadState>,
     /// Wakes threads: a span was queued, a buffer may be free, or the store was closed.
     work: Condvar,
     /// Wakes readers: a span is ready, or has failed.
@@ -217,7 +217,7 @@ struct ReadAhead {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct ReadAheadState {
     entries: Vec<Entry>,
     /// (file, start) of queued entries, oldest first. Entries that no longer exist are skipped.
     queue: VecDeque<(u64, u64)>,
@@ -251,15 +251,15 @@ type Taken = (Arc<ReadBuffer>, Range<usize>);
 
 impl ReadAhead {
     fn new(limit: usize) -> Self {
-        let table = Table {
+        let table = ReadAheadState {
             entries: Vec::with_capacity(QUEUE),
             queue: VecDeque::with_capacity(QUEUE),
-            ..Table::default()
+            ..ReadAheadState::default()
         };
         Self { limit, table: Mutex::new(table), work: Condvar::new(), ready: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, ReadAheadState> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -401,7 +401,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-impl Table {
+impl ReadAheadState {
     /// The position of the entry that starts at `start` of `file`, or the position where it would be inserted.
     fn place(&self, file: u64, start: u64) -> std::result::Result<usize, usize> {
         self.entries
@@ -502,7 +502,7 @@ mod tests {
         (folder, DirectStore::new(DirectOptions { threads, bytes }), path)
     }
 
-    fn wait_for(store: &DirectStore, what: impl Fn(&Table) -> bool) {
+    fn wait_for(store: &DirectStore, what: impl Fn(&ReadAheadState) -> bool) {
         let start = Instant::now();
         while !what(&store.ahead.lock()) {
             assert!(start.elapsed() < Duration::from_secs(20), "{:?}", store.ahead.lock());
@@ -510,7 +510,7 @@ mod tests {
         }
     }
 
-    fn ready(table: &Table) -> usize {
+    fn ready(table: &ReadAheadState) -> usize {
         table.entries.iter().filter(|entry| matches!(entry.state, State::Ready(..))).count()
     }
 

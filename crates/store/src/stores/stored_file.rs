@@ -64,7 +64,7 @@ pub trait StoredFile: Debug + Send + Sync {
         let _ = (chunks, per_sample);
     }
 
-    /// The file's number in the local cache, if it is cached ([`Plan`](crate::local_cache::Plan)).
+    /// The file's number in the local cache, if it is cached ([`UsePlan`](crate::local_cache::UsePlan)).
     fn cached_as(&self) -> Option<u32> {
         None
     }

@@ -52,14 +52,14 @@ const KEPT: u64 = 64 << 20;
 const SPARE: u64 = 64 << 20;
 
 /// Number of the object, start of the span.
-type Place = (u64, u64);
+type SpanKey = (u64, u64);
 
 /// The spans that were requested.
 #[derive(Debug)]
 pub(super) struct PrefetchQueue {
     /// Maximum number of bytes that are being fetched or were fetched.
     limit: u64,
-    table: Mutex<Table>,
+    table: Mutex<QueueState>,
     /// Memory for the next spans.
     pool: Arc<Pool>,
     /// Signals that a span has arrived or failed.
@@ -67,12 +67,12 @@ pub(super) struct PrefetchQueue {
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    spans: BTreeMap<Place, Asked>,
+struct QueueState {
+    spans: BTreeMap<SpanKey, Asked>,
     /// Spans to be fetched, oldest first. Some may no longer exist.
-    queue: VecDeque<Place>,
+    queue: VecDeque<SpanKey>,
     /// Spans that were completely taken, oldest first. Some may no longer exist. `kept` is their total size in bytes.
-    taken: VecDeque<Place>,
+    taken: VecDeque<SpanKey>,
     kept: u64,
     /// Number of running requests.
     running: usize,
@@ -85,7 +85,7 @@ struct Table {
     pace: Pace,
     first: First,
     /// Spans that other processes have claimed, oldest first. Some may no longer exist.
-    claimed: VecDeque<Place>,
+    claimed: VecDeque<SpanKey>,
     /// Whether a task looks at them again.
     is_polled: bool,
     patience: Patience,
@@ -99,7 +99,7 @@ enum First {
     #[default]
     Unknown,
     /// Its spans that have not arrived and have not failed.
-    OnItsWay(HashSet<Place>),
+    OnItsWay(HashSet<SpanKey>),
     Arrived,
 }
 
@@ -141,7 +141,7 @@ impl There {
 
 /// The result of a request.
 struct Done {
-    place: Place,
+    place: SpanKey,
     bytes: SpanBytes,
     begun: Instant,
     result: Result<(), Failure>,
@@ -175,7 +175,7 @@ impl PrefetchQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -209,7 +209,7 @@ impl PrefetchQueue {
 
     fn ask_for(
         self: &Arc<Self>,
-        table: &mut Table,
+        table: &mut QueueState,
         object: &Arc<OpenObject>,
         span: Range<u64>,
         wanted: u64,
@@ -294,10 +294,10 @@ impl PrefetchQueue {
     /// Waits for a change, but not longer than `most`.
     fn wait<'a>(
         &self,
-        table: MutexGuard<'a, Table>,
+        table: MutexGuard<'a, QueueState>,
         object: &OpenObject,
         most: Duration,
-    ) -> Result<MutexGuard<'a, Table>> {
+    ) -> Result<MutexGuard<'a, QueueState>> {
         if stopping::stopped() {
             return Err(stopping::interrupted().at(&object.url));
         }
@@ -308,7 +308,7 @@ impl PrefetchQueue {
     pub(super) fn forget(self: &Arc<Self>, number: u64) {
         let mut table = self.lock();
         let places = table.spans.range((number, 0)..=(number, u64::MAX));
-        let places: Vec<Place> = places.map(|(place, _)| *place).collect();
+        let places: Vec<SpanKey> = places.map(|(place, _)| *place).collect();
         for place in places {
             table.remove(place);
         }
@@ -322,7 +322,7 @@ impl PrefetchQueue {
             return;
         }
         let pending = table.spans.iter().filter(|(_, asked)| asked.is_pending());
-        let spans: HashSet<Place> = pending.map(|(place, _)| *place).collect();
+        let spans: HashSet<SpanKey> = pending.map(|(place, _)| *place).collect();
         if spans.is_empty() {
             // Everything is in memory or in the local cache, so this says nothing about the link.
             return;
@@ -333,7 +333,7 @@ impl PrefetchQueue {
     }
 
     /// Starts as many requests for queued spans as allowed.
-    fn go_on(self: &Arc<Self>, table: &mut Table) {
+    fn go_on(self: &Arc<Self>, table: &mut QueueState) {
         table.look_at_first();
         while let Some(place) = table.queue.front().copied() {
             let Some(asked) = table.spans.get(&place).filter(|asked| asked.is_queued()) else {
@@ -352,7 +352,7 @@ impl PrefetchQueue {
 
     /// Starts the request for a queued span, unless its bytes are in the local cache or still wait to be written there, or
     /// another process is fetching them.
-    fn start(self: &Arc<Self>, table: &mut Table, place: Place) {
+    fn start(self: &Arc<Self>, table: &mut QueueState, place: SpanKey) {
         let given = table.given;
         let asked = table.spans.get_mut(&place).expect("it was just looked at");
         let len = asked.span.end - asked.span.start;
@@ -414,7 +414,7 @@ impl PrefetchQueue {
     }
 
     /// Adds a span to those that other processes have claimed. A task looks at them every few ms, until there are none.
-    fn poll(self: &Arc<Self>, table: &mut Table, place: Place) {
+    fn poll(self: &Arc<Self>, table: &mut QueueState, place: SpanKey) {
         if !table.claimed.contains(&place) {
             table.claimed.push_back(place);
         }
@@ -493,9 +493,9 @@ impl Asked {
     }
 }
 
-impl Table {
+impl QueueState {
     /// Maximum number of running requests when the request for a queued span starts.
-    fn at_once(&self, place: Place) -> usize {
+    fn at_once(&self, place: SpanKey) -> usize {
         match &self.first {
             First::OnItsWay(spans) if !spans.contains(&place) => self.pace.at_once() / 2,
             _ => self.pace.at_once(),
@@ -513,7 +513,7 @@ impl Table {
     }
 
     /// The key of the span that contains `span` of an object.
-    fn holding(&self, number: u64, span: &Range<u64>) -> Option<Place> {
+    fn holding(&self, number: u64, span: &Range<u64>) -> Option<SpanKey> {
         let (place, asked) = self.spans.range((number, 0)..=(number, span.start)).next_back()?;
         (span.end <= asked.span.end).then_some(*place)
     }
@@ -531,7 +531,7 @@ impl Table {
     }
 
     /// Looks whether a span is still claimed by another process. If not, it is in the local cache, or has to be fetched.
-    fn look_again(&mut self, place: Place) {
+    fn look_again(&mut self, place: SpanKey) {
         let Some(asked) = self.spans.get_mut(&place) else { return };
         let State::Claimed(since) = asked.state else { return };
         match asked.object.claim(&asked.span) {
@@ -570,17 +570,17 @@ impl Table {
 
     /// Puts spans that are claimed no longer back to the beginning of the queue.
     fn queue_again(&mut self) {
-        let state = |place: &Place| self.spans.get(place).map(|asked| &asked.state);
-        let is_queued = |place: &Place| matches!(state(place), Some(State::Queued));
-        let is_claimed = |place: &Place| matches!(state(place), Some(State::Claimed(_)));
-        let queued: Vec<Place> = self.claimed.iter().copied().filter(is_queued).collect();
+        let state = |place: &SpanKey| self.spans.get(place).map(|asked| &asked.state);
+        let is_queued = |place: &SpanKey| matches!(state(place), Some(State::Queued));
+        let is_claimed = |place: &SpanKey| matches!(state(place), Some(State::Claimed(_)));
+        let queued: Vec<SpanKey> = self.claimed.iter().copied().filter(is_queued).collect();
         let claimed = self.claimed.iter().copied().filter(is_claimed).collect();
         self.claimed = claimed;
         queued.into_iter().rev().for_each(|place| self.queue.push_front(place));
     }
 
     /// Records that bytes of a span were taken.
-    fn took(&mut self, place: Place, bytes: u64) {
+    fn took(&mut self, place: SpanKey, bytes: u64) {
         self.given += bytes;
         let asked = self.spans.get_mut(&place).expect("whoever took them found it");
         if asked.left == 0 {
@@ -595,7 +595,7 @@ impl Table {
     }
 
     /// Records that `bytes` more of a span are wanted.
-    fn want_again(&mut self, place: Place, bytes: u64) {
+    fn want_again(&mut self, place: SpanKey, bytes: u64) {
         let given = self.given;
         let asked = self.spans.get_mut(&place).expect("whoever asks found it");
         if asked.left == 0 {
@@ -620,7 +620,7 @@ impl Table {
     }
 
     /// Removes a span in any state.
-    fn remove(&mut self, place: Place) {
+    fn remove(&mut self, place: SpanKey) {
         let Some(asked) = self.spans.remove(&place) else { return };
         let len = asked.span.end - asked.span.start;
         if asked.left == 0 {

@@ -10,12 +10,12 @@ use super::uses::Gathering;
 
 /// What one loader will need. Forgotten when the plan is dropped.
 #[derive(Debug)]
-pub struct Plan {
+pub struct UsePlan {
     shared: Arc<CacheState>,
     number: u64,
 }
 
-/// Collects what an epoch will need, for [`Plan::add`].
+/// Collects what an epoch will need, for [`UsePlan::add`].
 #[derive(Debug)]
 pub struct EpochUses {
     shards: Vec<Arc<ShardBlocks>>,
@@ -33,7 +33,7 @@ impl EpochUses {
     }
 }
 
-impl Plan {
+impl UsePlan {
     pub(super) fn new(shared: Arc<CacheState>) -> Self {
         let number = shared.lock().add_plan();
         Self { shared, number }
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-impl Drop for Plan {
+impl Drop for UsePlan {
     fn drop(&mut self) {
         self.shared.lock().forget_plan(self.number);
     }
