@@ -3,21 +3,9 @@
 use std::time::Duration;
 
 use hsipack_format::arguments::numbers;
-pub use hsipack_format::arguments::{bytes, one_of, one_of_or, pixels, typed};
+pub use hsipack_format::arguments::{bytes, one_of, pixels, typed};
 use hsipack_format::samples::Condition;
 use hsipack_pack::convert::BandSelection;
-use hsipack_read::ShuffleWindow;
-
-/// `auto`, `all`, or a number of bytes.
-pub fn shuffle_window(text: &str) -> Result<ShuffleWindow, String> {
-    match text {
-        "auto" => Ok(ShuffleWindow::Auto),
-        "all" => Ok(ShuffleWindow::All),
-        _ => bytes(text)
-            .map(|bytes| ShuffleWindow::Bytes(bytes as u64))
-            .map_err(|_| "give auto, all, or a number of bytes, such as 8GiB".to_owned()),
-    }
-}
 
 /// Bytes per second, with a unit: `1000MB/s`. The `/s` is optional.
 pub fn rate(text: &str) -> Result<u64, String> {

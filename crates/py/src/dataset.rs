@@ -10,18 +10,19 @@ use hsipack_augment::{self as augment, ElementType, Engine, Host};
 use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
-use hsipack_read::{BandStatistics, OfProcess, OpenOptions, Result, Verify};
+use hsipack_read::{BandStatistics, NewIds, OfProcess, OpenOptions, Result, Verify};
 use hsipack_store::local_cache::LocalCache;
 use hsipack_store::remote::set_options;
 use hsipack_store::threads;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use serde_json::{Value, json};
 
 use crate::array::{Array, first};
 use crate::columns::Columns;
 use crate::errors::OrRaise;
 use crate::exit::detached;
-use crate::settings::{NewIdsSettings, new_ids};
+use crate::options;
 use crate::task::patiently;
 use crate::torch::host;
 
@@ -227,12 +228,12 @@ impl Dataset {
         py: Python<'_>,
         ids: Option<Vec<usize>>,
         mask: String,
-        new: Option<NewIdsSettings>,
+        new: Option<&Bound<'_, PyDict>>,
         jobs: Option<usize>,
     ) -> PyResult<Vec<(u32, Option<String>, u64)>> {
         let dataset = self.get(py)?;
         let ids = ids.unwrap_or_else(|| (0..dataset.len()).collect());
-        let new = new.as_ref().map(new_ids);
+        let new: Option<NewIds> = new.map(options::read).transpose()?;
         let jobs =
             jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
         let count = move || dataset.class_pixels(&ids, &mask, new.as_ref(), jobs);

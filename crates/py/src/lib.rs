@@ -8,7 +8,7 @@
 //! | `columns.rs` | values of many samples, by columns |
 //! | `loader.rs` | batches, and the state to resume from |
 //! | `options.rs` | options of the libraries, from keyword arguments |
-//! | `settings.rs` | converts the settings of a loader from Python's values |
+//! | `settings.rs` | the settings of a loader, from Python's dictionary |
 //! | `augment.rs` | augments the user's own arrays |
 //! | `device.rs` | devices and features of the machine |
 //! | `diagnose.rs` | finds what training waits for: the driver of hsipack-measure with levels in Python |
@@ -80,6 +80,8 @@ mod _hsipack {
         put_spectra_together, put_validation_together, spectra, spectra_part, spectra_shares,
         validate, validate_part, validation_parts, wavelength_unit, work_part,
     };
+    #[pymodule_export]
+    use super::settings::loader_defaults;
     #[pymodule_export]
     use super::statistics::sample_statistics;
     #[pymodule_export]

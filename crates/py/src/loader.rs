@@ -21,7 +21,7 @@ use crate::augment::pairs;
 use crate::dataset::Dataset;
 use crate::errors::OrRaise;
 use crate::exit::{detached, pause};
-use crate::settings::{Settings, read};
+use crate::settings::Settings;
 use crate::task::{LOOK, Task, Worker, patiently};
 use crate::torch::Library;
 
@@ -389,13 +389,13 @@ impl Loader {
     fn new(
         py: Python<'_>,
         dataset: &Dataset,
-        settings: &Bound<'_, PyAny>,
+        settings: &Bound<'_, PyDict>,
         state: Option<&str>,
     ) -> PyResult<Self> {
         let dataset = dataset.get(py)?;
-        let settings: Settings = read(settings)?;
-        let (options, device) = (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
+        let settings = Settings::of(settings)?;
         let (pipeline, library) = (settings.pipeline().or_raise(py)?, settings.library());
+        let (options, device) = (settings.loader, settings.device);
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let prepare = move || {
             let mut prepared = PreparedDeviceLoader::new(&dataset, options, device)?;

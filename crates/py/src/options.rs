@@ -6,7 +6,7 @@
 use std::fmt::Display;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use serde::de::value::{MapAccessDeserializer, MapDeserializer, SeqDeserializer};
 use serde::de::{
     DeserializeOwned, Deserializer, Error, Expected, IntoDeserializer, Unexpected, Visitor,
@@ -46,19 +46,31 @@ pub fn read<T: DeserializeOwned>(given: &Bound<'_, PyDict>) -> PyResult<T> {
 enum Value {
     Flag(bool),
     Whole(i64),
+    /// A whole number above those, such as a seed.
+    Large(u64),
     Number(f64),
     Text(String),
     Map(Vec<(String, Value)>),
     List(Vec<Value>),
-    /// `None`, or a value of another type: no option takes it.
+    /// An array of numbers.
+    Bytes(Vec<u8>),
+    None,
+    /// A value of another type: no option takes it.
     Other,
 }
 
 impl Value {
     fn of(given: &Bound<'_, PyAny>) -> Self {
+        if given.is_none() {
+            return Self::None;
+        }
+        if let Ok(bytes) = given.cast::<PyBytes>() {
+            return Self::Bytes(bytes.as_bytes().to_vec());
+        }
         let plain = given.extract().map(Self::Text);
         let plain = plain.or_else(|_| given.extract().map(Self::Flag));
         let plain = plain.or_else(|_| given.extract().map(Self::Whole));
+        let plain = plain.or_else(|_| given.extract().map(Self::Large));
         if let Ok(plain) = plain.or_else(|_: PyErr| given.extract().map(Self::Number)) {
             return plain;
         }
@@ -134,16 +146,21 @@ impl<'de> Deserializer<'de> for Value {
         match self {
             Self::Flag(flag) => visitor.visit_bool(flag),
             Self::Whole(number) => visitor.visit_i64(number),
+            Self::Large(number) => visitor.visit_u64(number),
             Self::Number(number) => visitor.visit_f64(number),
             Self::Text(text) => visitor.visit_string(text),
             Self::Map(map) => visitor.visit_map(MapDeserializer::new(map.into_iter())),
             Self::List(list) => visitor.visit_seq(SeqDeserializer::new(list.into_iter())),
-            Self::Other => visitor.visit_unit(),
+            Self::Bytes(bytes) => visitor.visit_byte_buf(bytes),
+            Self::None | Self::Other => visitor.visit_unit(),
         }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
-        visitor.visit_some(self)
+        match self {
+            Self::None => visitor.visit_none(),
+            some => visitor.visit_some(some),
+        }
     }
 
     fn deserialize_enum<V: Visitor<'de>>(

@@ -3,10 +3,11 @@
 use hsipack_store::process::OfProcess;
 use hsipack_view::{Options, Subject, Training, View as Server};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::errors::OrRaise;
 use crate::exit::detached;
-use crate::settings::{Settings, read};
+use crate::settings::Settings;
 
 /// A running server; `hsipack.view` starts it.
 #[pyclass(module = "hsipack._hsipack")]
@@ -25,7 +26,7 @@ impl Viewer {
         path: &str,
         axes: Option<&str>,
         port: u16,
-        settings: Option<&Bound<'_, PyAny>>,
+        settings: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let options = Options { port, linger: None };
         let training = settings.map(training).transpose()?;
@@ -58,10 +59,10 @@ impl Viewer {
 }
 
 /// The training settings of the viewer from the settings of a loader.
-fn training(settings: &Bound<'_, PyAny>) -> PyResult<Training> {
+fn training(settings: &Bound<'_, PyDict>) -> PyResult<Training> {
     let py = settings.py();
-    let settings: Settings = read(settings)?;
-    let (loader, images) = (settings.loader().or_raise(py)?, settings.device().or_raise(py)?);
+    let settings = Settings::of(settings)?;
     let pipeline = settings.pipeline().or_raise(py)?;
+    let (loader, images) = (settings.loader, settings.device);
     Ok(Training { loader, images, augment: pipeline.map(|pipeline| pipeline.to_json()) })
 }

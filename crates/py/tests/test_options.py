@@ -414,7 +414,7 @@ def test_what_the_native_part_cannot_read_is_an_error_that_names_it(dataset: str
     ds = hsipack.open(dataset)
     settings = make(ds)._settings
     for name, value in [("slots", "x"), ("seed", -1), ("nan", "x"), ("masks", 5)]:
-        with pytest.raises(hsipack.ConflictError, match=f"^{name}={value!r}: "):
+        with pytest.raises(hsipack.ConflictError, match=rf"^{name}={value!r} \(give "):
             _hsipack.Loader(ds._native, {**settings, name: value}, None)
 
 

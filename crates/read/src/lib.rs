@@ -18,6 +18,8 @@
 //! | `decode` | decoding stored chunks into rows of a batch |
 //! | `ring` | slots in one allocation, and which thread may use which slot when |
 //! | `loader` | the threads around the ring, batches, state, statistics |
+//! | `packed` | long lists of numbers in serialised options |
+//! | `arguments` | feature `clap`: options as they are typed on a command line |
 //! | `values` | values as `ndarray` arrays |
 //! | `distribution` | the distribution of times |
 //! | [`trace`] | what each thread did when, as a file to view in a browser |
@@ -26,6 +28,8 @@
 //! | `torch` | feature `torch`: batches as tensors of the library `tch`: the crate `hsipack-torch` |
 #![deny(missing_docs)]
 
+#[cfg(feature = "clap")]
+mod arguments;
 mod cache;
 mod dataset;
 mod decode;
@@ -33,6 +37,7 @@ mod device;
 mod distribution;
 mod held;
 mod loader;
+mod packed;
 pub mod plan;
 mod ring;
 mod sync;

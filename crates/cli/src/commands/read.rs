@@ -20,18 +20,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use hsipack_format::samples::Condition;
 use hsipack_format::{Error, ErrorKind, Result};
 use hsipack_measure::machine::{self, Usage};
-use hsipack_pack::convert::BandSelection;
 use hsipack_pack::progress::Progress;
-use hsipack_read::plan::{Crop, LastBatch, Order, PlanOptions, Share, State};
+use hsipack_read::plan::{Crop, State};
 use hsipack_read::store::StoreKind;
-use hsipack_read::{
-    CacheKind, Dataset, Loader, LoaderOptions, MemoryOptions, OnDamage, OpenOptions, ShuffleWindow,
-    Verify,
-};
+use hsipack_read::{CacheKind, Dataset, Loader, LoaderOptions, OpenOptions, Verify};
 use hsipack_store::local_cache::LocalCache;
 
 use crate::patches::PatchArgs;
@@ -53,9 +48,8 @@ pub struct Args {
     /// The dataset: a folder, or its URL
     dataset: PathBuf,
 
-    /// Number of cubes, or crops, in a batch
-    #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..))]
-    batch_size: u32,
+    #[command(flatten)]
+    loader: LoaderOptions,
 
     /// Number of epochs; with --state, epochs of earlier runs count, too
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -87,21 +81,6 @@ pub struct Args {
     #[arg(long, requires = "json")]
     checksum: bool,
 
-    /// Order of the items in an epoch
-    ///
-    /// weighted draws items by the column `weight` of the table. class-balanced draws every label equally often.
-    /// groups-spread keeps the cubes of a group apart, groups-together keeps them next to each other.
-    #[arg(long, value_name = "NAME", value_parser = parse::one_of_or(&Order::ALL, &[("balanced", Order::ClassBalanced)]), default_value_t = Order::Shuffled, help_heading = "Samples")]
-    order: Order,
-
-    /// Seed of the order and of random crops
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Samples")]
-    seed: u64,
-
-    /// Read only cubes of these splits, such as train or train,val (repeatable) [default: all cubes]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = "Samples")]
-    split: Vec<String>,
-
     /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10"
     /// [default: all cubes]
     ///
@@ -113,31 +92,6 @@ pub struct Args {
     /// info` shows the fingerprints that it had
     #[arg(long, value_name = "FINGERPRINT", help_heading = "Samples")]
     as_of: Option<String>,
-
-    /// Number of cubes, or crops, in an epoch, for all ranks together [default: each once]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Samples")]
-    epoch_length: Option<u32>,
-
-    /// What to do with a last batch that is not full
-    ///
-    /// pad fills it up with padding on every rank. drop skips it. short divides the remaining cubes among the ranks, and
-    /// adds padding only if fewer cubes remain than there are ranks. All ranks get the same number of batches.
-    #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&LastBatch::ALL), default_value_t = LastBatch::Short, help_heading = "Samples")]
-    last: LastBatch,
-
-    /// Number of this process among the processes that train together, counted from 0
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 0,
-        requires = "world_size",
-        help_heading = "Samples"
-    )]
-    rank: usize,
-
-    /// Number of processes that train together; each reads its share
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Samples")]
-    world_size: usize,
 
     /// Read random crops of this size in pixels [default: whole cubes]
     #[arg(long, value_name = "ROWSxCOLUMNS", value_parser = parse::pixels, conflicts_with_all = ["centre_crop", "grid", "patch"], help_heading = "Contents")]
@@ -188,50 +142,6 @@ pub struct Args {
     #[arg(long, conflicts_with = "patch", help_heading = "Contents")]
     no_masks: bool,
 
-    /// Bands to read, counted from 0, in this order, such as 0,5,10-20 [default: all]
-    #[arg(long, value_name = "LIST", value_parser = parse::bands, help_heading = "Contents")]
-    bands: Option<BandSelection>,
-
-    /// Number of decoding threads [default: one per core]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Resources")]
-    threads: Option<u16>,
-
-    /// Number of batches that the ring has room for: in use, ready, and being decoded
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..), help_heading = "Resources")]
-    slots: u16,
-
-    /// Memory of the ring: locked (never swapped out, if the system allows it) or plain
-    #[arg(long, value_enum, default_value_t = MemoryArg::Locked, help_heading = "Resources")]
-    memory: MemoryArg,
-
-    /// Do not ask for huge pages [default: the ring uses huge pages if the system has them]
-    #[arg(long, help_heading = "Resources")]
-    no_huge_pages: bool,
-
-    /// Keep chunks in memory: compressed (saves reading) or decoded (also saves decoding)
-    ///
-    /// auto keeps all chunks decoded, when there is time for it, if they fit into half of the free memory. Otherwise it keeps the decoded chunks of a
-    /// shuffle window (--shuffle-window), if there is one; otherwise all chunks compressed, if they fit; otherwise none.
-    /// The report says what was chosen, and why.
-    #[arg(long, value_name = "WHAT", value_parser = parse::one_of(&CacheKind::ALL), default_value_t = CacheKind::Auto, help_heading = "Resources")]
-    cache: CacheKind,
-
-    /// Memory for the cache. With --cache compressed or decoded, chunks that do not fit are read again every epoch
-    #[arg(long, value_name = "BYTES", value_parser = parse::bytes, help_heading = "Resources")]
-    cache_size: Option<usize>,
-
-    /// Shuffle windows (--crop, --patch, --grid) within the whole epoch, or within this many decoded bytes at a time
-    ///
-    /// With a number of bytes, the windows of some cubes, or parts of cubes, are shuffled at a time: as many as take this
-    /// many bytes decoded. Then each chunk is decoded about once per epoch.
-    ///
-    /// auto shuffles among all windows of the epoch if their chunks fit into the cache. Otherwise it takes --cache-size, or
-    /// a quarter of the machine's memory rounded down to a power of two. With several processes it takes the whole epoch,
-    /// because all processes would have to use the same size. The order depends on the size: give the size to get the
-    /// same order on other machines.
-    #[arg(long, value_name = "auto|all|BYTES", value_parser = parse::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources")]
-    shuffle_window: ShuffleWindow,
-
     /// How to read files: mmap for local disks, pread for network disks, direct (bypasses the system's file
     /// cache) for data much larger than memory
     #[arg(long, value_name = "HOW", value_parser = parse::one_of(&StoreKind::ALL), default_value_t = StoreKind::Mapped, help_heading = "Reading")]
@@ -262,11 +172,6 @@ pub struct Args {
     /// delivered.
     #[arg(long, value_name = "WHEN", value_parser = parse::one_of(&Verify::ALL), default_value_t = Verify::Once, help_heading = "Reading")]
     verify: Verify,
-
-    /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that can be read, as
-    /// padding [default: a damaged chunk is an error]
-    #[arg(long, help_heading = "Reading")]
-    skip_damaged: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -297,12 +202,6 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
            (those of all epochs together are at the top level)
   items[] (--checksum): sample repeat padding row column rows columns label image masks{NAME}";
 
-#[derive(Clone, Copy, ValueEnum)]
-enum MemoryArg {
-    Locked,
-    Plain,
-}
-
 impl Args {
     fn open(&self) -> Result<Dataset> {
         let store = self.store.behind(&self.dataset, self.link.link())?;
@@ -317,14 +216,12 @@ impl Args {
     }
 
     fn options(&self, dataset: &Dataset) -> Result<LoaderOptions> {
-        let mut options = LoaderOptions::new(self.batch_size as usize);
-        options.plan = self.plan();
-        options.share = Share { rank: self.rank, world_size: self.world_size };
-        options.splits = self.split.clone();
+        let mut options = self.loader.clone();
         if let Some(condition) = &self.condition {
             let chosen = dataset.samples().matching((0..dataset.len()).collect(), condition);
             options.samples = Some(chosen.map_err(|error| error.at(dataset.path()))?);
         }
+        options.plan.crop = self.crops();
         options.patches = self.patches.patches(&self.mask)?;
         options.masks = match (self.no_masks, self.mask.as_slice()) {
             _ if options.patches.is_some() => None,
@@ -332,35 +229,9 @@ impl Args {
             (false, []) => None,
             (false, names) => Some(names.to_vec()),
         };
-        options.bands = match &self.bands {
-            Some(BandSelection::Numbers(bands)) => Some(bands.clone()),
-            _ => None,
-        };
-        options.threads = self.threads.map_or(options.threads, usize::from);
-        options.slots = usize::from(self.slots);
-        options.memory = MemoryOptions {
-            plain: matches!(self.memory, MemoryArg::Plain),
-            no_huge_pages: self.no_huge_pages,
-            ..MemoryOptions::default()
-        };
-        options.on_damage = if self.skip_damaged { OnDamage::Skip } else { OnDamage::Error };
-        options.cache = self.cache;
-        options.cache_bytes = self.cache_size.unwrap_or(0) as u64;
-        options.shuffle_window = self.shuffle_window;
         options.end_epoch = Some(self.epochs);
         options.trace = self.trace.is_some().then(Arc::default);
         Ok(options)
-    }
-
-    fn plan(&self) -> PlanOptions {
-        PlanOptions {
-            seed: self.seed,
-            order: self.order,
-            crop: self.crops(),
-            last: self.last,
-            epoch_length: self.epoch_length.map(|length| length as usize),
-            ..PlanOptions::new(self.batch_size as usize)
-        }
     }
 
     fn crops(&self) -> Crop {
@@ -388,15 +259,14 @@ impl Args {
 
     /// Checks that a compressed or decoded cache has a size.
     fn check_cache(&self, dataset: &Dataset) -> Result<()> {
-        let sized = matches!(self.cache, CacheKind::None | CacheKind::Auto);
-        if sized || self.cache_size.is_some() {
+        let kind = self.loader.cache;
+        if matches!(kind, CacheKind::None | CacheKind::Auto) || self.loader.cache_bytes > 0 {
             return Ok(());
         }
-        let all = match self.cache {
+        let all = match kind {
             CacheKind::Decoded => dataset.decoded_bytes(),
             _ => machine::dataset_bytes(dataset),
         };
-        let kind = self.cache;
         Err(Error::conflict(format!("--cache {kind} needs a size")).with_remedy(format!(
             "pass --cache-size; all of {} takes {}",
             dataset.path().display(),

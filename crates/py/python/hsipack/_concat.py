@@ -353,11 +353,8 @@ class ConcatLoader(Loader):
             raise
         self._given += 1
         number = self._numbers_of[place]
-        crop = part._settings["crop"]
         # Class ids of masks are the same in all datasets, and so are labels of a regression.
-        if part._label_values is None and (
-            crop is None or crop.get("kind") not in ("labelled", "regions")
-        ):
+        if part._label_values is None and crops.kind(part._settings) not in ("labelled", "regions"):
             batch["label"] = _mapped(batch["label"], self._joined._places[number])
         batch["dataset"] = number
         return batch

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Classes = Mapping[int | str, int] | Mapping[str, Mapping[int | str, int]]
 """New class ids by old ids or names; for several masks, such mappings by mask name."""
 
-NewIds = tuple[str, list[tuple[int | str, int]], int | None]
+NewIds = dict[str, Any]
 """For the native part: the mask, classes with their new ids, and the new id of all others."""
 
 _MOST = (1 << 16) - 1
@@ -136,7 +136,8 @@ def new_ids(
     made: list[NewIds] = []
     for mask, ids in given.items():
         pairs = [(_class(one), _new(one, new)) for one, new in ids.items()]
-        made.append((_options.text("classes", mask), pairs, other))
+        name = _options.text("classes", mask)
+        made.append({"mask": name, "classes": pairs, "ignore": other})
     return made
 
 

@@ -176,16 +176,35 @@ class Windows:
 Crop = RandomCrop | CenterCrop | GridCrop | LabelledPatches | Regions | Windows
 
 
-def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
-    """A crop as the native loader takes it."""
-    if crop is None:
-        return None
+def settings(crop: Crop | Size | None) -> dict[str, Any]:
+    """A crop as the settings of the native loader: at most one of them has a value."""
+    made: dict[str, Any] = {"crop": None, "patches": None, "regions": None}
     if isinstance(crop, LabelledPatches):
-        return {"kind": "labelled", **_labelled(crop)}
-    if isinstance(crop, Regions):
-        return {"kind": "regions", **_regions(crop)}
-    if isinstance(crop, Windows):
-        return {"kind": "windows", **_listed(crop)}
+        made["patches"] = (_options.text("LabelledPatches: mask", crop.mask), _labelled(crop))
+    elif isinstance(crop, Regions):
+        made["regions"] = (_options.text("Regions: mask", crop.mask), _regions(crop))
+    elif isinstance(crop, Windows):
+        made["crop"] = {"kind": "windows", **_listed(crop)}
+    elif crop is not None:
+        made["crop"] = _plain(crop)
+    return made
+
+
+def kind(settings: dict[str, Any]) -> str:
+    """The kind of windows that the settings of a loader ask for."""
+    if settings["patches"] is not None:
+        return "labelled"
+    if settings["regions"] is not None:
+        return "regions"
+    return "whole" if settings["crop"] is None else str(settings["crop"]["kind"])
+
+
+def random(rows: int, columns: int) -> dict[str, Any]:
+    """The settings of one random window of each cube."""
+    return settings(RandomCrop((rows, columns)))
+
+
+def _plain(crop: Crop | Size) -> dict[str, Any]:
     if not isinstance(crop, RandomCrop | CenterCrop | GridCrop):
         name = type(crop).__name__
         if type(crop).__module__.startswith("hsipack.augment"):
@@ -196,28 +215,31 @@ def settings(crop: Crop | Size | None) -> dict[str, Any] | None:
             )
         rows, columns = _options.pixels("crop", crop)
         crop = RandomCrop((rows, columns))
-    kind = type(crop).__name__
-    rows, columns = _options.pixels(f"{kind}: size", crop.size)
-    step, pad = (rows, columns), None
+    size = _size(crop)
+    if isinstance(crop, CenterCrop):
+        return {"kind": "centre", **size}
     if isinstance(crop, GridCrop):
-        step = _step(crop, rows, columns)
+        row_step, column_step = _step(crop, size["rows"], size["columns"])
         pad = None if crop.pad is None else _pad("GridCrop: pad", crop.pad)
-    per_cube, min_labelled = 1, 0.0
-    if isinstance(crop, RandomCrop):
-        most = (1 << 32) - 1
-        per_cube = _options.natural("RandomCrop: per_cube", crop.per_cube, most=most)
-        min_labelled = _options.number("RandomCrop: min_labelled", crop.min_labelled)
-    kinds = {RandomCrop: "random", CenterCrop: "center", GridCrop: "grid"}
+        return {
+            "kind": "grid",
+            **size,
+            "row_step": row_step,
+            "column_step": column_step,
+            "pad": pad,
+        }
+    most = (1 << 32) - 1
     return {
-        "kind": kinds[type(crop)],
-        "rows": rows,
-        "columns": columns,
-        "per_cube": per_cube,
-        "min_labelled": min_labelled,
-        "row_step": step[0],
-        "column_step": step[1],
-        "pad": pad,
+        "kind": "random",
+        **size,
+        "per_sample": _options.natural("RandomCrop: per_cube", crop.per_cube, most=most),
+        "min_labelled": _options.number("RandomCrop: min_labelled", crop.min_labelled),
     }
+
+
+def _size(crop: Crop) -> dict[str, int]:
+    rows, columns = _options.pixels(f"{type(crop).__name__}: size", crop.size)
+    return {"rows": rows, "columns": columns}
 
 
 def of_whole_cubes(ids: Sequence[int], largest: Sequence[int], pad: Any) -> Windows:
@@ -249,8 +271,7 @@ def _step(crop: GridCrop, rows: int, columns: int) -> tuple[int, int]:
 def _labelled(crop: LabelledPatches) -> dict[str, Any]:
     per_class = crop.per_class
     return {
-        "size": _options.pixels("LabelledPatches: size", crop.size),
-        "mask": _options.text("LabelledPatches: mask", crop.mask),
+        **_size(crop),
         "classes": None if crop.classes is None else _ids("LabelledPatches: classes", crop.classes),
         "ignore": _ids("LabelledPatches: ignore", crop.ignore),
         "per_class": None
@@ -263,8 +284,7 @@ def _labelled(crop: LabelledPatches) -> dict[str, Any]:
 def _regions(crop: Regions) -> dict[str, Any]:
     labels = crop.labels
     return {
-        "size": _options.pixels("Regions: size", crop.size),
-        "regions": _options.text("Regions: mask", crop.mask),
+        **_size(crop),
         "labels": None if labels is None else _options.text("Regions: labels", labels),
         "ignore": _ids("Regions: ignore", crop.ignore),
         "min_pixels": _options.natural("Regions: min_pixels", crop.min_pixels),
@@ -306,7 +326,7 @@ def _listed(crop: Windows) -> dict[str, Any]:
             f"{shown}: sample ids below 0, or rows or columns that no cube has", remedy=remedy
         )
     return {
-        "size": _options.pixels("Windows: size", crop.size),
+        **_size(crop),
         "windows": np.ascontiguousarray(given, dtype="<i8").tobytes(),
         "pad": _pad("Windows: pad", crop.pad),
     }

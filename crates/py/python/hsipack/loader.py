@@ -384,13 +384,13 @@ class Loader(DataLoaderAttributes):
             "batch_size": _options.natural("batch_size", batch_size),
             "order": order.name,
             "seed": seed,
-            "crop": crops.settings(crop),
+            **crops.settings(crop),
             "last": "drop" if drop_last else "pad" if pad_last else "short",
             "epoch_length": None if length is None else _options.natural("epoch_length", length),
             "rank": place.rank,
             "world_size": place.world_size,
-            "samples": order.ids,
-            "weights": order.weights,
+            "samples": _packed(order.ids, "<i8"),
+            "weights": _packed(order.weights, "<f8"),
             "masks": mask_names,
             "new_ids": _labels.new_ids(dataset, of_ids, classes, ignore),
             "bands": band_numbers,
@@ -407,7 +407,7 @@ class Loader(DataLoaderAttributes):
             "layers": _options.flag("layers", layers),
             "physical": _options.flag("physical", physical),
             "nan": None if nan is None else _options.number("nan", nan),
-            **_normalization(normalize),
+            "normalize": _normalization(normalize),
             "copy": _options.flag("copy", copy),
             "trace": _options.flag("trace", trace),
             # For hsipack.diagnose.
@@ -667,7 +667,7 @@ class Loader(DataLoaderAttributes):
         made.update({mask_key(name): mask for name, mask in masks.items() if name != self._hidden})
         if batch["regions"] is not None:
             made["region_id"] = self._numbers(batch["regions"])
-            mask = masks[self._settings["crop"]["regions"]]
+            mask = masks[self._settings["regions"][0]]
             made["region"] = self._region(mask, made["region_id"])
         made["label"] = self._labels(batch["labels"])
         made["id"] = self._host(ids)
@@ -689,7 +689,8 @@ class Loader(DataLoaderAttributes):
 
     def _inside(self, image: Any, extents: npt.NDArray[np.int64]) -> Any:
         """Which pixels belong to the cubes, not to the padding, on the images' device."""
-        rows, columns = self._settings["crop"]["size"]
+        crop = self._settings["crop"]
+        rows, columns = crop["rows"], crop["columns"]
         down = np.arange(rows) < extents[:, :1]
         across = np.arange(columns) < extents[:, 1:]
         inside = self._host(down[:, :, None] & across[:, None, :])
@@ -1030,18 +1031,18 @@ def _image_type(dtype: object, output: Output) -> str:
 
 def _normalization(
     normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | Stats | None,
-) -> dict[str, Any]:
+) -> str | tuple[list[float], list[float]] | None:
     if isinstance(normalize, Stats):
         normalize = (normalize.mean, normalize.std)
     if normalize is None or isinstance(normalize, str):
-        return {"normalize": normalize, "standardize_by": None}
+        return normalize
     remedy = 'give "standardize", "l1", "l2", "snv", (mean, std), or an hsipack.Stats'
     if not isinstance(normalize, tuple | list):
         raise _options.wrong_type("normalize", normalize, remedy)
     if len(normalize) != 2:
         raise _options.wrong("normalize", normalize, remedy)
     mean, std = (_floats(figures) for figures in normalize)
-    return {"normalize": None, "standardize_by": (mean, std)}
+    return mean, std
 
 
 def _floats(figures: Any) -> list[float]:
@@ -1082,7 +1083,12 @@ def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
             path=dataset.path,
             remedy=f"give cache_size in bytes, too; all of the dataset takes {most}",
         )
-    return {"cache": cache, "cache_bytes": size}
+    return {"cache": "none" if cache is None else cache, "cache_size": size}
+
+
+def _packed(numbers: Sequence[float] | None, dtype: str) -> bytes | None:
+    """Numbers as bytes: a list of millions of numbers would take seconds to read."""
+    return None if numbers is None else np.asarray(numbers, dtype=dtype).tobytes()
 
 
 def _shuffle_window(size: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _arrays, _merging, _options, _torch_data
+from hsipack import _arrays, _merging, _options, _torch_data, crops
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._maps import (
     Folder,
@@ -501,7 +501,7 @@ class _Windows:
                 remedy="create a loader without augment; to merge predictions of augmented images, "
                 "undo what was done to them and give the dataset instead of the loader",
             )
-        kind = "whole" if settings["crop"] is None else settings["crop"]["kind"]
+        kind = crops.kind(settings)
         unordered = None
         if settings["order"] != "sequential":
             unordered = "the loader shuffles"

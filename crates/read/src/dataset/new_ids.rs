@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use hsipack_format::{Command, DType, Error, Opt, remedy};
+use serde::{Deserialize, Serialize};
 
 use super::open::Dataset;
 use crate::Result;
 
 /// New class ids for a mask.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NewIds {
     /// The mask's name.
     pub mask: String,
@@ -19,7 +20,8 @@ pub struct NewIds {
 }
 
 /// A class of a mask.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum Class {
     /// The class id.
     Id(u32),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use hsipack_augment::{Device, ElementType};
+use hsipack_format::names::by_name;
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
@@ -11,14 +13,18 @@ use crate::{Error, Result};
 ///
 /// Images are computed in this order: physical values, normalisation, replacement of NaN, cast. Everything except the
 /// cast is computed in float32. With the default options, nothing is computed at all.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DeviceOptions {
-    /// Where batches are to be: the CPU or a CUDA device.
+    /// Where batches are to be: the CPU or a CUDA device. Serialised, it is the number of the CUDA device, or nothing.
+    #[serde(with = "device_number")]
     pub device: Device,
     /// Element type of images: `F16`, `BF16`, `F32` or `F64`.
+    #[serde(rename = "dtype", with = "by_name")]
     pub image: ElementType,
     /// Element type of masks of class ids: any type that can hold them. `None` is the smallest type that torch
     /// computes with: `U8` for uint8, `I32` for uint16, `I64` for uint32.
+    #[serde(rename = "mask_dtype", with = "optional_name")]
     pub masks: Option<ElementType>,
     /// Unpack masks of boolean layers into (B, layers, H, W) of `Bool`. Otherwise they come as the stored bits,
     /// (B, H, W), with the types of class ids.
@@ -30,6 +36,7 @@ pub struct DeviceOptions {
     /// in no sum.
     pub nan: Option<f64>,
     /// How to normalise.
+    #[serde(rename = "normalize")]
     pub normalization: Normalization,
     /// On the CPU: copy batches that the ring cannot spare because others are kept, so that any number may be kept.
     /// Without this, every batch lies over the ring, and while all its slots are kept, asking for the next batch is an
@@ -44,7 +51,10 @@ pub struct DeviceOptions {
 }
 
 /// How images are normalised. Spectra follow the rule of [`hsipack_format::spectrum`], computed in float32.
-#[derive(Clone, Debug, Default, PartialEq)]
+///
+/// Serialised, it is nothing, a name, or the pair (mean, std).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "NameOrNumbers", try_from = "NameOrNumbers")]
 pub enum Normalization {
     /// Not at all.
     #[default]
@@ -67,6 +77,12 @@ pub enum Normalization {
     L2,
     /// Every spectrum minus its mean, divided by its (unbiased) standard deviation.
     Snv,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self::new(Device::Cpu)
+    }
 }
 
 impl DeviceOptions {
@@ -114,5 +130,72 @@ impl FromStr for Normalization {
             Error::conflict(format!("normalize cannot be {name:?}"))
                 .with_remedy(format!("give one of {}, or (mean, std)", names.join(", ")))
         })
+    }
+}
+
+/// A [`Normalization`] in serialised data.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum NameOrNumbers {
+    None(()),
+    Name(String),
+    MeanAndStd(Vec<f64>, Vec<f64>),
+}
+
+impl From<Normalization> for NameOrNumbers {
+    fn from(normalization: Normalization) -> Self {
+        match normalization {
+            Normalization::None => Self::None(()),
+            Normalization::StandardizeBy { mean, std } => Self::MeanAndStd(mean, std),
+            named => Self::Name(named.to_string()),
+        }
+    }
+}
+
+impl TryFrom<NameOrNumbers> for Normalization {
+    type Error = Error;
+
+    fn try_from(serialised: NameOrNumbers) -> Result<Self> {
+        match serialised {
+            NameOrNumbers::None(()) => Ok(Self::None),
+            NameOrNumbers::Name(name) => name.parse(),
+            NameOrNumbers::MeanAndStd(mean, std) => Ok(Self::StandardizeBy { mean, std }),
+        }
+    }
+}
+
+/// The number of a CUDA device; nothing stands for the CPU.
+mod device_number {
+    use super::Device;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(device: &Device, to: S) -> Result<S::Ok, S::Error> {
+        let number = match device {
+            Device::Cpu => None,
+            Device::Cuda(number) => Some(number),
+        };
+        number.serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Device, D::Error> {
+        Ok(Option::deserialize(from)?.map_or(Device::Cpu, Device::Cuda))
+    }
+}
+
+/// The name of an element type, if there is one.
+mod optional_name {
+    use super::ElementType;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(of: &Option<ElementType>, to: S) -> Result<S::Ok, S::Error> {
+        of.map(ElementType::name).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<ElementType>, D::Error> {
+        let name = Option::<String>::deserialize(from)?;
+        name.map(|name| name.parse().map_err(D::Error::custom)).transpose()
     }
 }

@@ -663,7 +663,7 @@ fn a_device_loader_gives_what_its_loader_gives() {
     let written = write_dataset(&folder.path().join("made"), &[spec], |_| serde_json::json!({}));
     let dataset = Dataset::open(&written.path).unwrap();
     let mut options = LoaderOptions::new(3);
-    (options.memory.plain, options.memory.no_huge_pages) = (true, true);
+    (options.memory.locked, options.memory.no_huge_pages) = (false, true);
     (options.threads, options.slots) = (2, 2);
     let mut plain = Loader::new(&dataset, options.clone()).unwrap();
     let fake = Fake::new(12);
@@ -740,7 +740,7 @@ fn a_device_loader_fails_where_its_loader_fails() {
     let dataset = Dataset::open(&written.path).unwrap();
     for on_damage in [OnDamage::Error, OnDamage::Skip] {
         let mut options = LoaderOptions { on_damage, ..LoaderOptions::new(2) };
-        (options.memory.plain, options.memory.no_huge_pages) = (true, true);
+        (options.memory.locked, options.memory.no_huge_pages) = (false, true);
         (options.threads, options.slots, options.plan.order) = (2, 2, Order::Sequential);
         let mut plain = Loader::new(&dataset, options.clone()).unwrap();
         let (fake, cpu) = (Fake::new(14), DeviceOptions::new(hsipack_augment::Device::Cpu));

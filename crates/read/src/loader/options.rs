@@ -2,64 +2,136 @@
 
 use std::sync::Arc;
 
+use hsipack_format::names::by_name;
 use hsipack_format::{Opt, remedy};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use crate::arguments;
 use crate::cache::CacheKind;
 use crate::dataset::NewIds;
-use crate::plan::{Patches, PlanOptions, Regions, Share};
+use crate::packed;
+use crate::plan::{DEFAULT_BATCH_SIZE, Patches, PlanOptions, Regions, Share};
 use crate::ring::memory::MemoryOptions;
 use crate::trace::Trace;
 use crate::{Error, Result};
 
 /// The options of a loader.
-#[derive(Clone, Debug)]
+///
+/// An option is a field, here or in the structs that belong to it, and nowhere else: its name, its default, its
+/// documentation, and the values that it takes. `serde` makes them the settings of Python's `hsipack.Loader` and the requests
+/// to other processes. The feature `clap` makes those that have a flag arguments of `hsipack read`: the documentation is
+/// then also the help. Options that have no flag are marked with `skip`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct LoaderOptions {
     /// Batch size, order, crops, seed.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub plan: PlanOptions,
     /// The place of this process among those that train together.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub share: Share,
-    /// Only samples of these splits; all if empty.
+    /// Read only cubes of these splits, such as train or train,val (repeatable) [default: all cubes]
+    #[serde(rename = "split")]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long = "split", value_name = "NAME", value_delimiter = ',', help_heading = "Samples")
+    )]
     pub splits: Vec<String>,
     /// Only these samples, by id, each once; all if `None`. [`Order::Sequential`](crate::plan::Order::Sequential) keeps
     /// their order.
+    #[serde(with = "packed::optional")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub samples: Option<Vec<usize>>,
     /// How often [`Order::Weighted`](crate::plan::Order::Weighted) draws every sample of the dataset, relative to the
     /// others, by id. If `None`, the column `weight` of the samples is used; samples without it have 1.
+    #[serde(with = "packed::optional")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub weights: Option<Vec<f64>>,
     /// Windows around labelled pixels, instead of a crop: the name of the mask, and which pixels.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub patches: Option<(String, Patches)>,
     /// Windows that show the regions of a mask, instead of a crop: the name of the mask, and which regions. All masks
     /// then have 0 beyond the edge of the cube, so that the pixels of a window that have the id
     /// [`Item::region`](crate::plan::Item::region) are those of the region.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub regions: Option<(String, Regions)>,
     /// Names of the masks to deliver. If `None`: no masks for patches, the mask of the regions for regions, and otherwise
     /// all masks that every stack has.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub masks: Option<Vec<String>>,
     /// New class ids for masks, used in what is delivered: masks, and labels of windows around labelled pixels. Which
     /// windows there are, and how classes are balanced, still depends on the ids in the dataset.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub new_ids: Vec<NewIds>,
-    /// Bands to deliver, in this order; all if `None`.
-    pub bands: Option<Vec<usize>>,
-    /// Number of decoding threads.
+    /// Bands to read, counted from 0, in this order, such as 0,5,10-20 [default: all]
+    // With its path, the type is one value for clap: a list.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "LIST", value_parser = arguments::bands, help_heading = "Contents"))]
+    pub bands: Option<std::vec::Vec<usize>>,
+    /// Number of decoding threads [default: one per core]
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", value_parser = arguments::count(1..=1024), default_value_t = cores(), hide_default_value = true, help_heading = "Resources"))]
     pub threads: usize,
-    /// Number of batches in the ring: leased, ready and being filled together. At least 2, so that one is filled while
-    /// one is used.
+    /// Number of batches that the ring has room for: in use, ready, and being decoded
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 4, value_parser = arguments::count(2..=65535), help_heading = "Resources"))]
     pub slots: usize,
     /// What kind of memory the ring uses.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
     pub memory: MemoryOptions,
-    /// What to do about a damaged chunk.
-    pub on_damage: OnDamage,
-    /// What to keep in memory.
+    /// Keep chunks in memory: compressed (saves reading) or decoded (also saves decoding)
+    ///
+    /// auto keeps all chunks decoded, when there is time for it, if they fit into half of the free memory. Otherwise it keeps the decoded chunks of a
+    /// shuffle window (--shuffle-window), if there is one; otherwise all chunks compressed, if they fit; otherwise none.
+    /// The report says what was chosen, and why.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::one_of(&CacheKind::ALL), default_value_t = CacheKind::Auto, help_heading = "Resources"))]
     pub cache: CacheKind,
-    /// The most bytes that the cache may take. With [`CacheKind::Auto`], 0 stands for half of the free memory.
+    /// Memory for the cache. With --cache compressed or decoded, chunks that do not fit are read again every epoch
+    // With `CacheKind::Auto`, 0 stands for half of the free memory.
+    #[serde(rename = "cache_size")]
+    #[cfg_attr(feature = "clap", arg(long = "cache-size", value_name = "BYTES", value_parser = arguments::bytes, default_value_t = 0, hide_default_value = true, help_heading = "Resources"))]
     pub cache_bytes: u64,
-    /// Among which windows a window is shuffled if not all data fit into memory.
+    /// Shuffle windows (--crop, --patch, --grid) within the whole epoch, or within this many decoded bytes at a time
+    ///
+    /// With a number of bytes, the windows of some cubes, or parts of cubes, are shuffled at a time: as many as take this
+    /// many bytes decoded. Then each chunk is decoded about once per epoch.
+    ///
+    /// auto shuffles among all windows of the epoch if their chunks fit into the cache. Otherwise it takes --cache-size, or
+    /// a quarter of the machine's memory rounded down to a power of two. With several processes it takes the whole epoch,
+    /// because all processes would have to use the same size. The order depends on the size: give the size to get the
+    /// same order on other machines.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "auto|all|BYTES", value_parser = arguments::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources"))]
     pub shuffle_window: ShuffleWindow,
+    /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that can be read, as
+    /// padding [default: a damaged chunk is an error]
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long = "skip-damaged", action = clap::ArgAction::SetTrue, value_parser = arguments::on_damage(), help_heading = "Reading"))]
+    pub on_damage: OnDamage,
     /// The last epoch is the one before this. If `None`, epochs never end.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub end_epoch: Option<u64>,
-    /// Where to record what every thread does when.
+    /// Where to record what every thread does when. Serialised, it is whether to record.
+    #[serde(with = "recording")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub trace: Option<Arc<Trace>>,
+}
+
+/// A [`LoaderOptions::trace`] as a flag: every process records for itself.
+mod recording {
+    use super::{Arc, Trace};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(trace: &Option<Arc<Trace>>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bool(trace.is_some())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<Trace>>, D::Error> {
+        Ok(bool::deserialize(from)?.then(Arc::default))
+    }
 }
 
 /// Among which windows a window is shuffled. Only crops, patches and listed windows come in shuffle windows, and only
@@ -116,6 +188,16 @@ pub enum OnDamage {
 
 hsipack_format::option_names!(OnDamage, "on_damage", { Error => "error", Skip => "skip" });
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl Default for LoaderOptions {
+    fn default() -> Self {
+        Self::new(DEFAULT_BATCH_SIZE)
+    }
+}
+
 impl LoaderOptions {
     /// Options for batches of `batch_size` samples, with one decoding thread per core and four slots.
     pub fn new(batch_size: usize) -> Self {
@@ -130,7 +212,7 @@ impl LoaderOptions {
             masks: None,
             new_ids: Vec::new(),
             bands: None,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            threads: cores(),
             slots: 4,
             memory: MemoryOptions::default(),
             on_damage: OnDamage::default(),

@@ -88,7 +88,7 @@ impl Shared {
 
     /// The same without memory. It cannot fill a ring, but it can plan batches and read their items.
     pub(crate) fn without_ring(prepared: PreparedLoader) -> Result<Self> {
-        let memory = MemoryOptions { plain: true, ..MemoryOptions::default() };
+        let memory = MemoryOptions { locked: false, ..MemoryOptions::default() };
         let options = prepared.options.clone();
         let ring = Ring::new(options.slots, 0, &memory)?;
         Ok(Self::with_ring(ring, prepared, options))

@@ -17,6 +17,7 @@ use super::state::Segment;
 use crate::{Error, Result};
 use hsipack_format::random::{Stream, fold};
 use hsipack_format::{Opt, remedy};
+use serde::{Deserialize, Serialize};
 
 /// What happens to the items of each shape that do not fill a last global batch.
 ///
@@ -58,12 +59,34 @@ impl LastBatch {
 }
 
 /// The place of one process among those that train together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct Share {
-    /// Number of the process, from 0.
+    /// Number of this process among the processes that train together, counted from 0
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "N",
+            default_value_t = 0,
+            requires = "world_size",
+            help_heading = "Samples"
+        )
+    )]
     pub rank: usize,
-    /// Number of processes that train together.
+    /// Number of processes that train together; each reads its share
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = 1, help_heading = "Samples")
+    )]
     pub world_size: usize,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::ALL
+    }
 }
 
 impl Share {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use super::pad::Pad;
 use super::windows::Windows;
 use super::{PlanSample, plural};
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Result};
 use hsipack_format::random::{Random, Stream, fold};
 use hsipack_format::{Opt, remedy};
@@ -14,9 +16,11 @@ use hsipack_format::{Opt, remedy};
 pub const ATTEMPTS: u32 = 32;
 
 /// How samples are cropped. All sizes and steps are in pixels.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Crop {
     /// The whole cube.
+    #[default]
     Whole,
     /// The window in the middle of the cube. If the margin is odd, the extra pixel is at the end.
     Centre {
@@ -53,7 +57,8 @@ pub enum Crop {
         pad: Option<Pad>,
     },
     /// Windows around labelled pixels, on regions, or listed. Samples without windows are skipped. Windows may reach
-    /// beyond the edge of their cube.
+    /// beyond the edge of their cube. Only listed windows can be deserialised.
+    #[serde(skip_serializing, deserialize_with = "Windows::deserialized")]
     Windows(Arc<Windows>),
 }
 

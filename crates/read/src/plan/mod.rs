@@ -59,7 +59,9 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use hsipack_augment::SampleKey;
+use hsipack_format::names::by_name;
 use hsipack_format::{Command, CubeShape, Opt, random, remedy};
+use serde::{Deserialize, Serialize};
 
 pub use batches::{LastBatch, Share};
 pub use block_size::{BlockSize, chunks_touched};
@@ -72,6 +74,8 @@ pub use regions::{Region, Regions};
 pub use state::{Segment, State};
 pub use windows::Windows;
 
+#[cfg(feature = "clap")]
+use crate::arguments;
 use crate::{Error, Result};
 use batches::{Cut, Epoch, global_batch};
 use blocks::PlannedBlocks;
@@ -111,24 +115,56 @@ impl PlanSample {
 }
 
 /// How a [`Plan`] orders, crops and batches samples.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct PlanOptions {
-    /// Seed of everything random.
-    pub seed: u64,
-    /// The order of an epoch's items.
-    pub order: Order,
-    /// The windows of the samples.
-    pub crop: Crop,
-    /// Number of items in a rank's batch.
+    /// Number of cubes, or crops, in a batch
+    // Of each rank.
+    #[cfg_attr(feature = "clap", arg(short, long, value_name = "N", default_value_t = DEFAULT_BATCH_SIZE, value_parser = arguments::count(1..=u64::from(u32::MAX))))]
     pub batch_size: usize,
-    /// What happens to the items that do not fill a last batch.
-    pub last: LastBatch,
-    /// Number of items in an epoch, over all ranks. If `None`, every item comes once. A longer epoch takes further
-    /// rounds of the same order, each newly shuffled. A shorter epoch ends early.
+    /// Order of the items in an epoch
+    ///
+    /// weighted draws items by the column `weight` of the table. class-balanced draws every label equally often.
+    /// groups-spread keeps the cubes of a group apart, groups-together keeps them next to each other.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = arguments::one_of_or(&Order::ALL, &[("balanced", Order::ClassBalanced)]), default_value_t = Order::Shuffled, help_heading = "Samples"))]
+    pub order: Order,
+    /// Seed of the order and of random crops
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "N", default_value_t = 0, help_heading = "Samples")
+    )]
+    pub seed: u64,
+    /// The windows of the samples.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub crop: Crop,
+    /// Number of cubes, or crops, in an epoch, for all ranks together [default: each once]
+    ///
+    /// A longer epoch takes further rounds of the same order, each newly shuffled. A shorter epoch ends early.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = arguments::count(1..=u64::from(u32::MAX)), help_heading = "Samples"))]
     pub epoch_length: Option<usize>,
+    /// What to do with a last batch that is not full
+    ///
+    /// pad fills it up with padding on every rank. drop skips it. short divides the remaining cubes among the ranks, and
+    /// adds padding only if fewer cubes remain than there are ranks. All ranks get the same number of batches.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::one_of(&LastBatch::ALL), default_value_t = LastBatch::Short, help_heading = "Samples"))]
+    pub last: LastBatch,
     /// For data that do not fit into memory: blocks of cubes, of which only some come at a time, so that each is read
     /// about once per epoch. Only for [`Order::Shuffled`]. If `None`, all items are shuffled together.
+    #[serde(skip)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub blocks: Option<Arc<ShuffleBlocks>>,
+}
+
+/// Number of items in a batch unless another number is given.
+pub(crate) const DEFAULT_BATCH_SIZE: usize = 6;
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self::new(DEFAULT_BATCH_SIZE)
+    }
 }
 
 impl PlanOptions {

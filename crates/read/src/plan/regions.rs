@@ -1,9 +1,11 @@
 //! Regions of masks (superpixels, instances) that get a window each.
 
+use serde::{Deserialize, Serialize};
+
 use super::pad::Pad;
 
 /// Which regions of a mask (superpixels, instances) get a window. Each gets its own.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regions {
     /// Rows of a window. The window is centred on the region's bounding box. Larger regions are cut.
     pub rows: u32,

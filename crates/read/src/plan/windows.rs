@@ -1,8 +1,11 @@
 //! Windows at chosen places: around labelled pixels, on regions, or listed one by one.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use hsipack_format::random::fold;
+use serde::Deserialize;
+use serde::de::Error as _;
 
 use super::PlanSample;
 use super::crops::Window;
@@ -10,6 +13,7 @@ use super::index_set::IndexSet;
 use super::labelled::{MOST_LISTED, Numbers, Pixels};
 use super::pad::Pad;
 use super::regions::Region;
+use crate::packed;
 use crate::{Error, Result};
 
 /// Windows of one size, planned by [`Crop::Windows`](super::Crop::Windows).
@@ -85,7 +89,33 @@ pub(super) struct Place {
     pub window: u32,
 }
 
+/// Listed windows in serialised data.
+#[derive(Deserialize)]
+struct ListedWindows {
+    rows: u32,
+    columns: u32,
+    pad: Pad,
+    /// Sample, row and column of each window, one window after another.
+    #[serde(deserialize_with = "packed::deserialize")]
+    windows: Vec<i64>,
+}
+
 impl Windows {
+    /// Listed windows from serialised data.
+    pub(super) fn deserialized<'de, D>(from: D) -> std::result::Result<Arc<Self>, D::Error>
+    where
+        D: serde::Deserializer<'de>,
+    {
+        let ListedWindows { rows, columns, pad, windows } = Deserialize::deserialize(from)?;
+        let window = |&[sample, row, column]: &[i64; 3]| {
+            Some((sample.try_into().ok()?, row.try_into().ok()?, column.try_into().ok()?))
+        };
+        let windows: Option<Vec<_>> = windows.as_chunks().0.iter().map(window).collect();
+        let windows = windows.ok_or_else(|| D::Error::custom("windows that no cube has"))?;
+        let listed = Self::listed((rows, columns), pad, &windows);
+        listed.map(Arc::new).map_err(D::Error::custom)
+    }
+
     /// Windows of this size, each listed by its sample's id and its first row and column. Windows may begin before the
     /// cube and end behind it.
     ///

@@ -7,25 +7,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hsipack_store::pages::Supply;
 
+#[cfg(feature = "clap")]
+use crate::arguments;
 use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
+use serde::{Deserialize, Serialize};
 
 /// What kind of memory to ask for.
-#[derive(Clone, Default)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct MemoryOptions {
     /// Page-locks the memory for a device, for example by registering it with CUDA. This is best if there is a device.
+    #[serde(skip)]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub locker: Option<Arc<dyn PageLocker>>,
-    /// Do not try to keep the memory from being swapped out.
-    pub plain: bool,
-    /// Do not ask for huge pages.
+    /// Memory of the ring: locked (never swapped out, if the system allows it) or plain
+    #[cfg_attr(feature = "clap", arg(id = "memory", long = "memory", value_name = "MEMORY", action = clap::ArgAction::Set, value_parser = arguments::is_locked(), default_value = "locked", help_heading = "Resources"))]
+    pub locked: bool,
+    /// Do not ask for huge pages [default: the ring uses huge pages if the system has them]
+    #[cfg_attr(feature = "clap", arg(long, help_heading = "Resources"))]
     pub no_huge_pages: bool,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        Self { locker: None, locked: true, no_huge_pages: false }
+    }
 }
 
 impl fmt::Debug for MemoryOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryOptions")
             .field("locker", &self.locker.as_ref().map(|locker| locker.name()))
-            .field("plain", &self.plain)
+            .field("locked", &self.locked)
             .field("no_huge_pages", &self.no_huge_pages)
             .finish()
     }
@@ -116,7 +131,7 @@ impl Memory {
     }
 
     fn lock_against_swapping(&self) {
-        if self.locking.options.plain {
+        if !self.locking.options.locked {
             return;
         }
         let locked = self.supply.lock();
@@ -296,7 +311,7 @@ mod tests {
     #[test]
     fn a_device_that_refuses_is_named_with_its_reason() {
         let locker: Arc<dyn PageLocker> = Arc::new(Fake { refuses: true, ..Fake::default() });
-        let options = MemoryOptions { locker: Some(locker), plain: true, no_huge_pages: true };
+        let options = MemoryOptions { locker: Some(locker), locked: false, no_huge_pages: true };
         let memory = Memory::new(3, 4096, &options).unwrap();
         assert_eq!(memory.report().kind, "plain");
         assert_eq!(

@@ -3,7 +3,7 @@ use super::*;
 const PIECE: usize = 100;
 
 fn ring(slots: usize, tasks: usize) -> Arc<Ring<u64>> {
-    let options = MemoryOptions { plain: true, no_huge_pages: true, ..Default::default() };
+    let options = MemoryOptions { locked: false, no_huge_pages: true, ..Default::default() };
     Arc::new(Ring::new(slots, tasks * PIECE, &options).unwrap())
 }
 

@@ -76,7 +76,7 @@ pub fn edit(array: &Path, change: impl FnOnce(&mut Map<String, Value>)) {
 /// Options to load with two threads, in ordinary memory.
 pub fn options(batch_size: usize) -> LoaderOptions {
     let mut options = LoaderOptions::new(batch_size);
-    options.memory.plain = true;
+    options.memory.locked = false;
     options.memory.no_huge_pages = true;
     options.slots = 3;
     options.threads = 2;

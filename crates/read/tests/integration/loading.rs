@@ -24,7 +24,7 @@ fn made(stacks: &[StackSpec]) -> (tempfile::TempDir, Written) {
 
 fn options(batch_size: usize) -> LoaderOptions {
     let mut options = LoaderOptions::new(batch_size);
-    options.memory.plain = true;
+    options.memory.locked = false;
     options.memory.no_huge_pages = true;
     options.slots = 3;
     options.threads = 3;

@@ -48,7 +48,7 @@ fn options(dice: &mut Dice) -> LoaderOptions {
     let mut options = LoaderOptions::new(1 + dice.below(6) as usize);
     options.threads = 1 + dice.below(4) as usize;
     options.slots = 2 + dice.below(4) as usize;
-    options.memory.plain = dice.below(2) == 0;
+    options.memory.locked = dice.below(2) != 0;
     options.memory.no_huge_pages = true;
     options.cache = dice.one_of(&CacheKind::ALL);
     options.cache_bytes = dice.one_of(&[0, 20_000, 1 << 20]);

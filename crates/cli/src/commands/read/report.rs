@@ -106,7 +106,7 @@ impl Report {
             batches_per_epoch: loader.batches_per_epoch().unwrap_or(0),
             rank: options.share.rank,
             world_size: options.share.world_size,
-            order: parse::typed(args.order),
+            order: parse::typed(options.plan.order),
             seed: options.plan.seed,
             store: args.store.to_string(),
             verify: args.verify.to_string(),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hsipack import _hsipack, _ranks, _torch
+from hsipack import _hsipack, _ranks, _torch, crops
 from hsipack._arrays import given, native
 from hsipack.dataset import mask_key
 from hsipack.diagnosis._levels import Kept, Source, Stream, cores
@@ -82,7 +82,7 @@ class LoaderLevels:
         own = {
             "_settings": {
                 **self._settings,
-                "samples": self._samples,
+                "samples": np.array(self._samples, dtype="<i8").tobytes(),
                 "crop": _of_samples(self._settings["crop"], self._samples),
                 "shuffle_window": self._shuffle_window(),
                 "epoch_length": None,
@@ -133,8 +133,8 @@ class LoaderLevels:
         changes: dict[str, dict[str, Any]] = {
             "prepare": {"repeat": True},
             "copy": {"repeat": True},
-            "collate": {"cache": "decoded", "cache_bytes": ALL},
-            "decode": {"cache": "compressed", "cache_bytes": ALL},
+            "collate": {"cache": "decoded", "cache_size": ALL},
+            "decode": {"cache": "compressed", "cache_size": ALL},
             "read": {},
         }
         return self._stream(**changes[name])
@@ -170,7 +170,7 @@ class LoaderLevels:
             "stored_bytes": stored,
             "decoded_bytes": decoded,
             "copies": self._report["transfer"]["copies"],
-            "pixels": None if self._settings["crop"] else list(stack.shape[:2]),
+            "pixels": list(stack.shape[:2]) if crops.kind(self._settings) == "whole" else None,
             "gpu": self._settings["device"] is not None,
         }
 
@@ -180,23 +180,20 @@ class LoaderLevels:
 
     def with_more_threads(self) -> Source:
         """Batches at the level ``decode`` with threads for all cores."""
-        return self._stream(cache="compressed", cache_bytes=ALL, threads=cores())
+        return self._stream(cache="compressed", cache_size=ALL, threads=cores())
 
     def remedied(self, remedy: dict[str, Any]) -> Source:
         """Everything real, with a remedy."""
         changes: dict[str, Any]
         match remedy["action"]:
             case "cache":
-                changes = {"cache": remedy["cache"], "cache_bytes": ALL}
+                changes = {"cache": remedy["cache"], "cache_size": ALL}
             case "threads":
                 changes = {"threads": remedy["threads"]}
             case "without":
                 changes = {"pipeline": _without(self._pipeline, remedy["place"])}
             case _:
-                rows, columns = remedy["pixels"]
-                crop = {"kind": "random", "rows": rows, "columns": columns}
-                more = {"per_cube": 1, "min_labelled": 0.0, "row_step": 0, "column_step": 0}
-                changes = {"crop": crop | more}
+                changes = crops.random(*remedy["pixels"])
         return self._stream(**changes)
 
     def close(self) -> None:
