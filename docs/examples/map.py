@@ -61,7 +61,7 @@ def main() -> None:
     # The windows of a grid, in order. They overlap by REACH on both sides, so that each pixel is in
     # a window that has all of its surroundings.
     grid = hsipack.GridCrop(40, overlap=2 * REACH, pad="reflect")
-    unseen = hsipack.Loader(dataset, 8, split="validation", crop=grid, masks=[], **shared)
+    unseen = hsipack.Loader(dataset.with_masks([]), 8, split="validation", crop=grid, **shared)
     stitcher = hsipack.Stitcher(unseen, merge="center", classes=True)
     model.load_state_dict(torch.load(options.work / "map.pt"))
     model.eval()

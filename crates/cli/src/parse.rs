@@ -5,7 +5,6 @@ use std::time::Duration;
 use hsipack_format::arguments::numbers;
 pub use hsipack_format::arguments::{bytes, one_of, pixels, typed};
 use hsipack_format::samples::Condition;
-use hsipack_pack::convert::BandSelection;
 
 /// Bytes per second, with a unit: `1000MB/s`. The `/s` is optional.
 pub fn rate(text: &str) -> Result<u64, String> {
@@ -42,12 +41,6 @@ pub fn cube(text: &str) -> Result<[u32; 3], String> {
     sizes
         .and_then(|sizes| sizes.try_into().ok())
         .ok_or_else(|| "give ROWSxCOLUMNSxBANDS of at least 1 each, such as 480x640x100".to_owned())
-}
-
-/// Band numbers and ranges, counted from 0, both ends included: `0,3,10-20`.
-pub fn bands(text: &str) -> Result<BandSelection, String> {
-    let numbers = numbers(text, "band or range of bands")?;
-    Ok(BandSelection::Numbers(numbers.into_iter().map(|number| number as usize).collect()))
 }
 
 /// Class ids and ranges of class ids, both ends included: `1,3,10-20`.

@@ -15,7 +15,8 @@ use hsipack_store::local_cache::LocalCache;
 use hsipack_store::remote::set_options;
 use hsipack_store::threads;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::array::{Array, first};
@@ -44,14 +45,21 @@ type Part = (Option<(usize, usize)>, Option<(usize, usize)>);
 /// Image and masks of a sample.
 type Read = (augment::Array, Vec<augment::Array>);
 
-/// Options for reading samples.
+/// Options for reading samples. `hsipack.Dataset` makes the dictionary.
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Reading {
+    #[serde(skip)]
     part: Part,
     bands: Option<Vec<usize>>,
     masks: Vec<String>,
     /// Element type of images; as stored if `None`.
-    element: Option<ElementType>,
+    dtype: Option<String>,
     physical: bool,
+    /// Replaces NaN in images.
+    nan: Option<f64>,
+    /// Whether masks of boolean layers are unpacked.
+    layers: bool,
     /// Whether class ids wider than 8 bits are returned in signed types, which torch computes with.
     signed: bool,
 }
@@ -241,6 +249,17 @@ impl Dataset {
         Ok(counted.into_iter().map(|class| (class.id, class.name, class.pixels)).collect())
     }
 
+    /// The new id of every id that a mask can hold, for each of these stacks: uint16 in the byte order of this machine.
+    fn new_ids<'py>(
+        &self,
+        py: Python<'py>,
+        stacks: Vec<usize>,
+        new: &Bound<'_, PyDict>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let tables = self.get(py)?.new_ids(&stacks, &options::read(new)?).or_raise(py)?;
+        Ok(tables.iter().map(|ids| PyBytes::new(py, bytemuck::cast_slice(ids))).collect())
+    }
+
     /// Names of all columns that any sample has, sorted.
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let dataset = self.get(py)?;
@@ -303,22 +322,16 @@ impl Dataset {
 
     /// Images (bands, rows, columns) and masks (rows, columns) or (layers, rows, columns) of samples. Up to `threads`
     /// threads read one sample each.
-    #[allow(clippy::too_many_arguments)] // Python names them
     fn read(
         &self,
         py: Python<'_>,
         samples: Vec<usize>,
         part: Part,
-        bands: Option<Vec<usize>>,
-        masks: Vec<String>,
-        dtype: Option<&str>,
-        physical: bool,
-        signed: bool,
+        reading: &Bound<'_, PyDict>,
         threads: usize,
     ) -> PyResult<Vec<(Array, Vec<Array>)>> {
         let dataset = self.get(py)?;
-        let element = dtype.map(str::parse).transpose().or_raise(py)?;
-        let reading = Reading { part, bands, masks, element, physical, signed };
+        let reading = Reading { part, ..options::read(reading)? };
         let read = move || reading.all(&dataset, &samples, threads);
         let all = patiently(py, read)?.or_raise(py)?;
         let arrays =
@@ -401,10 +414,10 @@ impl Reading {
         stored: &augment::Array,
         factor_and_offset: [f64; 2],
     ) -> Result<augment::Array> {
-        let element = self.element.unwrap_or(stored.element());
+        let element = self.dtype.as_deref().map_or(Ok(stored.element()), str::parse)?;
         let mut stored = one_sample(stored, &[])?;
-        let mut recipe =
-            ImageRecipe { physical: Vec::new(), normalized: Normalized::Not, nan: None, element };
+        let (nan, normalized) = (self.nan, Normalized::Not);
+        let mut recipe = ImageRecipe { physical: Vec::new(), normalized, nan: None, element };
         if self.physical {
             if element == ElementType::F64 && stored.element() != element {
                 // Double-precision physical values are computed in double precision.
@@ -412,6 +425,7 @@ impl Reading {
             }
             recipe.physical = vec![factor_and_offset];
         }
+        recipe.nan = nan;
         first(&host.image(&stored, &recipe)?)
     }
 
@@ -426,6 +440,7 @@ impl Reading {
             ElementType::U32 if self.signed => ElementType::I64,
             other => other,
         };
+        let layers = if self.layers { layers } else { 0 };
         let recipe = LabelRecipe { stored: stored.element(), layers, element };
         first(&host.labels(&one_sample(stored, &[1])?, &recipe)?)
     }

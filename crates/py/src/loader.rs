@@ -565,7 +565,8 @@ impl Loader {
     fn trace<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let Some(trace) = self.prepared().options().trace.clone() else {
             let error = Error::conflict("this loader does not record a trace");
-            return Err(error.with_remedy("create it with trace=True")).or_raise(py);
+            return Err(error.with_remedy("call start_trace() before its first batch"))
+                .or_raise(py);
         };
         let bytes = detached(py, || {
             let mut bytes = Vec::new();

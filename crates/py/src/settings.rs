@@ -56,13 +56,6 @@ pub fn loader_defaults() -> String {
     serde_json::to_string(&Settings::default()).expect("plain data")
 }
 
-/// A class of a mask.
-#[derive(FromPyObject)]
-pub enum ClassSetting {
-    Id(u32),
-    Name(String),
-}
-
 /// Reads settings that Python made and checked. If a value still has the wrong type, this raises our own kind of error
 /// instead of Python's.
 pub fn read<'a, 'py, T: FromPyObject<'a, 'py, Error = PyErr>>(

@@ -25,8 +25,6 @@ fn taker(option: Opt) -> Taker {
     match option {
         Opt::NewClasses => Taker::Argument("classes"),
         Opt::Order => Taker::Argument("sampler"),
-        // See `last` below.
-        Opt::Last => Taker::Argument("pad_last"),
         Opt::Patch => Taker::Argument("crop"),
         Opt::Threads => Taker::Argument("num_threads"),
         Opt::SkipDamaged => Taker::Argument("on_damage"),
@@ -94,21 +92,10 @@ impl Surface for Python {
 /// `name=value`, or only the name.
 fn argument(name: &str, setting: &Setting) -> String {
     match (setting.option, &setting.value) {
-        (Opt::Last, value) => last(value.as_ref()).to_owned(),
         (Opt::SkipDamaged, _) => format!("{name}=\"skip\""),
         (option, None) if option.is_flag() => format!("{name}=True"),
         (_, None) => name.to_owned(),
         (_, Some(value)) => format!("{name}={}", literal(value)),
-    }
-}
-
-/// One option in a shell, but two arguments in Python.
-fn last(value: Option<&Value>) -> &'static str {
-    match value {
-        Some(Value::Word(word)) if word == "pad" => "pad_last=True",
-        Some(Value::Word(word)) if word == "drop" => "drop_last=True",
-        Some(_) => "drop_last=False",
-        None => "drop_last or pad_last",
     }
 }
 

@@ -26,6 +26,7 @@ import hsipack
 import numpy as np
 import torch
 from hsipack import GridCrop, LabelledPatches, RandomCrop, Regions, Stitcher, augment
+from hsipack.loader_reports import AugmentReport
 
 CUBES, ROWS, COLUMNS, BANDS = 24, 48, 64, 20
 
@@ -63,14 +64,15 @@ class Checks:
         for sample in hsipack.open(dataset):
             self.images[sample["id"]], self.masks[sample["id"]] = sample["image"], sample["mask"]
 
-    def loader(self, **options: Any) -> hsipack.Loader:
+    def loader(self, masks: list[str] | None = None, **options: Any) -> hsipack.Loader:
+        ds = hsipack.open(self.dataset, masks=masks)
         shared: dict[str, Any] = {
             "batch_size": 4,
             "shuffle": True,
             "seed": 0,
             "device": self.device,
         }
-        return hsipack.Loader(self.dataset, **{**shared, **options})
+        return hsipack.Loader(ds, **{**shared, **options})
 
     def expected(self, batch: dict[str, Any]) -> torch.Tensor:
         return torch.stack([self.images[one] for one in batch["id"].tolist()])
@@ -135,7 +137,7 @@ class Checks:
                 del batch
             used.append(torch.cuda.memory_allocated() if self.device.type == "cuda" else 0)
         assert len(set(used[1:])) == 1, used
-        assert loader.stats()["given_away"] == 0
+        assert loader.stats().given_away == 0
 
     def augmentations_are_those_of_the_cpu(self) -> None:
         exact = [augment.RandomHorizontalFlip(), augment.RandomVerticalFlip()]
@@ -154,9 +156,9 @@ class Checks:
     def kernels_do_what_they_can(self) -> None:
         with self.loader(augment=[augment.RandomHorizontalFlip()]) as loader:
             wanted = "kernels" if self.device.type == "cuda" else "loops"
-            assert loader.report()["augment"] == {"by": None}
+            assert loader.report().augment == AugmentReport(None)
             next(iter(loader))
-            assert loader.report()["augment"] == {"by": wanted}, loader.report()["augment"]
+            assert loader.report().augment == AugmentReport(wanted), loader.report().augment
 
     def they_can_be_called_with_tensors(self) -> None:
         warp = augment.AugmentationSequential(augment.RandomAffine(30, p=1.0), seed=1)
@@ -305,7 +307,7 @@ class Checks:
 
     def the_device_is_chosen_with_the_first_batch(self) -> None:
         loader = hsipack.Loader(self.dataset, 4)
-        assert loader.report()["transfer"] is None
+        assert loader.report().transfer is None
         there = next(iter(loader))["image"].device
         assert there.type == ("cuda" if torch.cuda.is_available() else "cpu")
 
@@ -351,8 +353,8 @@ class Checks:
             while not done.is_set():
                 try:
                     states.append(loader.state_dict()["epoch"])
-                    reports.append(loader.report()["transfer"])
-                    assert loader.stats()["batches"] >= 0
+                    reports.append(loader.report().transfer)
+                    assert loader.stats().batches >= 0
                     assert len(loader) == 6
                 except Exception as error:
                     errors.append(error)
@@ -370,7 +372,7 @@ class Checks:
             thread.join()
         assert not errors, errors[:1]
         assert states == sorted(states)
-        assert loader.stats()["batches"] == 120
+        assert loader.stats().batches == 120
 
     def what_cannot_be_augmented_is_refused_at_once(self) -> None:
         crop = augment.RandomCrop((ROWS + 1, COLUMNS))

@@ -388,7 +388,7 @@ def test_a_ring_that_does_not_fit_is_an_error_with_the_numbers(dataset: str) -> 
     with pytest.raises(hsipack.Error, match=r"1000000000 slots of .* take .* MiB, but only"):
         hsipack.Loader(hsipack.open(dataset), 2, device="cpu", slots=10**9)
     with pytest.raises(hsipack.Error, match=r"fit|take"):
-        hsipack.Loader(hsipack.open(dataset), 10**9, device="cpu", drop_last=False)
+        hsipack.Loader(hsipack.open(dataset), 10**9, device="cpu", last="short")
 
 
 def test_messages_do_not_steer_the_terminal(tmp_path: Path) -> None:

@@ -378,7 +378,8 @@ def test_what_is_told_may_raise(dataset: str) -> None:
 def test_a_trace_shows_waiting_steps_and_decoding(dataset: str, tmp_path: Path) -> None:
     flips = [hsipack.augment.RandomHorizontalFlip()]
     path = tmp_path / "trace.json"
-    with hsipack.Loader(dataset, 4, device="cpu", augment=flips, trace=True) as loader:
+    with hsipack.Loader(dataset, 4, device="cpu", augment=flips) as loader:
+        loader.start_trace()
         batches = len(list(loader))
         loader.save_trace(path)
     trace = json.loads(path.read_text())
@@ -390,6 +391,6 @@ def test_a_trace_shows_waiting_steps_and_decoding(dataset: str, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["trace.json"]
     with (
         hsipack.Loader(dataset, 4, device="cpu") as loader,
-        pytest.raises(hsipack.ConflictError, match="trace=True"),
+        pytest.raises(hsipack.ConflictError, match="start_trace"),
     ):
         loader.save_trace(path)

@@ -71,7 +71,8 @@ def test_windows_of_regions_have_their_size(dataset: str) -> None:
 
 
 def test_cubes_that_are_padded_are_read_whole(dataset: str) -> None:
-    with hsipack.Loader(dataset, 5, pad="reflect", shuffle=True, device="cpu") as loader:
+    crop = hsipack.WholeCubes(pad="reflect")
+    with hsipack.Loader(dataset, 5, crop=crop, shuffle=True, device="cpu") as loader:
         found, batches = diagnose(loader)
     assert all(batch["inside"].all() for batch in batches)
     assert {tuple(batch["image"].shape) for batch in batches} == {(5, SHAPE[2], *SHAPE[:2])}
@@ -85,12 +86,12 @@ def test_a_shuffle_window_is_as_small_beside_the_samples_that_are_read(dataset: 
     with hsipack.Loader(
         dataset, 16, shuffle=True, crop=crop, shuffle_window=6 * cube, device="cpu"
     ) as loader:
-        assert loader.report()["cache"]["shuffle_window"]["blocks"] == 3
+        assert loader.report().cache.shuffle_window.blocks == 3
         levels = LoaderLevels(loader)
         with levels._like() as like:
-            window = like.report()["cache"]["shuffle_window"]
-            assert window["blocks"] == max(1, round(3 * len(levels._samples) / CUBES))
-            assert window["of_blocks"] == len(levels._samples)
+            window = like.report().cache.shuffle_window
+            assert window.blocks == max(1, round(3 * len(levels._samples) / CUBES))
+            assert window.of_blocks == len(levels._samples)
         levels.close()
         _, batches = diagnose(loader)
     assert {tuple(batch["image"].shape) for batch in batches} == {(16, SHAPE[2], 6, 6)}

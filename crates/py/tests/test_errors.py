@@ -51,7 +51,7 @@ def test_all_options_are_spelled() -> None:
         'scale="auto"',
         "append=True",
         'on_damage="skip"',
-        "pad_last=True",
+        'last="pad"',
         "RandomCrop(per_cube=1)",
         "chunk=(32, 32)",
         "cache_size=51_000_000",
@@ -172,7 +172,7 @@ WRONG_TYPES: list[tuple[str, Callable[[str], object]]] = [
     ("device=1.5", lambda path: hsipack.Loader(path, 2, device=1.5)),  # type: ignore[arg-type]
     ("dtype=3", lambda path: hsipack.Loader(path, 2, dtype=3)),  # type: ignore[arg-type]
     ("no output 3", lambda path: hsipack.Loader(path, 2, output=3)),  # type: ignore[arg-type]
-    ("nan='a'", lambda path: hsipack.Loader(path, 2, nan="a")),  # type: ignore[arg-type]
+    ("nan='a'", lambda path: hsipack.open(path).select(nan="a")),  # type: ignore[arg-type]
     ("masks=3", lambda path: hsipack.open(path, masks=3)),  # type: ignore[arg-type]
     ("bands='a'", lambda path: hsipack.open(path, bands="a")),  # type: ignore[arg-type]
     ("has 0.5 in it", lambda path: hsipack.open(path, bands=[0.5])),  # type: ignore[list-item]

@@ -100,11 +100,12 @@ class Taken:
 
 
 def loaders(**options):
-    shared = {"shuffle": True, "seed": 2, "masks": "labels", "slots": 3, "num_threads": 2}
+    shared = {"shuffle": True, "seed": 2, "slots": 3, "num_threads": 2}
+    ds = hsipack.open(sys.argv[1], masks="labels")
     device = hsipack.Loader(
-        sys.argv[1], 4, output="dlpack", device="cuda:0", **shared, **options
+        ds, 4, output="dlpack", device="cuda:0", **shared, **options
     )
-    return device, hsipack.Loader(sys.argv[1], 4, output="numpy", **shared)
+    return device, hsipack.Loader(ds, 4, output="numpy", **shared)
 
 
 def taken(batch, want, stream):

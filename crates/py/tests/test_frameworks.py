@@ -103,7 +103,7 @@ def test_a_sampler_cannot_choose_samples(dataset: str) -> None:
 
 def test_a_sampler_tells_that_ranks_are_divided_already(dataset: str) -> None:
     """Frameworks replace samplers of other types, in several processes."""
-    loader = make(dataset, rank=1, world_size=2, drop_last=True)
+    loader = make(dataset, rank=1, world_size=2, last="drop")
     sampler: Any = loader.sampler
     assert isinstance(sampler, DistributedSampler)
     assert isinstance(sampler, SequentialSampler)
@@ -117,7 +117,7 @@ def test_a_sampler_tells_that_ranks_are_divided_already(dataset: str) -> None:
 def test_a_wrapper_that_copies_fields_has_the_attributes(dataset: str) -> None:
     """Fabric's and Ray's wrappers are made like this one."""
     for read in (dataset, hsipack.concat([dataset, dataset])):
-        loader = make(read, drop_last=True)  # type: ignore[arg-type]
+        loader = make(read, last="drop")  # type: ignore[arg-type]
         assert loader.sampler is loader.batch_sampler
         for one in (loader, pickle.loads(pickle.dumps(loader))):
             assert one.sampler is one.sampler
@@ -336,7 +336,7 @@ ACCELERATE = """
                     own += batch["id"][~batch["padding"]].tolist()
                 record.append([steps, gather_object(own)])
         seen = []
-        for batch in make(dataset, 5, pad_last=True):
+        for batch in make(dataset, 5, last="pad"):
             numbers, padding = accelerator.gather((batch["id"], batch["padding"]))
             seen += numbers[~padding].tolist()
         result = [record, seen, [one.tolist() for one in model.state_dict().values()]]
@@ -429,7 +429,7 @@ def trainer(dataset: str, tmp_path: Path) -> Any:
 
     class Trainer(transformers.Trainer):  # type: ignore[misc,name-defined]
         def get_train_dataloader(self) -> hsipack.Loader:
-            return make(dataset, columns=["age"])
+            return make(hsipack.open(dataset).select(columns=["age"]))
 
         def get_eval_dataloader(self, eval_dataset: Any = None) -> hsipack.Loader:
             return make(dataset, 2, split="val", shuffle=False)

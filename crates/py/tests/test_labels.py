@@ -102,7 +102,7 @@ def test_masks_get_new_ids(
     ds: hsipack.Dataset, classes: dict[int, int], ignore: int | None
 ) -> None:
     for own in (classes, {"labels": classes}):
-        with Loader(ds, 5, device="cpu", classes=own, ignore=ignore) as loader:
+        with Loader(ds.with_masks(classes=own, ignore=ignore), 5, device="cpu") as loader:
             for batch in loader:
                 assert batch["labels"].dtype == torch.uint8
                 for one, mask in zip(batch["id"].tolist(), batch["labels"], strict=True):
@@ -114,7 +114,8 @@ def test_masks_get_new_ids(
 def test_new_ids_survive_crops_pickling_and_a_cache(ds: hsipack.Dataset) -> None:
     options: dict[str, Any] = {"crop": (8, 6), "shuffle": True, "device": "cpu", "seed": 3}
     plain = Loader(ds, 4, **options)
-    new = pickle.loads(pickle.dumps(Loader(ds, 4, classes={1: 7}, ignore=9, **options)))
+    other_ids = ds.with_masks(classes={1: 7}, ignore=9)
+    new = pickle.loads(pickle.dumps(Loader(other_ids, 4, **options)))
     for _ in range(3):  # the third epoch comes from the cache
         for one, other in zip(plain, new, strict=True):
             assert torch.equal(one["image"], other["image"])
@@ -132,7 +133,8 @@ def test_labels_of_patches_get_new_ids_and_windows_stay(ds: hsipack.Dataset) -> 
         "sampler": "class_balanced",
         "seed": 0,
     }
-    with Loader(ds, 16, **options) as plain, Loader(ds, 16, classes={2: 0}, **options) as new:
+    other_ids = ds.with_masks(classes={2: 0})
+    with Loader(ds, 16, **options) as plain, Loader(other_ids, 16, **options) as new:
         found: Counter[int] = Counter()
         for one, other in zip(plain, new, strict=True):
             assert torch.equal(one["window"], other["window"])
@@ -144,7 +146,7 @@ def test_labels_of_patches_get_new_ids_and_windows_stay(ds: hsipack.Dataset) -> 
 def test_new_ids_that_mean_nothing_are_refused(ds: hsipack.Dataset) -> None:
     def fault(**options: Any) -> str:
         with pytest.raises(ConflictError) as raised:
-            Loader(ds, 4, device="cpu", **options)
+            Loader(ds.with_masks(**options), 4, device="cpu")
         return str(raised.value)
 
     assert "ignore=255 without classes" in fault(ignore=255)
@@ -153,7 +155,7 @@ def test_new_ids_that_mean_nothing_are_refused(ds: hsipack.Dataset) -> None:
     assert "class id 256 is too large: mask labels is uint8" in fault(classes={1: 256})
     assert "classes[1]=-100" in fault(classes={1: -100})
     assert "boolean layers" in fault(classes={"layers": {1: 2}})
-    assert "which is not read" in fault(classes={"labels": {1: 2}}, masks=["layers"])
+    assert "which is not read" in fault(classes={"organs": {1: 2}}, masks=["layers"])
     assert "classes need a mask" in fault(classes={1: 2}, masks=["layers"])
     assert "ids by mask name" in fault(classes={"labels": {1: 2}, 3: 4})
 
@@ -262,12 +264,13 @@ def test_stacks_without_names_are_refused_where_classes_are_named(tmp_path: Path
     hsipack.pack(scan("a", 6), path)
     hsipack.pack(scan("b", 8), path, append=True, class_names={1: "oak", 2: "pine"})
     new = {"pine": 0, "oak": 1}
-    options: dict[str, Any] = {"ignore": 255, "device": "cpu", "output": "numpy"}
+    options: dict[str, Any] = {"device": "cpu", "output": "numpy"}
+    ds = hsipack.open(path)
     with pytest.raises(ConflictError, match="stack 6x5x4 does not name the classes of mask gt"):
-        Loader(path, 1, classes=new, **options)
-    named = Loader(hsipack.open(path).select([1]), 1, classes=new, **options)
+        Loader(ds.with_masks(classes=new, ignore=255), 1, **options)
+    named = Loader(ds.select([1]).with_masks(classes=new, ignore=255), 1, **options)
     assert set(np.unique(next(iter(named))["gt"]).tolist()) == {0, 1, 255}
-    both = Loader(path, 1, classes={2: 0, 1: 1}, **options)
+    both = Loader(ds.with_masks(classes={2: 0, 1: 1}, ignore=255), 1, **options)
     assert [np.unique(batch["gt"]).tolist() for batch in both] == [[0, 1, 255]] * 2
 
 

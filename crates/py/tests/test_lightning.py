@@ -207,7 +207,7 @@ PLAIN = """
         torch.set_num_threads(1)
         dist.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
         loader = hsipack.Loader(
-            dataset, 2, shuffle=True, seed=5, device="cpu", num_threads=1, pad_last=True
+            dataset, 2, shuffle=True, seed=5, device="cpu", num_threads=1, last="pad"
         )
         epochs = [
             [batch["id"][~batch["padding"]].tolist() for batch in loader] for _ in range(3)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import json
 import operator
 import pickle
+import re
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import BANDS, COLUMNS, CUBES, ROWS
+from hsipack import loader_reports
 from torch.utils.data import (
     RandomSampler,
     SequentialSampler,
@@ -35,7 +39,8 @@ def ids(loader: hsipack.Loader) -> list[list[int]]:
 
 def test_batches_are_the_samples(dataset: str) -> None:
     ds = hsipack.open(dataset)
-    with make(ds, shuffle=True, seed=3, columns=["age", "moisture", "smoker", "group"]) as loader:
+    ds = ds.select(columns=["age", "moisture", "smoker", "group"])
+    with make(ds, shuffle=True, seed=3) as loader:
         seen = []
         for batch in loader:
             image = batch["image"]
@@ -175,7 +180,7 @@ def test_twenty_kept_batches_are_never_overwritten(dataset: str) -> None:
         assert len(list(loader)) == 6
     for batch, copies in kept:
         assert all(torch.equal(batch[key], copy) for key, copy in copies.items())
-    assert loader.stats()["copied"] > 0
+    assert loader.stats().copied > 0
     addresses = {batch["image"].data_ptr() for batch, _ in kept}
     assert len(addresses) == len(kept)
     loader.close()
@@ -183,7 +188,7 @@ def test_twenty_kept_batches_are_never_overwritten(dataset: str) -> None:
 
 
 def test_without_copies_the_ring_says_when_it_is_used_up(dataset: str) -> None:
-    loader = make(dataset, batch_size=2, slots=4, copy=False, masks=[])
+    loader = make(hsipack.open(dataset, masks=[]), batch_size=2, slots=4, copy=False)
     iteration = iter(loader)
     kept = [next(iteration) for _ in range(4)]
     copies = [batch["image"].clone() for batch in kept]
@@ -193,7 +198,7 @@ def test_without_copies_the_ring_says_when_it_is_used_up(dataset: str) -> None:
     # There is room again, and nothing was lost.
     del kept[0]
     assert next(iteration)["id"].tolist() == [8, 9]
-    assert loader.stats()["copied"] == 0
+    assert loader.stats().copied == 0
 
 
 def test_numpy_and_dlpack_share_the_memory(dataset: str) -> None:
@@ -212,7 +217,7 @@ def test_numpy_and_dlpack_share_the_memory(dataset: str) -> None:
             assert isinstance(batch["label"], np.ndarray)
             np.testing.assert_array_equal(image, expected.numpy())
             assert image.transpose(0, 2, 3, 1).flags["C_CONTIGUOUS"]
-        assert loader.stats()["copied"] == 0
+        assert loader.stats().copied == 0
     kept = [np.asarray(batch["image"]) for batch in make(dataset, output="dlpack")]
     for image, expected in zip(kept, plain, strict=True):
         np.testing.assert_array_equal(image, expected.numpy())
@@ -247,11 +252,9 @@ def test_types_values_and_masks(dataset: str) -> None:
     batch = next(
         iter(
             make(
-                ds,
+                ds.with_masks(dtype=torch.int64, layers=False),
                 dtype=torch.float32,
                 normalize="standardize",
-                mask_dtype=torch.int64,
-                layers=False,
             )
         )
     )
@@ -265,10 +268,10 @@ def test_types_values_and_masks(dataset: str) -> None:
     assert batch["labels"].dtype == torch.int64
     assert batch["layers"].shape == (4, ROWS, COLUMNS)
     assert int(batch["layers"].max()) == 3
-    bands = next(iter(make(ds, bands=[6, 2], masks=["labels"])))
+    bands = next(iter(make(ds.with_masks("labels"), bands=[6, 2])))
     assert torch.equal(bands["image"][1], ds[1]["image"][[6, 2]])
     assert "layers" not in bands
-    assert "labels" not in next(iter(make(ds, masks=[])))
+    assert "labels" not in next(iter(make(ds.with_masks([]))))
 
 
 def test_samplers(dataset: str) -> None:
@@ -310,8 +313,8 @@ def test_last_batches_are_what_the_table_says(dataset: str, count: int, world_si
     full, left = divmod(count, 3 * world_size)
     for options, last in [
         ({}, "short"),
-        ({"drop_last": True}, "drop"),
-        ({"pad_last": True}, "pad"),
+        ({"last": "drop"}, "drop"),
+        ({"last": "pad"}, "pad"),
     ]:
         if last == "drop" and full == 0:
             with pytest.raises(hsipack.ConflictError, match="drop"):
@@ -337,7 +340,7 @@ def test_last_batches_are_what_the_table_says(dataset: str, count: int, world_si
 
 @pytest.mark.parametrize("last", ["short", "drop", "pad"])
 def test_ranks_share_the_epoch(dataset: str, last: str) -> None:
-    options = {"drop_last": last == "drop", "pad_last": last == "pad", "shuffle": True}
+    options: dict[str, Any] = {"last": last, "shuffle": True}
     parts = []
     for rank in range(2):
         loader = make(dataset, 5, rank=rank, world_size=2, **options)
@@ -390,7 +393,7 @@ def test_augmentations_of_a_loader_leave_gaps_as_they_are(tmp_path: Path) -> Non
     hsipack.pack(numbered, tmp_path / "gaps.hsipack")
     turn = hsipack.augment.RandomRotation((90, 90), p=1.0)
     grow = hsipack.augment.PadTo((12, 12), "reflect")
-    options: dict[str, Any] = {"nan": None, "shuffle": False, "num_threads": 1}
+    options: dict[str, Any] = {"shuffle": False, "num_threads": 1}
     loader = hsipack.Loader(tmp_path / "gaps.hsipack", 3, augment=[turn, grow], **options)
     (batch,) = loader
     wanted = cubes.permute(0, 3, 1, 2).rot90(1, (2, 3)).double()
@@ -418,7 +421,7 @@ def test_damage_is_an_error_or_skipped(own_dataset: Path) -> None:
         list(make(own_dataset))
     loader = make(own_dataset, on_damage="skip")
     assert len(functools.reduce(operator.iadd, ids(loader), [])) == CUBES - 1
-    assert loader.stats()["loader"]["skipped"] == 1
+    assert loader.stats().loader.skipped == 1
 
 
 def test_one_thread_at_a_time_and_none_after_the_end(dataset: str) -> None:
@@ -446,8 +449,8 @@ def test_one_thread_at_a_time_and_none_after_the_end(dataset: str) -> None:
     # What it did can still be read.
     assert len(loader) == 3
     assert loader.state_dict()["epoch"] == 1
-    assert loader.stats()["batches"] == 4
-    assert loader.report()["memory"]["bytes"] > 0
+    assert loader.stats().batches == 4
+    assert loader.report().memory.bytes > 0
     assert kept["image"].shape[0] == 4
 
 
@@ -456,9 +459,7 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
         ({"batch_size": 0}, "batch_size=0"),
         ({"slots": 1}, "at least 2"),
         ({"split": "test"}, "it has train, val"),
-        ({"masks": ["organs"]}, "labels, layers"),
         ({"bands": [9]}, "from 0 to 6"),
-        ({"columns": ["weather"]}, "age"),
         ({"normalize": "minmax"}, "standardize, l1, l2, snv"),
         ({"normalize": 3}, "mean, std"),
         ({"normalize": ([0.0, 1.0], 1.0)}, "has 2 numbers"),
@@ -468,14 +469,52 @@ def test_options_that_mean_nothing_are_told(dataset: str) -> None:
         ({"output": "jax"}, "torch, numpy, dlpack"),
         ({"rank": 0}, "both"),
         ({"rank": 2, "world_size": 2}, "rank 2"),
-        ({"drop_last": True, "pad_last": True}, "choose one"),
+        ({"last": "whole"}, "short, drop, pad"),
         ({"device": "meta"}, "cpu"),
         ({"output": "numpy", "device": "cuda"}, "CPU"),
     ]:
         with pytest.raises((hsipack.ConflictError, hsipack.UnsupportedError), match=message):
             make(dataset, **options)
+    ds = hsipack.open(dataset)
+    with pytest.raises(hsipack.ConflictError, match="labels, layers"):
+        ds.with_masks(["organs"])
+    with pytest.raises(hsipack.ConflictError, match="age"):
+        ds.select(columns=["weather"])
     with pytest.raises(hsipack.ConflictError, match="each sample once"):
         make(hsipack.open(dataset, samples=[1, 2, 1]))
     if not torch.cuda.is_available():
         with pytest.raises(hsipack.Error, match=r"NVIDIA|CUDA"):
             next(iter(make(dataset, device="cuda:0")))
+
+
+def test_statistics_and_reports_have_attributes_and_are_written_as_json(dataset: str) -> None:
+    with make(dataset) as loader:
+        before = loader.report()
+        assert before.memory is None
+        assert before.place is None
+        list(loader)
+        stats, report = loader.stats(), loader.report()
+    # Threads prepare batches of the next epoch, too.
+    assert stats.batches == 3
+    assert stats.loader.samples >= CUBES
+    assert stats.times.wait_s.count >= 3
+    assert report.memory is not None
+    assert report.place is not None
+    assert (report.seed, report.place.rank) == (loader.seed, 0)
+    for record in (stats, report):
+        written = json.loads(json.dumps(record.to_dict()))
+        assert list(written) == [field.name for field in dataclasses.fields(record)]
+    assert report.to_dict()["cache"]["why"] == report.cache.why
+    with pytest.raises(TypeError, match=r"write \.cache instead of \['cache'\]"):
+        report["cache"]
+    with pytest.raises(hsipack.ArgumentTypeError, match="it has the attributes count, mean"):
+        stats.times.load_s["median"]
+
+
+def test_every_attribute_of_statistics_and_reports_is_documented() -> None:
+    records = [one for one in vars(loader_reports).values() if dataclasses.is_dataclass(one)]
+    assert len(records) > 10
+    for record in records:
+        names = [field.name for field in dataclasses.fields(record)]
+        listed = (record.__doc__ or "").partition("Attributes:")[2]
+        assert re.findall(r"^ {8}(\w+): ", listed, re.MULTILINE) == names, record

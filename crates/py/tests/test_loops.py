@@ -90,7 +90,7 @@ def test_a_batch_of_nothing_but_damage_is_replaced_by_padding(packed: Path) -> N
                 [False],
             ]
             assert [float(batch["image"][0, 0, 0, 0]) for batch in batches] == [2, 2, 5, 6]
-        assert loader.stats()["loader"]["skipped"] == 6
+        assert loader.stats().loader.skipped == 6
 
 
 @pytest.mark.parametrize("crop", ["crop", "patches", "windows", "grid"])
@@ -282,7 +282,7 @@ def test_cubes_padded_to_one_size_are_replaced_in_that_size(tmp_path: Path) -> N
     hsipack.pack(cubes, tmp_path / "d.hsipack", shard_size=1)
     (shard,) = tmp_path.glob("d.hsipack/7x8x5/image/c/0/0/0/0")
     shard.write_bytes(b"short")
-    with make(tmp_path / "d.hsipack", pad="edge", on_damage="skip") as loader:
+    with make(tmp_path / "d.hsipack", crop=hsipack.WholeCubes("edge"), on_damage="skip") as loader:
         batches = list(loader)
     assert [batch["image"].shape for batch in batches] == [(1, 5, 8, 9)] * 3
     assert [batch["id"].tolist() for batch in batches] == [[0], [0], [2]]

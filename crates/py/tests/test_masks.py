@@ -54,7 +54,7 @@ def test_a_split_becomes_masks_that_patches_are_read_of(own_dataset: Path) -> No
     ds = hsipack.open(own_dataset)
     assert "labels_train" in ds.masks
     crop = hsipack.LabelledPatches((5, 5), mask="labels_train")
-    loader = hsipack.Loader(ds, 64, crop=crop, masks=[], device="cpu")
+    loader = hsipack.Loader(ds, 64, crop=crop, device="cpu")
     places = set()
     for batch in loader:
         for id_, window, label in zip(batch["id"], batch["window"], batch["label"], strict=True):

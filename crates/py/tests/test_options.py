@@ -8,6 +8,7 @@ import functools
 import inspect
 import json
 import operator
+import pickle
 import re
 import warnings
 from collections.abc import Callable
@@ -277,7 +278,7 @@ def test_every_argument_of_a_dataloader_is_taken_or_gets_an_answer(dataset: str)
 
     ours = set(inspect.signature(hsipack.Loader).parameters)
     theirs = {*inspect.signature(DataLoader).parameters, "transform"}
-    for name in sorted(theirs - ours):
+    for name in sorted(theirs - ours - {"drop_last"}):
         with pytest.raises(hsipack.UnsupportedError, match=f"^{name} is an option of") as caught:
             make(dataset, **{name: None})
         assert caught.value.remedy
@@ -293,7 +294,7 @@ def test_every_argument_of_a_dataloader_is_taken_or_gets_an_answer(dataset: str)
 
 
 def test_names_alone_are_lists_of_one(dataset: str) -> None:
-    batch = next(iter(make(dataset, masks="labels", columns="age")))
+    batch = next(iter(make(hsipack.open(dataset).with_masks("labels").select(columns="age"))))
     assert {"labels", "age"} < set(batch)
     assert "layers" not in batch
     assert hsipack.open(dataset, masks="labels").masks == ["labels"]
@@ -303,16 +304,18 @@ def test_element_types_may_be_numpys_or_texts(dataset: str) -> None:
     for dtype in (np.float32, np.dtype("float32"), "float32", "torch.float32", torch.float32):
         assert next(iter(make(dataset, dtype=dtype)))["image"].dtype == torch.float32
         assert hsipack.open(dataset, dtype=dtype)[0]["image"].dtype == torch.float32
-    assert next(iter(make(dataset, mask_dtype=np.int64)))["labels"].dtype == torch.int64
+    assert (
+        next(iter(make(hsipack.open(dataset).with_masks(dtype=np.int64))))["labels"].dtype
+        == torch.int64
+    )
 
 
 def test_numpys_and_torchs_numbers_are_numbers(dataset: str) -> None:
     loader = make(
-        dataset,
+        hsipack.open(dataset).select(nan=np.float32(0)),
         np.int64(3),
         shuffle=np.bool_(True),
         seed=torch.tensor(5),
-        nan=np.float32(0),
         slots=np.uint8(3),
         crop=np.array([4, 5]),
     )
@@ -347,13 +350,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"crop": hsipack.GridCrop(99)}, "larger than sample .*pad of GridCrop"),
     ({"shuffle": "yes"}, r"shuffle='yes' \(give True or False"),
     ({"shuffle": 1}, "shuffle=1"),
-    ({"drop_last": "no"}, "drop_last='no'"),
-    ({"pad_last": None}, "pad_last=None"),
+    ({"last": None}, "last=None"),
+    ({"last": "full"}, "unknown last 'full'"),
     ({"copy": 0}, "copy=0"),
-    ({"locked": "x"}, "locked='x'"),
-    ({"layers": []}, r"layers=\[\]"),
-    ({"physical": "x"}, "physical='x'"),
-    ({"trace": "trace.json"}, "trace='trace.json'"),
     ({"batch_size": "4"}, r"batch_size='4' \(give a whole number"),
     ({"batch_size": 4.0}, "batch_size=4.0"),
     ({"batch_size": True}, "batch_size=True"),
@@ -367,15 +366,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"slots": None}, "slots=None"),
     ({"rank": "0", "world_size": 1}, "rank='0'"),
     ({"rank": 0, "world_size": 1.5}, "world_size=1.5"),
-    ({"nan": "0"}, "nan='0'"),
     ({"dtype": "float99"}, "float99"),
     ({"dtype": None}, "dtype=None"),
     ({"dtype": object()}, "dtype="),
-    ({"mask_dtype": "classes"}, "classes"),
-    ({"masks": 3}, r"masks=3 \(give a name"),
-    ({"masks": [3]}, r"masks=\[3\]"),
-    ({"columns": 5}, "columns=5"),
-    ({"columns": ["name"]}, "columns has 'name', which is already a key of batches"),
     ({"split": 3}, "split=3"),
     ({"on_damage": 1}, "on_damage=1"),
     ({"output": 5}, "no output 5"),
@@ -410,6 +403,66 @@ def test_values_that_mean_nothing_are_errors_that_name_the_option(
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "how"),
+    [
+        ("masks", ["labels"], r"Loader\(ds.with_masks\(\['labels'\]\), …\)"),
+        ("classes", {3: 1}, r"Loader\(ds.with_masks\(classes={3: 1}\), …\)"),
+        ("ignore", 255, r"with_masks\(classes=…, ignore=255\)"),
+        ("mask_dtype", "int64", r"with_masks\(dtype='int64'\)"),
+        ("layers", False, r"with_masks\(layers=False\)"),
+        ("columns", "age", r"Loader\(ds.select\(columns='age'\), …\)"),
+        ("physical", True, r"select\(physical=True\)"),
+        ("nan", 0.0, r"select\(nan=0.0\)"),
+        ("pad", "edge", r"crop=hsipack.WholeCubes\(pad='edge'\)"),
+        ("drop_last", True, 'write last="drop"'),
+        ("pad_last", True, 'write last="pad"'),
+        ("locked", False, "leave it out"),
+        ("trace", True, r"loader.start_trace\(\)"),
+    ],
+)
+def test_arguments_that_have_moved_say_where(
+    dataset: str, option: str, value: Any, how: str
+) -> None:
+    with pytest.raises(TypeError, match=how) as caught:
+        make(dataset, **{option: value})
+    assert isinstance(caught.value, hsipack.ArgumentTypeError)
+
+
+def test_samples_and_batches_follow_what_the_dataset_says(dataset: str) -> None:
+    ds = hsipack.open(dataset, split="val", output="torch")
+    read = ds.select(columns=["age", "smoker", "group"], bands=[5, 1], physical=True)
+    read = read.with_masks(classes={2: 9}, ignore=7, dtype=torch.int64, layers=False)
+    with make(read, 3, dtype=torch.float16) as loader:
+        (batch,) = loader
+    for place, sample in enumerate(read):
+        assert set(sample) < set(batch)
+        for name in ("image", "labels", "layers"):
+            assert torch.equal(sample[name], batch[name][place]), name
+            assert sample[name].dtype == batch[name].dtype
+        for name in ("label", "id", "name", "age", "smoker", "group"):
+            assert sample[name] == batch[name][place], name
+    stored = ds[0]["labels"]
+    assert torch.equal(read[0]["labels"], torch.where(stored == 2, 9, 7))
+    assert read.class_counts("labels").keys() == {7, 9}
+    again = pickle.loads(pickle.dumps(read))
+    assert torch.equal(again[1]["labels"], read[1]["labels"])
+    assert (again[1]["age"], again.select([1])[0]["age"]) == (read[1]["age"], read[1]["age"])
+    numpy = hsipack.open(dataset, output="numpy").with_masks("labels", classes={1: 3})
+    assert numpy[0]["labels"].dtype == np.uint8
+    assert set(np.unique(numpy[0]["labels"])) <= {0, 2, 3}
+    assert read.select(columns=[])[0].keys() == ds[0].keys()
+
+
+def test_nan_is_replaced_in_samples_as_in_batches(gappy: Path) -> None:
+    ds = hsipack.open(gappy, output="numpy").select(nan=-3)
+    (batch,) = make(ds, len(ds), output="numpy")
+    for place, sample in enumerate(ds):
+        np.testing.assert_array_equal(sample["image"], batch["image"][place])
+        assert (sample["image"] == -3).any() or not np.isnan(sample["image"]).any()
+    assert (batch["image"] == -3).any()
+
+
 def test_what_the_native_part_cannot_read_is_an_error_that_names_it(dataset: str) -> None:
     ds = hsipack.open(dataset)
     settings = make(ds)._settings
@@ -422,6 +475,15 @@ def test_wrong_values_of_datasets_and_their_methods(dataset: str) -> None:
     ds = hsipack.open(dataset)
     loader = make(ds)
     calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: ds.select(physical="x"), "physical='x'"),
+        (lambda: ds.select(nan="0"), "nan='0'"),
+        (lambda: ds.select(columns=5), "columns=5"),
+        (lambda: ds.select(columns=["name"]), "columns has 'name', which is already a key"),
+        (lambda: ds.with_masks(3), r"masks=3 \(give a name"),
+        (lambda: ds.with_masks([3]), r"masks=\[3\]"),
+        (lambda: ds.with_masks(layers=[]), r"layers=\[\]"),
+        (lambda: make(ds.with_masks(dtype="classes")), "classes"),
+        (lambda: ds.with_masks(dtype="int8")[0], "does not fit dtype=int8"),
         (lambda: hsipack.open(5), "path=5"),
         (lambda: hsipack.open(None), "path=None"),
         (lambda: hsipack.open(dataset, verify=True), "verify=True"),
@@ -551,7 +613,7 @@ def test_bad_bands_are_those_without_values_and_those_marked(gappy: Path, datase
 
 
 def test_normalising_over_nan_says_so_once(gappy: Path, dataset: str) -> None:
-    message = r"2 of 7 bands of stack 6x5x7 \(2, 4\) and stay NaN; .*bands=.*nan="
+    message = r"2 of 7 bands of stack 6x5x7 \(2, 4\) and stay NaN; .*bands=.*nan=…"
     with pytest.warns(UserWarning, match=message) as caught:
         functools.reduce(operator.iadd, [list(make(gappy, normalize="l2")) for _ in range(2)])
     assert len(caught) == 2  # one for each loader; by default Python shows the first
@@ -559,7 +621,7 @@ def test_normalising_over_nan_says_so_once(gappy: Path, dataset: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make(gappy)
-        make(gappy, normalize="l2", nan=0)
+        make(hsipack.open(gappy).select(nan=0), normalize="l2")
         make(gappy, normalize="l2", bands=[0, 1, 3, 5])
         make(dataset, normalize="snv")
 

@@ -10,7 +10,7 @@ import hsipack
 import numpy as np
 import pytest
 import torch
-from hsipack import ConflictError, Loader
+from hsipack import ConflictError, Loader, WholeCubes
 
 SHAPES = [(5, 9), (7, 4), (7, 9), (2, 3), (5, 9), (1, 1), (6, 8)]
 
@@ -50,7 +50,7 @@ MODES: dict[Any, Any] = {
 @pytest.mark.parametrize("pad", MODES)
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_cubes_are_padded_to_the_largest(uneven: Path, pad: Any, shuffle: bool) -> None:
-    loader = Loader(uneven, 3, pad=pad, shuffle=shuffle, seed=4, device="cpu")
+    loader = Loader(uneven, 3, crop=WholeCubes(pad), shuffle=shuffle, seed=4, device="cpu")
     loader = pickle.loads(pickle.dumps(loader))
     seen: list[int] = []
     for batch in loader:
@@ -75,20 +75,25 @@ def test_cubes_are_padded_to_the_largest(uneven: Path, pad: Any, shuffle: bool) 
 
 def test_the_largest_is_that_of_what_is_read(uneven: Path) -> None:
     some = hsipack.open(uneven).select([3, 5, 3 - 3])
-    with Loader(some, 3, pad=0, device="cpu", output="numpy") as loader:
+    with Loader(some, 3, crop=WholeCubes(0), device="cpu", output="numpy") as loader:
         (batch,) = loader
     assert batch["image"].shape == (3, 3, 5, 9)
     assert batch["id"].tolist() == [3, 5, 0]
     assert batch["inside"].sum(axis=(1, 2)).tolist() == [6, 1, 45]
 
 
-def test_what_does_not_go_with_padding_is_refused(uneven: Path) -> None:
-    for options, what in [
-        ({"crop": 3}, "pad and crop"),
-        ({"augment": [hsipack.augment.RandomHorizontalFlip()]}, "pad and augment"),
-        ({"pad": "wrap"}, "pad='wrap'"),
-        ({"columns": ["inside"]}, "named 'inside'"),
-    ]:
-        given: dict[str, Any] = {"pad": 0, **options}
-        with pytest.raises(ConflictError, match=what):
-            Loader(uneven, 2, device="cpu", **given)
+def test_what_does_not_go_with_padding_is_refused(uneven: Path, tmp_path: Path) -> None:
+    ds = hsipack.open(uneven)
+    flips = [hsipack.augment.RandomHorizontalFlip()]
+    with pytest.raises(ConflictError, match="WholeCubes and augment"):
+        Loader(ds, 2, crop=WholeCubes(0), augment=flips)
+    with pytest.raises(ConflictError, match="WholeCubes: pad='wrap'"):
+        Loader(ds, 2, crop=WholeCubes("wrap"))
+    taken = [("a", np.ones((3, 4, 2), np.float32), {"inside": 1})]
+    hsipack.pack(taken, tmp_path / "taken.hsipack")
+    with pytest.raises(ConflictError, match="named 'inside'"):
+        Loader(
+            hsipack.open(tmp_path / "taken.hsipack").select(columns=["inside"]),
+            2,
+            crop=WholeCubes(0),
+        )

@@ -252,14 +252,16 @@ import resource
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
 crop = hsipack.RandomCrop(16, per_cube=50)
-loader = hsipack.Loader(sys.argv[1], 2, device="cpu", shuffle=True, columns=["age"], crop=crop)
+loader = hsipack.Loader(
+    hsipack.open(sys.argv[1]).select(columns=["age"]), 2, device="cpu", shuffle=True, crop=crop
+)
 given, start = 0, None
 while given < 2000:
     for batch in loader:
         given += 1
         if given == 200:
             start = resident()
-print(resident() - start, loader.stats()["copied"])
+print(resident() - start, loader.stats().copied)
 """
     done = run(program, dataset)
     assert done.returncode == 0, done.stderr

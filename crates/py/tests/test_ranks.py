@@ -75,7 +75,8 @@ def test_a_loader_made_before_the_group_reads_its_ranks_part(
     program = f"""
     def rank_main(rank, loader):
         group(rank)
-        return [len(loader), [sorted(ids(loader)) for _ in range(2)], loader.report()["place"]]
+        length, read = len(loader), [sorted(ids(loader)) for _ in range(2)]
+        return [length, read, loader.report().to_dict()["place"]]
 
     if __name__ == "__main__":
         torch.manual_seed(5)
@@ -181,7 +182,7 @@ def test_torchruns_environment_counts_without_a_group(
         with hsipack.Loader(dataset, 2, shuffle=True, device="cpu") as loader:
             assert len(loader) == 2
             parts += samples(loader)
-            assert loader.report()["place"]["source"] == "environment"
+            assert loader.report().place.source == "environment"
             assert loader.seed == 0
     assert sorted(parts) == list(range(CUBES))
 
@@ -257,7 +258,7 @@ def test_seeds_that_nobody_gave_come_from_the_global_generators(dataset: str) ->
         torch.manual_seed(seed)
         with hsipack.Loader(dataset, 2, shuffle=True, device="cpu") as loader:
             ids = [one for batch in loader for one in batch["id"].tolist()]
-            assert loader.report()["seed"] == loader.state_dict()["seed"] == loader.seed
+            assert loader.report().seed == loader.state_dict()["seed"] == loader.seed
             return loader.seed, ids
 
     assert order(1) == order(1)
@@ -297,7 +298,7 @@ def test_a_state_brings_its_seed(dataset: str, joined: bool) -> None:
     assert again.seed != loader.seed
     again.load_state_dict(loader.state_dict())
     assert again.seed == loader.seed
-    assert again.report()["seed"] == loader.seed
+    assert again.report().seed == loader.seed
     rest = [batch["id"].tolist() for batch in again]
     loader.set_epoch(0)
     assert [first, *rest] == [batch["id"].tolist() for batch in loader]
@@ -337,8 +338,8 @@ def test_construction_starts_no_threads_and_takes_no_memory(dataset: str) -> Non
     loaders = [hsipack.Loader(ds, 4, slots=64, output="numpy") for _ in range(50)]
     assert [len(loader) for loader in loaders] == [3] * 50
     assert threads() == before, threads()
-    assert loaders[0].report()["memory"] is None
-    assert loaders[0].stats()["batches"] == 0
+    assert loaders[0].report().memory is None
+    assert loaders[0].stats().batches == 0
     # A forked process can use them.
     if os.fork() == 0:
         os._exit(len(list(loaders[1])))
@@ -393,7 +394,7 @@ def test_fields_of_a_subclass_survive_copies(dataset: str) -> None:
 
 
 def test_attributes_of_a_data_loader_are_there(dataset: str) -> None:
-    loader = hsipack.Loader(dataset, 5, device="cpu", drop_last=True)
+    loader = hsipack.Loader(dataset, 5, device="cpu", last="drop")
     missing = [
         name
         for name in vars(torch.utils.data.DataLoader(torch.zeros(3)))  # type: ignore[arg-type]

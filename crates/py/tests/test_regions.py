@@ -94,14 +94,17 @@ def test_larger_regions_are_told(regions: str, size: tuple[int, int]) -> None:
         if any(one.stop - one.start > pixels for one, pixels in zip(box, size, strict=True))
     ]
     with Loader(regions, 8, crop=Regions(size, mask="parts"), output="numpy") as loader:
-        assert loader.report()["regions"] == {"windows": len(boxes), "cut": len(larger)}
+        counted = loader.report().regions
+        assert counted is not None
+        assert counted.to_dict() == {"windows": len(boxes), "cut": len(larger)}
     with Loader(regions, 8, output="numpy") as loader:
-        assert loader.report()["regions"] is None
+        assert loader.report().regions is None
 
 
 def test_regions_are_chosen(regions: str) -> None:
     crop = Regions(5, mask="parts", ignore=[1, 4], min_pixels=20)
-    with Loader(regions, 16, crop=crop, masks=["parts", "labels"], output="numpy") as loader:
+    ds = hsipack.open(regions, masks=["parts", "labels"])
+    with Loader(ds, 16, crop=crop, output="numpy") as loader:
         for batch in loader:
             assert np.array_equal(batch["label"], batch["region_id"])
             assert np.array_equal(
@@ -119,7 +122,8 @@ def test_labels_take_turns_and_have_other_ids(regions: str) -> None:
     with Loader(regions, 20, sampler="class_balanced", **options) as loader:
         counts = Counter(label for batch in loader for label in batch["label"].tolist())
     assert counts == {1: 100, 2: 100}
-    with Loader(regions, 20, classes={1: 7}, **options) as loader:
+    ds = hsipack.open(regions).with_masks(classes={1: 7})
+    with Loader(ds, 20, **options) as loader:
         batch = next(iter(loader))
         assert set(batch["label"].tolist()) == {2, 7}
         assert batch["region"].any(axis=(1, 2)).all()
@@ -168,7 +172,7 @@ def test_ranks_share_the_regions(regions: str, window: str | int) -> None:
         crop = Regions((9, 7), mask="parts", labels="labels")
         options |= {"crop": crop, "shuffle_window": window, "output": "numpy"}
         with Loader(regions, 4, **options) as loader:
-            assert (loader.report()["cache"]["shuffle_window"] is None) == (window == "all")
+            assert (loader.report().cache.shuffle_window is None) == (window == "all")
             for batch in loader:
                 kept = ~batch["padding"]
                 own: list[tuple[int, int]] = []
@@ -218,7 +222,8 @@ def test_what_surrounds_a_window_is_no_region(regions: str, read: list[str] | No
     # A region of half the height and width has fewer pixels. The region with id 1 would gain the
     # filled pixels.
     ops = augment.RandomAffine(0.0, scale=(0.5, 0.5), p=1.0)
-    options: dict[str, Any] = {"crop": Regions(12, mask="parts"), "device": "cpu", "masks": read}
+    options: dict[str, Any] = {"crop": Regions(12, mask="parts"), "device": "cpu"}
+    ds = hsipack.open(regions, masks=read)
 
     def pixels(loader: Loader) -> list[int]:
         with loader:
@@ -230,18 +235,18 @@ def test_what_surrounds_a_window_is_no_region(regions: str, read: list[str] | No
             ]
 
     smaller = augment.AugmentationSequential(ops, mask_fill=0)
-    want = pixels(Loader(regions, 8, augment=smaller, **options))
+    want = pixels(Loader(ds, 8, augment=smaller, **options))
     filled = augment.AugmentationSequential(ops, mask_fill=1)
-    assert pixels(Loader(regions, 8, augment=filled, **options)) == want
-    assert sum(want) < sum(pixels(Loader(regions, 8, **options)))
+    assert pixels(Loader(ds, 8, augment=filled, **options)) == want
+    assert sum(want) < sum(pixels(Loader(ds, 8, **options)))
     if read is not None:
-        with Loader(regions, 8, augment=filled, **options) as loader:
+        with Loader(ds, 8, augment=filled, **options) as loader:
             batch = next(iter(loader))
             assert (batch["labels"][:, 0, 0] == 1).all()
             assert (batch["parts"][:, 0, 0] == 0).all()
     named = augment.AugmentationSequential(ops, mask_fill={"parts": 1})
     with pytest.raises(hsipack.ConflictError, match="mask_fill"):
-        Loader(regions, 8, augment=named, **options)
+        Loader(ds, 8, augment=named, **options)
 
 
 @pytest.mark.parametrize(

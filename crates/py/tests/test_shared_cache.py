@@ -32,9 +32,9 @@ while True:
         for batch in loader:
             for sample, image in zip(batch["id"], batch["image"]):
                 sums[int(sample)] = zlib.crc32(image.tobytes())
-    stats = loader.stats()["loader"]
-    decoded = stats["chunks"] - stats["cached_chunks"]
-    told = {"cache": loader.report()["cache"], "decoded": decoded, "sums": sums}
+    stats = loader.stats().loader
+    decoded = stats.chunks - stats.cached_chunks
+    told = {"cache": loader.report().cache.to_dict(), "decoded": decoded, "sums": sums}
     print(json.dumps(told), flush=True)
     if not sys.stdin.readline():
         break

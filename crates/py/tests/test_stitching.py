@@ -23,7 +23,8 @@ MERGES = ("mean", "weighted", "center")
 
 
 def loader(dataset: Any, batch_size: int = 5, **options: Any) -> Loader:
-    return Loader(dataset, batch_size, output="numpy", masks=[], **options)
+    ds = hsipack.open(dataset) if isinstance(dataset, str) else dataset
+    return Loader(ds.with_masks([]), batch_size, output="numpy", **options)
 
 
 def weight(size: int) -> Values:
@@ -67,7 +68,7 @@ def test_maps_are_those_of_dense_arrays(
     seen: dict[int, Any] = {}
     rng = np.random.default_rng(1)
     options: dict[str, Any] = {"crop": GridCrop(size, step=step, pad="edge"), "shuffle": shuffle}
-    with loader(ds, data.draw(st.integers(1, 9)), pad_last=True, **options) as made:
+    with loader(ds, data.draw(st.integers(1, 9)), last="pad", **options) as made:
         stitcher = Stitcher(made, merge=merge)
         for batch in made:
             predictions = rng.random((len(batch["id"]), channels, *size), dtype=np.float32)
@@ -151,7 +152,7 @@ def test_a_network_sees_with_windows_what_it_sees_with_the_whole_cube(dataset: s
     )  # fmt: skip
     reach = 3
     ds = hsipack.open(dataset)
-    options: dict[str, Any] = {"dtype": torch.float32, "device": "cpu", "masks": []}
+    options: dict[str, Any] = {"dtype": torch.float32, "device": "cpu"}
     with (
         torch.no_grad(),
         Loader(ds, 6, crop=GridCrop((11, 9), overlap=2 * reach), **options) as made,
@@ -240,7 +241,7 @@ def test_types_of_maps(dataset: str, dtype: Any, merge: str, made: Any) -> None:
 
 def test_arrays_of_any_library_are_taken(dataset: str) -> None:
     torch = pytest.importorskip("torch")
-    with Loader(dataset, 4, crop=GridCrop((10, 12)), masks=[], device="cpu") as batches:
+    with Loader(dataset, 4, crop=GridCrop((10, 12)), device="cpu") as batches:
         taken = [Stitcher(batches) for _ in range(4)]
         for batch in batches:
             image = batch["image"].float().requires_grad_()

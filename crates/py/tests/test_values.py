@@ -87,7 +87,7 @@ def test_convert_loader_and_augmentations_normalise_by_one_rule(how: str, tmp_pa
     filled = np.nan_to_num(want, nan=7)
     hsipack.convert(tmp_path / "cube.npy", tmp_path / "filled", normalize=how, nodata=7)
     check(hsipack.open(tmp_path / "filled")[0]["image"], filled)
-    loader = hsipack.Loader(plain, normalize=how, nan=7, device="cpu")
+    loader = hsipack.Loader(hsipack.open(plain).select(nan=7), normalize=how, device="cpu")
     check(next(iter(loader))["image"][0], filled)
 
 
@@ -96,9 +96,8 @@ def test_nan_is_filled_after_standardising(tmp_path: Path) -> None:
     values[np.isinf(values)] = np.nan
     np.save(tmp_path / "cube.npy", values)
     hsipack.convert(tmp_path / "cube.npy", tmp_path / "packed")
-    loader = hsipack.Loader(
-        tmp_path / "packed", normalize="standardize", nan=0, dtype=torch.float32, device="cpu"
-    )
+    ds = hsipack.open(tmp_path / "packed").select(nan=0)
+    loader = hsipack.Loader(ds, normalize="standardize", dtype=torch.float32, device="cpu")
     stats = loader.dataset.stats
     assert stats is not None
     want = np.nan_to_num((values - stats.mean) / stats.std, nan=0.0)
@@ -143,12 +142,12 @@ def test_the_train_split_standardises_every_loader(dataset: str) -> None:
     train = of_split("train")
     for view in (ds, ds.split("train"), ds.split("val")):
         loader = hsipack.Loader(view, normalize="standardize", dtype=torch.float32, device="cpu")
-        assert loader.report()["standardized_by"] == {"20x24x7": "train"}
+        assert loader.report().standardized_by == {"20x24x7": "train"}
         batch = next(iter(loader))
         raw = ds[int(batch["id"][0])]["image"].permute(1, 2, 0).numpy().astype(np.float64)
         got = batch["image"][0].permute(1, 2, 0).numpy()
         np.testing.assert_allclose(got, (raw - train.mean(0)) / train.std(0), atol=2e-5)
-    assert hsipack.Loader(ds, normalize="l1", device="cpu").report()["standardized_by"] == {}
+    assert hsipack.Loader(ds, normalize="l1", device="cpu").report().standardized_by == {}
 
 
 def test_figures_of_the_users_standardise(dataset: str) -> None:
@@ -166,7 +165,7 @@ def test_figures_of_the_users_standardise(dataset: str) -> None:
         loader = hsipack.Loader(ds, normalize=given, dtype=torch.float32, device="cpu")
         got = next(iter(loader))["image"][0].permute(1, 2, 0).numpy()
         np.testing.assert_allclose(got, want, atol=1e-5)
-        assert loader.report()["standardized_by"] == {}
+        assert loader.report().standardized_by == {}
     some = hsipack.Loader(
         ds, bands=[6, 1], normalize=(2.0, [4.0, 0.5]), dtype=torch.float32, device="cpu"
     )
@@ -193,7 +192,7 @@ def test_datasets_without_statistics_of_splits_say_so(own_dataset: Path) -> None
     np.testing.assert_array_equal(stats.mean, whole.mean)
     with pytest.warns(UserWarning, match="no statistics of its train split"):
         loader = hsipack.Loader(ds, normalize="standardize", device="cpu")
-    assert loader.report()["standardized_by"] == {"20x24x7": None}
+    assert loader.report().standardized_by == {"20x24x7": None}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         hsipack.Loader(ds, normalize=(whole.mean, whole.std), device="cpu")

@@ -36,7 +36,7 @@ def check(batch: Batch, pad: str | float) -> None:
         np.testing.assert_array_equal(image.transpose(1, 2, 0), want)
 
 
-def batches(dataset: str, **options: Any) -> list[Batch]:
+def batches(dataset: str | hsipack.Dataset, **options: Any) -> list[Batch]:
     with Loader(dataset, output="numpy", **options) as loader:
         return list(loader)
 
@@ -74,7 +74,7 @@ def test_listed_windows_are_those_of_the_padded_cube(
         st.integers(1 - columns, COLUMNS - 1),
     )
     listed = data.draw(st.lists(window, min_size=1, max_size=20))
-    made = batches(dataset, batch_size=7, crop=Windows(listed, (rows, columns), pad=pad), masks=[])
+    made = batches(dataset, batch_size=7, crop=Windows(listed, (rows, columns), pad=pad))
     starts = [
         (int(sample), int(window[0]), int(window[1]))
         for batch in made
@@ -91,7 +91,7 @@ def test_windows_of_a_grid_reach_beyond_cubes_that_are_smaller(
     dataset: str, pad: str | float
 ) -> None:
     crop = GridCrop((26, 10), overlap=(9, 3), pad=pad)
-    (batch,) = batches(dataset, batch_size=100, crop=crop, masks="labels")
+    (batch,) = batches(hsipack.open(dataset, masks="labels"), batch_size=100, crop=crop)
     check(batch, pad)
     assert len(batch["id"]) == 3 * CUBES
     assert batch["window"][:3].tolist() == [[0, start, 26, 10] for start in (0, 7, 14)]
@@ -99,7 +99,7 @@ def test_windows_of_a_grid_reach_beyond_cubes_that_are_smaller(
 
 def test_masks_come_with_windows_that_ask_for_them(dataset: str) -> None:
     crop = LabelledPatches((3, 5), mask="labels", pad=9.0)
-    (batch,) = batches(dataset, batch_size=8000, crop=crop, masks="labels")
+    (batch,) = batches(hsipack.open(dataset, masks="labels"), batch_size=8000, crop=crop)
     for number in range(0, len(batch["id"]), 53):
         surrounded = np.pad(labels(int(batch["id"][number])), BEYOND)
         row, column = batch["window"][number, :2] + BEYOND
@@ -192,10 +192,11 @@ def test_shuffle_windows_hold_some_cubes_at_a_time(dataset: str) -> None:
     whole = windows(batches(dataset, shuffle_window="all", **options))
     for bound in ({"cache_size": size}, {"shuffle_window": size}):
         with Loader(dataset, output="numpy", **bound, **options) as loader:
-            kept = loader.report()["cache"]
-            window = kept["shuffle_window"]
-            assert (kept["kind"], window["bytes"]) == ("decoded", size)
-            assert 0 < window["blocks"] < window["of_blocks"]
+            kept = loader.report().cache
+            window = kept.shuffle_window
+            assert window is not None
+            assert (kept.kind, window.bytes) == ("decoded", size)
+            assert 0 < window.blocks < window.of_blocks
             first = list(loader)
             for batch in first:
                 check(batch, "reflect")
@@ -213,7 +214,7 @@ def test_shuffle_windows_hold_some_cubes_at_a_time(dataset: str) -> None:
         parts = [next(iterator) for _ in range(3)]
         state = loader.state_dict()
     with Loader(dataset, output="numpy", **options) as loader:
-        assert loader.report()["cache"]["shuffle_window"] is None
+        assert loader.report().cache.shuffle_window is None
         loader.load_state_dict(state)
         parts += list(loader)
     assert windows(parts) == windows(first)
@@ -241,16 +242,16 @@ def test_shuffle_windows_that_mean_nothing_are_refused(
 def test_what_is_kept_in_memory_is_told(dataset: str) -> None:
     with Loader(dataset, 4, output="numpy") as loader:
         list(loader)
-        told = loader.report()["cache"]
-    assert told["kind"] == "decoded"
-    assert told["chosen"]
-    assert "half of the free memory" in told["why"]
-    assert 0 < told["bytes"] <= told["needed_bytes"] == told["limit_bytes"]
+        told = loader.report().cache
+    assert told.kind == "decoded"
+    assert told.chosen
+    assert "half of the free memory" in told.why
+    assert 0 < told.bytes <= told.needed_bytes == told.limit_bytes
     with Loader(dataset, 4, output="numpy", cache_size=1000) as loader:
-        assert loader.report()["cache"]["kind"] == "none"
+        assert loader.report().cache.kind == "none"
     with Loader(dataset, 4, output="numpy", cache=None) as loader:
-        assert loader.report()["cache"]["kind"] == "none"
-        assert not loader.report()["cache"]["chosen"]
+        assert loader.report().cache.kind == "none"
+        assert not loader.report().cache.chosen
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,14 @@ from hsipack.crops import (  # noqa: E402
     LabelledPatches,
     RandomCrop,
     Regions,
+    WholeCubes,
     Windows,
 )
 from hsipack.dataset import Dataset, Mask, Stack  # noqa: E402
 from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
+from hsipack.loader_reports import LoaderReport, LoaderStats  # noqa: E402
 from hsipack.maps import write_map  # noqa: E402
 from hsipack.masks import add_mask, split  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
@@ -101,6 +103,8 @@ __all__ = [
     "GridCrop",
     "LabelledPatches",
     "Loader",
+    "LoaderReport",
+    "LoaderStats",
     "MalformedError",
     "Mask",
     "OutOfMemoryError",
@@ -119,6 +123,7 @@ __all__ = [
     "UnsupportedError",
     "ValidateReport",
     "Viewer",
+    "WholeCubes",
     "Windows",
     "WorstError",
     "__version__",

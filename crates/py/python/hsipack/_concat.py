@@ -14,6 +14,7 @@ from hsipack import _options, _ranks, _seeds, crops
 from hsipack._errors import ConflictError, Error, UnsupportedError
 from hsipack.dataset import Dataset
 from hsipack.loader import _OF_PROCESS, Batch, Loader
+from hsipack.loader_reports import ConcatReport, ConcatStats
 from hsipack.stats import Stats, together
 
 _SEEDS = 1 << 64
@@ -69,12 +70,13 @@ class Concat:
         known = [part for part in parts if part is not None]
         return together(known) if len(known) == len(parts) else None
 
-    def compute_stats(self, *, physical: bool = False, jobs: int | None = None) -> Stats:
+    def compute_stats(self, *, physical: bool | None = None, jobs: int | None = None) -> Stats:
         """Computes the per-band statistics of all samples of all datasets; see
         :meth:`hsipack.Dataset.compute_stats`.
 
         Args:
-            physical: statistics of physical values instead of stored values.
+            physical: statistics of physical values instead of stored values. If ``None``, as the
+                datasets are read.
             jobs: number of threads; one per core if ``None``.
 
         Raises:
@@ -82,6 +84,7 @@ class Concat:
                 ``physical`` is set.
             DamagedError: if a chunk is damaged.
         """
+        physical = self.datasets[0]._physical if physical is None else physical
         if not physical:
             self._check_factors()
         # If all are empty, the first one says so.
@@ -98,7 +101,7 @@ class Concat:
         if len(factors) > 1:
             raise ConflictError(
                 "datasets with different scale_factor or add_offset",
-                remedy="use compute_stats(physical=True), and read with physical=True",
+                remedy="read each with ds.select(physical=True), and use compute_stats()",
             )
 
     def __len__(self) -> int:
@@ -193,6 +196,12 @@ def _check_alike(one: Dataset, other: Dataset) -> None:
     ):
         raise ConflictError(
             f"datasets with different wavelengths: {one.path} and {other.path}", remedy=remedy
+        )
+    if one._said() != other._said():
+        raise ConflictError(
+            "datasets whose masks, columns or values are read in different ways: "
+            f"{one.path} and {other.path}",
+            remedy="give both the same select(columns=…, physical=…, nan=…) and with_masks(…)",
         )
     if one.masks != other.masks:
         raise ConflictError(
@@ -448,13 +457,17 @@ class ConcatLoader(Loader):
             part.load_state_dict(one)
         self._given = int(state["given"])
 
-    def stats(self) -> dict[str, Any]:
-        """Returns the statistics of each dataset's loader, under ``datasets``."""
-        return {"datasets": [part.stats() for part in self._parts]}
+    def stats(self) -> ConcatStats:  # type: ignore[override]
+        """Returns the statistics of each dataset's loader, as ``datasets``."""
+        return ConcatStats([part.stats() for part in self._parts])
 
-    def report(self) -> dict[str, Any]:
-        """Returns the seed, and the report of each dataset's loader under ``datasets``."""
-        return {"seed": self._seed, "datasets": [part.report() for part in self._parts]}
+    def report(self) -> ConcatReport:  # type: ignore[override]
+        """Returns the seed, and the report of each dataset's loader, as ``datasets``."""
+        return ConcatReport(self._seed, [part.report() for part in self._parts])
+
+    def start_trace(self) -> None:
+        """Refused, because each dataset has its own loader."""
+        self.save_trace(None)
 
     def save_trace(self, path: Any) -> None:
         """Refused, because each dataset has its own loader."""

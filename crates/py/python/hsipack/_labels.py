@@ -111,34 +111,51 @@ def new_ids(
     Args:
         dataset: the dataset of the masks.
         masks: the masks that are read.
-        classes: see :class:`hsipack.Loader`.
-        ignore: see :class:`hsipack.Loader`.
+        classes: see :meth:`hsipack.Dataset.with_masks`.
+        ignore: see :meth:`hsipack.Dataset.with_masks`.
     """
+    check(classes, ignore)
+    if classes is None:
+        return []
+    if all(isinstance(one, Mapping) for one in classes.values()):
+        given: dict[Any, Any] = dict(classes)
+    else:
+        given = {_only_mask(dataset, masks): classes}
+    return [
+        {"mask": mask, "classes": _pairs(ids), "ignore": None if ignore is None else int(ignore)}
+        for mask, ids in given.items()
+    ]
+
+
+def check(classes: object, ignore: object) -> None:
+    """Refuses new class ids that are none."""
     if classes is None:
         if ignore is not None:
             raise ConflictError(
                 f"ignore={ignore} without classes", remedy="say which ids stay, with classes"
             )
-        return []
+        return
     remedy = "give new ids by class ids or names, such as {3: 1, 'tumour': 2}"
     if not isinstance(classes, Mapping):
         raise _options.wrong_type("classes", classes, remedy)
     if not classes:
         raise _options.wrong("classes", classes, remedy)
-    other = None if ignore is None else _options.natural("ignore", ignore, least=0, most=_MOST)
+    if ignore is not None:
+        _options.natural("ignore", ignore, least=0, most=_MOST)
     by_mask = [isinstance(one, Mapping) for one in classes.values()]
     if all(by_mask):
-        given: dict[Any, Any] = dict(classes)
+        for mask, ids in classes.items():
+            _options.text("classes", mask)
+            _pairs(ids)
     elif any(by_mask):
         raise _options.wrong("classes", classes, "give ids for one mask, or ids by mask name")
     else:
-        given = {_only_mask(dataset, masks): classes}
-    made: list[NewIds] = []
-    for mask, ids in given.items():
-        pairs = [(_class(one), _new(one, new)) for one, new in ids.items()]
-        name = _options.text("classes", mask)
-        made.append({"mask": name, "classes": pairs, "ignore": other})
-    return made
+        _pairs(classes)
+
+
+def _pairs(ids: Mapping[Any, Any]) -> list[tuple[int | str, int]]:
+    """Classes with their new ids."""
+    return [(_class(one), _new(one, new)) for one, new in ids.items()]
 
 
 def _only_mask(dataset: Dataset, masks: Sequence[str]) -> str:
@@ -158,7 +175,7 @@ def _only_mask(dataset: Dataset, masks: Sequence[str]) -> str:
         path=dataset.path,
         remedy="give them by the masks' names, such as classes={'organs': {3: 1}}"
         if of_ids
-        else "read a mask of class ids with masks",
+        else "read a mask of class ids: ds.with_masks(NAME, classes=…)",
     )
 
 

@@ -33,6 +33,7 @@ class DataLoaderOptions(TypedDict, total=False):
 
     batch_sampler: Any
     collate_fn: Any
+    drop_last: Any
     generator: Any
     in_order: Any
     multiprocessing_context: Any
@@ -128,11 +129,34 @@ _INSTEAD = {
 }
 
 
+_ELSEWHERE = {
+    "classes": "say it of the dataset: Loader(ds.with_masks(classes={value}), …)",
+    "columns": "say it of the dataset: Loader(ds.select(columns={value}), …)",
+    "drop_last": 'write last="drop", or leave it out for short last batches',
+    "ignore": "say it of the dataset: Loader(ds.with_masks(classes=…, ignore={value}), …)",
+    "layers": "say it of the dataset: Loader(ds.with_masks(layers={value}), …)",
+    "locked": "leave it out: the memory of the ring is locked if the system allows it",
+    "mask_dtype": "say it of the dataset: Loader(ds.with_masks(dtype={value}), …)",
+    "masks": "say it of the dataset: Loader(ds.with_masks({value}), …)",
+    "nan": "say it of the dataset: Loader(ds.select(nan={value}), …)",
+    "pad": "write crop=hsipack.WholeCubes(pad={value})",
+    "pad_last": 'write last="pad", or leave it out for short last batches',
+    "physical": "say it of the dataset: Loader(ds.select(physical={value}), …)",
+    "trace": "call loader.start_trace() before the first batch",
+}
+"""Arguments that a loader had, or has by another name, and how to write them."""
+
+
 def refuse(others: Mapping[str, object]) -> None:
     """Refuses arguments of a DataLoader and says what to do instead. Refuses unknown arguments like
     Python.
     """
-    for name in others:
+    for name, value in others.items():
+        if name in _ELSEWHERE:
+            shown = _options.shown(value)
+            raise ArgumentTypeError(
+                f"Loader has no argument {name}", remedy=_ELSEWHERE[name].format(value=shown)
+            )
         if name not in _INSTEAD:
             raise TypeError(f"Loader.__init__() got an unexpected keyword argument {name!r}")
         raise UnsupportedError(f"{name} is an option of torch's DataLoader", remedy=_INSTEAD[name])
@@ -188,11 +212,11 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
                 remedy="pack them into one with hsipack.convert(…, append=True), or create a "
                 "loader for each",
             )
-        if (part._bands, part.masks) != (first._bands, first.masks):
+        if (part._bands, part.masks, part._said()) != (first._bands, first.masks, first._said()):
             raise ConflictError(
-                "the parts of the dataset have different bands or masks",
+                "the parts of the dataset have different bands, masks or columns",
                 path=first.path,
-                remedy="open them with the same bands and masks",
+                remedy="choose the same bands, masks and columns of all",
             )
     return first.select(ids=[one for part in parts for one in part.ids])
 

@@ -81,7 +81,7 @@ class LabelledPatches:
 
     Shuffling mixes the windows of all cubes. With ``sampler="class_balanced"`` the classes take
     turns, and no window of a class is repeated before all windows of the class were used. Masks are
-    read only if ``masks=`` names them.
+    read only if the dataset names them: ``ds.with_masks("labels")``.
 
     Args:
         size: (rows, columns) in pixels, or one number for a square. If it is even, the labelled
@@ -117,7 +117,7 @@ class Regions:
     sample.
 
     The middle of the region's bounding box is the middle of the window. If a region is larger than
-    the window, it is cut (``loader.report()["regions"]`` has the number of cut regions); of a ring
+    the window, it is cut (``loader.report().regions`` has the number of cut regions); of a ring
     or a crescent, no pixel may remain. Batches have two more keys: ``region`` (B, rows, columns),
     boolean, marks the pixels that belong to the region; ``region_id`` (B,) is the region's id in
     the mask. Geometric augmentations move ``region`` together with the image, and fill the mask of
@@ -125,7 +125,7 @@ class Regions:
     (``cutmix_rect``, ``transplant``) are refused.
 
     Shuffling mixes the windows of all cubes. With ``sampler="class_balanced"`` the labels take
-    turns. Batches have masks only if ``masks=`` names them.
+    turns. Batches have masks only if the dataset names them: ``ds.with_masks(NAME)``.
 
     Args:
         size: (rows, columns) in pixels, or one number for a square.
@@ -173,7 +173,29 @@ class Windows:
     pad: str | float = "reflect"
 
 
-Crop = RandomCrop | CenterCrop | GridCrop | LabelledPatches | Regions | Windows
+@dataclass(frozen=True)
+class WholeCubes:
+    """Whole cubes of different sizes in one batch.
+
+    Each cube is padded below and on the right to the rows and columns of the largest cube that is
+    read. Cubes with different numbers of bands come in separate batches. Batches have one more key:
+    ``inside`` (B, rows, columns), boolean, marks the pixels that belong to the cube, not to the
+    padding.
+
+    Args:
+        pad: what to fill in outside the cube, see :class:`LabelledPatches`.
+
+    >>> from hsipack import Loader
+    >>> loader = Loader(dataset_path, 4, crop=WholeCubes(pad=0.0), device="cpu")
+    >>> bool(next(iter(loader))["inside"].all())
+    True
+    >>> loader.close()
+    """
+
+    pad: str | float
+
+
+Crop = RandomCrop | CenterCrop | GridCrop | LabelledPatches | Regions | Windows | WholeCubes
 
 
 def settings(crop: Crop | Size | None) -> dict[str, Any]:
@@ -237,19 +259,21 @@ def _plain(crop: Crop | Size) -> dict[str, Any]:
     }
 
 
-def _size(crop: Crop) -> dict[str, int]:
+def _size(
+    crop: RandomCrop | CenterCrop | GridCrop | LabelledPatches | Regions | Windows,
+) -> dict[str, int]:
     rows, columns = _options.pixels(f"{type(crop).__name__}: size", crop.size)
     return {"rows": rows, "columns": columns}
 
 
-def of_whole_cubes(ids: Sequence[int], largest: Sequence[int], pad: Any) -> Windows:
+def of_whole_cubes(ids: Sequence[int], largest: Sequence[int], crop: WholeCubes) -> Windows:
     """Whole cubes as windows of one size. They begin where the cubes begin, and extend beyond the
     end of smaller cubes.
     """
-    _pad("pad", pad)
+    _pad("WholeCubes: pad", crop.pad)
     windows = np.zeros((len(ids), 3), dtype=np.int64)
     windows[:, 0] = ids
-    return Windows(windows, (largest[0], largest[1]), pad)
+    return Windows(windows, (largest[0], largest[1]), crop.pad)
 
 
 def _step(crop: GridCrop, rows: int, columns: int) -> tuple[int, int]:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from hsipack import _hsipack, _options, _tables, _torch
 from hsipack._arrays import chosen_output, given
 from hsipack._errors import ConflictError
-from hsipack._labels import Classes, new_ids
+from hsipack._labels import Classes, NewIds, new_ids
+from hsipack._labels import check as check_new_ids
 from hsipack._options import Indices
 from hsipack.samples import Samples
 from hsipack.stats import Floats, Stats, in_physical_units, of_bands, read_stats, span, together
@@ -143,6 +144,7 @@ class Dataset(Base):
     label   number of the sample's class, see :attr:`classes`; -1 if the sample has no label
     id      number of the sample in the whole dataset
     name    name of the sample
+    COLUMN  one key for each column that :meth:`select` adds
     ======= ===================================================================================
 
     You can pickle a dataset, send it to worker processes, and use it after a fork: it reopens
@@ -239,6 +241,13 @@ class Dataset(Base):
         self._asked_masks = None if masks is None else _options.names("masks", masks)
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)
+        self._nan: float | None = None
+        self._column_names: list[str] = []
+        # How masks are read.
+        self._classes: Classes | None = None
+        self._ignore: int | None = None
+        self._mask_dtype: str | None = None
+        self._layers = True
         if transform is not None and not callable(transform):
             raise _options.wrong_type("transform", transform, "give a function of a sample")
         self._transform = transform
@@ -263,10 +272,23 @@ class Dataset(Base):
         self._native = _hsipack.Dataset(self._path, as_of=state["fingerprint"], **self._reading)
 
     def _copy(self, ids: list[int] | None) -> Dataset:
+        return self._with(_ids=ids)
+
+    def _with(self, **changes: Any) -> Dataset:
+        """The same dataset with some attributes changed."""
         copy = object.__new__(type(self))
-        own = {name: value for name, value in self.__dict__.items() if name.startswith("_")}
-        copy.__dict__.update(own, _ids=ids)
+        own = {
+            name: value
+            for name, value in self.__dict__.items()
+            if name.startswith("_") and name not in ("_id_tables", "_columns")
+        }
+        copy.__dict__.update(own, **changes)
         return copy
+
+    def _said(self) -> tuple[object, ...]:
+        """How values, masks and columns are read."""
+        how = (self._physical, self._nan, self._column_names)
+        return (*how, self._classes, self._ignore, self._mask_dtype, self._layers)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{stack.samples} of {name}" for name, stack in self.stacks.items())
@@ -472,16 +494,39 @@ class Dataset(Base):
         part._splits = tuple(_options.names("split", name))
         return part
 
-    def select(self, samples: Indices | None = None, *, ids: Indices | None = None) -> Dataset:
-        """Returns some samples, in this order, as a dataset. Give either ``samples`` or ``ids``.
+    def select(
+        self,
+        samples: Indices | None = None,
+        *,
+        ids: Indices | None = None,
+        split: str | Sequence[str] | None = None,
+        bands: Indices | None = None,
+        columns: str | Sequence[str] | None = None,
+        physical: bool | None = None,
+        nan: float | None = None,
+    ) -> Dataset:
+        """Returns the dataset with some of its samples, bands and columns. What you leave out stays
+        as it is. ``ds[i]`` and the batches of a :class:`hsipack.Loader` follow these choices.
 
         Args:
             samples: numbers of the samples in this dataset, as in ``ds[i]``: from 0, or counted
-                from the end if negative; or a slice, or a boolean for every sample.
-            ids: ids of the samples: their numbers in the whole dataset.
+                from the end if negative; or a slice, or a boolean for every sample. They come in
+                this order.
+            ids: instead, ids of the samples: their numbers in the whole dataset.
+            split: only samples of this split, or of these splits.
+            bands: bands to read, numbered from 0 as they are stored, in this order; or a slice, or
+                a boolean for every band.
+            columns: columns of the table, or ``group``, to add to every sample and batch. An empty
+                list takes back an earlier choice.
+            physical: multiply by the dataset's ``scale_factor`` and add its ``add_offset``.
+            nan: replace NaN in images with this value. A loader does so after normalisation.
 
         Raises:
-            ConflictError: if a sample does not exist.
+            ConflictError: if a sample, split, band or column does not exist.
+
+        >>> ds = hsipack.open(dataset_path).select(split="val", bands=[0, 3], columns="age")
+        >>> ds[0]["image"].shape, ds[0]["age"]
+        (torch.Size([2, 20, 24]), 30)
 
         >>> train = hsipack.open(dataset_path).split("train")
         >>> train.ids
@@ -489,14 +534,77 @@ class Dataset(Base):
         >>> train.select([3, 4]).ids, train.select(ids=[4, 5]).ids
         ([4, 5], [4, 5])
         """
-        if (samples is None) == (ids is None):
-            raise ConflictError("select needs samples or ids", remedy="give one of them")
+        given = (samples, ids, split, bands, columns, physical, nan)
+        if all(one is None for one in given):
+            raise ConflictError(
+                "select needs samples, ids, split, bands, columns, physical or nan",
+                remedy="give at least one of them",
+            )
+        if samples is not None and ids is not None:
+            raise ConflictError("both samples and ids are given", remedy="give one of them")
+        part = self._with()
         if ids is not None:
-            return self._copy(self._ids_of("ids", ids))
-        places = _options.indices(
-            "samples", samples, len(self), "samples", negative=True, at=self._path
-        )
-        return self._copy(places if self._ids is None else [self._ids[one] for one in places])
+            part._ids = self._ids_of("ids", ids)
+        elif samples is not None:
+            places = _options.indices(
+                "samples", samples, len(self), "samples", negative=True, at=self._path
+            )
+            part._ids = places if self._ids is None else [self._ids[one] for one in places]
+        if split is not None:
+            part = part.split(split)
+        if bands is not None:
+            part._bands = part._checked_bands(bands)
+        if columns is not None:
+            part._column_names = _options.names("columns", columns)
+            part._check_columns()
+        if physical is not None:
+            part._physical = _options.flag("physical", physical)
+        if nan is not None:
+            part._nan = _options.number("nan", nan)
+        return part
+
+    def with_masks(
+        self,
+        masks: str | Sequence[str] | None = None,
+        *,
+        classes: Classes | None = None,
+        ignore: int | None = None,
+        dtype: torch.dtype | npt.DTypeLike | None = None,
+        layers: bool = True,
+    ) -> Dataset:
+        """Returns the dataset with these masks, read in this way. ``ds[i]`` and the batches of a
+        :class:`hsipack.Loader` follow these choices.
+
+        Args:
+            masks: names of the masks to read; none if empty. If ``None``, those that are read now.
+            classes: new class ids for a mask: ``{3: 1, "tumour": 2}``, by old id, or by name if the
+                dataset has names; for several masks ``{"organs": {3: 1}}``. Other classes keep
+                their ids, or become ``ignore``. The labels of :class:`hsipack.LabelledPatches` have
+                the new ids, too. Which windows a loader reads (also with ``min_labelled``), and how
+                classes take turns, still depends on the stored ids.
+            ignore: the new id of every class that ``classes`` does not name, including class 0;
+                torch's ``CrossEntropyLoss(ignore_index=…)`` can ignore it. For uint8 masks, at most
+                255.
+            dtype: element type of class ids. If ``None``, uint8 for masks stored as uint8; for
+                masks stored as uint16, uint16 in NumPy arrays of ``ds[i]``, otherwise int32.
+            layers: unpack masks of boolean layers. If False, they are the packed bits.
+
+        Raises:
+            ConflictError: if there is no such mask, or an option is wrong.
+
+        >>> ds = hsipack.open(dataset_path).with_masks("labels", classes={2: 1}, ignore=0)
+        >>> ds.masks, ds[0]["labels"].unique().tolist()
+        (['labels'], [0, 1])
+        """
+        part = self._with()
+        if masks is not None:
+            part._asked_masks = _options.names("masks", masks)
+            part._check_masks()
+        check_new_ids(classes, ignore)
+        part._classes, part._ignore = classes, ignore
+        part._mask_dtype = None if dtype is None else _options.dtype("dtype", dtype)
+        part._layers = _options.flag("layers", layers)
+        return part
 
     def where(self, condition: str | Callable[[dict[str, Any]], object]) -> Dataset:
         """Returns the samples that meet a condition, in their order, as a dataset.
@@ -550,7 +658,7 @@ class Dataset(Base):
     def compute_stats(
         self,
         *,
-        physical: bool = False,
+        physical: bool | None = None,
         jobs: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Stats:
@@ -562,8 +670,8 @@ class Dataset(Base):
         and for a dataset as it was (``hsipack.open(as_of=…)``).
 
         Args:
-            physical: statistics of physical values, for loaders with ``physical=True``, instead of
-                stored values.
+            physical: statistics of physical values instead of stored values. If ``None``, as the
+                dataset is read (``ds.select(physical=True)``).
             jobs: number of threads; one per core if ``None``.
             progress: a function that is called about 20 times a second with the bytes read so far
                 and the bytes to read.
@@ -578,7 +686,7 @@ class Dataset(Base):
         >>> stats = fold.compute_stats()
         >>> loader = hsipack.Loader(fold, 4, normalize=stats, device="cpu")
         """
-        physical = _options.flag("physical", physical)
+        physical = self._physical if physical is None else _options.flag("physical", physical)
         settings = {
             "dataset": self._path,
             "as_of": self.fingerprint,
@@ -598,7 +706,7 @@ class Dataset(Base):
             raise ConflictError(
                 "stacks with different scale_factor or add_offset",
                 path=self._path,
-                remedy="use physical=True, here and for the loader",
+                remedy="use physical=True, here and in ds.select",
             )
         found = json.loads(_hsipack.sample_statistics(settings, progress))
         every, parts = list(self.stacks.values()), []
@@ -625,8 +733,9 @@ class Dataset(Base):
             mask: name of the mask.
             split: count only samples of this split, or of these splits.
             names: use class names as keys, if the dataset has them.
-            classes: new class ids, as in ``Loader(classes=…)``; the pixels are counted by these.
-            ignore: as in ``Loader(ignore=…)``.
+            classes: new class ids, as in :meth:`with_masks`; the pixels are counted by these. If
+                ``None``, those of the dataset.
+            ignore: as in :meth:`with_masks`.
             jobs: number of threads; one per core if ``None``.
 
         Returns:
@@ -645,7 +754,9 @@ class Dataset(Base):
         """
         part = self if split is None else self.split(split)
         mask = _options.text("mask", mask)
-        new = new_ids(part, [mask], classes, ignore)
+        if classes is None and ignore is None:
+            classes, ignore = self._classes, self._ignore
+        new = [one for one in new_ids(part, [mask], classes, ignore) if one["mask"] == mask]
         threads = None if jobs is None else _options.natural("jobs", jobs)
         counted = self._native.class_pixels(part._ids, mask, new[0] if new else None, threads)
         named = _options.flag("names", names)
@@ -752,20 +863,20 @@ class Dataset(Base):
         computed = self._dtype if self._dtype in _IMAGE_TYPES else None
         if self._dtype is not None and computed is None and self._physical:
             computed = "float64" if self._dtype == "float64" else "float32"
-        read = self._native.read(
-            ids,
-            (rows, columns),
-            self._bands,
-            self.masks,
-            computed,
-            self._physical,
-            self._output == "torch",
-            _torch.threads(),
-        )
+        reading = {
+            "bands": self._bands,
+            "masks": self.masks,
+            "dtype": computed,
+            "physical": self._physical,
+            "nan": self._nan,
+            "layers": self._layers,
+            "signed": self._output == "torch",
+        }
+        read = self._native.read(ids, (rows, columns), reading, _torch.threads())
         about = self._native.about(ids)
         return [
-            self._sample(one, name, label, *arrays)
-            for one, (name, label, _), arrays in zip(ids, about, read, strict=True)
+            self._sample(one, name, label, stack, *arrays)
+            for one, (name, label, stack), arrays in zip(ids, about, read, strict=True)
         ]
 
     def _sample(
@@ -773,17 +884,108 @@ class Dataset(Base):
         one: int,
         name: str,
         label: int,
+        stack: int,
         image: _hsipack.Array,
         masks: list[_hsipack.Array],
     ) -> Sample:
         sample: Sample = {"image": self._cast(given(image, self._output))}
         for mask_name, mask in zip(self.masks, masks, strict=True):
-            sample[mask_key(mask_name)] = given(mask, self._output)
-        values = self._label_values()
-        sample["label"] = label if values is None else float(values[label])
+            values = self._with_new_ids(stack, mask_name, given(mask, self._output))
+            sample[mask_key(mask_name)] = self._mask(stack, mask_name, values)
+        numbers = self._label_values()
+        sample["label"] = label if numbers is None else float(numbers[label])
         sample["id"] = one
         sample["name"] = name
+        for column, of_all in self._columns.items():
+            value = of_all[one]
+            sample[column] = value.item() if isinstance(value, np.generic) else value
         return sample
+
+    def _with_new_ids(self, stack: int, name: str, mask: Any) -> Any:
+        """A mask with its new class ids, if there are any."""
+        table = self._id_tables.get((stack, name))
+        if table is None:
+            return mask
+        if self._output == "numpy":
+            return table[mask].astype(mask.dtype)
+        return _torch.load().from_numpy(table[mask.numpy()]).to(mask.dtype)
+
+    def _mask(self, stack: int, name: str, mask: Any) -> Any:
+        """A mask in the element type of class ids."""
+        dtype = self._mask_dtype
+        stored = list(self.stacks.values())[stack].masks[name]
+        if dtype is None or (stored.layers and self._layers):
+            return mask
+        # NumPy has no bfloat16, which holds whole numbers up to 256.
+        fits = stored.dtype == "uint8" if dtype == "bfloat16" else _holds(dtype, stored.dtype)
+        if not fits:
+            raise ConflictError(
+                f"mask {name} is {stored.dtype}, which does not fit dtype={dtype}",
+                path=self._path,
+                remedy="choose int64, or leave it out",
+            )
+        if self._output == "numpy":
+            return mask.astype(dtype)
+        return mask.to(getattr(_torch.load(), dtype))
+
+    def _new_ids(self, masks: Sequence[str]) -> list[NewIds]:
+        """The new class ids of these masks."""
+        if not masks:
+            return []
+        known = {name for stack in self._used_stacks() for name in stack.masks}
+        made = new_ids(self, masks, self._classes, self._ignore)
+        # The native part refuses masks that do not exist.
+        return [new for new in made if new["mask"] in masks or new["mask"] not in known]
+
+    @cached_property
+    def _id_tables(self) -> dict[tuple[int, str], npt.NDArray[np.int32]]:
+        """The new id of every class id, by stack and mask."""
+        if self._classes is None or not self.masks:
+            return {}
+        stacks = (
+            list(range(len(self.stacks)))
+            if self._ids is None
+            else list(self._native.stacks_of(self._ids))
+        )
+        tables = {}
+        for new in self._new_ids(self.masks):
+            for stack, ids in zip(stacks, self._native.new_ids(stacks, new), strict=True):
+                tables[stack, new["mask"]] = np.frombuffer(ids, np.uint16).astype(np.int32)
+        return tables
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        """The values of the chosen columns for every sample of the whole dataset."""
+        return {name: self._column(name) for name in self._column_names}
+
+    def _check_columns(self) -> None:
+        for name in self._column_names:
+            if name in TAKEN and name != "label":
+                raise ConflictError(
+                    f"columns has {name!r}, which is already a key of samples",
+                    path=self._path,
+                    remedy="leave it out",
+                )
+        # Finds out whether they exist.
+        _ = self._columns
+
+    def _column(self, name: str) -> Any:
+        """The values of a column, for every sample of the whole dataset."""
+        values: list[Any] = json.loads(self._native.columns_json(None, [name]))[0]
+        if all(value is None for value in values):
+            raise ConflictError(
+                f"there is no column {name!r}",
+                path=self._path,
+                remedy=f"it has {', '.join(self._native.columns())}",
+            )
+        if all(isinstance(value, bool) for value in values):
+            return np.array(values, dtype=np.bool_)
+        if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+            return np.array(values, dtype=np.int64)
+        if all(value is None or isinstance(value, int | float) for value in values):
+            numbers = [np.nan if value is None else value for value in values]
+            return np.array(numbers, dtype=np.float64)
+        return values
 
     def _label_values(self) -> npt.NDArray[np.float64] | None:
         """The label of each class, and NaN at the end for samples without one, if labels are
@@ -803,6 +1005,14 @@ class Dataset(Base):
         if self._output == "numpy":
             return image.astype(self._dtype)
         return image.to(getattr(_torch.load(), self._dtype))
+
+
+def _holds(dtype: str, stored: str) -> bool:
+    """Whether an element type can hold all values of a stored type."""
+    try:
+        return dtype != "bool" and np.can_cast(stored, dtype)
+    except TypeError:
+        raise _options.wrong("dtype", dtype, "give an element type, such as int64") from None
 
 
 _IMAGE_TYPES = ("float16", "bfloat16", "float32", "float64")

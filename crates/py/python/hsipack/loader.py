@@ -7,14 +7,12 @@ import contextlib
 import hashlib
 import inspect
 import json
-import math
 import os
 import pathlib
 import threading
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,6 @@ import numpy.typing as npt
 from hsipack import (
     _accelerate,
     _hsipack,
-    _labels,
     _lightning,
     _options,
     _ranks,
@@ -33,13 +30,15 @@ from hsipack import (
     _torch_data,
     augment,
     crops,
+    loader_reports,
 )
 from hsipack._arrays import Output, chosen_output, given
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderAttributes, DataLoaderOptions, Readable
-from hsipack.crops import Crop, LabelledPatches, Regions, Size
-from hsipack.dataset import TAKEN, Dataset, mask_key
+from hsipack.crops import Crop, LabelledPatches, Regions, Size, WholeCubes
+from hsipack.dataset import Dataset, mask_key
+from hsipack.loader_reports import LoaderReport, LoaderStats
 from hsipack.stats import Stats
 
 if TYPE_CHECKING:
@@ -76,13 +75,14 @@ class Loader(DataLoaderAttributes):
             first row or column is negative if the window begins outside its cube
     region  with :class:`Regions`: (B, rows, columns) bool, on the images' device: whether a pixel
             belongs to the region; ``region_id`` (B,) int64 is the region's id in the mask
-    inside  with ``pad``: (B, rows, columns) bool, on the images' device: whether a pixel belongs to
-            the cube, not to the padding
+    inside  with :class:`WholeCubes`: (B, rows, columns) bool, on the images' device: whether a
+            pixel belongs to the cube, not to the padding
     repeat  (B,) int64: the number of the crop among the crops of its sample in this epoch
     epoch   the epoch, counted from 0
     padding (B,) bool: the sample is also in another batch of the epoch, and only fills up this one
             (see **Last batches**); leave it out when you compute validation metrics
-    COLUMN  one key for each name in ``columns``: (B,) int64, float64 or bool, or a list
+    COLUMN  one key for each column of ``ds.select(columns=…)``: (B,) int64, float64 or bool, or a
+            list
     mixed   if augmentations mix samples: for each of them {"partners": [...], "shares": [...]}, to
             mix the labels in the same way
     ======= ===================================================================================
@@ -96,16 +96,22 @@ class Loader(DataLoaderAttributes):
     slots, further batches are copied. With ``copy=False`` batches are never copied; if you
     keep all slots, the next batch raises a ``ConflictError``.
 
+    **Masks, columns and values** are chosen at the dataset, for ``ds[i]`` and batches alike:
+    :meth:`Dataset.with_masks` says which masks are read, their new class ids and their type, and
+    :meth:`Dataset.select` which columns are added, whether values are physical, and what replaces
+    NaN. ``split`` and ``bands`` can be given here, too. Images are converted, normalised and
+    augmented in this order: physical values, ``normalize``, NaN, ``augment``.
+
     **Last batches.** All ranks get the same number of batches; otherwise training would hang. The
     samples that do not fill a batch on every rank (counted for each cube shape, if there are
     several) are treated as follows:
 
     ========= =================================================================================
-    (default) They are divided evenly over the ranks. The last batches are smaller, and their sizes
+    "short"   They are divided evenly over the ranks. The last batches are smaller, and their sizes
               differ by at most one sample. If there are fewer samples than ranks, each rank
               without a sample gets one ``padding`` sample
-    drop_last They are left out of this epoch, on all ranks. There is no padding
-    pad_last  The last batch of every rank is filled up to ``batch_size`` with ``padding`` samples
+    "drop"    They are left out of this epoch, on all ranks. There is no padding
+    "pad"     The last batch of every rank is filled up to ``batch_size`` with ``padding`` samples
     ========= =================================================================================
 
     **Errors.** A batch that cannot be read or augmented raises an error once, and counts: the next
@@ -127,8 +133,8 @@ class Loader(DataLoaderAttributes):
     Args:
         dataset: a dataset, the path of one, the result of :func:`hsipack.concat`, or a torch
             ``Subset`` (``random_split``) or ``ConcatDataset`` of parts of one dataset. The loader
-            reads its samples, masks and bands, in its order. The dataset's ``dtype``, ``physical``
-            and ``output`` are ignored: give them to the loader. A dataset with a ``transform`` is
+            reads its samples, masks, bands and columns, in its order. The dataset's ``dtype`` and
+            ``output`` are ignored: give them to the loader. A dataset with a ``transform`` is
             refused.
         batch_size: samples in a batch of this rank (crops, if cubes are cropped).
         shuffle: read the samples in a new order every epoch, over all ranks.
@@ -143,12 +149,9 @@ class Loader(DataLoaderAttributes):
         dtype: element type of images: float16, bfloat16 (not for NumPy arrays), float32 or
             float64.
         crop: (rows, columns) of random windows, or a :class:`RandomCrop`, :class:`CenterCrop`,
-            :class:`GridCrop`, :class:`LabelledPatches`, :class:`Regions` or :class:`Windows`.
-        pad: put whole cubes of different sizes into one batch. Each cube is padded below and on the
-            right to the rows and columns of the largest cube that is read, with ``"reflect"``,
-            ``"edge"`` or a number as in :class:`LabelledPatches` (with a number, masks are padded
-            with 0). Cubes with different numbers of bands come in separate batches. ``inside``
-            marks the pixels that belong to the cube.
+            :class:`GridCrop`, :class:`LabelledPatches`, :class:`Regions` or :class:`Windows`; or
+            :class:`WholeCubes`. With :class:`LabelledPatches` and :class:`Regions`, batches have
+            masks only if the dataset names them.
         augment: augmentations (see :mod:`hsipack.augment`), as a list or an
             ``AugmentationSequential``. They run on the device of the batch; on a GPU they need
             torch.
@@ -158,31 +161,15 @@ class Loader(DataLoaderAttributes):
             WeightedRandomSampler (the last with replacement). Weights and the indices of a torch
             sampler refer to the samples that are read: those of ``dataset`` or, with ``split``, of
             this split. The order is drawn from ``seed``; samplers with a ``generator`` are refused.
-        drop_last: leave out samples that do not fill a last batch; see above.
-        pad_last: fill up a last batch with samples marked as ``padding``; see above.
+        last: what to do with samples that do not fill a last batch; see above.
         epoch_length: samples in an epoch over all ranks. If ``None``, every sample once.
         rank: number of this process among those that train together, from 0. If ``None``, taken
             from ``torch.distributed`` if it is initialised, or else from the environment variables
             ``RANK`` and ``WORLD_SIZE`` (as torchrun sets them), otherwise 0.
         world_size: how many processes train together. If ``None``, like ``rank``; otherwise 1.
         split: read only samples of this split, or of these splits.
-        masks: names of the masks to read. If ``None``, those of the dataset (for
-            :class:`LabelledPatches` and :class:`Regions`, none); if empty, none.
-        mask_dtype: element type of class ids. If ``None``, uint8 for masks stored as uint8, and
-            int32 for masks stored as uint16.
-        classes: new class ids for a mask: ``{3: 1, "tumour": 2}``, by old id, or by name if the
-            dataset has names; for several masks ``{"organs": {3: 1}}``. Other classes keep their
-            ids, or become ``ignore``. The masks of a batch have the new ids, and so have the labels
-            of :class:`LabelledPatches`. Which windows there are (also with ``min_labelled``), and
-            how classes take turns, still depends on the stored ids.
-        ignore: the new id of every class that ``classes`` does not name, including class 0; torch's
-            ``CrossEntropyLoss(ignore_index=…)`` can ignore it. For uint8 masks, at most 255.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band. If ``None``, those of the dataset.
-        columns: columns of the table, or ``group`` and ``label`` themselves, to add to every batch.
-        layers: unpack masks of boolean layers. If False, batches have the packed bits.
-        physical: multiply by ``scale_factor`` and add ``add_offset``.
-        nan: replace NaN with this value, after normalisation.
         normalize: ``"standardize"`` uses the statistics of the dataset: those of its split
             ``train`` if it has one, otherwise those of all samples; see :meth:`report`.
             ``(mean, std)`` standardises with your own numbers, one for each band that is read; NaN
@@ -212,9 +199,6 @@ class Loader(DataLoaderAttributes):
         on_damage: ``"error"``, or ``"skip"`` to leave out samples with damaged chunks and count
             them. A batch without a readable sample becomes one ``padding`` sample, so that all
             ranks get as many batches as planned.
-        locked: lock the ring's memory so that it is not swapped out, if this is allowed.
-        trace: record what every thread does, for :meth:`save_trace`; at most a million events
-            (64 MB).
         output: ``"torch"``, ``"numpy"`` (CPU only), or ``"dlpack"`` for :class:`hsipack.Array`,
             which other libraries can import. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
@@ -273,24 +257,14 @@ class Loader(DataLoaderAttributes):
         device: torch.device | str | int | None = None,
         dtype: torch.dtype | npt.DTypeLike = "float16",
         crop: Crop | Size | None = None,
-        pad: str | float | None = None,
         augment: augment.Augmentations | None = None,
         sampler: str | Sequence[float] | torch.Tensor | Sampler[Any] | None = None,
-        drop_last: bool = False,
-        pad_last: bool = False,
+        last: str = "short",
         epoch_length: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         split: str | Sequence[str] | None = None,
-        masks: str | Sequence[str] | None = None,
-        mask_dtype: torch.dtype | npt.DTypeLike | None = None,
-        classes: _labels.Classes | None = None,
-        ignore: int | None = None,
         bands: Indices | None = None,
-        columns: str | Sequence[str] = (),
-        layers: bool = True,
-        physical: bool = False,
-        nan: float | None = None,
         normalize: str | tuple[npt.ArrayLike, npt.ArrayLike] | Stats | None = None,
         num_threads: int | None = None,
         slots: int = 4,
@@ -299,8 +273,6 @@ class Loader(DataLoaderAttributes):
         cache_size: int = 0,
         shuffle_window: int | str = "auto",
         on_damage: str = "error",
-        locked: bool = True,
-        trace: bool = False,
         output: Output | None = None,
         **others: Unpack[DataLoaderOptions],
     ) -> None:
@@ -322,34 +294,27 @@ class Loader(DataLoaderAttributes):
                 path=dataset.path,
                 remedy="choose each sample once; to draw some more often, give weights",
             )
-        if _options.flag("drop_last", drop_last) & _options.flag("pad_last", pad_last):
-            raise ConflictError(
-                "drop_last and pad_last cannot be combined", remedy="choose one of them"
-            )
-        if pad is not None:
-            if crop is not None or augment is not None:
+        masks, columns = dataset.masks, set(dataset._column_names)
+        if isinstance(crop, WholeCubes):
+            if augment is not None:
                 raise ConflictError(
-                    f"pad and {'augment' if crop is None else 'crop'} cannot be combined",
-                    remedy="crops have one size, and need no padding"
-                    if crop is not None
-                    else "augment in your loop, with inside as one of the masks",
+                    "WholeCubes and augment cannot be combined",
+                    remedy="augment in your loop, with inside as one of the masks",
                 )
-            if "inside" in {*dataset.masks, *_options.names("columns", columns)}:
+            if "inside" in {*masks, *columns}:
                 raise ConflictError(
-                    "pad cannot be used with a mask or column named 'inside', a key of batches",
-                    remedy="leave it out with masks or columns",
+                    "WholeCubes with a mask or column named 'inside', a key of batches",
+                    remedy="leave it out with ds.with_masks or ds.select(columns=…)",
                 )
             self._extents = _extents(dataset)
             read = dataset.ids if order.ids is None else order.ids
             largest = self._extents[read].max(axis=0).tolist() if read else [1, 1]
-            crop = crops.of_whole_cubes(read, largest, pad)
+            crop = crops.of_whole_cubes(read, largest, crop)
         given_place = _ranks.checked(rank, world_size)
         length = order.length if epoch_length is None else epoch_length
-        if masks is None:
-            own = isinstance(crop, LabelledPatches | Regions)
-            mask_names = [] if own else dataset.masks
-        else:
-            mask_names = _options.names("masks", masks)
+        # Windows around labels and regions are read without masks, unless the dataset names some.
+        own = isinstance(crop, LabelledPatches | Regions) and dataset._asked_masks is None
+        mask_names = [] if own else masks
         of_ids = [*mask_names, *([crop.mask] if isinstance(crop, LabelledPatches) else [])]
         if isinstance(crop, Regions):
             if output == "dlpack":
@@ -357,11 +322,11 @@ class Loader(DataLoaderAttributes):
                     'Regions with output="dlpack"',
                     remedy='give output="torch" or "numpy"',
                 )
-            taken = {"region", "region_id"} & {*mask_names, *_options.names("columns", columns)}
+            taken = {"region", "region_id"} & {*mask_names, *columns}
             if taken:
                 raise ConflictError(
                     f"Regions with a mask or column named {min(taken)!r}, a name that batches use",
-                    remedy="leave it out with masks or columns",
+                    remedy="leave it out with ds.with_masks or ds.select(columns=…)",
                 )
             # The mask of regions keeps its ids: they tell which pixels belong to the region.
             of_ids = [
@@ -385,31 +350,31 @@ class Loader(DataLoaderAttributes):
             "order": order.name,
             "seed": seed,
             **crops.settings(crop),
-            "last": "drop" if drop_last else "pad" if pad_last else "short",
+            "last": _options.choice("last", last, ("short", "drop", "pad")),
             "epoch_length": None if length is None else _options.natural("epoch_length", length),
             "rank": place.rank,
             "world_size": place.world_size,
             "samples": _packed(order.ids, "<i8"),
             "weights": _packed(order.weights, "<f8"),
             "masks": mask_names,
-            "new_ids": _labels.new_ids(dataset, of_ids, classes, ignore),
+            "new_ids": dataset._new_ids(of_ids),
             "bands": band_numbers,
             "threads": threads,
             "slots": _options.natural("slots", slots),
-            "locked": _options.flag("locked", locked),
             "on_damage": _options.text("on_damage", on_damage),
             **_cache(dataset, cache, cache_size),
             "shuffle_window": _shuffle_window(shuffle_window),
             # Known when the first batch is asked for.
             "device": None,
             "dtype": _image_type(dtype, output),
-            "mask_dtype": None if mask_dtype is None else _options.dtype("mask_dtype", mask_dtype),
-            "layers": _options.flag("layers", layers),
-            "physical": _options.flag("physical", physical),
-            "nan": None if nan is None else _options.number("nan", nan),
+            "mask_dtype": dataset._mask_dtype,
+            "layers": dataset._layers,
+            "physical": dataset._physical,
+            "nan": dataset._nan,
             "normalize": _normalization(normalize),
             "copy": _options.flag("copy", copy),
-            "trace": _options.flag("trace", trace),
+            # See `start_trace`.
+            "trace": False,
             # For hsipack.diagnose.
             "repeat": False,
             "emulated_bus": None,
@@ -421,12 +386,11 @@ class Loader(DataLoaderAttributes):
         self._augmentations = _pipeline(
             augment, mask_names, crop.mask if isinstance(crop, Regions) else None
         )
-        if normalize is not None and nan is None:
+        if normalize is not None and dataset._nan is None:
             _warn_of_nan(dataset, band_numbers, normalize)
         self._dataset = dataset
         self._output: Output = output
-        column_names = _options.names("columns", columns)
-        self._columns = {name: _column(dataset, name) for name in column_names}
+        self._columns = dataset._columns
         self._label_values = (
             None if isinstance(crop, LabelledPatches | Regions) else dataset._label_values()
         )
@@ -825,18 +789,36 @@ class Loader(DataLoaderAttributes):
 
     # Reports.
 
-    def stats(self) -> dict[str, Any]:
-        """Returns how the time was spent since the loader was made, in seconds; see
-        the page Statistics of the documentation.
+    def stats(self) -> LoaderStats:
+        """Returns how the time was spent since the loader was made; see the page Statistics of the
+        documentation.
 
-        ``waiting_s`` is how long you waited for batches. ``loader`` has the times of the loader's
-        own threads.
+        >>> loader = Loader(dataset_path, 4, device="cpu")
+        >>> for batch in loader: pass
+        >>> stats = loader.stats()
+        >>> stats.batches, stats.loader.skipped, stats.waiting_s < 60
+        (3, 0, True)
         """
-        stats: dict[str, Any] = json.loads(self._native.stats_json())
-        return stats
+        return loader_reports.made(LoaderStats, json.loads(self._native.stats_json()))
+
+    def start_trace(self) -> None:
+        """Records what every thread does, for :meth:`save_trace`; at most a million events (64 MB).
+
+        Raises:
+            ConflictError: if a batch was already asked for.
+        """
+        if self._iterations:
+            raise ConflictError(
+                "a trace begins with the first batch, which was already asked for",
+                remedy="create another loader, and call start_trace() at once",
+            )
+        self._settings["trace"] = True
+        self._native = _hsipack.Loader(self._dataset._native, self._settings, self._state())
+        if self._place is not None:
+            self._move_to(self._place)
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file of what every thread did since the loader was made; needs ``trace=True``.
+        """Writes a file of what every thread did since :meth:`start_trace`.
 
         https://ui.perfetto.dev and chrome://tracing show the file. It has a row for the consumer
         (waiting, step, augmentation), for the thread that copies to the GPU, for the planner and
@@ -846,7 +828,7 @@ class Loader(DataLoaderAttributes):
             path: the file to write; an existing one is replaced.
 
         Raises:
-            ConflictError: if the loader was made without ``trace=True``.
+            ConflictError: if :meth:`start_trace` was not called before the first batch.
         """
         path = pathlib.Path(path)
         part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -856,26 +838,17 @@ class Loader(DataLoaderAttributes):
         finally:
             part.unlink(missing_ok=True)
 
-    def report(self) -> dict[str, Any]:
-        """Returns how the loader works, and what keeps it from being faster: memory of the ring and
-        transfer (None before the first batch), threads, masks and their layers, and:
+    def report(self) -> LoaderReport:
+        """Returns how the loader works, and what keeps it from being faster: its memory, transfer,
+        cache, threads and seed, and where its rank comes from.
 
-        - ``seed``: the seed, given or drawn.
-        - ``place``: ``rank`` and ``world_size``, and their ``source``; None before the length or
-          the first batch was asked for.
-        - ``cache``: what is kept in memory (``kind``), why, and how many ``bytes`` are there by
-          now. If there is a ``shuffle_window``: in how many ``blocks``, out of ``of_blocks``,
-          windows are shuffled together.
-        - ``standardized_by``: for every stack that ``normalize="standardize"`` applies to, the
-          split whose statistics are used. None stands for the statistics of all its samples.
-        - ``regions``: with :class:`Regions`, how many regions there are (``windows``), and how many
-          of them are larger than their window (``cut``).
-        - ``augment``: what computes the augmentations (``by``): loops on the CPU; on a GPU,
-          hsipack's kernels, or only torch's operations, and ``why``. None before the first batch.
+        >>> loader = Loader(dataset_path, 4, seed=3, device="cpu")
+        >>> loader.report().seed, loader.report().cache.kind, loader.report().masks
+        (3, 'decoded', ['labels', 'layers'])
         """
-        report: dict[str, Any] = json.loads(self._native.report_json())
-        place = self._place
-        return {"seed": self.seed, "place": None if place is None else asdict(place), **report}
+        values: dict[str, Any] = json.loads(self._native.report_json())
+        place = {"seed": self.seed, "place": self._place}
+        return loader_reports.made(LoaderReport, place | values)
 
     def close(self) -> None:
         """Stops the loader's threads and frees its memory. Batches that you keep stay valid, and so
@@ -1151,33 +1124,7 @@ def _warn_of_nan(dataset: Dataset, bands: list[int] | None, normalize: object) -
         warnings.warn(
             f"normalize={how} over NaN values, which are in {missing.size} of {read.size} bands of "
             f"stack {stack.name} ({some}) and stay NaN; leave bands out with bands= (see "
-            "stack.bad_bands), or have NaN replaced with nan=",
+            "stack.bad_bands), or have NaN replaced with ds.select(nan=…)",
             stacklevel=3,
         )
         return
-
-
-def _column(dataset: Dataset, name: str) -> Any:
-    """The column's values for every sample of the whole dataset: an array if all are numbers."""
-    if name in TAKEN and name != "label":
-        raise ConflictError(
-            f"columns has {name!r}, which is already a key of batches",
-            path=dataset.path,
-            remedy="leave it out",
-        )
-    values: list[Any] = json.loads(dataset._native.columns_json(None, [name]))[0]
-    if all(value is None for value in values):
-        raise ConflictError(
-            f"there is no column {name!r}",
-            path=dataset.path,
-            remedy=f"it has {', '.join(dataset._native.columns())}",
-        )
-    if all(isinstance(value, bool) for value in values):
-        return np.array(values, dtype=np.bool_)
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return np.array(values, dtype=np.int64)
-    if all(value is None or isinstance(value, int | float) for value in values):
-        return np.array(
-            [math.nan if value is None else value for value in values], dtype=np.float64
-        )
-    return values

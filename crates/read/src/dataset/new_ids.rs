@@ -54,6 +54,15 @@ impl IdTable {
 }
 
 impl Dataset {
+    /// The new id of every id that a mask can hold, from 0, in each of these stacks, in their order.
+    ///
+    /// # Errors
+    /// If a stack has no such mask, or the mask holds no class ids; if no stack has a class of that name; if a class is
+    /// given two new ids; if the mask's type cannot hold an id.
+    pub fn new_ids(&self, stacks: &[usize], new: &NewIds) -> Result<Vec<Vec<u16>>> {
+        Ok(self.id_tables(stacks, new)?.into_iter().map(|table| table.0).collect())
+    }
+
     /// The tables of a mask's new ids, one for each of these stacks, in their order.
     ///
     /// # Errors

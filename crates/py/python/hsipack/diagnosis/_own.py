@@ -46,17 +46,18 @@ class LoaderLevels:
         self.names += ["copy" if self._copies else "prepare"]
         self.names += ["collate", "decode", "read"]
         # The user's loader may not have begun yet.
-        report["transfer"] = self._keeper.report()["transfer"]
-        place = report["transfer"]["device"]
+        transfer = self._keeper.report().transfer
+        assert transfer is not None
+        self._transfer = transfer
         self.subject = (
-            f"{loader.dataset.path}: batches of {self.batch_size} on {place}, "
-            f"{report['threads']} decoding threads"
+            f"{loader.dataset.path}: batches of {self.batch_size} on "
+            f"{transfer.device}, {report.threads} decoding threads"
         )
         self.notes = [
             "reading from the disk was not measured, since this process holds the files open; "
             "see hsipack diagnose --cold"
         ]
-        threads = report["threads"]
+        threads = report.threads
         self.more_threads = ("decode", cores()) if threads < cores() else None
         made = json.loads(self._pipeline or "{}")
         self.augmentations = [op["op"] for op in made.get("ops", [])]
@@ -109,18 +110,18 @@ class LoaderLevels:
     def _shuffle_window(self) -> str:
         """A shuffle window that is in proportion to these samples, as the loader's to all of its
         samples."""
-        window = self._report["cache"]["shuffle_window"]
+        window = self._report.cache.shuffle_window
         if window is None:
             shuffled: str = self._settings["shuffle_window"]
             return shuffled
-        blocks = round(window["blocks"] * len(self._samples) / len(self._read))
+        blocks = round(window.blocks * len(self._samples) / len(self._read))
         # At least one block at a time.
-        return str(window["bytes"] // window["blocks"] * max(blocks, 1))
+        return str(window.bytes // window.blocks * max(blocks, 1))
 
     def _stream(self, **changes: Any) -> _Own:
         loader = self._like(**changes)
         slots: int = loader._settings["slots"] + 1
-        cached = loader.report()["cache"]["kind"] != "none"
+        cached = loader.report().cache.kind != "none"
         skip = max(len(loader), slots) if cached else slots
         return _Own(loader, skip, slots + FULL)
 
@@ -169,7 +170,7 @@ class LoaderLevels:
             "cores": cores(),
             "stored_bytes": stored,
             "decoded_bytes": decoded,
-            "copies": self._report["transfer"]["copies"],
+            "copies": self._transfer.copies,
             "pixels": list(stack.shape[:2]) if crops.kind(self._settings) == "whole" else None,
             "gpu": self._settings["device"] is not None,
         }
@@ -215,14 +216,14 @@ class _Own(Stream):
         kept, since = 0, 0
         for _ in range(self._skip):
             self.next()
-            now: int = self._loader.report()["cache"]["bytes"]
+            now: int = self._loader.report().cache.bytes
             since = 0 if now > kept else since + 1
             kept = now
             if since >= self._full:
                 break
 
     def statistics(self) -> str:
-        return json.dumps(self._loader.stats())
+        return json.dumps(self._loader.stats().to_dict())
 
     def close(self) -> None:
         super().close()
