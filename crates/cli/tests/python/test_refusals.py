@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import Hsipack, class_map, partial, samples, write_cubes
+from helpers import Hsipack, class_map, partial, samples, tree, write_cubes
 
 # Every command that prints something, with arguments. `{data}` is a dataset, `{cube}` a cube,
 # `{plan}` a plan that was carried out, `{kept}` a local cache, `{new}` a path that does not exist.
@@ -265,19 +265,27 @@ def test_threads_that_are_refused_are_an_error_and_everything_ends(
     assert not partial(root / f"out{limit}").exists()
 
 
+@pytest.fixture(scope="module")
+def large(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of one cube of 64 MiB. Commands that are refused memory do not change it."""
+    folder = tmp_path_factory.mktemp("large")
+    np.save(folder / "cube.npy", np.random.default_rng(0).random((512, 512, 128), np.float32))
+    hsipack.convert(folder / "cube.npy", out=folder / "data")
+    return folder / "data"
+
+
 # A debug build alone takes 77 MiB.
 @pytest.mark.parametrize("memory", [90, 120, 200])
 def test_little_address_space_is_an_error_that_names_the_limit(
-    hsipack: Hsipack, tmp_path: Path, memory: int
+    hsipack: Hsipack, large: Path, tmp_path: Path, memory: int
 ) -> None:
-    np.save(tmp_path / "cube.npy", np.random.default_rng(0).random((512, 512, 128), np.float32))
-    hsipack.convert(tmp_path / "cube.npy", out=tmp_path / "data")
+    before = tree(large)
     for command in (
-        f"info {tmp_path}/data",
-        f"validate {tmp_path}/data --jobs 2",
-        f"repair {tmp_path}/data",
-        f"export {tmp_path}/data --sample 0 -o {tmp_path}/out.npy",
-        f"read {tmp_path}/data --batch-size 1 --threads 1",
+        f"info {large}",
+        f"validate {large} --jobs 2",
+        f"repair {large}",
+        f"export {large} --sample 0 -o {tmp_path}/out.npy",
+        f"read {large} --batch-size 1 --threads 1",
     ):
         done = hsipack.run(*command.split(), memory=memory << 20)
         no_panic(done.stderr)
@@ -285,11 +293,20 @@ def test_little_address_space_is_an_error_that_names_the_limit(
         assert "max_map_count" not in done.stdout + done.stderr
     assert done.returncode == 1
     assert "ulimit -v" in done.stderr, done.stderr
+    assert tree(large) == before
+
+
+@pytest.fixture(scope="module")
+def least(hsipack: Hsipack) -> int:
+    """The smallest address space, in MiB, with which the program starts. With less, the system ends
+    the process before any of our code runs."""
+    starts = (some for some in range(16, 500) if hsipack.run("-V", memory=some << 20).stdout)
+    return next(starts)
 
 
 @pytest.mark.parametrize("command", ["convert", "preview", "validate", "export"])
 def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
-    hsipack: Hsipack, tmp_path: Path, command: str
+    hsipack: Hsipack, least: int, tmp_path: Path, command: str
 ) -> None:
     """From the smallest limit with which the program starts up to a sufficient one, so that memory
     is refused at later and later places."""
@@ -298,11 +315,8 @@ def test_no_limit_of_the_address_space_ends_a_command_by_a_signal(
     data = tmp_path / "data"
     hsipack.convert(cube, out=data)
     enough = []
-    # Below this limit, the system ends the process before any of our code runs.
-    starts = (some for some in range(16, 500) if hsipack.run("-V", memory=some << 20).stdout)
-    least = next(starts)
-    # Every second limit, or all if HSIPACK_KILLS requests more.
-    for mebibytes in range(least, least + 66, 1 if "HSIPACK_KILLS" in os.environ else 2):
+    # Every third limit, or all if HSIPACK_KILLS requests more.
+    for mebibytes in range(least, least + 66, 1 if "HSIPACK_KILLS" in os.environ else 3):
         new = tmp_path / str(mebibytes)
         words = {
             "convert": f"{cube} -o {new} --jobs 2",
