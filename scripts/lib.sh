@@ -15,16 +15,22 @@ say() {
   printf '\n==> %s  [%d:%02d]\n' "$*" $((SECONDS / 60)) $((SECONDS % 60))
 }
 
-# list_costs: prints how long each stage took, from its heading to the next one.
+# cost WHAT SECONDS: prints a line of the list of costs.
+cost() {
+  printf '    %3d:%02d  %s\n' $(($2 / 60)) $(($2 % 60)) "$1"
+}
+
+# list_costs [FILE]: prints how long each stage took, from its heading to the next one, and the lines of the file, if it is there.
 list_costs() {
-  local at cost
+  local at seconds
   began+=("$SECONDS")
   printf '\n    time of each stage\n'
   for at in "${!stages[@]}"; do
-    cost=$((began[at + 1] - began[at]))
-    [[ $cost -eq 0 ]] || printf '    %3d:%02d  %s\n' $((cost / 60)) $((cost % 60)) "${stages[at]}"
+    seconds=$((began[at + 1] - began[at]))
+    [[ $seconds -eq 0 ]] || cost "${stages[at]}" "$seconds"
   done
-  printf '    %3d:%02d  in total\n' $((SECONDS / 60)) $((SECONDS % 60))
+  [[ ! -f ${1:-} ]] || cat "$1"
+  cost "in total" "$SECONDS"
 }
 
 note() {

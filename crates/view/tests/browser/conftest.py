@@ -155,3 +155,8 @@ def view(browser: Browser, address: str) -> Iterator[View]:
     """A window on the dataset, with the size of a desktop. It must end without errors."""
     with View.opened(browser, address) as view:
         yield view
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Registers markers."""
+    config.addinivalue_line("markers", "alone: judges times, so that no other test may run beside")
