@@ -21,7 +21,8 @@ PAGES = sorted(
 
 
 def unsafe_files() -> list[str]:
-    """Files in crates/*/src and crates/testing/*/src with `unsafe` code before their tests, as paths relative to crates/."""
+    """Files below crates/*/src and crates/testing/*/src with `unsafe` code before their tests, as
+    paths relative to crates/."""
     code = re.compile(r"\bunsafe (\{|fn |impl |extern )")
     folders = ("*/src/**/*.rs", "testing/*/src/**/*.rs")
     files = sorted(file for folder in folders for file in (ROOT / "crates").glob(folder))
