@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use hsipack_format::Result;
 
-use super::Device;
+use super::device::Device;
 
 /// Memory behind arrays.
 ///

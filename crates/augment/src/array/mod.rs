@@ -2,12 +2,14 @@
 //!
 //! | file | part |
 //! |---|---|
-//! | `mod.rs` | element types, devices, arrays |
+//! | `mod.rs` | element types, arrays |
+//! | `device.rs` | devices |
 //! | `memory.rs` | the memory behind arrays, and how its use is announced |
 //! | `buffer.rs` | host memory, and reusing it for the next batch |
 //! | `dlpack.rs` | exporting arrays to other libraries, and importing theirs |
 
 pub mod buffer;
+mod device;
 pub mod dlpack;
 pub mod memory;
 pub(crate) mod numbers;
@@ -18,27 +20,9 @@ use std::sync::Arc;
 use hsipack_format::{DType, Error, Result, option_names};
 
 pub use buffer::{Buffer, Pool};
+pub use device::Device;
 pub use dlpack::DlPack;
 pub use memory::{Memory, Stream};
-
-/// The device on which an array's memory is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Device {
-    /// Host memory.
-    #[default]
-    Cpu,
-    /// The CUDA device with this number.
-    Cuda(usize),
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cpu => f.write_str("cpu"),
-            Self::Cuda(number) => write!(f, "cuda:{number}"),
-        }
-    }
-}
 
 /// The type of an array's elements. A boolean is one byte, 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

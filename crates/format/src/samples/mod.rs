@@ -18,6 +18,7 @@ mod choice;
 mod condition;
 pub mod index;
 mod keys;
+mod limits;
 mod lines;
 mod record;
 mod written;
@@ -35,6 +36,7 @@ use record::Text;
 
 pub use condition::Condition;
 pub use keys::Keys;
+pub use limits::MAX_NAME;
 pub use lines::Lines;
 pub use record::{Sample, SourceRecord};
 pub use written::{Written, index_of};
@@ -42,13 +44,6 @@ pub use written::{Written, index_of};
 /// Keys of a sample that cannot be names of table columns.
 pub const RESERVED_KEYS: [&str; 9] =
     ["id", "name", "stack", "index", "nan", "inf", "range", "geo", "source"];
-
-/// Maximum length of a name in bytes.
-pub const MAX_NAME: usize = 4096;
-/// Maximum length of a line in bytes.
-const MAX_LINE: usize = 4 << 20;
-/// Maximum number of samples: ids are stored in 32 bits.
-const MAX_SAMPLES: usize = u32::MAX as usize;
 
 /// Encodes samples as the text of `samples.jsonl`.
 pub fn encode(samples: impl IntoIterator<Item = Sample>) -> Vec<u8> {

@@ -2,7 +2,6 @@
 
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{Codec, Compressor, Shuffle, Tile};
-use hsipack_pack::convert::LayoutOptions;
 
 use super::sample::Sample;
 
@@ -25,12 +24,6 @@ impl Candidate {
     pub fn new(compressor: Compressor, level: u8, shuffle: Shuffle) -> Self {
         let codec = Codec { compressor, level, shuffle, typesize: 2, blocksize: 0 };
         Self { codec, chunk_bytes: TARGET_CHUNK, keep_bits: None }
-    }
-
-    /// The default layout of `convert`.
-    pub fn default_layout() -> Self {
-        let layout = LayoutOptions::default();
-        Self::new(layout.codec, layout.level, layout.shuffle)
     }
 
     /// `lz4hc 4 byte`, as the options of `convert` spell it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{Comparison, Condition, Node, Operand, What, problem};
+use super::node::{Comparison, Condition, Node, Operand, What, problem};
 use crate::Result;
 use crate::samples::Samples;
 

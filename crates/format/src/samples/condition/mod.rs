@@ -17,67 +17,19 @@
 //! | file | job |
 //! |---|---|
 //! | `words.rs` | splits text into words, each with its position |
+//! | `node.rs` | a condition: its parts, and the error that names a position |
 //! | `parse.rs` | parses words into a condition |
 //! | `evaluate.rs` | tests whether a sample fulfils it |
 
 mod evaluate;
+mod node;
 mod parse;
 mod words;
 
-use serde_json::Value;
-
 use super::Samples;
 use crate::{Error, Result};
-
-/// A condition that a sample fulfils or not. The module's documentation describes the syntax.
-///
-/// ```
-/// use hsipack_format::samples::Condition;
-///
-/// assert!(Condition::parse("label == 'urban' and not cloud > 10").is_ok());
-/// let error = Condition::parse("label == 'urban' and (cloud < 10").unwrap_err();
-/// assert_eq!(error.what(), "label == 'urban' and (cloud < 10: at the end: ')' is missing");
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Condition {
-    text: String,
-    root: Node,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Node {
-    Or(Vec<Node>),
-    And(Vec<Node>),
-    Not(Box<Node>),
-    /// A column that has to be true.
-    Is(Operand),
-    Compare(Operand, Comparison, Operand),
-    /// Whether the operand is one of these.
-    In(Operand, Vec<Operand>),
-}
-
-#[derive(Clone, Debug, PartialEq)]
-struct Operand {
-    what: What,
-    /// Position in the text, in characters from 0.
-    at: usize,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum What {
-    Column(String),
-    Value(Value),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
-    Equal,
-    Unequal,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
+pub use node::Condition;
+use node::{What, problem};
 
 /// Columns that every list of samples has.
 const OWN: [&str; 9] = ["id", "name", "stack", "index", "split", "group", "label", "nan", "inf"];
@@ -103,28 +55,6 @@ impl Condition {
             }
         });
         all
-    }
-}
-
-impl Node {
-    fn each_operand<'a>(&'a self, each: &mut impl FnMut(&'a Operand)) {
-        match self {
-            Self::Or(nodes) | Self::And(nodes) => {
-                for node in nodes {
-                    node.each_operand(each);
-                }
-            }
-            Self::Not(node) => node.each_operand(each),
-            Self::Is(operand) => each(operand),
-            Self::Compare(left, _, right) => {
-                each(left);
-                each(right);
-            }
-            Self::In(operand, list) => {
-                each(operand);
-                list.iter().for_each(each);
-            }
-        }
     }
 }
 
@@ -182,15 +112,6 @@ impl Samples {
         }
         Ok(chosen)
     }
-}
-
-/// The error for a position in a condition.
-fn problem(text: &str, at: usize, what: &str) -> Error {
-    let place = match text.chars().count() {
-        end if at >= end => "at the end".to_owned(),
-        _ => format!("at character {}", at + 1),
-    };
-    Error::conflict(format!("{text}: {place}: {what}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Parses words into a condition. There is one function for each line of the grammar.
 
+use super::node::{Comparison, Node, Operand, What, problem};
 use super::words::{Word, words};
-use super::{Comparison, Node, Operand, What, problem};
 use crate::Result;
 
 /// Maximum nesting of brackets and `not`. There is a limit because the parser is recursive.

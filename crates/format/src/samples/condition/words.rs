@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::problem;
+use super::node::problem;
 use crate::Result;
 
 /// A word of a condition.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::{CHECKED, FIXED, Head, Index, MAGIC, Origin, VERSION, stack_width, width};
+use crate::samples::limits::{MAX_LINE, MAX_NAME, MAX_SAMPLES};
 use crate::samples::record::{Line, Text};
-use crate::samples::{MAX_LINE, MAX_NAME, MAX_SAMPLES};
 use crate::{Error, Result};
 
 /// The number of a sample without a key, while an index is built.

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::MAX_NAME;
+use super::limits::{MAX_NAME, MAX_SAMPLES};
 use crate::{Error, Result, checksums};
 
 pub(super) use build::Builder;
@@ -256,7 +256,7 @@ impl Index {
     /// Checks every number once, so that later reads need no checks.
     fn check(&self) -> Result<()> {
         let (bytes, parts, len) = (self.bytes.bytes(), &self.parts, self.len);
-        if len > super::MAX_SAMPLES {
+        if len > MAX_SAMPLES {
             return Err(damaged("the number of samples"));
         }
         let all = |at: usize| bytes[at..at + 8 * len].as_chunks::<8>().0.iter();
