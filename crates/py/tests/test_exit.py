@@ -230,9 +230,8 @@ def work(loader):
                 break
 for _ in range(3):
     crop = hsipack.RandomCrop(16, per_cube=50)
-    loader = hsipack.Loader(
-        sys.argv[1], 100, output="dlpack", device="cuda:0", crop=crop, num_threads=1
-    )
+    ds = hsipack.open(sys.argv[1], masks=())
+    loader = hsipack.Loader(ds, 100, output="dlpack", device="cuda:0", crop=crop, num_threads=1)
     threading.Thread(target=work, args=(loader,), daemon=True).start()
 time.sleep(float(sys.argv[2]))
 """

@@ -44,6 +44,7 @@ from hsipack._errors import (  # noqa: E402
 from hsipack._hsipack import Array, __version__  # noqa: E402
 from hsipack._labels import class_weights  # noqa: E402
 from hsipack._pack import pack  # noqa: E402
+from hsipack._ranks import Place  # noqa: E402
 from hsipack._spectra import spectra  # noqa: E402
 from hsipack._view import Viewer, view  # noqa: E402
 from hsipack.crops import (  # noqa: E402
@@ -59,7 +60,21 @@ from hsipack.dataset import Dataset, Mask, Stack  # noqa: E402
 from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
-from hsipack.loader_reports import LoaderReport, LoaderStats  # noqa: E402
+from hsipack.loader_reports import (  # noqa: E402
+    AugmentReport,
+    BatchTimes,
+    CacheReport,
+    ConcatReport,
+    ConcatStats,
+    Distribution,
+    LoaderReport,
+    LoaderStats,
+    MemoryReport,
+    RegionsReport,
+    ShuffleWindowReport,
+    ThreadStats,
+    TransferReport,
+)
 from hsipack.maps import write_map  # noqa: E402
 from hsipack.masks import add_mask, split  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
@@ -86,10 +101,15 @@ __all__ = [
     "AmbiguousError",
     "ArgumentTypeError",
     "Array",
+    "AugmentReport",
+    "BatchTimes",
     "BugError",
+    "CacheReport",
     "CenterCrop",
     "ClassSplit",
     "Concat",
+    "ConcatReport",
+    "ConcatStats",
     "ConflictError",
     "ConvertReport",
     "DamagedError",
@@ -97,6 +117,7 @@ __all__ = [
     "DeviceError",
     "DeviceMemoryError",
     "Diagnosis",
+    "Distribution",
     "Error",
     "Estimate",
     "FileError",
@@ -107,19 +128,25 @@ __all__ = [
     "LoaderStats",
     "MalformedError",
     "Mask",
+    "MemoryReport",
     "OutOfMemoryError",
+    "Place",
     "Problem",
     "RandomCrop",
     "RangeError",
     "Regions",
+    "RegionsReport",
     "Samples",
     "SeenPixels",
+    "ShuffleWindowReport",
     "SplitPart",
     "SplitReport",
     "Stack",
     "StackEstimate",
     "Stats",
     "Stitcher",
+    "ThreadStats",
+    "TransferReport",
     "UnsupportedError",
     "ValidateReport",
     "Viewer",

@@ -123,7 +123,7 @@ impl hsipack_augment::Library for Library {
                 let made = self.by(device, |engine| engine.labels(&Tensor::Ours(stored), recipe));
                 made.map_err(|error| match error.kind() {
                     ErrorKind::Unsupported => error.or_remedy(format!(
-                        "for masks as they are stored, give layers=False, mask_dtype=\"{}\"",
+                        "for masks as they are stored, read ds.with_masks(layers=False, dtype=\"{}\")",
                         recipe.stored
                     )),
                     _ => error,
