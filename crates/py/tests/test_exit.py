@@ -85,9 +85,6 @@ start(work, count=3)
 """,
 }
 
-# How often each ending is tried. HSIPACK_KILLS=50 tries more.
-ROUNDS = max(1, int(os.environ.get("HSIPACK_KILLS", "8")) // 4)
-
 ENDINGS = {
     "return": "",
     "exit": "sys.exit(0)",
@@ -113,7 +110,7 @@ def test_daemon_threads_do_not_crash_the_process(
     dataset: str, cubes: Path, tmp_path: Path, work: str
 ) -> None:
     wait = "time.sleep(0.05 + os.getpid() % 10 / 100)\n"
-    for ending in [*ENDINGS] * ROUNDS:
+    for ending in [*ENDINGS] * 4:
         program = WORK[work] + wait + ENDINGS[ending]
         done = run(program, dataset, tmp_path, CUBES=str(cubes))
         messages = done.stderr

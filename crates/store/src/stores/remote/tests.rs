@@ -182,7 +182,7 @@ fn what_is_asked_ahead_is_fetched_once_and_several_at_a_time() {
     let elapsed = begun.elapsed();
     assert!(elapsed >= late);
     // There are three requests.
-    assert!(elapsed < 3 * late, "one after the other: {elapsed:?}");
+    assert!(elapsed < late * 5 / 2, "one after the other: {elapsed:?}");
     let fetched = server.requests().into_iter().filter_map(|request| request.range);
     let fetched: u64 = fetched.map(|(first, last)| last + 1 - first).sum();
     assert_eq!(fetched, LEN as u64);
@@ -551,50 +551,52 @@ impl Sharer {
     }
 }
 
-/// Bytes that two processes fetch together if they read all blocks in these orders at the same time.
-fn fetched_by_two(orders: [Vec<u64>; 2]) -> f64 {
-    let shared = Shared::new(|_| Fault::Late(Duration::from_millis(40)));
-    std::thread::scope(|scope| {
-        for order in orders {
-            let process = shared.open(1 << 30);
-            scope.spawn(move || process.read(order));
-        }
-    });
-    shared.fetched() as f64 / (BLOCKS * BLOCK) as f64
-}
+/// How little is fetched twice depends on the time that processes leave each other, which beside other work is too short.
+mod alone {
+    use super::*;
 
-#[test]
-fn processes_with_an_empty_cache_share_the_work() {
-    let order: Vec<u64> = (0..BLOCKS).map(|at| at * 7 % BLOCKS).collect();
-    let other: Vec<u64> = (0..BLOCKS).map(|at| at * 13 % BLOCKS).collect();
-    // Without sharing, it would be 2. A process that is delayed between looking and claiming fetches some blocks twice: on
-    // a quiet machine 1.0, on a busy one up to 1.3.
-    let same = fetched_by_two([order.clone(), order.clone()]);
-    assert!(same <= 1.5, "{same}");
-    let different = fetched_by_two([order, other]);
-    assert!(different <= 1.5, "{different}");
-}
+    /// Bytes that two processes fetch together if they read all blocks in these orders at the same time.
+    fn fetched_by_two(orders: [Vec<u64>; 2]) -> f64 {
+        let shared = Shared::new(|_| Fault::Late(Duration::from_millis(40)));
+        std::thread::scope(|scope| {
+            for order in orders {
+                let process = shared.open(1 << 30);
+                scope.spawn(move || process.read(order));
+            }
+        });
+        shared.fetched() as f64 / (BLOCKS * BLOCK) as f64
+    }
 
-#[test]
-fn blocks_that_appear_in_the_cache_after_they_were_requested_are_not_fetched() {
-    let late = Arc::new(AtomicBool::new(false));
-    let is_late = late.clone();
-    let shared = Shared::new(move |_| match is_late.load(Ordering::SeqCst) {
-        // Longer than a busy machine needs to read all of them below.
-        true => Fault::Late(Duration::from_millis(1500)),
-        false => Fault::None,
-    });
-    let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
-    late.store(true, Ordering::SeqCst);
-    // Most of them have to wait for their turn.
-    (0..BLOCKS).for_each(|number| one.file.prefetch(block(number)));
-    late.store(false, Ordering::SeqCst);
-    other.read((0..BLOCKS).rev());
-    other.cache.flush();
-    one.read(0..BLOCKS);
-    // If they were fetched when their turn comes, it would be 2.
-    let fetched = shared.fetched() as f64 / (BLOCKS * BLOCK) as f64;
-    assert!(fetched <= 1.5, "{fetched}");
+    #[test]
+    fn processes_with_an_empty_cache_share_the_work() {
+        let order: Vec<u64> = (0..BLOCKS).map(|at| at * 7 % BLOCKS).collect();
+        let other: Vec<u64> = (0..BLOCKS).map(|at| at * 13 % BLOCKS).collect();
+        let same = fetched_by_two([order.clone(), order.clone()]);
+        assert!(same <= 1.1, "{same}");
+        let different = fetched_by_two([order, other]);
+        assert!(different <= 1.2, "{different}");
+    }
+
+    #[test]
+    fn blocks_that_appear_in_the_cache_after_they_were_requested_are_not_fetched() {
+        let late = Arc::new(AtomicBool::new(false));
+        let is_late = late.clone();
+        let shared = Shared::new(move |_| match is_late.load(Ordering::SeqCst) {
+            // Longer than a busy machine needs to read all of them below.
+            true => Fault::Late(Duration::from_millis(1500)),
+            false => Fault::None,
+        });
+        let (one, other) = (shared.open(1 << 30), shared.open(1 << 30));
+        late.store(true, Ordering::SeqCst);
+        // Most of them have to wait for their turn.
+        (0..BLOCKS).for_each(|number| one.file.prefetch(block(number)));
+        late.store(false, Ordering::SeqCst);
+        other.read((0..BLOCKS).rev());
+        other.cache.flush();
+        one.read(0..BLOCKS);
+        let fetched = shared.fetched() as f64 / (BLOCKS * BLOCK) as f64;
+        assert!(fetched <= 1.1, "{fetched}");
+    }
 }
 
 #[test]
