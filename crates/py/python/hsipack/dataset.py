@@ -573,7 +573,8 @@ class Dataset(Base):
         layers: bool = True,
     ) -> Dataset:
         """Returns the dataset with these masks, read in this way. ``ds[i]`` and the batches of a
-        :class:`hsipack.Loader` follow these choices.
+        :class:`hsipack.Loader` follow these choices. Unlike with :meth:`select`, what you leave out
+        has its default again, except for the names of the masks.
 
         Args:
             masks: names of the masks to read; none if empty. If ``None``, those that are read now.

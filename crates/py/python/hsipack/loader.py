@@ -821,8 +821,8 @@ class Loader(DataLoaderAttributes):
         """Writes a file of what every thread did since :meth:`start_trace`.
 
         https://ui.perfetto.dev and chrome://tracing show the file. It has a row for the consumer
-        (waiting, step, augmentation), for the thread that copies to the GPU, for the planner and
-        for every decoder.
+        (waiting, step; on a GPU also augmentation), for the thread that copies to the GPU or
+        prepares batches on the CPU, for the planner and for every decoder.
 
         Args:
             path: the file to write; an existing one is replaced.

@@ -68,7 +68,8 @@ class BatchTimes(Record):
 
 @dataclass(frozen=True)
 class ThreadStats(Record):
-    """What the threads of a loader did. On a GPU, they are up to three batches ahead.
+    """What the threads of a loader did. Where batches are copied or prepared ahead, these are up to
+    three batches ahead of you.
 
     Attributes:
         elapsed_s: seconds since the loader was made.
@@ -85,8 +86,8 @@ class ThreadStats(Record):
         decode_waiting_s: seconds that all decoding threads together had nothing to do.
         plan_busy_s: seconds that the planning thread worked.
         plan_waiting_s: seconds that the planning thread waited for a free slot.
-        consumer_waiting_s: seconds spent waiting for batches of the ring, by you or, on a GPU, by
-            the thread that copies.
+        consumer_waiting_s: seconds spent waiting for batches of the ring, by you or by the thread
+            that copies (GPU) or prepares (CPU) batches ahead.
         slots: number of batches in the ring.
         mean_ready: mean number of further batches that were ready when one was taken.
     """

@@ -83,11 +83,8 @@ impl PreparedDeviceLoader {
         if self.recipe.keeps_slots() || slot_bytes > SMALL { 1 } else { 2 }
     }
 
-    /// Checks that these augmentations can be applied to all windows that will come; see [`Pipeline::check`].
-    ///
-    /// # Errors
-    /// The error that a batch would give, such as a crop that is larger than the windows.
-    pub fn check_augmentations(&self, pipeline: &Pipeline) -> Result<()> {
+    /// Checks that these augmentations can be applied to all windows that will come.
+    fn check_augmentations(&self, pipeline: &Pipeline) -> Result<()> {
         let masks = self.recipe.masks();
         for shape in self.plan().shapes() {
             let bands = self.options().bands.as_ref().map_or(shape.bands, Vec::len);
