@@ -3,7 +3,7 @@
 //! If large results were freed when they are dropped, every batch would pay for their page faults again, which takes
 //! about as long as copying them. So a pool keeps the memory of dropped buffers and reuses it.
 
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
 use bytemuck::{Pod, Zeroable};
 use hsipack_format::{Error, Result};
@@ -166,11 +166,13 @@ pub struct Pool {
     kept: Mutex<Vec<Storage>>,
     /// The most that are kept of one size, and of all sizes.
     most: [usize; 2],
+    /// The process that made the pool.
+    process: u32,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Self { kept: Mutex::default(), most: [KEPT, KEPT_IN_ALL] }
+        Self { kept: Mutex::default(), most: [KEPT, KEPT_IN_ALL], process: std::process::id() }
     }
 }
 
@@ -209,8 +211,11 @@ impl Pool {
         drop(gone);
     }
 
-    /// Never waits for the lock: in a forked process it may stay locked forever.
     fn with<T>(&self, work: impl FnOnce(&mut Vec<Storage>) -> Option<T>) -> Option<T> {
+        if std::process::id() == self.process {
+            return work(&mut self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        // In a forked process, it may stay locked forever.
         match self.kept.try_lock() {
             Ok(mut kept) => work(&mut kept),
             Err(TryLockError::Poisoned(kept)) => work(&mut kept.into_inner()),
@@ -259,6 +264,20 @@ mod tests {
         drop(pool.buffer(LARGE + 100).unwrap());
         assert_ne!(start(&pool.buffer(10).unwrap()), place);
         assert!(Buffer::zeroed(usize::MAX).unwrap_err().to_string().contains("for an array"));
+    }
+
+    #[test]
+    fn memory_is_kept_although_another_thread_uses_the_pool() {
+        let pool = Arc::new(Pool::default());
+        let buffer = pool.buffer(1000).unwrap();
+        let kept = pool.kept.lock().unwrap();
+        std::thread::scope(|scope| {
+            let dropping = scope.spawn(move || drop(buffer));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            drop(kept);
+            dropping.join().unwrap();
+        });
+        assert_eq!(pool.kept.lock().unwrap().len(), 1);
     }
 
     #[test]
