@@ -11,13 +11,7 @@ use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
 
 use crate::input::{self, Input};
-use crate::source;
 
-/// Endings of archives that are not searched for cubes.
-const UNREAD: [&str; 12] = [
-    ".7z", ".rar", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tar.lz4", ".tar.z",
-    ".zipx", ".bz2", ".xz",
-];
 /// How many names a message lists.
 const NAMED: usize = 5;
 
@@ -31,13 +25,15 @@ pub(crate) fn only_cube(input: Input) -> Result<Input> {
         return Ok(input);
     }
     let mut folder = input.file.clone();
-    while !source::is_container_folder(&folder) && !source::is_product_folder(&folder) {
+    while !hsipack_source::is_container_folder(&folder)
+        && !hsipack_source::is_product_folder(&folder)
+    {
         match only_folder(&folder)? {
             Some(inner) => folder = inner,
             None => break,
         }
     }
-    if source::is_container_folder(&folder) || source::is_product_folder(&folder) {
+    if hsipack_source::is_container_folder(&folder) || hsipack_source::is_product_folder(&folder) {
         return Ok(Input { file: folder, ..input });
     }
     let found = input::search(&folder, &|_| false)?;
@@ -110,12 +106,8 @@ pub(crate) fn to_search(path: &Path) -> Result<Option<PathBuf>> {
 /// Archives inside `folder`, a folder of an archive. The message that there is no cube lists them.
 pub(crate) fn nested(folder: &Path) -> Vec<String> {
     let files = walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten();
-    let names = files.filter(|file| mirror::is_archive(file.path()) || is_unread(file.path()));
+    let names = files.filter(|file| {
+        mirror::is_archive(file.path()) || hsipack_source::is_unread_archive(file.path())
+    });
     names.take(NAMED).map(|file| file.file_name().to_string_lossy().into_owned()).collect()
-}
-
-/// Whether a file's name ends like that of an archive that cannot be opened.
-pub(crate) fn is_unread(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-    UNREAD.iter().any(|ending| name.ends_with(ending))
 }

@@ -13,7 +13,6 @@ use walkdir::WalkDir;
 
 use crate::convert::pairs;
 use crate::convert::staging::is_unfinished;
-use crate::source;
 use crate::{archives, table, walk};
 
 /// One cube to open.
@@ -152,11 +151,11 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
     if input.variable.is_some() {
         return archives::only_cube(input).map(|input| vec![input]);
     }
-    let images = source::images_of_metadata(&input.file);
+    let images = hsipack_source::images_of_metadata(&input.file);
     if !images.is_empty() {
         return Ok(images.iter().map(|image| Input::of(image)).collect());
     }
-    if input.file.is_dir() && !source::is_container_folder(&input.file) {
+    if input.file.is_dir() && !hsipack_source::is_container_folder(&input.file) {
         return search(&input.file, excluded);
     }
     if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
@@ -226,7 +225,7 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
         }
         // A path that cannot be read is kept: opening it later gives an error with its name.
         let path = Input::of(&path).here().map_or(path, |input| input.file);
-        if path.is_dir() && !source::is_container_folder(&path) {
+        if path.is_dir() && !hsipack_source::is_container_folder(&path) {
             inputs.extend(search(&path, excluded)?);
         } else {
             inputs.push(Input::of(&path));
@@ -313,11 +312,12 @@ fn search_below(
             }
             continue;
         }
-        let container = entry.file_type().is_dir() && source::is_container_folder(path);
+        let container = entry.file_type().is_dir() && hsipack_source::is_container_folder(path);
         if container {
             walk.skip_current_dir();
         }
-        let candidate = container || (entry.file_type().is_file() && source::is_cube_file(path));
+        let candidate =
+            container || (entry.file_type().is_file() && hsipack_source::is_cube_file(path));
         if candidate && !excluded(path) && !pairs::is_reference(path) {
             inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) });
         }

@@ -1,5 +1,5 @@
 //! Packs cubes from the files of cameras, satellites and benchmarks into a dataset, and checks that the dataset is
-//! correct: source readers, conversion, validation.
+//! correct: conversion, validation. The crate [`hsipack_source`] reads the cubes.
 //!
 //! ```text
 //! cube file → source → cube rows → calibrate/scale → fp16 → chunk → compress → shard → index → commit
@@ -7,8 +7,6 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`source`] | reads cubes; each format has its own folder or file |
-//! | [`array_geo`] | the georeferencing of an array that a program gives |
 //! | [`input`], [`table`] | turn what the user typed, and tables, into a list of cubes |
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | check that a packed dataset is intact, and repair it |
@@ -26,7 +24,6 @@
 
 pub mod add_mask;
 mod archives;
-pub mod array_geo;
 pub mod convert;
 pub mod deviation;
 pub mod export;
@@ -38,7 +35,6 @@ pub mod precision;
 pub mod preview;
 pub mod progress;
 pub mod repair;
-pub mod source;
 pub mod spectra;
 pub mod split;
 mod staged;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use half::f16;
 use hsipack_format::{Command, CubeShape, DType, Error, Result, Sample, remedy};
+use hsipack_source::{Access, CubeInfo, RowBuffer, Source};
 use hsipack_store::{Dataset, Stack};
 
 use crate::convert::ValueOptions;
 use crate::convert::{plan, references};
-use crate::source::{Access, CubeInfo, RowBuffer, Source};
 
 /// Memory for one read from a source.
 pub(crate) const BUDGET: usize = 64 << 20;
@@ -253,8 +253,8 @@ pub(crate) fn decode(bytes: &[u8], dtype: DType, values: &mut Vec<f64>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::flat::{FlatLayout, FlatSource, MemoryBytes};
-    use crate::source::{AxisOrder, Scaling};
+    use hsipack_source::flat::{FlatLayout, FlatSource, MemoryBytes};
+    use hsipack_source::{AxisOrder, Scaling};
 
     #[test]
     fn a_band_alone_has_the_values_that_it_has_among_all() {

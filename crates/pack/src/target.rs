@@ -1,6 +1,7 @@
 //! Finds what a path refers to: a cube in a file, or a packed dataset; and which sample of a dataset.
 
 use hsipack_format::{Command, Error, Result, Sample, remedy};
+use hsipack_source::Source;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, is_packed};
 
@@ -8,7 +9,6 @@ use crate::archives;
 use crate::convert::ValueOptions;
 use crate::convert::plan;
 use crate::input::Input;
-use crate::source::{self, Source};
 
 /// A cube or a dataset to inspect.
 pub enum Target {
@@ -33,8 +33,8 @@ impl Target {
             return Ok(Self::Dataset(Box::new(Dataset::open(&input.file)?)));
         }
         let input = archives::only_cube(input.here()?)?;
-        let is_cube =
-            source::is_container_folder(&input.file) || source::is_product_folder(&input.file);
+        let is_cube = hsipack_source::is_container_folder(&input.file)
+            || hsipack_source::is_product_folder(&input.file);
         if input.file.is_dir() && !is_cube {
             return Err(Error::unsupported("this folder is neither a cube nor a packed dataset")
                 .at(&input.file)

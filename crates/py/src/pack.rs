@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsipack_format::geo::Unit;
 use hsipack_format::{Error, Result, names, text};
-use hsipack_pack::array_geo as arrays_geo;
 use hsipack_pack::convert::parts::{self, Part, WorkOptions};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{self as packing, ConvertOptions};
 use hsipack_pack::input::Input;
 use hsipack_pack::progress::Progress;
-use hsipack_pack::source::guess_wavelength_unit;
 use hsipack_pack::spectra::{self as spectra_of, Output, SpectraOptions, Table, Values};
 use hsipack_pack::validate::{self as validation, ValidateOptions, parts as checked_parts};
+use hsipack_source::array_geo as arrays_geo;
+use hsipack_source::guess_wavelength_unit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde::Serialize;

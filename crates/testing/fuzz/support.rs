@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use hsipack_format::CubeShape;
-use hsipack_pack::source::{CubeInfo, OpenOptions, RowBuffer, Source, open};
+use hsipack_source::{CubeInfo, OpenOptions, RowBuffer, Source, open};
 
 /// Cubes of more values are not read: their files may be small (sparse TIFF, deflate).
 const MOST_VALUES: usize = 1_000_000;

@@ -8,8 +8,8 @@ use hsipack_pack::convert::plan::open_source;
 use hsipack_pack::convert::{MaskGroup, MaskOption, ValueOptions, mask_groups};
 use hsipack_pack::input::{self, Input};
 use hsipack_pack::physical::Cube;
-use hsipack_pack::source::Source;
 use hsipack_pack::target::Target;
+use hsipack_source::Source;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, Stack, mirror, paths};
 

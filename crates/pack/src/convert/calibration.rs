@@ -1,6 +1,6 @@
 //! Calibrates column by column: (value − dark) / span, from references or from the camera's calibration in a file.
 
-use crate::source::PlaceScaling;
+use hsipack_source::PlaceScaling;
 
 use super::transform::Place;
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
+use hsipack_source::{RowBuffer, Source};
 use hsipack_store::{codec, memory};
 
 use super::cast;
@@ -13,7 +14,6 @@ use super::masks::MaskReader;
 use super::stats::{self, BandStats, Gatherer};
 use super::transform::{Place, Scratch, Transform};
 use crate::precision;
-use crate::source::{RowBuffer, Source};
 
 /// A cube that is being converted. The threads that work on it share it.
 pub struct OpenCube {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
+use hsipack_source::products::{self, QualityLayers};
+use hsipack_source::{OpenOptions, RowBuffer, Source};
 use hsipack_store::mirror;
 use hsipack_store::remote::{is_away, is_url};
 use serde::{Deserialize, Serialize};
@@ -12,8 +14,6 @@ use super::classes::{self, ClassName, ClassTable, NewClass};
 use super::options::MaskOption;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
-use crate::source::products::{self, QualityLayers};
-use crate::source::{self, OpenOptions, RowBuffer, Source};
 
 /// The patterns that make up one mask array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -211,7 +211,7 @@ impl MaskReader {
                 mask: true,
                 image: Some([rows, columns]),
             };
-            let source = source::open(&file.file, &options)?;
+            let source = hsipack_source::open(&file.file, &options)?;
             let shape = source.info().shape;
             if (shape.rows, shape.columns) != (rows, columns) {
                 return Err(Error::conflict(format!(

@@ -14,7 +14,6 @@ use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use super::masks::places;
 use super::options::Reference;
 use crate::input::Input;
-use crate::source;
 
 /// A white or a dark reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +71,7 @@ pub fn beside(cube: &Path, kind: Kind) -> Option<PathBuf> {
     let headwall = headwall.filter(|_| !own);
     let all = specim.into_iter().chain(headwall).map(|name| cube.with_file_name(name));
     // A data file without a header is not a cube.
-    all.into_iter().find(|candidate| candidate.is_file() && source::is_cube_file(candidate))
+    all.into_iter().find(|candidate| candidate.is_file() && hsipack_source::is_cube_file(candidate))
 }
 
 /// Whether a file has this name followed by one of the endings.

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_source::{CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
 use super::options::{Reference, ValueOptions};
 use super::pairs::{self, Kind};
 use crate::input::Input;
-use crate::source::{CubeInfo, OpenOptions, RowBuffer, Scaling, Source};
 
 use super::calibration::Calibration;
 use super::transform::{Scratch, Transform};
@@ -257,7 +257,7 @@ fn open_reference(
 ) -> Result<Box<dyn Source>> {
     let file = pairs::find(reference, kind, input)?;
     let options = OpenOptions { variable: file.variable.clone(), ..Default::default() };
-    let source = crate::source::open(&file.file, &options)?;
+    let source = hsipack_source::open(&file.file, &options)?;
     check_grid(source.info(), input, cube).map_err(|error| error.at(&file.file))?;
     Ok(source)
 }

@@ -14,11 +14,11 @@ use std::sync::Arc;
 
 use half::f16;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, remedy, spectrum};
+use hsipack_source::{CubeInfo, RowBuffer, Scaling};
 
 use super::calibration::Calibration;
 use super::cast;
 use super::options::{Nodata, Normalize};
-use crate::source::{CubeInfo, RowBuffer, Scaling};
 
 /// What to do with the numbers of one cube.
 #[derive(Clone, Debug)]

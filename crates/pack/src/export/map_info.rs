@@ -112,7 +112,7 @@ fn projected(zone: Utm) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::envi::header;
+    use hsipack_source::envi::header;
 
     fn read_back(geo: &Geo) -> Option<Geo> {
         let layout = "ENVI\nsamples = 4\nlines = 3\nbands = 2\ndata type = 12\ninterleave = bil\nbyte order = 0\n";

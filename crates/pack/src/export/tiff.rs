@@ -242,7 +242,7 @@ mod tests {
     use super::*;
     use crate::convert::{ConvertOptions, convert};
     use crate::progress::Progress;
-    use crate::source::{self, OpenOptions, RowBuffer};
+    use hsipack_source::{OpenOptions, RowBuffer};
     use hsipack_store::Dataset;
 
     #[test]
@@ -262,7 +262,7 @@ mod tests {
         let mut file = Staged::create(&path).unwrap();
         encode::<TiffKindBig>(&raster, DType::F32, file.writer(), &path).unwrap();
         file.commit().unwrap();
-        let source = source::open(&path, &OpenOptions::default()).unwrap();
+        let source = hsipack_source::open(&path, &OpenOptions::default()).unwrap();
         assert_eq!(source.info().format, "BigTIFF");
         let mut buffer = RowBuffer::new();
         source.read_rows(0..4, &mut buffer).unwrap();

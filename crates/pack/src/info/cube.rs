@@ -1,12 +1,12 @@
 //! Describes a cube in a file.
 
 use hsipack_format::{Geo, Result};
+use hsipack_source::{Scaling, Source, products};
 use hsipack_store::mirror;
 use serde::Serialize;
 
 use super::values::{Shape, Values, Wavelengths, bad_bands};
 use crate::input::Input;
-use crate::source::{Scaling, Source, products};
 
 /// A cube in a file.
 #[derive(Clone, Debug, Serialize)]

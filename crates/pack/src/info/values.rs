@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use hsipack_format::metadata::Scaling as StoredScaling;
 use hsipack_format::{DType, Result};
+use hsipack_source::{Access, RowBuffer, Source};
 use hsipack_store::threads;
 use serde::Serialize;
 
 use crate::convert::stats::BandStats;
 use crate::physical::{self, BUDGET, readers};
-use crate::source::{Access, RowBuffer, Source};
 
 /// Shape in JSON: rows, columns, bands.
 pub(super) type Shape = [usize; 3];

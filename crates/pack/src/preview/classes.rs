@@ -2,6 +2,7 @@
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Result};
+use hsipack_source::{OpenOptions, RowBuffer, Source};
 use hsipack_store::dataset::ChunkArray;
 
 use super::palette::{Colour, blend, class_colour};
@@ -9,7 +10,6 @@ use super::sampling::Sampling;
 use super::stretch::Image;
 use crate::convert::classes::means_nothing;
 use crate::input::Input;
-use crate::source::{self, OpenOptions, RowBuffer, Source};
 
 /// The most classes that get a spectrum and a line in the legend.
 const SHOWN: usize = 10;
@@ -90,7 +90,7 @@ impl ClassMap {
         let variable = input.variable.clone();
         let options =
             OpenOptions { variable, axes: None, mask: true, image: Some([rows, columns]) };
-        let source = source::open(&input.file, &options)?;
+        let source = hsipack_source::open(&input.file, &options)?;
         let info = source.info();
         if (info.shape.rows, info.shape.columns) != (rows, columns) {
             return Err(Error::conflict(format!(

@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{Error, Opt, Result, Sample, remedy};
+use hsipack_source::Source;
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack, mirror, threads};
 use serde::Serialize;
@@ -40,7 +41,6 @@ use crate::convert::stats::BandStats;
 use crate::export::find_mask;
 use crate::input::Input;
 use crate::physical::{Cube, readers};
-use crate::source::Source;
 use crate::spectra::Curve;
 use crate::target::{self, Target};
 pub use bands::{Preset, presets};

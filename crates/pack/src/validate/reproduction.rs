@@ -1,6 +1,7 @@
 //! Gives the packed values of a sample together with those of its source, block by block.
 
 use hsipack_format::{DType, Result, Sample};
+use hsipack_source::{RowBuffer, Source};
 use hsipack_store::Stack;
 use hsipack_store::dataset::RowScratch;
 
@@ -8,7 +9,6 @@ use super::recipe::Recipe;
 use crate::convert::plan;
 use crate::convert::transform::{Scratch, Transform};
 use crate::input::Input;
-use crate::source::{RowBuffer, Source};
 
 /// A sample's source, opened in the same way as for packing.
 pub struct Reproduction<'a> {

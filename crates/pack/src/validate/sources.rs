@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use half::f16;
 use hsipack_format::{DType, Error, Result, Sample};
+use hsipack_source::RowBuffer;
 use hsipack_store::dataset::{ChunkArray, RowScratch};
 use hsipack_store::{Dataset, Stack, mirror, threads};
 
@@ -20,7 +21,6 @@ use crate::fingerprint::fingerprint;
 use crate::input::Input;
 use crate::precision;
 use crate::progress::Progress;
-use crate::source::RowBuffer;
 
 /// The result of comparing with sources.
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -10,8 +10,8 @@ use half::f16;
 use hsipack_format::ErrorKind;
 use hsipack_pack::convert::{self, ChunkShape, ConvertOptions, KeepBits, Mode, Nodata, Scale};
 use hsipack_pack::progress::Progress;
-use hsipack_pack::source::RowBuffer;
 use hsipack_pack::validate::{ValidateOptions, validate};
+use hsipack_source::RowBuffer;
 use hsipack_store::Dataset;
 
 use crate::appending::lines;

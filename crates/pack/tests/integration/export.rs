@@ -7,7 +7,7 @@ use hsipack_format::DType;
 use hsipack_pack::convert::{ChunkShape, ConvertOptions, Mode, Scale, convert};
 use hsipack_pack::export::{ExportOptions, Exported, export};
 use hsipack_pack::progress::Progress;
-use hsipack_pack::source::{self, OpenOptions, RowBuffer, Source};
+use hsipack_source::{OpenOptions, RowBuffer, Source};
 use hsipack_store::Dataset;
 use serde_json::json;
 
@@ -197,7 +197,8 @@ fn masks_keep_their_ids_in_every_format() {
         options.mask = Some("organs".into());
         export(&options).unwrap();
         let open_mask = OpenOptions { mask: true, ..Default::default() };
-        let source = source::open(&output, &open_mask).unwrap_or_else(|error| panic!("{error}"));
+        let source =
+            hsipack_source::open(&output, &open_mask).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(source.info().shape.rows, 7, "{ending}");
         assert_eq!(read_all(&*source).bytes(), want, "{ending}");
     }

@@ -9,9 +9,9 @@ use hsipack_pack::convert::{self, ConvertOptions};
 use hsipack_pack::fingerprint::fingerprint;
 use hsipack_pack::input::{self, Input};
 use hsipack_pack::progress::Progress;
-use hsipack_pack::source::{self, OpenOptions, RowBuffer};
 use hsipack_pack::table::{Table, read_list};
 use hsipack_pack::target::Target;
+use hsipack_source::{OpenOptions, RowBuffer};
 use hsipack_store::is_packed;
 
 use crate::conversion::{cubes, options};
@@ -103,7 +103,7 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
         for path in &paths {
             for mask in [false, true] {
                 let options = OpenOptions { mask, ..OpenOptions::default() };
-                refused(&source::open(path, &options).err().unwrap(), path);
+                refused(&hsipack_source::open(path, &options).err().unwrap(), path);
             }
             refused(&Target::open(&path.display().to_string(), None).err().unwrap(), path);
             refused(&Table::read(path).unwrap_err(), path);
@@ -126,7 +126,7 @@ fn pipes_and_devices_in_a_folder_are_passed_over() {
         let found = input::expand(&[path.display().to_string()], &[]).unwrap();
         assert_eq!(names(&found, &path), ["cube000.hdr"]);
         assert!(!is_packed(&path.join("store")));
-        assert!(source::open(&path.join("store.zarr"), &OpenOptions::default()).is_err());
+        assert!(hsipack_source::open(&path.join("store.zarr"), &OpenOptions::default()).is_err());
     });
 }
 
@@ -167,7 +167,8 @@ fn pipes_and_devices_beside_a_cube_are_refused() {
     std::fs::rename(folder.path().join("kept.img"), &data).unwrap();
     std::fs::remove_file(&header).unwrap();
     pipe(&header);
-    let error = at_once(move || source::open(&data, &OpenOptions::default()).err().unwrap());
+    let error =
+        at_once(move || hsipack_source::open(&data, &OpenOptions::default()).err().unwrap());
     assert!(error.what().contains("without an ENVI header"), "{error}");
 }
 
@@ -182,7 +183,7 @@ fn a_chunk_that_is_a_pipe_is_an_error() {
     std::fs::write(array.join("zarr.json"), metadata).unwrap();
     pipe(&array.join("c/0/0/0"));
     at_once(move || {
-        let source = source::open(&array, &OpenOptions::default()).unwrap();
+        let source = hsipack_source::open(&array, &OpenOptions::default()).unwrap();
         let error = source.read_rows(0..4, &mut RowBuffer::new()).unwrap_err();
         assert!(error.to_string().contains("a pipe, not a file"), "{error}");
     });
@@ -202,10 +203,11 @@ fn large_side_files_are_not_read() {
     assert!(error.what().contains("larger than 256 MiB"), "{error}");
     std::fs::create_dir(folder.path().join("store")).unwrap();
     sparse("store/zarr.json", 1 << 40);
-    let error = source::open(&folder.path().join("store"), &OpenOptions::default()).err().unwrap();
+    let error =
+        hsipack_source::open(&folder.path().join("store"), &OpenOptions::default()).err().unwrap();
     assert!(error.what().contains(&format!("at most {}", 64 << 20)), "{error}");
     assert!(!is_packed(&folder.path().join("store")));
     let header = sparse("cube.hdr", 1 << 40);
-    let error = source::open(&header, &OpenOptions::default()).err().unwrap();
+    let error = hsipack_source::open(&header, &OpenOptions::default()).err().unwrap();
     assert!(error.what().contains(&format!("at most {}", 4 << 20)), "{error}");
 }

@@ -2,7 +2,7 @@
 
 mod adding;
 mod appending;
-mod choosing;
+#[path = "../../../source/tests/integration/common.rs"]
 mod common;
 mod conversion;
 mod damage;
@@ -11,19 +11,9 @@ mod grids;
 mod index;
 mod inputs;
 mod look;
-mod opening;
 mod packing;
 mod parts;
 mod products;
 mod servers;
-mod source_envi;
-mod source_hdf5;
-mod source_htc;
-mod source_matlab;
-mod source_numpy;
-mod source_png;
-mod source_tiff;
-mod source_tivita;
-mod source_zarr;
 mod spectra;
 mod statistics;

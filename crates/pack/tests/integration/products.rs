@@ -10,7 +10,7 @@ use hsipack_pack::info::CubeReport;
 use hsipack_pack::input::{self, Input};
 use hsipack_pack::physical::Cube;
 use hsipack_pack::progress::Progress;
-use hsipack_pack::source::{self, CubeInfo, OpenOptions, Source};
+use hsipack_source::{CubeInfo, OpenOptions, Source};
 use hsipack_store::Dataset;
 use serde_json::Value;
 
@@ -62,7 +62,9 @@ impl Delivery {
 
 fn open_error(path: &Path, variable: Option<&str>) -> Error {
     let options = OpenOptions { variable: variable.map(str::to_owned), ..Default::default() };
-    source::open(path, &options).err().unwrap_or_else(|| panic!("{} opened", path.display()))
+    hsipack_source::open(path, &options)
+        .err()
+        .unwrap_or_else(|| panic!("{} opened", path.display()))
 }
 
 fn assert_says(error: &Error, kind: ErrorKind, words: &[&str]) {
@@ -179,7 +181,7 @@ fn enmap_files_are_known_by_all_their_names() {
 fn enmap_as_envi_is_described_by_its_xml() {
     let delivery = Delivery::of("enmap_l1c");
     let stored = open(&delivery.path(&format!("{L1C}-SPECTRAL_IMAGE.TIF")), None);
-    let mut rows = source::RowBuffer::new();
+    let mut rows = hsipack_source::RowBuffer::new();
     stored.read_rows(0..7, &mut rows).unwrap();
     delivery.remove(&format!("{L1C}-SPECTRAL_IMAGE.TIF"));
     fs::write(delivery.path(&format!("{L1C}-SPECTRAL_IMAGE.BIP")), rows.bytes()).unwrap();
@@ -584,7 +586,7 @@ fn damaged_metadata_are_an_error_or_a_cube() {
             fs::write(delivery.path(&name), damaged).unwrap();
             for variable in [None, Some("VNIR".to_owned())] {
                 let options = OpenOptions { variable, ..Default::default() };
-                match source::open(delivery.0.path(), &options) {
+                match hsipack_source::open(delivery.0.path(), &options) {
                     Ok(source) => assert!(source.info().shape.bands > 0),
                     Err(error) => assert!(!error.to_string().is_empty()),
                 }

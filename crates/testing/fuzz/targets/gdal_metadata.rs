@@ -2,8 +2,8 @@
 #![no_main]
 
 use hsipack_format::{CubeShape, DType};
-use hsipack_pack::source::CubeInfo;
-use hsipack_pack::source::tiff::gdal_metadata::{GdalMetadata, wavelengths_in_names};
+use hsipack_source::CubeInfo;
+use hsipack_source::tiff::gdal_metadata::{GdalMetadata, wavelengths_in_names};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
 //! The binary header of HySpex cameras: its part of fixed length.
 #![no_main]
 
-use hsipack_pack::source::products::hyspex::Head;
+use hsipack_source::products::hyspex::Head;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! The elements of MATLAB v5 files: numbers lie inside the file or a stream of it.
 #![no_main]
 
-use hsipack_pack::source::matlab::v5::{Content, HEADER, parse};
+use hsipack_source::matlab::v5::{Content, HEADER, parse};
 use libfuzzer_sys::fuzz_target;
 
 /// Without the header's last four bytes nothing is read: bytes that lack them get them.

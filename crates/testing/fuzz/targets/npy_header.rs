@@ -1,7 +1,7 @@
 //! The header of `.npy` files.
 #![no_main]
 
-use hsipack_pack::source::numpy::header::parse;
+use hsipack_source::numpy::header::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! The pickled header of HTC files, read without executing anything.
 #![no_main]
 
-use hsipack_pack::source::htc::pickle::{Header, parse};
+use hsipack_source::htc::pickle::{Header, parse};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

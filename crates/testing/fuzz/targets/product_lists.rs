@@ -2,7 +2,7 @@
 //! AVIRIS, the ENVI header of DESIS.
 #![no_main]
 
-use hsipack_pack::source::products::{Grid, desis, parse_centres, parse_gain, wyvern};
+use hsipack_source::products::{Grid, desis, parse_centres, parse_gain, wyvern};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {

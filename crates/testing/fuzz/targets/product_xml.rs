@@ -1,8 +1,8 @@
 //! The XML of EnMAP and DESIS: lists of bands.
 #![no_main]
 
-use hsipack_pack::source::products::dlr::Band;
-use hsipack_pack::source::products::{desis, enmap};
+use hsipack_source::products::dlr::Band;
+use hsipack_source::products::{desis, enmap};
 use libfuzzer_sys::fuzz_target;
 
 fn check(bands: &[Band]) {

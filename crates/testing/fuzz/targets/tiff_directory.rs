@@ -1,8 +1,8 @@
 //! The directories and tags of TIFF files.
 #![no_main]
 
-use hsipack_pack::source::flat::MemoryBytes;
-use hsipack_pack::source::tiff::directory::Directories;
+use hsipack_source::flat::MemoryBytes;
+use hsipack_source::tiff::directory::Directories;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

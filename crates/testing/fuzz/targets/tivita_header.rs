@@ -1,7 +1,7 @@
 //! The 12 bytes before a Tivita cube.
 #![no_main]
 
-use hsipack_pack::source::tivita::parse;
+use hsipack_source::tivita::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

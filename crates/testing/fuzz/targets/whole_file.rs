@@ -8,7 +8,7 @@
 #[path = "../support.rs"]
 mod support;
 
-use hsipack_pack::source::{Axes, OpenOptions};
+use hsipack_source::{Axes, OpenOptions};
 use libfuzzer_sys::fuzz_target;
 
 const NAMES: [&str; 8] =

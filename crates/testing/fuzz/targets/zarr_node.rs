@@ -1,7 +1,7 @@
 //! The metadata of Zarr v2 and v3 nodes in other people's datasets.
 #![no_main]
 
-use hsipack_pack::source::zarr::metadata::Node;
+use hsipack_source::zarr::metadata::Node;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

@@ -4,7 +4,7 @@ use hsipack_format::{Error, Result};
 use hsipack_pack::convert::{MaskGroup, MaskReader};
 use hsipack_pack::input::Input;
 use hsipack_pack::preview::{Meaning, Sampling, packed_labels};
-use hsipack_pack::source::RowBuffer;
+use hsipack_source::RowBuffer;
 use hsipack_store::dataset::ChunkArray;
 
 use crate::subject::{Of, Opened};

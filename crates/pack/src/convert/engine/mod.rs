@@ -20,6 +20,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_source::Access;
 use hsipack_store::output::Written;
 use hsipack_store::{Dataset, stopping, threads};
 use serde_json::Value;
@@ -36,7 +37,6 @@ use super::plan::Plan;
 use super::staging::{Shards, Staging};
 use super::stats::StackStats;
 use crate::progress::Progress;
-use crate::source::Access;
 
 /// What is known of all packed samples.
 pub struct Outcome {

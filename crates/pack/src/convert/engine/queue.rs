@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use hsipack_format::{Error, Result};
+use hsipack_source::CubeInfo;
 
 use super::Engine;
 use crate::convert::calibration::Calibration;
@@ -12,7 +13,6 @@ use crate::convert::options::{ConvertOptions, Reference};
 use crate::convert::plan::{self, PlannedSample, PlannedStack};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
-use crate::source::CubeInfo;
 
 /// A shard that has to be written.
 pub(super) struct ShardTask {

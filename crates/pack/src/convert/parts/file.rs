@@ -10,6 +10,7 @@ use hsipack_format::names::by_name;
 use hsipack_format::{
     Codec, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile, remedy,
 };
+use hsipack_source::{CubeInfo, Exposure, Radiometry, Scaling};
 use hsipack_store::{output, small};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -23,7 +24,6 @@ use crate::convert::plan::{Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
 use crate::input::Input;
 use crate::precision::Information;
-use crate::source::{CubeInfo, Exposure, Radiometry, Scaling};
 
 /// A planned conversion.
 #[derive(Debug, Serialize, Deserialize)]

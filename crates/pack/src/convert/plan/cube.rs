@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_source::{Axes, CubeInfo, OpenOptions, Source};
 
 use super::PlannedSample;
 use crate::convert::calibration::Calibration;
@@ -10,7 +11,6 @@ use crate::convert::options::{BandSelection, ValueOptions};
 use crate::convert::references;
 use crate::convert::transform::Transform;
 use crate::input::Input;
-use crate::source::{self, Axes, CubeInfo, OpenOptions, Source};
 
 /// Opens the source of an input, with the given options.
 ///
@@ -27,7 +27,7 @@ pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Sourc
         })?),
     };
     let options = OpenOptions { variable: input.variable.clone(), axes, ..Default::default() };
-    let source = source::open(&input.file, &options)?;
+    let source = hsipack_source::open(&input.file, &options)?;
     let shape = source.info().shape;
     if shape.is_empty() || shape.checked_values().is_none() {
         return Err(Error::malformed(format!("the cube has the shape {shape}")).at(&input.file));

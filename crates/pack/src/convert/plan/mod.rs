@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::metadata::Made;
 use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
+use hsipack_source::CubeInfo;
 use hsipack_store::Dataset;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -28,7 +29,6 @@ use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
 use crate::input::{self, Input};
 use crate::precision::Information;
-use crate::source::CubeInfo;
 
 /// A planned conversion.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hsipack_format::Result;
+use hsipack_source::{Access, RowBuffer, Source};
 
 use super::{PlannedSample, open_source};
 use crate::convert::ValueOptions;
 use crate::convert::transform::{Scratch, Transform};
-use crate::source::{Access, RowBuffer, Source};
 
 /// An open planned cube.
 pub(crate) struct Opened<'a> {

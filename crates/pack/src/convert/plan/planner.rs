@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::remedy::current;
 use hsipack_format::{CubeShape, DType, Error, Grid, Opt, Result, remedy};
+use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -25,7 +26,6 @@ use crate::convert::pairs::{self, Kind};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
-use crate::source::CubeInfo;
 use crate::table::Table;
 
 pub(super) struct Planner<'a> {

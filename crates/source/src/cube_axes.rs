@@ -1,0 +1,236 @@
+//! Which axes of an array are the cube's. An array has these three, and any number of axes of length 1.
+
+use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
+
+use super::variables::lengths_text;
+use super::{Axis, AxisOrder, OpenOptions};
+
+/// The axes of an array as the user names them (`--axes`), one letter per axis: `y`, `x` and `b` once each,
+/// and `1` for each axis of length 1 to drop. `11yxb` is (1, 1, row, column, band).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Axes(Vec<Option<Axis>>);
+
+/// No container has arrays with more axes.
+const MOST_AXES: usize = 32;
+
+impl Axes {
+    /// Parses axes as the user spells them. `None` if a letter is unknown, or if `y`, `x` or `b` is missing
+    /// or occurs twice.
+    pub fn parse(text: &str) -> Option<Axes> {
+        let letters: Vec<Option<Axis>> = text
+            .chars()
+            .map(|letter| match letter.to_ascii_lowercase() {
+                'y' => Some(Some(Axis::Row)),
+                'x' => Some(Some(Axis::Column)),
+                'b' => Some(Some(Axis::Band)),
+                '1' => Some(None),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        let once = |axis| letters.iter().filter(|letter| **letter == Some(axis)).count() == 1;
+        let whole = once(Axis::Row) && once(Axis::Column) && once(Axis::Band);
+        (whole && letters.len() <= MOST_AXES).then_some(Axes(letters))
+    }
+
+    /// The order of the cube's three axes.
+    pub fn order(&self) -> AxisOrder {
+        let mut axes = self.0.iter().flatten();
+        AxisOrder(std::array::from_fn(|_| *axes.next().expect("three letters, each once")))
+    }
+
+    /// The order, for data with exactly three axes.
+    ///
+    /// # Errors
+    /// If the user also names axes of length 1.
+    pub fn of_three(&self) -> Result<AxisOrder> {
+        match self.0.len() {
+            3 => Ok(self.order()),
+            named => Err(Error::conflict(format!(
+                "'{self}' names {named} axes, but the data have three"
+            ))
+            .with_remedy("name three axes: y, x and b, each once")),
+        }
+    }
+
+    /// The positions of the cube's axes in an array of these `lengths`.
+    fn within(&self, lengths: &[usize]) -> Result<[usize; 3]> {
+        let text = lengths_text(lengths);
+        if self.0.len() != lengths.len() {
+            return Err(Error::conflict(format!(
+                "'{self}' names {} axes, but the array has {}: {text}",
+                self.0.len(),
+                lengths.len()
+            ))
+            .with_remedy("name every axis: y, x and b once each, 1 for an axis of length 1"));
+        }
+        let left_out = |(letter, length): (&Option<Axis>, &usize)| letter.is_none() && *length != 1;
+        if let Some(axis) = self.0.iter().zip(lengths).position(left_out) {
+            return Err(Error::conflict(format!(
+                "axis {} of the array of {text} does not have length 1, as the axes '{self}' say",
+                axis + 1
+            ))
+            .with_remedy(ONE_CUBE_AN_ARRAY));
+        }
+        let mut kept = (0..lengths.len()).filter(|axis| self.0[*axis].is_some());
+        Ok(std::array::from_fn(|_| kept.next().expect("three letters, each once")))
+    }
+}
+
+impl AxisOrder {
+    /// Parses an order spelled with the letters `y`, `x`, `b`, each once; `None` if the text is something else.
+    pub fn parse(text: &str) -> Option<AxisOrder> {
+        let axes = Axes::parse(text)?;
+        axes.of_three().ok()
+    }
+}
+
+const ONE_CUBE_AN_ARRAY: &str =
+    "save each cube as a 3-D array of its own; only axes of length 1 can be left out";
+
+impl From<AxisOrder> for Axes {
+    fn from(order: AxisOrder) -> Self {
+        Axes(order.0.map(Some).to_vec())
+    }
+}
+
+impl std::fmt::Display for Axes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|letter| {
+            f.write_str(match letter {
+                Some(Axis::Row) => "y",
+                Some(Axis::Column) => "x",
+                Some(Axis::Band) => "b",
+                None => "1",
+            })
+        })
+    }
+}
+
+/// Which axes of an array with three or more axes are the cube's, in index order: the axes that the user
+/// names, otherwise all if there are three, otherwise the three that are longer than 1. If the user names
+/// only three letters, they are the axes that remain without those of length 1.
+///
+/// # Errors
+/// If the axes that the user names do not fit the array, if more than three axes are longer than 1, or if
+/// fewer than three are and the user does not name all axes.
+pub(super) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize; 3]> {
+    if let Some(axes) = axes.filter(|axes| axes.0.len() != 3) {
+        return axes.within(lengths);
+    }
+    if lengths.len() == 3 {
+        return Ok([0, 1, 2]);
+    }
+    let long: Vec<usize> = (0..lengths.len()).filter(|axis| lengths[*axis] > 1).collect();
+    let (rank, text) = (lengths.len(), lengths_text(lengths));
+    match long[..] {
+        [a, b, c] => Ok([a, b, c]),
+        _ if long.len() > 3 => Err(Error::unsupported(format!(
+            "the array is {rank}-D ({text}); a cube has rows, columns and bands"
+        ))
+        .with_remedy(ONE_CUBE_AN_ARRAY)),
+        _ => Err(Error::ambiguous(format!(
+            "the array is {rank}-D ({text}), and it is unclear which of its axes of length 1 belong to the cube"
+        ))
+        .with_remedy(remedy![
+            "name every axis with ",
+            Opt::Axes,
+            format!(", 1 for one to leave out, such as {}yxb", "1".repeat(rank.saturating_sub(3)))
+        ])),
+    }
+}
+
+/// The cube shape of an array and the order of its axes, slowest index first, as in `lengths`. Additional
+/// axes of length 1 are dropped, which moves no value.
+///
+/// Three axes are (row, column, band) unless the user says otherwise. For a mask, two axes are one band.
+///
+/// # Errors
+/// If the array cannot be a cube, is empty, or is too large for the machine's address space.
+pub(super) fn cube_axes(
+    lengths: &[usize],
+    options: &OpenOptions,
+) -> Result<(CubeShape, AxisOrder)> {
+    let text = lengths_text(lengths);
+    if lengths.contains(&0) {
+        return Err(Error::malformed(format!("the array is empty: its shape is {text}"))
+            .with_remedy("leave this file out, or write it again"));
+    }
+    let (shape, order) = match *lengths {
+        [rows, columns] if options.mask => (CubeShape::new(rows, columns, 1), AxisOrder::BIP),
+        [] | [_] | [_, _] => {
+            return Err(Error::unsupported(format!(
+                "the array is {}-D ({text}); a cube has rows, columns and bands",
+                lengths.len()
+            ))
+            .with_remedy(remedy![
+                "give it as a mask with ",
+                Opt::Mask,
+                ", leave it out with ",
+                Opt::Exclude,
+                ", or save it with a third axis"
+            ]));
+        }
+        _ => {
+            let kept = kept_axes(lengths, options.axes.as_ref())?;
+            let order = options.axes.as_ref().map_or(AxisOrder::BIP, Axes::order);
+            (order.shape(kept.map(|axis| lengths[axis])), order)
+        }
+    };
+    if shape.checked_values().is_none() {
+        return Err(too_large(lengths));
+    }
+    Ok((shape, order))
+}
+
+/// The error for a shape that no file can hold.
+pub(super) fn too_large(lengths: &[usize]) -> Error {
+    Error::malformed(format!("a shape of {} is impossibly large", lengths_text(lengths)))
+        .with_remedy("copy the file again; it is damaged")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsipack_format::ErrorKind;
+
+    fn kept(lengths: &[usize], axes: &str) -> Result<[usize; 3]> {
+        let axes = (!axes.is_empty()).then(|| Axes::parse(axes).unwrap());
+        kept_axes(lengths, axes.as_ref())
+    }
+
+    #[test]
+    fn axes_of_length_one_are_left_out_only_beyond_three() {
+        assert_eq!(kept(&[1, 5, 1], "").unwrap(), [0, 1, 2]);
+        assert_eq!(kept(&[5, 1, 1, 6, 7], "").unwrap(), [0, 3, 4]);
+        assert_eq!(kept(&[5, 1, 1, 6, 7], "byx").unwrap(), [0, 3, 4]);
+        let error = kept(&[2, 5, 6, 7], "").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.what().contains("2x5x6x7"), "{error}");
+    }
+
+    #[test]
+    fn the_user_names_the_axes_where_their_lengths_do_not_tell() {
+        let error = kept(&[1, 1, 1, 6, 7], "").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Ambiguous);
+        assert!(error.to_string().contains("such as 11yxb"), "{error}");
+        assert_eq!(kept(&[1, 1, 1, 6, 7], "yxb").unwrap_err().kind(), ErrorKind::Ambiguous);
+        assert_eq!(kept(&[1, 1, 1, 6, 7], "11yxb").unwrap(), [2, 3, 4]);
+        assert_eq!(kept(&[1, 1, 1, 6, 7], "y11xb").unwrap(), [0, 3, 4]);
+        for (lengths, axes) in
+            [(&[2, 5, 6, 7][..], "1yxb"), (&[5, 6, 7], "1yxb"), (&[1, 1], "yxb1")]
+        {
+            assert_eq!(kept(lengths, axes).unwrap_err().kind(), ErrorKind::Conflict, "{axes}");
+        }
+    }
+
+    #[test]
+    fn axes_are_spelled_with_each_letter_once() {
+        assert_eq!(Axes::parse("1B1yx").unwrap().to_string(), "1b1yx");
+        assert_eq!(Axes::parse("1b1yx").unwrap().order(), AxisOrder::BSQ);
+        for wrong in ["", "yx", "yxbb", "yyb", "1", "yxz", "y xb"] {
+            assert_eq!(Axes::parse(wrong), None, "{wrong}");
+        }
+        assert!(Axes::parse("1yxb").unwrap().of_three().is_err());
+        assert_eq!(AxisOrder::parse("1yxb"), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! Description of a cube: shape, type, bands, the meaning of its numbers, its place on Earth.
+
+use std::path::PathBuf;
+
+use hsipack_format::{CubeShape, DType, Geo};
+
+use crate::radiometry::Radiometry;
+
+/// How the numbers in a file become physical values: `value * multiply / divide + add`.
+///
+/// Multiplier and divisor are separate because headers give either, and 1/10000 is not exact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaling {
+    /// Multiplied with the stored number (GDAL SCALE, CF scale_factor).
+    pub multiply: f64,
+    /// Divides the stored number (ENVI `reflectance scale factor`, NEON `Scale_Factor`).
+    pub divide: f64,
+    /// Added last (GDAL OFFSET, CF add_offset).
+    pub add: f64,
+}
+
+impl Scaling {
+    /// Leaves numbers as they are.
+    pub const NONE: Scaling = Scaling { multiply: 1.0, divide: 1.0, add: 0.0 };
+
+    /// Whether numbers stay as they are.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// The physical value of a stored number.
+    pub fn physical(&self, value: f64) -> f64 {
+        let scaled = value * self.multiply / self.divide;
+        // Adding 0 would turn -0.0 into 0.0.
+        if self.add == 0.0 { scaled } else { scaled + self.add }
+    }
+}
+
+/// How long the sensor gathered light, as a file states it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exposure {
+    /// The field that states it, such as `tint`.
+    pub field: String,
+    /// The number in this field.
+    pub time: f64,
+    /// The unit after the number; empty if there is none.
+    pub unit: String,
+}
+
+impl Exposure {
+    /// This time as a multiple of `other`; `None` if the two differ in field or unit.
+    pub fn ratio_to(&self, other: &Self) -> Option<f64> {
+        let alike = self.field == other.field && self.unit == other.unit;
+        alike.then_some(self.time / other.time)
+    }
+}
+
+impl std::fmt::Display for Exposure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {}", self.field, self.time)?;
+        if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
+    }
+}
+
+/// What a file says about its cube.
+#[derive(Clone, Debug)]
+pub struct CubeInfo {
+    /// The format's name as users know it, e.g. `ENVI BIL`, `MATLAB v5`, `GeoTIFF`.
+    pub format: String,
+    /// Rows × columns × bands.
+    pub shape: CubeShape,
+    /// Type of the stored numbers, which is also the type [`Source::read_rows`](crate::Source::read_rows) yields.
+    pub dtype: DType,
+    /// Band centres in nm, one per band.
+    pub wavelength: Option<Vec<f64>>,
+    /// Full width at half maximum in nm, one per band.
+    pub fwhm: Option<Vec<f64>>,
+    /// The file's own bad-band list, one entry per band: `true` is a good band.
+    pub good_bands: Option<Vec<bool>>,
+    /// Names of the bands, one per band.
+    pub band_names: Option<Vec<String>>,
+    /// The number that marks missing data, in stored units.
+    pub ignore_value: Option<f64>,
+    /// The scaling from stored numbers to physical values, if it is the same for all bands; otherwise [`Scaling::NONE`].
+    pub scaling: Scaling,
+    /// The scaling of each band, if bands differ. It replaces `scaling`.
+    pub band_scaling: Option<Vec<Scaling>>,
+    /// Background and gain of each column and band, if the file holds them. They are applied after the scaling.
+    pub radiometry: Option<Radiometry>,
+    /// Bands, counted from 0, that have no data according to the product. The numbers stored for them mean nothing.
+    pub empty_bands: Vec<usize>,
+    /// The unit of physical values as the product's maker writes it, such as `W/(m2 sr nm)`.
+    pub unit: Option<String>,
+    /// The integration time.
+    pub exposure: Option<Exposure>,
+    /// Names of classes 0, 1, …, for classification maps.
+    pub class_names: Option<Vec<String>>,
+    /// Where the pixels lie on Earth.
+    pub geo: Option<Geo>,
+    /// What the user should know: header keys that were dropped because they contradict each other, and guesses.
+    pub notes: Vec<String>,
+    /// Every file that holds part of the cube; the first is the one to name in messages.
+    pub files: Vec<PathBuf>,
+}
+
+impl CubeInfo {
+    /// A cube of which only shape and type are known.
+    pub fn new(
+        format: impl Into<String>,
+        shape: CubeShape,
+        dtype: DType,
+        file: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            format: format.into(),
+            shape,
+            dtype,
+            wavelength: None,
+            fwhm: None,
+            good_bands: None,
+            band_names: None,
+            ignore_value: None,
+            scaling: Scaling::NONE,
+            band_scaling: None,
+            radiometry: None,
+            empty_bands: Vec::new(),
+            unit: None,
+            exposure: None,
+            class_names: None,
+            geo: None,
+            notes: Vec::new(),
+            files: vec![file.into()],
+        }
+    }
+
+    /// Sets the scaling of every band. If all are the same, they become one scaling for all bands.
+    pub fn scale_bands(&mut self, scaling: Vec<Scaling>) {
+        let alike = scaling.windows(2).all(|pair| pair[0] == pair[1]);
+        (self.scaling, self.band_scaling) = match scaling.first() {
+            Some(_) if !alike => (Scaling::NONE, Some(scaling)),
+            first => (first.copied().unwrap_or(Scaling::NONE), None),
+        };
+    }
+
+    /// Whether stored numbers are not physical values yet.
+    pub fn is_scaled(&self) -> bool {
+        self.band_scaling.is_some() || self.radiometry.is_some() || !self.scaling.is_none()
+    }
+
+    /// The scaling of `band`.
+    pub fn scaling_of(&self, band: usize) -> Scaling {
+        self.band_scaling.as_ref().map_or(self.scaling, |bands| bands[band])
+    }
+
+    /// Bytes of an image row as [`Source::read_rows`](crate::Source::read_rows) returns it.
+    pub fn row_bytes(&self) -> usize {
+        self.shape.row_values() * self.dtype.size()
+    }
+}

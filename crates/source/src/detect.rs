@@ -1,0 +1,233 @@
+//! Detects the format of a file, first by its content, then by its name.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_store::mirror::{self, Pin};
+use hsipack_store::small;
+
+use super::{
+    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, jpeg2000, matlab, numpy,
+    png, products, tiff, tivita, zarr,
+};
+
+/// How many bytes at the start of a file the formats see.
+const HEAD: u64 = 4096;
+/// The most bytes that a row of a cube may take, because at least one row is read at a time. Only damaged or crafted files
+/// declare more.
+pub(super) const MAX_ROW: u64 = 2 << 30;
+
+/// Endings of archives that are not searched for cubes.
+const UNREAD: [&str; 12] = [
+    ".7z", ".rar", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tar.lz4", ".tar.z",
+    ".zipx", ".bz2", ".xz",
+];
+
+type Recognise = fn(&Path, &[u8]) -> bool;
+type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
+
+/// The formats, the most reliable signatures first. ENVI is last: its data files have no signature and are recognised by the
+/// header beside them.
+const FORMATS: [(Recognise, Open); 10] = [
+    (hdf5::recognises, hdf5::open),
+    (numpy::recognises, numpy::open),
+    (matlab::recognises, matlab::open),
+    (tiff::recognises, tiff::open),
+    (png::recognises, png::open),
+    (jpeg2000::recognises, jpeg2000::open),
+    (zarr::recognises, zarr::open),
+    (htc::recognises, htc::open),
+    (tivita::recognises, tivita::open),
+    (envi::recognises, envi::open),
+];
+
+/// Opens the cube in `path`, a file or a folder, in any known format.
+///
+/// # Errors
+/// If the path cannot be read, no format recognises it, or its format's reader refuses it.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let (source, pin) = mirror::pinning(|| {
+        // Some libraries open the file by name, so it is fetched first.
+        mirror::prepare(path)?;
+        products::open(path, options, open_file)
+    });
+    let source = source.map_err(mirror::error_with_urls)?;
+    Ok(if pin.is_empty() {
+        source
+    } else {
+        Box::new(Pinned { source, pin, is_verified: Mutex::new(false) })
+    })
+}
+
+/// A cube whose files represent objects on a server or members of an archive. They are kept while the cube is open.
+struct Pinned {
+    source: Box<dyn Source>,
+    pin: Pin,
+    /// Whether archive members that are read in place were verified against their checksums. No row is read before that.
+    is_verified: Mutex<bool>,
+}
+
+impl Pinned {
+    fn verify(&self) -> Result<()> {
+        let mut is_verified = self.is_verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*is_verified {
+            self.pin.verify()?;
+            *is_verified = true;
+        }
+        Ok(())
+    }
+}
+
+impl Source for Pinned {
+    fn info(&self) -> &CubeInfo {
+        self.source.info()
+    }
+
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+
+    fn preferred_rows(&self, budget: usize) -> usize {
+        self.source.preferred_rows(budget)
+    }
+
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.verify()
+            .and_then(|()| self.source.read_rows(rows, out))
+            .map_err(mirror::error_with_urls)
+    }
+
+    fn has_cheap_bands(&self) -> bool {
+        self.source.has_cheap_bands()
+    }
+
+    fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.verify()
+            .and_then(|()| self.source.read_band(band, rows, out))
+            .map_err(mirror::error_with_urls)
+    }
+}
+
+fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let fail = |error| Error::io(path, "cannot read", error);
+    if mirror::is_archive(path) {
+        // A search for cubes would have looked into the archive, so most likely it cannot be read.
+        mirror::folder_of_archive(path)?;
+        return Err(Error::unsupported("this is an archive, not a cube")
+            .at(path)
+            .with_remedy("give the path of a cube in it: ARCHIVE/FOLDER/FILE"));
+    }
+    let mut head = Vec::new();
+    if !path.metadata().map_err(fail)?.is_dir() {
+        head = small::head(path, HEAD)?;
+        if head.is_empty() {
+            return Err(Error::malformed("the file is empty")
+                .at(path)
+                .with_remedy("copy it again"));
+        }
+    }
+    match FORMATS.iter().find(|(recognises, _)| recognises(path, &head)) {
+        Some((_, open)) => {
+            let source = open(path, options)?;
+            check_row(source.info()).map_err(|error| error.at(path))?;
+            Ok(source)
+        }
+        None if is_unread_archive(path) => {
+            Err(Error::unsupported("archives of this kind are not opened")
+                .at(path)
+                .with_remedy("unpack it, or pack it again as .zip, .tar, .tar.gz or .tgz"))
+        }
+        None if options.mask => {
+            Err(Error::unsupported("not a mask in any format hsipack knows").at(path).with_remedy(
+                "give a PNG or TIFF picture of class ids (not a JPEG, which changes them), .npy, .npz, .mat, ENVI or HDF5",
+            ))
+        }
+        None => {
+            Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(
+                "give an ENVI header or data file, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
+                 Tivita SpecCube.dat or HTC .blosc, or a .zip, .tar, .tar.gz or .tgz of them",
+            ))
+        }
+    }
+}
+
+/// Refuses cubes with too many values to count, or with rows too large for memory. Readers call this if they must know it
+/// before they finish opening a file.
+pub(super) fn check_size(shape: CubeShape, dtype: DType) -> Result<()> {
+    match shape.checked_values().is_some() && row_fits(shape, dtype) {
+        true => Ok(()),
+        false => Err(Error::unsupported(format!("a cube of {shape} {dtype} values is too large"))),
+    }
+}
+
+fn row_fits(shape: CubeShape, dtype: DType) -> bool {
+    let values = shape.columns.checked_mul(shape.bands);
+    let row = values.and_then(|values| values.checked_mul(dtype.size()));
+    row.is_some_and(|row| row as u64 <= MAX_ROW)
+}
+
+/// Refuses rows larger than `MAX_ROW`, which even a valid file can hold in a few MB of compressed data.
+fn check_row(info: &CubeInfo) -> Result<()> {
+    let CubeShape { columns, bands, .. } = info.shape;
+    match row_fits(info.shape, info.dtype) {
+        true => Ok(()),
+        false => Err(Error::unsupported(format!(
+            "a row of {columns} columns x {bands} bands takes more than 2 GiB"
+        ))
+        .with_remedy(
+            "check that the file is what it should be, or cut the cube into smaller ones",
+        )),
+    }
+}
+
+/// Whether `path` is a folder that is itself a cube container, not a folder of cubes.
+pub fn is_container_folder(path: &Path) -> bool {
+    ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
+}
+
+/// Whether a file found while searching a folder should be opened as a cube. This is so for any known format, except images,
+/// the data files of ENVI pairs, and files that a product has beside its cubes. It is also so for files that cannot be read,
+/// because the error then names them.
+pub fn is_cube_file(path: &Path) -> bool {
+    if products::is_beside_a_cube(path) {
+        return false;
+    }
+    if products::is_unread_cube(path) {
+        return true;
+    }
+    let Ok(head) = small::head(path, HEAD) else { return true };
+    let header = head.starts_with(b"ENVI")
+        || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));
+    let (_, signed) = FORMATS.split_last().expect("there are formats");
+    let recognised = |formats: &[(Recognise, Open)]| {
+        formats.iter().any(|(recognises, _)| recognises(path, &head))
+    };
+    !head.is_empty()
+        && !png::recognises(path, &head)
+        && !jpeg2000::recognises(path, &head)
+        && (recognised(signed) || header && envi::recognises(path, &head))
+}
+
+/// Whether a file's name ends like that of an archive that cannot be opened.
+pub fn is_unread_archive(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    UNREAD.iter().any(|ending| name.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_no_memory_holds_are_refused() {
+        let check = |columns, bands| {
+            let shape = CubeShape::new(1, columns, bands);
+            check_row(&CubeInfo::new("test", shape, DType::F64, "a"))
+        };
+        assert!(check(1 << 20, 256).is_ok());
+        assert!(check(1 << 20, 257).is_err());
+        assert!(check(usize::MAX, 2).is_err());
+    }
+}

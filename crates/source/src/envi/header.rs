@@ -1,0 +1,694 @@
+//! The header of an ENVI file: `key = value` lines below a first line `ENVI`.
+//!
+//! [`parse`] is pure: it turns bytes into a consistent [`Header`] (no axis is empty, sizes do not
+//! overflow, every list is as long as it should be). If the layout contradicts itself, that is an
+//! error. Other contradictory entries are dropped, with a note.
+//!
+//! ```text
+//! ENVI
+//! ; a comment, also inside braces
+//! samples = 43
+//! wavelength units = nm
+//! wavelength = {366.551,
+//!  367.656}
+//! ```
+
+use hsipack_format::{CubeShape, DType, Error, Geo, Result};
+
+use super::bands::{class_names, good_bands, names, spectral_axis};
+use super::esri;
+use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
+use super::map_info;
+use crate::flat::FlatSource;
+use crate::{AxisOrder, Exposure};
+
+/// How the bands of a cube lie in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interleave {
+    /// Band-sequential.
+    Bsq,
+    /// Band-interleaved by line.
+    Bil,
+    /// Band-interleaved by pixel.
+    Bip,
+}
+
+impl Interleave {
+    /// Every interleave.
+    pub const ALL: [Interleave; 3] = [Interleave::Bsq, Interleave::Bil, Interleave::Bip];
+
+    /// Its name in a header, in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Interleave::Bsq => "bsq",
+            Interleave::Bil => "bil",
+            Interleave::Bip => "bip",
+        }
+    }
+
+    /// The order of the axes.
+    pub const fn order(self) -> AxisOrder {
+        match self {
+            Interleave::Bsq => AxisOrder::BSQ,
+            Interleave::Bil => AxisOrder::BIL,
+            Interleave::Bip => AxisOrder::BIP,
+        }
+    }
+}
+
+/// What an ENVI header says about an image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Header {
+    /// lines × samples × bands.
+    pub shape: CubeShape,
+    /// `data type`.
+    pub dtype: DType,
+    /// `interleave`.
+    pub interleave: Interleave,
+    /// `byte order = 1`.
+    pub big_endian: bool,
+    /// `header offset`: bytes before the first value.
+    pub offset: u64,
+    /// `file compression = 1`: the data file is gzip.
+    pub compressed: bool,
+    /// `file type = ENVI Classification`.
+    pub classification: bool,
+    /// `wavelength` in nm.
+    pub wavelength: Option<Vec<f64>>,
+    /// `fwhm` in nm.
+    pub fwhm: Option<Vec<f64>>,
+    /// `bbl`: `true` where the list has 1.
+    pub good_bands: Option<Vec<bool>>,
+    /// `band names`.
+    pub band_names: Option<Vec<String>>,
+    /// `class names`.
+    pub class_names: Option<Vec<String>>,
+    /// `data ignore value`, rounded to the element type, because -1.23e34, for example, is not a
+    /// float32.
+    pub ignore_value: Option<f64>,
+    /// `reflectance scale factor`, or 1 if there is none.
+    pub divide: f64,
+    /// `tint`, `integration time`, `exposure time` or `exposure`.
+    pub exposure: Option<Exposure>,
+    /// `map info` and `coordinate system string`.
+    pub geo: Option<Geo>,
+    /// Notes about what was dropped or guessed.
+    pub notes: Vec<String>,
+}
+
+impl Header {
+    /// Bytes that header offset and values take together. [`parse`] made sure that this does not
+    /// overflow.
+    pub fn file_len(&self) -> u64 {
+        self.offset + FlatSource::data_len(self.shape, self.dtype).unwrap_or(0)
+    }
+
+    /// How [`file_len`](Self::file_len) is computed, for messages.
+    pub fn describe_len(&self) -> String {
+        let CubeShape { rows, columns, bands } = self.shape;
+        format!(
+            "header offset {} + {rows} lines x {columns} samples x {bands} bands x {} bytes ({})",
+            self.offset,
+            self.dtype.size(),
+            self.dtype
+        )
+    }
+}
+
+/// The kind of a text that may be a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An ENVI header.
+    Envi,
+    /// An ESRI (ArcGIS) header of a `.bil`, `.bip`, `.bsq` or `.flt` file.
+    Esri,
+    /// Neither.
+    Other,
+}
+
+/// The kind of the text that starts with `head`.
+pub(super) fn kind(head: &[u8]) -> Kind {
+    let text = decode(head);
+    if lines(&text).next().is_some_and(is_first_line) {
+        return Kind::Envi;
+    }
+    if esri::is_header(&text) { Kind::Esri } else { Kind::Other }
+}
+
+/// Reads an ENVI header.
+///
+/// # Errors
+/// If the text is not an ENVI header, lacks required keys (the error lists all of them), contradicts
+/// itself about the layout of the data, or does not describe an image of real numbers.
+#[doc(hidden)]
+pub fn parse(bytes: &[u8]) -> Result<Header> {
+    let fields = Fields::parse(&decode(bytes))?;
+    let mut notes = fields.duplicates()?;
+    let classification = file_type(&fields, &mut notes)?;
+    require_keys(&fields)?;
+    refuse_frame_offsets(&fields)?;
+    let shape = shape(&fields)?;
+    let dtype = dtype(fields.whole("data type")?.unwrap_or(0))?;
+    let offset = fields.whole("header offset")?.unwrap_or(0);
+    let len = FlatSource::data_len(shape, dtype).and_then(|len| len.checked_add(offset));
+    if len.is_none() {
+        return Err(Error::malformed(format!("a cube of {shape} {dtype} is impossibly large"))
+            .with_remedy("correct lines, samples and bands"));
+    }
+    let (wavelength, fwhm) = spectral_axis(&fields, shape.bands, &mut notes);
+    note_unused_calibration(&fields, &mut notes);
+    Ok(Header {
+        shape,
+        dtype,
+        interleave: interleave(&fields)?,
+        big_endian: byte_order(&fields, dtype, &mut notes)?,
+        offset,
+        compressed: fields.whole("file compression")?.unwrap_or(0) != 0,
+        classification,
+        wavelength,
+        fwhm,
+        good_bands: good_bands(&fields, shape.bands, &mut notes),
+        band_names: names(&fields, "band names", "bands", shape.bands, &mut notes),
+        class_names: class_names(&fields, &mut notes),
+        ignore_value: ignore_value(&fields, dtype, &mut notes),
+        divide: divisor(&fields, &mut notes),
+        exposure: exposure(&fields),
+        geo: map_info::geo(&fields, &mut notes),
+        notes,
+    })
+}
+
+/// Whether the header describes a classification map. An error if it does not describe an image.
+fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<bool> {
+    let Some(text) = fields.word("file type") else { return Ok(false) };
+    match text.to_lowercase().as_str() {
+        "envi" | "envi standard" => Ok(false),
+        "envi classification" => Ok(true),
+        "envi spectral library" => Err(Error::unsupported(
+            "an ENVI spectral library: a table of single spectra, not an image",
+        )
+        .with_remedy("give an image cube")),
+        other if other.starts_with("envi meta") || other.starts_with("envi virtual") => {
+            Err(Error::unsupported(format!(
+                "file type is '{}': the header only points to other files",
+                shorten(text)
+            ))
+            .with_remedy("give those files, or save the image as ENVI Standard"))
+        }
+        _ => {
+            notes.push(format!("file type is '{}'; read as ENVI Standard", shorten(text)));
+            Ok(false)
+        }
+    }
+}
+
+/// Refuses a header that lacks required keys. One error names all of them.
+fn require_keys(fields: &Fields) -> Result<()> {
+    // With a single band all interleaves are the same.
+    let single_band = matches!(fields.whole("bands"), Ok(Some(1)));
+    let missing: Vec<String> = ["lines", "samples", "bands", "data type", "interleave"]
+        .into_iter()
+        .filter(|key| fields.word(key).is_none() && !(*key == "interleave" && single_band))
+        .map(|key| format!("`{key}`"))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    Err(Error::malformed(format!("the header lacks {missing}"))
+        .with_remedy(format!("add {missing} to the header, or copy it again")))
+}
+
+fn refuse_frame_offsets(fields: &Fields) -> Result<()> {
+    for key in ["major frame offsets", "minor frame offsets"] {
+        let Some(text) = fields.get(key) else { continue };
+        if !tokens(text).all(|token| number(token) == Some(0.0)) {
+            return Err(Error::unsupported(format!(
+                "`{key}` is {{{}}}: there are bytes between the frames of the image",
+                shorten(text)
+            ))
+            .with_remedy("save the image without frame offsets"));
+        }
+    }
+    Ok(())
+}
+
+fn shape(fields: &Fields) -> Result<CubeShape> {
+    let axis = |key| -> Result<usize> {
+        let length = fields.whole(key)?.unwrap_or(0);
+        match usize::try_from(length) {
+            Ok(0) => Err(Error::malformed(format!("`{key}` is 0: there is no image"))
+                .with_remedy(format!("correct `{key}` in the header"))),
+            Ok(length) => Ok(length),
+            Err(_) => Err(Error::malformed(format!("`{key}` is {length}, impossibly large"))),
+        }
+    };
+    Ok(CubeShape::new(axis("lines")?, axis("samples")?, axis("bands")?))
+}
+
+fn dtype(code: u64) -> Result<DType> {
+    Ok(match code {
+        1 => DType::U8,
+        2 => DType::I16,
+        3 => DType::I32,
+        4 => DType::F32,
+        5 => DType::F64,
+        12 => DType::U16,
+        13 => DType::U32,
+        14 => DType::I64,
+        15 => DType::U64,
+        6 | 9 => {
+            return Err(Error::unsupported(format!("data type {code}: complex numbers"))
+                .with_remedy("save the magnitude or the real part as data type 4"));
+        }
+        _ => {
+            return Err(Error::malformed(format!("data type {code} does not exist"))
+                .with_remedy("use 1, 2, 3, 4, 5, 12, 13, 14 or 15"));
+        }
+    })
+}
+
+fn interleave(fields: &Fields) -> Result<Interleave> {
+    // Only the header of a single band may lack the interleave.
+    let Some(word) = fields.word("interleave") else { return Ok(Interleave::Bsq) };
+    Interleave::ALL.into_iter().find(|one| word.eq_ignore_ascii_case(one.name())).ok_or_else(|| {
+        Error::malformed(format!("interleave is '{}'", shorten(word)))
+            .with_remedy("use bsq, bil or bip")
+    })
+}
+
+fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<bool> {
+    match fields.whole("byte order")? {
+        Some(0) => Ok(false),
+        Some(1) => Ok(true),
+        Some(other) => Err(Error::malformed(format!("byte order is {other}"))
+            .with_remedy("use 0 for little-endian or 1 for big-endian")),
+        None => {
+            if dtype.size() > 1 {
+                notes
+                    .push("the header gives no byte order; assumed to be little-endian".to_owned());
+            }
+            Ok(false)
+        }
+    }
+}
+
+fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Option<f64> {
+    let text = fields.word("data ignore value")?;
+    let values: Option<Vec<f64>> = tokens(text).map(number).collect();
+    // A list with one value per band is fine if all values are the same.
+    let value = values.as_deref().and_then(|values| match values {
+        [first, rest @ ..] if rest.iter().all(|value| value.total_cmp(first).is_eq()) => {
+            Some(*first)
+        }
+        _ => None,
+    });
+    match value {
+        Some(value) if dtype == DType::F32 => Some(f64::from(value as f32)),
+        Some(value) => Some(value),
+        None => {
+            notes.push(format!(
+                "data ignore value '{}' is not used: it is not a single number",
+                shorten(text)
+            ));
+            None
+        }
+    }
+}
+
+fn divisor(fields: &Fields, notes: &mut Vec<String>) -> f64 {
+    let Some(text) = fields.word("reflectance scale factor") else { return 1.0 };
+    match number(text) {
+        Some(factor) if factor.is_finite() && factor > 0.0 => factor,
+        Some(0.0) => 1.0, // how some writers spell "none"
+        _ => {
+            notes.push(format!("reflectance scale factor '{}' is not used", shorten(text)));
+            1.0
+        }
+    }
+}
+
+/// The integration time. Fenix has two detectors. If their times differ, the cube has no single
+/// integration time.
+fn exposure(fields: &Fields) -> Option<Exposure> {
+    let said = |field: &str| {
+        let word = fields.word(field)?;
+        let (time, unit) = word.split_once(char::is_whitespace).unwrap_or((word, ""));
+        let time = number(time).filter(|time| time.is_finite() && *time > 0.0)?;
+        Some(Exposure { field: field.to_owned(), time, unit: unit.trim().to_lowercase() })
+    };
+    let both = said("tint1").filter(|one| said("tint2").is_some_and(|two| two.time == one.time));
+    ["tint", "integration time", "exposure time", "exposure"].into_iter().find_map(said).or(both)
+}
+
+/// Adds notes about calibration per band, which is not used: ENVI's own tools apply it only on
+/// request.
+fn note_unused_calibration(fields: &Fields, notes: &mut Vec<String>) {
+    for key in [
+        "data gain values",
+        "data offset values",
+        "data reflectance gain values",
+        "data reflectance offset values",
+    ] {
+        if fields.get(key).is_some() {
+            notes.push(format!("the header has `{key}`, which are not applied"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hsipack_format::ErrorKind;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LAYOUT: &str =
+        "samples = 4\nlines = 3\nbands = 2\ndata type = 12\ninterleave = bil\nbyte order = 0\n";
+
+    fn with(more: &str) -> Header {
+        parse(format!("ENVI\n{LAYOUT}{more}").as_bytes()).unwrap()
+    }
+
+    fn refuse(text: &str) -> Error {
+        let error = parse(text.as_bytes()).unwrap_err();
+        assert!(error.remedy().is_some(), "{error}");
+        error
+    }
+
+    #[test]
+    fn a_plain_header_is_read_without_notes() {
+        let header = with("");
+        assert_eq!(header.shape, CubeShape::new(3, 4, 2));
+        assert_eq!(header.dtype, DType::U16);
+        assert_eq!(header.interleave, Interleave::Bil);
+        assert_eq!((header.big_endian, header.offset, header.compressed), (false, 0, false));
+        assert_eq!((header.divide, header.ignore_value), (1.0, None));
+        assert_eq!(header.file_len(), 48);
+        assert_eq!(header.notes, [""; 0]);
+    }
+
+    #[test]
+    fn keys_and_words_may_be_written_in_any_case_and_spacing() {
+        let text = "\u{feff}ENVI \r\nSamples=4\rLINES   =  3\r\n  Bands = 2.0 ; two\r\n\
+                    Data  Type = 4\r\nInterleave = BIP\r\nByte Order = 1\r\nHeader Offset = 128\r\n\
+                    File Compression = 1";
+        let header = parse(text.as_bytes()).unwrap();
+        assert_eq!(header.shape, CubeShape::new(3, 4, 2));
+        assert_eq!(header.interleave, Interleave::Bip);
+        assert!(header.big_endian && header.compressed);
+        assert_eq!(header.file_len(), 128 + 96);
+    }
+
+    #[test]
+    fn every_data_type_is_known_and_complex_is_refused() {
+        let codes = [1, 2, 3, 4, 5, 12, 13, 14, 15].map(|code| dtype(code).unwrap().name());
+        let names = [
+            "uint8", "int16", "int32", "float32", "float64", "uint16", "uint32", "int64", "uint64",
+        ];
+        assert_eq!(codes, names);
+        assert_eq!([6, 9].map(|code| dtype(code).unwrap_err().kind()), [ErrorKind::Unsupported; 2]);
+        assert_eq!(dtype(7).unwrap_err().kind(), ErrorKind::Malformed);
+    }
+
+    #[test]
+    fn braces_span_lines_hold_comments_and_may_open_on_the_next_line() {
+        let header = with(
+            "description = {lines = 99, bands = 7\n and more}\nwavelength units = Micrometers\n\
+             wavelength =\n{\n0.5\n; a comment = {\n,0.75\n}\nband names = { red ,\n near  infrared,}",
+        );
+        assert_eq!(header.shape, CubeShape::new(3, 4, 2));
+        assert_eq!(header.wavelength, Some(vec![500.0, 750.0]));
+        assert_eq!(header.band_names, Some(vec!["red".to_owned(), "near infrared".to_owned()]));
+        assert_eq!(header.notes, [""; 0]);
+    }
+
+    #[test]
+    fn a_brace_that_never_closes_is_an_error_naming_the_key() {
+        let error = refuse(&format!("ENVI\n{LAYOUT}wavelength = {{1, 2\n"));
+        assert!(error.what().contains("`wavelength`"), "{error}");
+    }
+
+    #[test]
+    fn all_missing_keys_are_listed_at_once() {
+        let error = refuse("ENVI\nlines = 3\ndata type =\nbyte order = 0\n");
+        assert_eq!(error.what(), "the header lacks `samples`, `bands`, `data type`, `interleave`");
+    }
+
+    #[test]
+    fn a_single_band_needs_no_interleave() {
+        let text = "ENVI\nsamples = 4\nlines = 3\nbands = 1\ndata type = 1\n";
+        assert_eq!(parse(text.as_bytes()).unwrap().shape, CubeShape::new(3, 4, 1));
+    }
+
+    #[test]
+    fn what_cannot_be_laid_out_is_refused() {
+        let malformed = [
+            ("interleave = bil", "interleave = bup", "interleave is 'bup'"),
+            ("data type = 12", "data type = 8", "data type 8 does not exist"),
+            ("byte order = 0", "byte order = 2", "byte order is 2"),
+            ("lines = 3", "lines = 0", "`lines` is 0"),
+            ("lines = 3", "lines = -3", "`lines` is '-3'"),
+            ("lines = 3", "lines = three", "`lines` is 'three'"),
+            ("lines = 3", "lines = 3.5", "`lines` is '3.5'"),
+            ("lines = 3", "lines = 18446744073709551615", "impossibly large"),
+            ("lines = 3", "lines = 18446744073709551616", "`lines` is"),
+            ("lines = 3", "lines = 3\nheader offset = 18446744073709551615", "impossibly large"),
+            ("lines = 3", "lines = 3\nheader offset = -1", "`header offset` is '-1'"),
+            ("lines = 3", "lines = 3\nLines = 4", "`lines` is given as 3 and as 4"),
+        ];
+        for (from, to, what) in malformed {
+            let error = parse(format!("ENVI\n{LAYOUT}").replace(from, to).as_bytes()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+            assert!(error.what().contains(what), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_flat_image_is_refused_by_name() {
+        for (more, what) in [
+            ("file type = ENVI Spectral Library", "spectral library"),
+            ("file type = ENVI META File", "only points to other files"),
+            ("major frame offsets = {0, 12}", "`major frame offsets` is {0, 12}"),
+            ("minor frame offsets = {1, 0}", "`minor frame offsets` is {1, 0}"),
+        ] {
+            let error = refuse(&format!("ENVI\n{LAYOUT}{more}"));
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(error.what().contains(what), "{error}");
+        }
+        assert_eq!(with("major frame offsets = {0, 0}\nfile type = ENVI").notes, [""; 0]);
+    }
+
+    #[test]
+    fn other_texts_are_not_headers() {
+        assert!(refuse("ENVIRONMENT\nsamples = 4").what().contains("'ENVIRONMENT'"));
+        assert!(refuse("").what().contains("not an ENVI header"));
+        assert!(refuse("\u{0}\u{1}").what().contains("not an ENVI header"));
+        let error = parse(b"\xFF\xFEE\0N\0V\0I\0").unwrap_err();
+        assert!(error.what().contains("UTF-16"), "{error}");
+    }
+
+    #[test]
+    fn wavelengths_come_in_nm_from_every_unit() {
+        for (unit, given, want) in [
+            ("nm", "500,600", [500.0, 600.0]),
+            ("Nanometers", "500,600", [500.0, 600.0]),
+            ("Micrometers", "0.5,0.625", [500.0, 625.0]),
+            ("um", "0.5,0.625", [500.0, 625.0]),
+            ("microns", "0.5,0.625", [500.0, 625.0]),
+            ("\u{b5}m", "0.5,0.625", [500.0, 625.0]),
+            ("Angstroms", "5000,6250", [500.0, 625.0]),
+            ("nm", "5.0d+02 600", [500.0, 600.0]),
+        ] {
+            let more = format!("wavelength = {{{given}}}\nfwhm = {{0.25,0.25}}\n");
+            let header = with(&format!("{more}wavelength units = {unit}"));
+            assert_eq!(header.wavelength, Some(want.to_vec()), "{unit}");
+            let factor = want[0] / number(tokens(given).next().unwrap()).unwrap();
+            assert_eq!(header.fwhm, Some(vec![0.25 * factor; 2]), "{unit}");
+            assert_eq!(header.notes, [""; 0]);
+        }
+        let header = with("wavelength = {500, 600}\nwavelength units = nm\nwavelength units = NM");
+        assert_eq!(header.notes, [""; 0]);
+    }
+
+    #[test]
+    fn a_latin_1_micro_sign_is_understood() {
+        let text = format!("ENVI\n{LAYOUT}wavelength = {{0.5, 1}}\nwavelength units = ?m");
+        let bytes: Vec<u8> =
+            text.bytes().map(|byte| if byte == b'?' { 0xB5 } else { byte }).collect();
+        assert_eq!(parse(&bytes).unwrap().wavelength, Some(vec![500.0, 1000.0]));
+    }
+
+    #[test]
+    fn unknown_wavelength_units_are_guessed_from_the_largest() {
+        let header = with("wavelength = {0.5, 2.5}\nwavelength units = Unknown");
+        assert_eq!(header.wavelength, Some(vec![500.0, 2500.0]));
+        assert_eq!(
+            header.notes,
+            ["the header gives no wavelength unit; assumed to be micrometres"]
+        );
+        let header = with("wavelength = {99.0, 100.0}");
+        assert_eq!(header.wavelength, Some(vec![99.0, 100.0]));
+        assert_eq!(header.notes, ["the header gives no wavelength unit; assumed to be nanometres"]);
+    }
+
+    #[test]
+    fn a_wrong_unit_is_believed_but_noted() {
+        for (units, list, nm) in
+            [("Nanometers", "0.4, 2.5", "2.5"), ("Micrometers", "400, 2500", "2500000")]
+        {
+            let header = with(&format!("wavelength units = {units}\nwavelength = {{{list}}}"));
+            assert!(header.wavelength.is_some());
+            assert_eq!(
+                header.notes,
+                [format!("wavelengths up to {nm} nm are unlikely; check `wavelength units`")]
+            );
+        }
+    }
+
+    #[test]
+    fn wavelengths_that_are_none_are_dropped_with_a_note() {
+        for (more, what) in [
+            ("wavelength = {1,2,3}\nwavelength units = nm", "3 values for 2 bands"),
+            ("wavelength = {a, b}\nwavelength units = nm", "values that are not numbers"),
+            ("wavelength = {NaN, 5}\nwavelength units = nm", "values that are not numbers"),
+            ("wavelength = {-1, 5}\nwavelength units = nm", "negative"),
+            ("wavelength = {1, 1e300}\nwavelength units = m", "infinite"),
+            ("fwhm = {1, 1e300}\nwavelength units = m", "infinite"),
+            ("wavelength = {9000, 8000}\nwavelength units = Wavenumber", "'Wavenumber'"),
+            ("wavelength = {1, 2}\nwavelength units = Index", "'Index'"),
+            ("fwhm = {1, 2}", "`fwhm` is not used"),
+        ] {
+            let header = with(more);
+            assert_eq!((header.wavelength, header.fwhm), (None, None), "{more}");
+            assert_eq!(header.notes.len(), 1, "{:?}", header.notes);
+            assert!(header.notes[0].contains(what), "{:?}", header.notes);
+        }
+    }
+
+    #[test]
+    fn the_bad_band_list_has_zeros_and_ones_only() {
+        assert_eq!(with("bbl = {0, 1.000}").good_bands, Some(vec![false, true]));
+        for bad in ["bbl = {0, 2}", "bbl = {1}"] {
+            let header = with(bad);
+            assert_eq!(header.good_bands, None);
+            assert_eq!(header.notes.len(), 1);
+        }
+    }
+
+    #[test]
+    fn the_ignore_value_is_one_number_in_any_spelling() {
+        for (text, want) in [
+            ("-9999", -9999.0),
+            ("{-9999}", -9999.0),
+            ("{0, 0}", 0.0),
+            ("-9.999e+03", -9999.0),
+            ("1.5D2", 150.0),
+            ("65535 ; none", 65535.0),
+        ] {
+            let header = with(&format!("data ignore value = {text}"));
+            assert_eq!(header.ignore_value, Some(want), "{text}");
+        }
+        assert!(with("data ignore value = nan").ignore_value.unwrap().is_nan());
+        for text in ["none", "{1, 2}"] {
+            let header = with(&format!("data ignore value = {text}"));
+            assert_eq!((header.ignore_value, header.notes.len()), (None, 1));
+        }
+    }
+
+    #[test]
+    fn the_ignore_value_of_a_float32_cube_is_one_it_can_hold() {
+        let text = format!("ENVI\n{LAYOUT}data ignore value = -1.23e34").replace("= 12", "= 4");
+        let value = parse(text.as_bytes()).unwrap().ignore_value.unwrap();
+        assert_eq!(value, f64::from(-1.23e34_f32));
+        assert_ne!(value, -1.23e34);
+    }
+
+    #[test]
+    fn the_scale_factor_divides_unless_it_makes_no_sense() {
+        for (text, want, notes) in
+            [("10000", 1e4, 0), ("1.0", 1.0, 0), ("0", 1.0, 0), ("-5", 1.0, 1), ("x", 1.0, 1)]
+        {
+            let header = with(&format!("reflectance scale factor = {text}"));
+            assert_eq!((header.divide, header.notes.len()), (want, notes), "{text}");
+        }
+    }
+
+    #[test]
+    fn class_names_travel_if_they_are_as_many_as_the_classes() {
+        let header =
+            with("file type = ENVI Classification\nclasses = 2\nclass names = {none, oak}");
+        assert!(header.classification);
+        assert_eq!(header.class_names, Some(vec!["none".to_owned(), "oak".to_owned()]));
+        let header = with("classes = 3\nclass names = {none, oak}");
+        assert_eq!((header.class_names, header.notes.len()), (None, 1));
+    }
+
+    #[test]
+    fn an_esri_header_is_told_from_an_ascii_grid() {
+        let esri = "NROWS 5\nNCOLS 6\nNBANDS 7\nNBITS 32\nPIXELTYPE FLOAT\nBYTEORDER M\nLAYOUT BIP";
+        assert_eq!(kind(esri.as_bytes()), Kind::Esri);
+        assert_eq!(kind(b"ncols 6\nnrows 5\nxllcorner 0\n1 2 3"), Kind::Other);
+        assert_eq!(kind(b"ENVI\r\nncols 6\nnrows 5\nnbits 8"), Kind::Envi);
+        let error = esri::refusal(esri.as_bytes());
+        assert!(error.remedy().unwrap().to_string().ends_with(
+            "samples = 6, lines = 5, bands = 7, data type = 4, interleave = bip, byte order = 1, \
+             header offset = 0"
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+            let _ = parse(&bytes);
+            let _ = kind(&bytes);
+            let _ = esri::refusal(&bytes);
+        }
+
+        #[test]
+        fn arbitrary_lines_below_the_first_never_panic(
+            lines in proptest::collection::vec(
+                ("(samples|lines|bands|data type|interleave|byte order|header offset|wavelength|fwhm|\
+                   bbl|band names|classes|class names|data ignore value|file type|.{0,8})",
+                 "( ?= ?)",
+                 "(\\{)?([0-9]{1,20}|[-0-9.,e ]{0,12}|bil|bsq|.{0,12})(\\})?"), 0..20),
+        ) {
+            let body: Vec<String> = lines.iter().map(|(k, e, v)| format!("{k}{e}{v}")).collect();
+            if let Ok(header) = parse(format!("ENVI\n{}", body.join("\n")).as_bytes()) {
+                check_invariants(&header)?;
+            }
+        }
+
+        #[test]
+        fn a_damaged_header_never_panics(
+            at in 0usize..400, byte in any::<u8>(), cut in 0usize..400,
+        ) {
+            let mut bytes = format!(
+                "ENVI\n{LAYOUT}wavelength units = nm\nwavelength = {{500, 600}}\nbbl = {{1, 0}}\n\
+                 fwhm = {{5, 5}}\nband names = {{a, b}}\ndata ignore value = -9999\n\
+                 reflectance scale factor = 1e4\nfile type = ENVI Classification\nclasses = 2\n\
+                 class names = {{a, b}}\nmajor frame offsets = {{0, 0}}\nheader offset = 16\n"
+            ).into_bytes();
+            if let Some(place) = bytes.get_mut(at) {
+                *place = byte;
+            }
+            bytes.truncate(bytes.len().max(cut) - cut.min(bytes.len()));
+            if let Ok(header) = parse(&bytes) {
+                check_invariants(&header)?;
+            }
+        }
+    }
+
+    fn check_invariants(header: &Header) -> Result<(), TestCaseError> {
+        prop_assert!(!header.shape.is_empty());
+        prop_assert!(header.file_len() > header.offset);
+        let bands = header.shape.bands;
+        let fits = |len: Option<usize>| len.is_none_or(|len| len == bands);
+        prop_assert!(fits(header.wavelength.as_ref().map(Vec::len)));
+        prop_assert!(fits(header.fwhm.as_ref().map(Vec::len)));
+        prop_assert!(fits(header.good_bands.as_ref().map(Vec::len)));
+        prop_assert!(fits(header.band_names.as_ref().map(Vec::len)));
+        prop_assert!(header.divide.is_finite() && header.divide > 0.0);
+        Ok(())
+    }
+}

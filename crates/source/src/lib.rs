@@ -1,0 +1,81 @@
+//! Reads hyperspectral cubes from the files of cameras, satellites and benchmarks, with what the files say about their
+//! bands, values and place on Earth.
+//!
+//! A source opens a cube, says what it knows about it ([`CubeInfo`]) and returns image rows in (row, column, band) order,
+//! whatever the order in the file, with bounded memory. It returns the numbers as they are stored. Masking, scaling and the
+//! cast to float16 come later, in `hsipack-pack`.
+//!
+//! ```no_run
+//! use hsipack_source::{OpenOptions, RowBuffer};
+//!
+//! let source = hsipack_source::open("scene.hdr".as_ref(), &OpenOptions::default())?;
+//! println!("{} of {}", source.info().shape, source.info().dtype);
+//! let mut rows = RowBuffer::new();
+//! source.read_rows(0..1, &mut rows)?;
+//! # Ok::<(), hsipack_format::Error>(())
+//! ```
+//!
+//! | format | in | parts |
+//! |---|---|---|
+//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri` |
+//! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
+//! | MATLAB v5 `.mat` | `matlab/` | `v5` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `axes`, `grid`, `spectral`, `read` |
+//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata`, `geo_keys` |
+//! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `grid`, `spectral`, `chunks`, `inflate`, `decoded` |
+//! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
+//! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
+//! | PNG, for masks | `png.rs` | |
+//! | JPEG 2000, refused by name | `jpeg2000.rs` | |
+//!
+//! [`products`] says what the numbers of a sensor's product mean, in any format: one file per product.
+//!
+//! `reader.rs` is the trait [`Source`], `cube_info.rs` what a source says about its cube. Several formats share these files.
+//! `flat.rs` is the engine for every format that is one n-d array in a stretch of bytes.
+//! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
+//! the arrays of a container, and `joined.rs` makes one cube of several. `cube_axes.rs` determines which axes of an array
+//! are the cube's. `band_lists.rs` reads what the arrays beside a cube say about its bands. `wavelengths.rs` knows units,
+//! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
+//! `detect.rs` detects the format of a file; a new format is a line there.
+#![deny(missing_docs)]
+
+pub mod array_geo;
+mod axis_order;
+mod band_lists;
+mod buffer;
+mod cf;
+mod cube_axes;
+mod cube_info;
+mod detect;
+pub mod envi;
+pub mod flat;
+pub(crate) mod georeference;
+pub mod hdf5;
+pub mod htc;
+mod joined;
+mod jpeg2000;
+pub mod matlab;
+pub mod numpy;
+mod open_options;
+pub mod png;
+pub mod products;
+mod radiometry;
+mod reader;
+pub mod tiff;
+pub mod tivita;
+mod variables;
+mod wavelengths;
+mod xml;
+pub mod zarr;
+
+pub use axis_order::{Axis, AxisOrder};
+pub use buffer::RowBuffer;
+pub use cube_axes::Axes;
+pub use cube_info::{CubeInfo, Exposure, Scaling};
+pub use detect::{is_container_folder, is_cube_file, is_unread_archive, open};
+pub use open_options::OpenOptions;
+pub use products::{images_of_metadata, is_product_folder};
+pub use radiometry::{PlaceScaling, Radiometry};
+pub use reader::{Access, Source};
+pub(crate) use reader::{read_band_of_rows, whole_runs};
+pub use wavelengths::guess as guess_wavelength_unit;

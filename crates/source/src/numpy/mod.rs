@@ -1,0 +1,68 @@
+//! NumPy `.npy` and `.npz`.
+//!
+//! A `.npy` file is a magic, a version, the length of a Python dictionary, the dictionary and the
+//! values ([the format](https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html)):
+//!
+//! ```text
+//! \x93NUMPY  major minor  u16 or u32 length
+//! {'descr': '<f4', 'fortran_order': False, 'shape': (480, 640, 100), }      \n
+//! ```
+//!
+//! The dictionary is parsed by hand; nothing in it is executed. A `.npz` file is a zip archive of
+//! such files, one per array. Stored members are read in place. Deflated members are read as a
+//! stream, whose checksum is compared when its last value is read. Nothing is ever inflated as a
+//! whole.
+
+pub mod header;
+mod npz;
+
+use std::io::BufReader;
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+use hsipack_store::small;
+
+use self::header::{MAGIC, read_header};
+use crate::flat::{FileBytes, FlatSource};
+use crate::{CubeInfo, OpenOptions, Source, variables};
+
+/// Whether a file that starts with `head` (up to 4 KiB) is of this format.
+pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
+    head.starts_with(MAGIC) || npz::recognises(path, head)
+}
+
+/// Opens the cube in `path`.
+///
+/// # Errors
+/// If the file cannot be read or is malformed, or holds no cube or several.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let is_npy = small::head(path, MAGIC.len() as u64)? == MAGIC;
+    if is_npy { open_npy(path, options) } else { npz::open(path, options) }
+}
+
+fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    variables::refuse_variable(path, options)?;
+    let bytes = FileBytes::open(path)?;
+    let file = small::window(path)?;
+    let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
+    let (shape, layout, len) = header.cube(options).map_err(|error| error.at(path))?;
+    if bytes.len() != len {
+        let (verb, remedy) = if bytes.len() < len {
+            ("ends before its last value", "copy the file again; it is cut short")
+        } else {
+            (
+                "goes on after its last value",
+                "save one array per .npy file, or several in one .npz file",
+            )
+        };
+        return Err(Error::malformed(format!(
+            "the file {verb}: with the header, {} make {len} bytes, but the file has {}",
+            header.text(),
+            bytes.len()
+        ))
+        .at(path)
+        .with_remedy(remedy));
+    }
+    let info = CubeInfo::new("NumPy .npy", shape, header.dtype, path);
+    Ok(Box::new(FlatSource::new(info, layout, bytes)))
+}

@@ -1,0 +1,18 @@
+//! Options of opening a file.
+
+use crate::cube_axes::Axes;
+
+/// How to open a file: what the user gives besides its path.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// The variable inside a container (`file::variable`).
+    pub variable: Option<String>,
+    /// The axes of an array as the user names them (`axes`), in the index order that the format's own tools show (NumPy's,
+    /// MATLAB's, h5py's).
+    pub axes: Option<Axes>,
+    /// Whether the file is a mask: images, and 2-D arrays as a single band, are accepted.
+    pub mask: bool,
+    /// Rows and columns of the image to which a mask belongs. In a MATLAB file, a column or row with as many values is
+    /// folded to this shape, as `reshape` does.
+    pub image: Option<[usize; 2]>,
+}

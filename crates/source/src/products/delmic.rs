@@ -1,0 +1,41 @@
+//! Delmic's microscopes.
+//!
+//! | dataset | cube | axes |
+//! |---|---|---|
+//! | `AcquisitionN/ImageData/Image` | counts | (band, 1, 1, row, column) |
+//!
+//! Band centres lie in `DimensionScaleC` beside it, in metres.
+
+use super::Product;
+use super::layout::{Facts, ProductCube};
+use crate::AxisOrder;
+use crate::hdf5::spectral::{Wavelengths, from_dataset};
+use crate::hdf5::tree::{Tree, parent};
+
+/// See the [module](self).
+pub(super) struct Delmic;
+
+impl Product for Delmic {
+    fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
+        let mut cubes = Vec::new();
+        for entry in &tree.datasets {
+            let [bands, time, depth, _, _] = entry.shape[..] else { continue };
+            let scale = format!("{}/DimensionScaleC", entry.group());
+            let spectral = tree.list(&scale).is_some_and(|scale| scale.len() == bands);
+            if entry.dtype().is_some() && bands > 1 && time == 1 && depth == 1 && spectral {
+                let cube = ProductCube::new(self, "Delmic", &entry.path, AxisOrder::BSQ);
+                cubes.push(ProductCube { axes: [0, 3, 4], ..cube });
+            }
+        }
+        cubes
+    }
+
+    fn facts(&self, cube: &ProductCube, tree: &Tree, _bands: usize) -> Facts {
+        let list = from_dataset(tree, &format!("{}/DimensionScaleC", parent(&cube.path)));
+        let metres = |list: Wavelengths| Wavelengths {
+            unit: list.unit.or_else(|| Some("m".into())),
+            ..list
+        };
+        Facts { wavelengths: list.map(metres), ..Facts::default() }
+    }
+}
