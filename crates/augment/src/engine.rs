@@ -8,7 +8,7 @@
 use hsipack_format::{Result, SpectralNorm};
 
 use crate::array::ElementType;
-use crate::prepare::{ImageRecipe, LabelRecipe};
+use crate::prepare::{ImageConversion, LabelConversion};
 
 // The parts of the work.
 pub use crate::geometry::{Field, Outside, Source};
@@ -216,12 +216,12 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn image(&self, stored: &Self::Array, recipe: &ImageRecipe) -> Result<Self::Array>;
+    fn image(&self, stored: &Self::Array, recipe: &ImageConversion) -> Result<Self::Array>;
 
     /// Converts stored data (samples, rows, columns, 1) to a mask (samples, rows, columns) or (samples, layers, rows,
     /// columns). Libraries without unsigned types see the stored bits as [signed](ElementType::signed).
     ///
     /// # Errors
     /// If there is no memory.
-    fn labels(&self, stored: &Self::Array, recipe: &LabelRecipe) -> Result<Self::Array>;
+    fn labels(&self, stored: &Self::Array, recipe: &LabelConversion) -> Result<Self::Array>;
 }

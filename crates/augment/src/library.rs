@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
-use crate::prepare::{ImageRecipe, LabelRecipe};
+use crate::prepare::{ImageConversion, LabelConversion};
 
 /// A library of tensors: libtorch, the torch of a Python process, or none ([`Host`], whose tensors are [`Array`]s).
 ///
@@ -59,7 +59,7 @@ pub trait Library: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// If there is no memory.
-    fn image_of(&self, stored: Array, recipe: &ImageRecipe) -> Result<Self::Tensor> {
+    fn image_of(&self, stored: Array, recipe: &ImageConversion) -> Result<Self::Tensor> {
         match stored.device() {
             Device::Cpu => self.tensor(self.host().image(&stored, recipe)?),
             // No engine is needed for this.
@@ -74,7 +74,7 @@ pub trait Library: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// If there is no memory.
-    fn labels_of(&self, stored: Array, recipe: &LabelRecipe) -> Result<Self::Tensor> {
+    fn labels_of(&self, stored: Array, recipe: &LabelConversion) -> Result<Self::Tensor> {
         match stored.device() {
             Device::Cpu => self.tensor(self.host().labels(&stored, recipe)?),
             Device::Cuda(_) if recipe.is_nothing() => {

@@ -8,7 +8,7 @@ use crate::array::ElementType;
 /// steps before the cast are computed in float32, or in float64 if the data is stored as float64. Steps that would
 /// change nothing are skipped.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ImageRecipe {
+pub struct ImageConversion {
     /// Scale factor and offset of physical values: one pair for all samples, or one per sample; empty to keep stored
     /// values.
     pub physical: Vec<[f64; 2]>,
@@ -44,7 +44,7 @@ pub struct BandFigures {
 
 /// How to make a mask from stored data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LabelRecipe {
+pub struct LabelConversion {
     /// The stored element type.
     pub stored: ElementType,
     /// Number of boolean layers to unpack from its bits, starting with bit 0; 0 for class ids.
@@ -53,7 +53,7 @@ pub struct LabelRecipe {
     pub element: ElementType,
 }
 
-impl ImageRecipe {
+impl ImageConversion {
     /// Whether the image equals the stored data of this type, except for the order of axes.
     pub fn is_nothing(&self, stored: ElementType) -> bool {
         self.physical.is_empty()
@@ -68,7 +68,7 @@ impl ImageRecipe {
     }
 }
 
-impl LabelRecipe {
+impl LabelConversion {
     /// Whether the mask equals the stored data, with the same type.
     pub fn is_nothing(&self) -> bool {
         self.layers == 0 && self.element == self.stored

@@ -40,6 +40,8 @@ pub enum Stream {
     SplitPixels = 11,
     /// The order in which blocks and regions are assigned to splits.
     SplitUnits = 12,
+    /// The order in which the datasets of a loader give batches.
+    PlanTurns = 15,
 }
 
 /// SplitMix64's finaliser: a bijection in which every bit of the input affects every bit of the output.

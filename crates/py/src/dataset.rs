@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use hsipack_augment::prepare::{ImageRecipe, LabelRecipe, Normalized};
+use hsipack_augment::prepare::{ImageConversion, LabelConversion, Normalized};
 use hsipack_augment::{self as augment, ElementType, Engine, Host};
 use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
@@ -417,7 +417,7 @@ impl Reading {
         let element = self.dtype.as_deref().map_or(Ok(stored.element()), str::parse)?;
         let mut stored = one_sample(stored, &[])?;
         let (nan, normalized) = (self.nan, Normalized::Not);
-        let mut recipe = ImageRecipe { physical: Vec::new(), normalized, nan: None, element };
+        let mut recipe = ImageConversion { physical: Vec::new(), normalized, nan: None, element };
         if self.physical {
             if element == ElementType::F64 && stored.element() != element {
                 // Double-precision physical values are computed in double precision.
@@ -441,7 +441,7 @@ impl Reading {
             other => other,
         };
         let layers = if self.layers { layers } else { 0 };
-        let recipe = LabelRecipe { stored: stored.element(), layers, element };
+        let recipe = LabelConversion { stored: stored.element(), layers, element };
         first(&host.labels(&one_sample(stored, &[1])?, &recipe)?)
     }
 }

@@ -9,8 +9,9 @@ use hsipack_augment::{Device, kernels};
 use hsipack_measure::diagnose::Facts;
 use hsipack_read::plan::{Crop, Item, Plan, Share, State, Window};
 use hsipack_read::{
-    CacheKind, DeviceBatch, DeviceLoader, Error, LoaderOptions, LoaderStats, Monitor, OfProcess,
-    Outlook, PreparedDeviceLoader, Result, Statistics,
+    CacheChoice, CacheKind, DeviceBatch, DeviceLoader, Error, KeptChunks, LoaderOptions,
+    LoaderStats, Member, Monitor, OfProcess, PreparedDeviceLoader, PreparedLoader, Result,
+    Statistics, Workload,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
@@ -360,11 +361,14 @@ impl Loader {
             .into_iter()
             .map(|(stack, split)| (stack, json!(split)))
             .collect();
-        let mut cache = serde_json::to_value(monitor.map_or(prepared.cache(), Monitor::cache))
-            .expect("plain data");
-        cache["bytes"] = json!(monitor.map_or(0, Monitor::cached_bytes));
-        let times = monitor.map(Monitor::cache_times).unwrap_or_default();
-        (cache["keeping_s"], cache["saved_s"]) = (json!(times.keeping_s), json!(times.saved_s));
+        let caches: Vec<_> = match monitor {
+            Some(monitor) => monitor.caches().collect(),
+            None => prepared
+                .members()
+                .iter()
+                .map(|member| (member.cache(), KeptChunks::default()))
+                .collect(),
+        };
         let layers = |mask: &String| prepared.layers(mask).map(<[String]>::to_vec);
         let device = prepared.device_options().device;
         json!({
@@ -372,11 +376,12 @@ impl Loader {
             "memory": monitor.map(Monitor::memory),
             "masks": prepared.masks(),
             "layers": prepared.masks().iter().map(layers).collect::<Vec<_>>(),
-            "cache": cache,
+            "cache": caches_together(&caches),
+            "caches": caches.iter().map(cache_report).collect::<Vec<_>>(),
             "threads": prepared.options().threads,
             "slots": prepared.options().slots,
             "standardized_by": standardized,
-            "regions": regions_report(prepared.plan()),
+            "regions": regions_report(prepared.members()),
             "augment": prepared.augmentations().map(|_| augmented_by(device, monitor.is_some())),
         })
         .to_string()
@@ -388,17 +393,22 @@ impl Loader {
     #[new]
     fn new(
         py: Python<'_>,
-        dataset: &Dataset,
-        settings: &Bound<'_, PyDict>,
+        datasets: Vec<(Bound<'_, Dataset>, Bound<'_, PyDict>)>,
+        weights: Option<Vec<f64>>,
         state: Option<&str>,
     ) -> PyResult<Self> {
-        let dataset = dataset.get(py)?;
-        let settings = Settings::of(settings)?;
-        let (pipeline, library) = (settings.pipeline().or_raise(py)?, settings.library());
-        let (options, device) = (settings.loader, settings.device);
+        let first = datasets.first().map(|(_, settings)| Settings::of(settings)).transpose()?;
+        let first = first.unwrap_or_default();
+        let (pipeline, library) = (first.pipeline().or_raise(py)?, first.library());
+        let device = first.device;
+        let mut members = Vec::with_capacity(datasets.len());
+        for (dataset, settings) in &datasets {
+            members.push((dataset.get().get(py)?, Settings::of(settings)?.loader));
+        }
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let prepare = move || {
-            let mut prepared = PreparedDeviceLoader::new(&dataset, options, device)?;
+            let loader = PreparedLoader::joined(members, weights.as_deref())?;
+            let mut prepared = PreparedDeviceLoader::of(loader, device)?;
             if let Some(state) = state {
                 prepared = prepared.resumed(&state)?;
             }
@@ -583,24 +593,24 @@ impl Loader {
 
     /// For a diagnosis: ids of the samples that it reads, the number of windows of each, and the facts besides the
     /// times, as JSON. The facts include what the loader would keep in memory by default.
-    fn outlook(&self, py: Python<'_>) -> PyResult<(Vec<usize>, Vec<u32>, String)> {
+    fn workload(&self, py: Python<'_>) -> PyResult<(Vec<usize>, Vec<u32>, String)> {
         let prepared = self.prepared();
         let look = move || {
-            let outlook = prepared.outlook();
-            let (dataset, kept) = (prepared.dataset(), &outlook.cache);
+            let workload = prepared.workload();
+            let (dataset, kept) = (prepared.dataset(), &workload.cache);
             let options = LoaderOptions {
                 cache: kept.kind,
                 cache_bytes: kept.limit_bytes,
                 ..prepared.options().clone()
             };
-            let facts = Facts::of(dataset, &options, &outlook);
+            let facts = Facts::of(dataset, &options, &workload);
             let auto = match kept.kind {
                 CacheKind::Decoded if kept.chosen => kept.clone(),
-                _ => Outlook::of(dataset, &options.by_itself())?.cache,
+                _ => Workload::of(dataset, &options.by_itself())?.cache,
             };
-            Ok((outlook, Facts { auto: Some(auto), ..facts }))
+            Ok((workload, Facts { auto: Some(auto), ..facts }))
         };
-        let (Outlook { samples, counts, .. }, facts) = patiently(py, look)?.or_raise(py)?;
+        let (Workload { samples, counts, .. }, facts) = patiently(py, look)?.or_raise(py)?;
         Ok((samples, counts, serde_json::to_string(&facts).expect("plain data")))
     }
 
@@ -645,12 +655,54 @@ impl Loader {
 
 /// The number of windows that show regions, and how many of these regions are larger than their windows; null if
 /// windows do not show regions.
-fn regions_report(plan: &Plan) -> serde_json::Value {
-    let Crop::Windows(windows) = &plan.options().crop else { return json!(null) };
-    match windows.cut_regions() {
-        Some(cut) => json!({"windows": windows.len(), "cut": cut}),
-        None => json!(null),
+fn regions_report(members: &[Member]) -> serde_json::Value {
+    let (mut shown, mut cut) = (0, None);
+    for member in members {
+        let Crop::Windows(windows) = &member.plan().options().crop else { continue };
+        if let Some(larger) = windows.cut_regions() {
+            shown += windows.len();
+            cut = Some(cut.unwrap_or(0) + larger);
+        }
     }
+    cut.map_or(json!(null), |cut| json!({"windows": shown, "cut": cut}))
+}
+
+/// The cache policy of a dataset, and what is in its cache.
+fn cache_report((choice, kept): &(&CacheChoice, KeptChunks)) -> serde_json::Value {
+    let mut report = serde_json::to_value(choice).expect("plain data");
+    report["bytes"] = json!(kept.bytes);
+    report["keeping_s"] = json!(kept.times.keeping_s);
+    report["saved_s"] = json!(kept.times.saved_s);
+    report
+}
+
+/// The caches of all datasets as one.
+fn caches_together(caches: &[(&CacheChoice, KeptChunks)]) -> serde_json::Value {
+    let [first, others @ ..] = caches else { return json!(null) };
+    let mut report = cache_report(first);
+    if others.is_empty() {
+        return report;
+    }
+    if others.iter().any(|(choice, _)| choice.kind != first.0.kind) {
+        report["kind"] = json!("mixed");
+    }
+    let all = |of: &dyn Fn(&CacheChoice, &KeptChunks) -> f64| -> f64 {
+        caches.iter().map(|(choice, kept)| of(choice, kept)).sum()
+    };
+    let bytes = |of: &dyn Fn(&CacheChoice, &KeptChunks) -> u64| -> u64 {
+        caches.iter().map(|(choice, kept)| of(choice, kept)).sum()
+    };
+    report["limit_bytes"] = json!(bytes(&|choice, _| choice.limit_bytes));
+    report["needed_bytes"] = json!(bytes(&|choice, _| choice.needed_bytes));
+    report["bytes"] = json!(bytes(&|_, kept| kept.bytes));
+    report["keeping_s"] = json!(all(&|_, kept| kept.times.keeping_s));
+    report["saved_s"] = json!(all(&|_, kept| kept.times.saved_s));
+    report["shared"] = json!(caches.iter().any(|(choice, _)| choice.shared));
+    report["shuffle_window"] = json!(null);
+    let why = caches.iter().enumerate();
+    let why = why.map(|(number, (choice, _))| format!("dataset {number}: {}", choice.why));
+    report["why"] = json!(why.collect::<Vec<_>>().join("; "));
+    report
 }
 
 /// Integers in memory owned by Python, for an array of `count` items of `N` numbers.
@@ -711,6 +763,7 @@ fn given<'py>(
         let Window { row, column, rows, columns } = item.window;
         [i64::from(row), i64::from(column), i64::from(rows), i64::from(columns)]
     };
+    given.set_item("dataset", batch.dataset_number())?;
     given.set_item("epoch", batch.epoch())?;
     given.set_item("ids", of_items(&|item| item.sample as i64)?)?;
     given.set_item("repeats", of_items(&|item| i64::from(item.repeat))?)?;

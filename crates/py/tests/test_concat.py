@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import hsipack
 import numpy as np
 import pytest
 from conftest import BANDS, CUBES, ROWS
+from hsipack import augment
 
 
 @pytest.fixture(scope="module")
@@ -127,17 +129,115 @@ def test_it_goes_on_behind_any_batch(joined: hsipack.Concat, given: int) -> None
         again.close()
 
 
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(joined: hsipack.Concat) -> None:
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(
+    joined: hsipack.Concat, dataset: str
+) -> None:
     loader = make(joined)
     iteration = iter(loader)
     next(iteration)
     state = loader.state_dict()
-    for changed in (make(joined, 3), make(joined, seed=6)):
-        with pytest.raises(hsipack.ConflictError):
+    whole = hsipack.open(dataset, masks=[])
+    others = [
+        (make(joined, seed=6), "seed 5, but seed 6"),
+        (make(hsipack.concat([whole] * 3)), "of 2 datasets, but the loader reads 3"),
+        (make(hsipack.concat([whole, whole])), "another dataset"),
+        (make(joined, last="drop"), "in the middle of epoch 0"),
+        (make(hsipack.concat(joined.datasets, weights=[2, 1])), "in the middle of epoch 0"),
+    ]
+    for changed, why in others:
+        before = changed.state_dict()
+        with pytest.raises(hsipack.ConflictError, match=why):
             changed.load_state_dict(state)
-        assert sum(len(ids) for _, ids in told(changed)) == CUBES + 7
-    with pytest.raises(hsipack.ConflictError, match="state="):
+        assert changed.state_dict() == before
+    with make(whole) as alone, pytest.raises(hsipack.ConflictError, match="of 2 datasets"):
+        alone.load_state_dict(state)
+    with pytest.raises(hsipack.Error, match="not a training state"):
         loader.load_state_dict({"epoch": 1})
+    with pytest.raises(hsipack.ConflictError, match=r"set_epoch\(3\)"):
+        loader.load_state_dict({"epoch": 3, "given": 2, "order": [3, 2], "seed": 5, "parts": []})
+    assert loader.state_dict() == state
+
+
+@pytest.mark.parametrize("given", [0, 1, 3])
+def test_the_rest_of_an_epoch_is_divided_again_for_other_batches_and_ranks(
+    joined: hsipack.Concat, given: int
+) -> None:
+    loader = make(joined)
+    iteration = iter(loader)
+    first = told(next(iteration) for _ in range(given))
+    state = loader.state_dict()
+    rest: Counter[tuple[int, int]] = Counter()
+    for rank in range(2):
+        with make(joined, 3, rank=rank, world_size=2) as resumed:
+            resumed.load_state_dict(state)
+            rest += samples(
+                [(batch["dataset"], batch["id"][~batch["padding"]].tolist()) for batch in resumed]
+            )
+    everything = Counter([(0, one) for one in range(CUBES)] + [(1, one) for one in range(7)])
+    assert samples(first) + rest == everything
+
+
+def test_one_ring_serves_all_datasets(joined: hsipack.Concat, tmp_path: Path) -> None:
+    with make(joined, slots=3, cache=None) as loader:
+        loader.start_trace()
+        assert sum(len(batch["id"]) for batch in loader) == CUBES + 7
+        stats, report = loader.stats(), loader.report()
+        loader.save_trace(tmp_path / "trace.json")
+    assert (stats.batches, stats.loader.samples, stats.loader.threads) == (5, CUBES + 7, 1)
+    assert report.memory is not None
+    assert report.transfer is not None
+    # The larger cubes fill a slot: 4 of them.
+    assert report.transfer.slot_bytes - 4 * ROWS * 24 * BANDS * 2 in range(4096)
+    assert [cache.kind for cache in report.caches] == ["none", "none"]
+    assert report.cache.needed_bytes == sum(cache.needed_bytes for cache in report.caches)
+    assert "decode" in (tmp_path / "trace.json").read_text()
+
+
+def test_a_cache_of_a_given_size_is_divided_among_the_datasets(joined: hsipack.Concat) -> None:
+    with make(joined, cache="decoded", cache_size=40_000) as loader:
+        epochs = [told(loader) for _ in range(3)]
+        report = loader.report()
+    needed = [cache.needed_bytes for cache in report.caches]
+    limits = [cache.limit_bytes for cache in report.caches]
+    assert sum(limits) in range(39_998, 40_001)
+    assert limits[0] / limits[1] == pytest.approx(needed[0] / needed[1], rel=1e-3)
+    assert 0 < report.cache.bytes <= 40_000
+    with make(joined, cache=None) as loader:
+        assert [told(loader) for _ in range(3)] == epochs
+
+
+def test_damaged_samples_are_skipped_in_their_dataset(
+    joined: hsipack.Concat, other: str, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "damaged.hsipack"
+    shutil.copytree(other, damaged)
+    # Not the index at the end of the shard.
+    shard = max(damaged.glob("**/c/**/0"), key=lambda file: file.stat().st_size)
+    data = bytearray(shard.read_bytes())
+    data[40] ^= 255
+    shard.write_bytes(data)
+    both = hsipack.concat([joined.datasets[0], damaged])
+    with make(both, on_damage="skip") as loader:
+        given = samples(told(loader))
+        assert loader.stats().loader.skipped == 1
+    assert len(given) == CUBES + 6
+    with make(both) as loader, pytest.raises(hsipack.DamagedError, match=r"damaged\.hsipack"):
+        list(loader)
+
+
+def test_augmentations_of_datasets_draw_for_themselves(dataset: str) -> None:
+    twice = hsipack.concat([hsipack.open(dataset, masks=[])] * 2)
+    gain = [augment.Gain((0.5, 1.5), p=1.0)]
+    with make(twice, 1, shuffle=False, augment=gain, dtype="float32") as loader:
+        images = [batch["image"] for batch in loader]
+    with make(twice, 1, shuffle=False, augment=gain, dtype="float32") as loader:
+        assert all(
+            np.array_equal(image, batch["image"], equal_nan=True)
+            for image, batch in zip(images, loader, strict=True)
+        )
+    first, second = images[:CUBES], images[CUBES:]
+    same = [np.array_equal(*pair, equal_nan=True) for pair in zip(first, second, strict=True)]
+    assert not any(same)
 
 
 def test_a_new_iteration_ends_an_older_one(joined: hsipack.Concat) -> None:

@@ -205,10 +205,15 @@ def test_copies_of_a_loader_of_several_datasets_move_alone(
     assert ids(copied) == ids(loader)
 
 
-def test_a_subclass_cannot_read_several_datasets(dataset: str) -> None:
+def test_a_subclass_reads_several_datasets(dataset: str) -> None:
     joined = hsipack.concat([dataset, dataset])
-    with pytest.raises(hsipack.UnsupportedError, match="Pairs, a subclass of Loader"):
-        Pairs(joined, 5)
+    with Pairs(joined, 5, device="cpu", seed=3) as loader:
+        pairs = list(loader)
+    with make(joined, seed=3) as plain:  # type: ignore[arg-type]
+        batches = list(plain)
+    assert len(pairs) == len(batches) == len({id(pair) for pair in pairs})
+    numbers = [number for numbers, _ in pairs for number in numbers]
+    assert sorted(numbers) == sorted(2 * list(range(12)))
 
 
 # Accelerate.

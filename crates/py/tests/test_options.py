@@ -468,7 +468,7 @@ def test_what_the_native_part_cannot_read_is_an_error_that_names_it(dataset: str
     settings = make(ds)._settings
     for name, value in [("slots", "x"), ("seed", -1), ("nan", "x"), ("masks", 5)]:
         with pytest.raises(hsipack.ConflictError, match=rf"^{name}={value!r} \(give "):
-            _hsipack.Loader(ds._native, {**settings, name: value}, None)
+            _hsipack.Loader([(ds._native, {**settings, name: value})], None, None)
 
 
 def test_wrong_values_of_datasets_and_their_methods(dataset: str) -> None:

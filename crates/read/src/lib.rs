@@ -35,11 +35,11 @@ mod dataset;
 mod decode;
 mod device;
 mod distribution;
-mod held;
 mod loader;
 mod packed;
 pub mod plan;
 mod ring;
+mod shuffle_buffer;
 mod sync;
 pub mod trace;
 mod values;
@@ -64,8 +64,9 @@ pub use hsipack_store::stores as store;
 #[cfg(feature = "torch")]
 pub use hsipack_torch as torch;
 pub use loader::{
-    ArrayView, Batch, BatchTimes, CacheChoice, Epoch, Loader, LoaderOptions, LoaderStats, OnDamage,
-    Outlook, PreparedLoader, ShuffleWindow, Shuffled, Statistics, shuffle_window_bytes,
+    ArrayView, Batch, BatchTimes, CacheChoice, Epoch, KeptChunks, Loader, LoaderOptions,
+    LoaderStats, Member, OnDamage, PreparedLoader, ShuffleWindow, Shuffled, Statistics, Workload,
+    shuffle_window_bytes,
 };
 #[doc(no_inline)]
 pub use ndarray;

@@ -23,6 +23,7 @@
 //! | [`paths`] | paths that stay valid when the program changes its working directory |
 //! | [`memory`] | how much memory this process can have; allocating it |
 //! | [`pages`] | large memory, which is made ready ahead of its use |
+//! | [`processors`] | how busy the processors of this machine are |
 //! | [`stopping`] | ending a wait for a server early, when the reader is no longer needed |
 //! | [`threads`] | starting threads; if the system refuses, that is an error |
 //! | `writeback.rs` | flushing a file to the disk while it is being written; writing in the background |
@@ -55,6 +56,7 @@ pub mod output;
 pub mod pages;
 pub mod paths;
 pub mod process;
+pub mod processors;
 mod regular_file;
 pub mod remote;
 pub mod rows;

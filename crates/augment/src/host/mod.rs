@@ -36,7 +36,7 @@ use crate::geometry::{Field, Source};
 use crate::mixed::Mixing;
 use crate::operation::{Blank, ByBand, Cut, Linear, Transplanting};
 use crate::ops::gaussian;
-use crate::prepare::{ImageRecipe, LabelRecipe};
+use crate::prepare::{ImageConversion, LabelConversion};
 use crate::resample::{ResampleJob, Resampling};
 use element::{Element, Wide};
 use rectangles::Layer;
@@ -547,7 +547,7 @@ impl Engine for Host {
         })
     }
 
-    fn image(&self, stored: &Array, recipe: &ImageRecipe) -> Result<Array> {
+    fn image(&self, stored: &Array, recipe: &ImageConversion) -> Result<Array> {
         let outer = |array: &Array| array.permuted(&[0, 3, 1, 2]);
         if recipe.is_nothing(stored.element()) {
             return Ok(outer(stored));
@@ -565,7 +565,7 @@ impl Engine for Host {
         Ok(outer(&buffer.array(stored.shape(), recipe.element)?))
     }
 
-    fn labels(&self, stored: &Array, recipe: &LabelRecipe) -> Result<Array> {
+    fn labels(&self, stored: &Array, recipe: &LabelConversion) -> Result<Array> {
         let (Some(from), &[samples, rows, columns, 1]) = (stored.bytes(), stored.shape()) else {
             return Err(Error::bug(format!("a stored mask, as {stored:?}")));
         };

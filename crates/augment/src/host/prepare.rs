@@ -8,7 +8,7 @@ use super::rectangles::labels;
 use super::spectra::PIXELS;
 use super::workers::Workers;
 use crate::array::ElementType;
-use crate::prepare::{ImageRecipe, LabelRecipe, Normalized};
+use crate::prepare::{ImageConversion, LabelConversion, Normalized};
 
 /// Fills an image (samples, rows, columns, bands), with `pixels` pixels per sample, from stored data of the same
 /// layout.
@@ -17,7 +17,7 @@ pub(super) fn image<T: Element, U: Element>(
     from: &[T],
     into: &mut [U],
     [pixels, bands]: [usize; 2],
-    recipe: &ImageRecipe,
+    recipe: &ImageConversion,
 ) {
     let (sample_len, piece_len) = (pixels * bands, PIXELS * bands);
     workers.each_of(into, sample_len, piece_len, |sample, number, out| {
@@ -30,7 +30,7 @@ pub(super) fn image<T: Element, U: Element>(
 }
 
 /// All steps for some spectra of one sample before they are cast.
-fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &ImageRecipe) {
+fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &ImageConversion) {
     if let Some([scale, offset]) = recipe.physical_of(sample) {
         let (scale, offset) = (W::of(scale), W::of(offset));
         values.iter_mut().for_each(|value| *value = *value * scale);
@@ -65,7 +65,7 @@ pub(super) fn mask(
     workers: &Workers,
     from: &[u8],
     into: &mut [u8],
-    recipe: &LabelRecipe,
+    recipe: &LabelConversion,
 ) -> Result<()> {
     let (from_size, layers) = (recipe.stored.size(), recipe.layers);
     let to = if layers > 0 { ElementType::Bool } else { recipe.element };

@@ -363,7 +363,7 @@ fn images_are_prepared_in_the_order_that_is_documented() {
             Normalized::Spectra(SpectralNorm::L2),
         ] {
             let physical = vec![[2.0, 0.5], [0.25, 0.0]];
-            let recipe = ImageRecipe { physical, normalized, nan: Some(-1.0), element: wanted };
+            let recipe = ImageConversion { physical, normalized, nan: Some(-1.0), element: wanted };
             let done = Host::new(2).image(&stored, &recipe).unwrap();
             assert_eq!((done.shape(), done.element()), (&[2, 5, 3, 4][..], wanted));
             let mut want: Vec<f64> = values.clone();
@@ -392,7 +392,7 @@ fn images_are_prepared_in_the_order_that_is_documented() {
             });
             near(&inner(&done), &want, tolerance, "prepared");
         }
-        let nothing = ImageRecipe {
+        let nothing = ImageConversion {
             physical: Vec::new(),
             normalized: Normalized::Not,
             nan: None,
@@ -413,7 +413,7 @@ fn masks_come_in_the_type_asked_for_and_layers_unpacked() {
             [0, 1, most / 2, most, 1, 0].iter().map(|label| *label as f64).collect();
         let array = array(&labels, &[1, 2, 3, 1], stored);
         for element in E::ALL.into_iter().filter(|element| element.holds(most)) {
-            let recipe = LabelRecipe { stored, layers: 0, element };
+            let recipe = LabelConversion { stored, layers: 0, element };
             let done = host.labels(&array, &recipe).unwrap();
             assert_eq!((done.shape(), done.element()), (&[1, 2, 3][..], element));
             let want: Vec<f64> = match element {
@@ -426,7 +426,7 @@ fn masks_come_in_the_type_asked_for_and_layers_unpacked() {
     let bits = [0b101u16, 0x8000, 0, 0xffff, 2, 4];
     let values: Vec<f64> = bits.iter().map(|bits| f64::from(*bits)).collect();
     let stored = array(&values, &[1, 2, 3, 1], E::U16);
-    let recipe = LabelRecipe { stored: E::U16, layers: 16, element: E::U16 };
+    let recipe = LabelConversion { stored: E::U16, layers: 16, element: E::U16 };
     let layers = host.labels(&stored, &recipe).unwrap();
     assert_eq!((layers.shape(), layers.element()), (&[1, 16, 2, 3][..], E::Bool));
     let want: Vec<f64> =

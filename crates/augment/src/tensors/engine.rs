@@ -6,7 +6,7 @@ use super::{Binary, Tensors, Unary};
 use crate::array::{Array, ElementType};
 use crate::engine::{BatchArray, Engine, sealed::Sealed};
 use crate::operation::{Blank, ByBand, Cut, Linear, Transplanting};
-use crate::prepare::{ImageRecipe, LabelRecipe};
+use crate::prepare::{ImageConversion, LabelConversion};
 use crate::resample::{ResampleJob, Resampling};
 
 /// An [`Engine`] that uses the tensor operations of a library for everything.
@@ -348,11 +348,11 @@ impl<T: Tensors> Engine for TensorEngine<T> {
         })
     }
 
-    fn image(&self, stored: &T::Tensor, recipe: &ImageRecipe) -> Result<T::Tensor> {
+    fn image(&self, stored: &T::Tensor, recipe: &ImageConversion) -> Result<T::Tensor> {
         self.prepared(stored, recipe)
     }
 
-    fn labels(&self, stored: &T::Tensor, recipe: &LabelRecipe) -> Result<T::Tensor> {
+    fn labels(&self, stored: &T::Tensor, recipe: &LabelConversion) -> Result<T::Tensor> {
         self.unpacked(stored, recipe)
     }
 }

@@ -6,7 +6,7 @@ use super::engine::wide;
 use super::{Binary, TensorEngine, Tensors, Unary};
 use crate::array::ElementType;
 use crate::engine::BatchArray;
-use crate::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
+use crate::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized};
 
 /// The axis of bands.
 const BANDS: usize = 3;
@@ -53,11 +53,15 @@ impl<T: Tensors> TensorEngine<T> {
         self.0.nan_to_num(values, number, f64::INFINITY, f64::NEG_INFINITY)
     }
 
-    pub(super) fn prepared(&self, stored: &T::Tensor, recipe: &ImageRecipe) -> Result<T::Tensor> {
+    pub(super) fn prepared(
+        &self,
+        stored: &T::Tensor,
+        recipe: &ImageConversion,
+    ) -> Result<T::Tensor> {
         let t = &self.0;
         let (element, shape) = (t.element(stored)?, t.shape(stored)?);
         let outer = |image: &T::Tensor| t.permute(image, &[0, 3, 1, 2]);
-        let only_cast = ImageRecipe { element, ..recipe.clone() }.is_nothing(element);
+        let only_cast = ImageConversion { element, ..recipe.clone() }.is_nothing(element);
         if only_cast || shape.contains(&0) {
             return outer(&t.to(stored, recipe.element)?);
         }
@@ -82,7 +86,7 @@ impl<T: Tensors> TensorEngine<T> {
         mut values: T::Tensor,
         samples: &[usize],
         bands: usize,
-        recipe: &ImageRecipe,
+        recipe: &ImageConversion,
         element: ElementType,
     ) -> Result<T::Tensor> {
         let t = &self.0;
@@ -125,7 +129,11 @@ impl<T: Tensors> TensorEngine<T> {
         }
     }
 
-    pub(super) fn unpacked(&self, stored: &T::Tensor, recipe: &LabelRecipe) -> Result<T::Tensor> {
+    pub(super) fn unpacked(
+        &self,
+        stored: &T::Tensor,
+        recipe: &LabelConversion,
+    ) -> Result<T::Tensor> {
         let t = &self.0;
         if recipe.layers > 0 {
             // The highest bit is the sign in libraries without unsigned types.

@@ -1,7 +1,7 @@
 //! Facts about a pipeline besides the times of its levels.
 
 use hsipack_read::plan::{Crop, Patches, Regions};
-use hsipack_read::{CacheChoice, Dataset, LoaderOptions, Outlook};
+use hsipack_read::{CacheChoice, Dataset, LoaderOptions, Workload};
 use hsipack_store::remote::is_url;
 use serde::{Deserialize, Serialize};
 
@@ -127,8 +127,8 @@ pub struct AugmentationCost {
 }
 
 impl Facts {
-    /// Facts that follow from a packed dataset, the options of its loader, and the outlook.
-    pub fn of(dataset: &Dataset, options: &LoaderOptions, outlook: &Outlook) -> Self {
+    /// Facts that follow from a packed dataset, the options of its loader, and the workload.
+    pub fn of(dataset: &Dataset, options: &LoaderOptions, workload: &Workload) -> Self {
         let image = dataset.stacks().first().map(|stack| &stack.image);
         let codec = image.and_then(|image| image.meta().codecs.blosc);
         let crop = &options.plan.crop;
@@ -156,7 +156,7 @@ impl Facts {
                     (image.chunk_bytes() as u64, image.grid().chunk_values());
                 let value = chunk_bytes / values.max(1) as u64;
                 let own = u64::from(rows) * u64::from(columns) * image.shape().bands as u64 * value;
-                let Outlook { chunks, decoded, .. } = *outlook;
+                let Workload { chunks, decoded, .. } = *workload;
                 WindowCost { rows, columns, bytes: own, chunks, chunk_bytes, decoded }
             }),
             ..Self::default()

@@ -11,7 +11,7 @@ use hsipack_read::plan::{Crop, LastBatch};
 use hsipack_read::store::Store;
 use hsipack_read::{
     CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
-    Outlook, PreparedDeviceLoader, ShuffleWindow,
+    PreparedDeviceLoader, ShuffleWindow, Workload,
 };
 use hsipack_store::remote::is_url;
 
@@ -71,7 +71,7 @@ pub(super) struct Packed<'a, L: TrainingLibrary> {
     step: &'a mut Step<'a, L::Tensor>,
     dataset: Dataset,
     /// What a loader with these options reads, and what it would keep in memory by default.
-    outlook: Outlook,
+    workload: Workload,
     /// Samples that all levels read: few enough to keep in memory.
     samples: Samples,
     levels: Vec<Level>,
@@ -175,9 +175,9 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
     }
 
     fn facts(&mut self) -> Result<Facts> {
-        let (stored, decoded) = sizes(&self.dataset, &self.outlook.samples);
+        let (stored, decoded) = sizes(&self.dataset, &self.workload.samples);
         let shape = self.dataset.stacks().first().map(|stack| stack.image.shape());
-        let facts = Facts::of(&self.dataset, &self.options.loader, &self.outlook);
+        let facts = Facts::of(&self.dataset, &self.options.loader, &self.workload);
         let whole = facts.window.is_none();
         Ok(Facts {
             stored_bytes: Some(stored),
@@ -185,7 +185,7 @@ impl<L: TrainingLibrary> Levels for Packed<'_, L> {
             copies: self.kept.copies.to_owned(),
             pixels: shape.filter(|_| whole).map(|shape| [shape.rows as u32, shape.columns as u32]),
             gpu: self.options.device.device != Device::Cpu,
-            auto: Some(self.outlook.cache.clone()),
+            auto: Some(self.workload.cache.clone()),
             ..facts
         })
     }
@@ -203,12 +203,12 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         step: &'a mut Step<'s, L::Tensor>,
     ) -> Result<Self> {
         let dataset = open(options)?;
-        let outlook = Outlook::of(&dataset, &options.loader.by_itself())?;
-        let samples = Samples::of(&dataset, &outlook, options)?;
+        let workload = Workload::of(&dataset, &options.loader.by_itself())?;
+        let samples = Samples::of(&dataset, &workload, options)?;
         let (levels, notes) = levels(options);
         let loader = kept_options(options, &samples);
         let kept = Kept::new(options, loader, library)?;
-        Ok(Self { options, library, step, dataset, outlook, samples, levels, notes, kept })
+        Ok(Self { options, library, step, dataset, workload, samples, levels, notes, kept })
     }
 
     /// Trains on the kept batch, and augments it again for each step if there is a pipeline.
@@ -364,10 +364,10 @@ struct Samples {
 
 impl Samples {
     /// Chooses some of the samples that are read. With windows, only samples that have windows are chosen.
-    fn of(dataset: &Dataset, outlook: &Outlook, options: &PackedOptions) -> Result<Self> {
-        let Outlook { samples, counts, .. } = outlook;
+    fn of(dataset: &Dataset, workload: &Workload, options: &PackedOptions) -> Result<Self> {
+        let Workload { samples, counts, .. } = workload;
         let (_, decoded_bytes) = sizes(dataset, samples);
-        let per_sample = outlook.windows() as usize / samples.len().max(1);
+        let per_sample = workload.windows() as usize / samples.len().max(1);
         let ids = subset(samples, decoded_bytes, options.loader.plan.batch_size, per_sample);
         if ids.is_empty() {
             let error = Error::conflict("there are no samples to read").at(dataset.path());

@@ -119,15 +119,13 @@ def view(
 
 
 def _loaded(loader: Loader) -> tuple[Dataset, dict[str, Any]]:
-    from hsipack._concat import ConcatLoader
-
-    if isinstance(loader, ConcatLoader):
+    if loader._joined is not None:
         raise UnsupportedError(
             "the viewer cannot show a loader of several datasets",
             remedy="give a loader of one of them",
         )
     loader._settle()
-    return loader._dataset, loader._settings
+    return loader.dataset, loader._settings
 
 
 def _is_notebook() -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import hashlib
-import inspect
 import json
 import os
 import pathlib
@@ -23,20 +22,22 @@ from hsipack import (
     _accelerate,
     _hsipack,
     _lightning,
+    _members,
     _options,
     _ranks,
     _seeds,
     _torch,
     _torch_data,
     augment,
-    crops,
     loader_reports,
 )
 from hsipack._arrays import Output, chosen_output, given
+from hsipack._concat import Concat
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
+from hsipack._members import Member
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderAttributes, DataLoaderOptions, Readable
-from hsipack.crops import Crop, LabelledPatches, Regions, Size, WholeCubes
+from hsipack.crops import Crop, Regions, Size
 from hsipack.dataset import Dataset, mask_key
 from hsipack.loader_reports import LoaderReport, LoaderStats
 from hsipack.stats import Stats
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from torch.utils.data import Sampler
     from typing_extensions import Unpack
 
-    from hsipack._concat import Concat
 
 Batch = dict[str, Any]
 
@@ -79,6 +79,7 @@ class Loader(DataLoaderAttributes):
             pixel belongs to the cube, not to the padding
     repeat  (B,) int64: the number of the crop among the crops of its sample in this epoch
     epoch   the epoch, counted from 0
+    dataset with :func:`hsipack.concat`: the number of the dataset that all samples are from
     padding (B,) bool: the sample is also in another batch of the epoch, and only fills up this one
             (see **Last batches**); leave it out when you compute validation metrics
     COLUMN  one key for each column of ``ds.select(columns=…)``: (B,) int64, float64 or bool, or a
@@ -222,30 +223,14 @@ class Loader(DataLoaderAttributes):
     >>> loader.close()
     """
 
-    # Whether this loader is a part of another one, which compares the ranks' epochs.
-    _is_part = False
+    # Whether this rank reads for itself, without comparing epochs with other ranks.
+    _is_alone = False
     # The same loader on the other ranks.
     _peers: _ranks.Peers | None = None
-    # The label of each class, if labels are numbers of a regression.
-    _label_values: npt.NDArray[np.float64] | None = None
-    # Rows and columns of every sample, if cubes are padded.
-    _extents: npt.NDArray[np.int64] | None = None
+    # The result of concat, if the loader reads several datasets.
+    _joined: Concat | None = None
     # The mask of regions, if it is read only to find their pixels.
     _hidden: str | None = None
-
-    def __new__(cls, dataset: Any = None, *others: Any, **options: Any) -> Loader:
-        """Makes a loader of several datasets if ``dataset`` comes from :func:`hsipack.concat`."""
-        from hsipack._concat import Concat, ConcatLoader
-
-        if not isinstance(dataset, Concat) or issubclass(cls, ConcatLoader):
-            return super().__new__(cls)
-        if cls is not Loader:
-            raise UnsupportedError(
-                f"{cls.__name__}, a subclass of Loader, cannot read several datasets",
-                remedy="give hsipack.Loader the joined datasets, and change its batches in your "
-                "loop",
-            )
-        return super().__new__(ConcatLoader)
 
     def __init__(
         self,
@@ -278,65 +263,27 @@ class Loader(DataLoaderAttributes):
     ) -> None:
         _torch_data.refuse(others)
         output = chosen_output(output, ("torch", "numpy", "dlpack"))
-        dataset = _torch_data.opened(dataset)
-        if split is not None:
-            dataset = dataset.split(split)
-        if dataset._transform is not None:
+        self._joined = dataset if isinstance(dataset, Concat) else None
+        if self._joined is not None and normalize == "standardize":
             raise UnsupportedError(
-                "a loader cannot read a dataset with a transform",
-                remedy="open it without, and change the batch in your loop; or use the dataset "
-                "with torch's DataLoader",
+                'normalize="standardize" is not supported for several datasets',
+                remedy="give normalize=joined.stats, where joined is what concat gives",
             )
-        order = _torch_data.order(dataset, _options.flag("shuffle", shuffle), sampler)
-        if order.ids is not None and len(set(order.ids)) < len(order.ids):
-            raise ConflictError(
-                "a sample is chosen more than once",
-                path=dataset.path,
-                remedy="choose each sample once; to draw some more often, give weights",
-            )
-        masks, columns = dataset.masks, set(dataset._column_names)
-        if isinstance(crop, WholeCubes):
-            if augment is not None:
-                raise ConflictError(
-                    "WholeCubes and augment cannot be combined",
-                    remedy="augment in your loop, with inside as one of the masks",
-                )
-            if "inside" in {*masks, *columns}:
-                raise ConflictError(
-                    "WholeCubes with a mask or column named 'inside', a key of batches",
-                    remedy="leave it out with ds.with_masks or ds.select(columns=…)",
-                )
-            self._extents = _extents(dataset)
-            read = dataset.ids if order.ids is None else order.ids
-            largest = self._extents[read].max(axis=0).tolist() if read else [1, 1]
-            crop = crops.of_whole_cubes(read, largest, crop)
+        reading = _members.of(
+            dataset,
+            split=split,
+            bands=bands,
+            crop=crop,
+            shuffle=_options.flag("shuffle", shuffle),
+            sampler=sampler,
+            output=output,
+            augments=augment is not None,
+        )
+        self._members = reading.members
+        self._hidden = reading.hidden
+        first = reading.members[0]
         given_place = _ranks.checked(rank, world_size)
-        length = order.length if epoch_length is None else epoch_length
-        # Windows around labels and regions are read without masks, unless the dataset names some.
-        own = isinstance(crop, LabelledPatches | Regions) and dataset._asked_masks is None
-        mask_names = [] if own else masks
-        of_ids = [*mask_names, *([crop.mask] if isinstance(crop, LabelledPatches) else [])]
-        if isinstance(crop, Regions):
-            if output == "dlpack":
-                raise UnsupportedError(
-                    'Regions with output="dlpack"',
-                    remedy='give output="torch" or "numpy"',
-                )
-            taken = {"region", "region_id"} & {*mask_names, *columns}
-            if taken:
-                raise ConflictError(
-                    f"Regions with a mask or column named {min(taken)!r}, a name that batches use",
-                    remedy="leave it out with ds.with_masks or ds.select(columns=…)",
-                )
-            # The mask of regions keeps its ids: they tell which pixels belong to the region.
-            of_ids = [
-                *({*mask_names} - {crop.mask}),
-                *([] if crop.labels is None else [crop.labels]),
-            ]
-            if crop.mask not in mask_names:
-                self._hidden = crop.mask
-                mask_names = [*mask_names, crop.mask]
-        band_numbers = dataset._bands if bands is None else dataset._checked_bands(bands)
+        length = reading.length if epoch_length is None else epoch_length
         self._seed_is_drawn = seed is None
         self._seed_is_agreed = seed is not None
         if seed is None:
@@ -347,30 +294,25 @@ class Loader(DataLoaderAttributes):
         self._device_wanted = _device(device, output)
         self._settings: dict[str, Any] = {
             "batch_size": _options.natural("batch_size", batch_size),
-            "order": order.name,
+            "order": reading.order,
             "seed": seed,
-            **crops.settings(crop),
             "last": _options.choice("last", last, ("short", "drop", "pad")),
             "epoch_length": None if length is None else _options.natural("epoch_length", length),
             "rank": place.rank,
             "world_size": place.world_size,
-            "samples": _packed(order.ids, "<i8"),
-            "weights": _packed(order.weights, "<f8"),
-            "masks": mask_names,
-            "new_ids": dataset._new_ids(of_ids),
-            "bands": band_numbers,
+            "masks": reading.masks,
             "threads": threads,
             "slots": _options.natural("slots", slots),
             "on_damage": _options.text("on_damage", on_damage),
-            **_cache(dataset, cache, cache_size),
+            **_cache(first.dataset, cache, cache_size),
             "shuffle_window": _shuffle_window(shuffle_window),
             # Known when the first batch is asked for.
             "device": None,
             "dtype": _image_type(dtype, output),
-            "mask_dtype": dataset._mask_dtype,
-            "layers": dataset._layers,
-            "physical": dataset._physical,
-            "nan": dataset._nan,
+            "mask_dtype": first.dataset._mask_dtype,
+            "layers": first.dataset._layers,
+            "physical": first.dataset._physical,
+            "nan": first.dataset._nan,
             "normalize": _normalization(normalize),
             "copy": _options.flag("copy", copy),
             # See `start_trace`.
@@ -382,34 +324,32 @@ class Loader(DataLoaderAttributes):
             # Whether torch gets arrays on a device, and the threads that compute on the host.
             "torch": output == "torch",
             "computing_threads": _torch.threads(),
+            # Those of the first dataset. The others have settings of their own for these.
+            **first.settings,
         }
         self._augmentations = _pipeline(
-            augment, mask_names, crop.mask if isinstance(crop, Regions) else None
+            augment, reading.masks, crop.mask if isinstance(crop, Regions) else None
         )
-        if normalize is not None and dataset._nan is None:
-            _warn_of_nan(dataset, band_numbers, normalize)
-        self._dataset = dataset
+        if normalize is not None and first.dataset._nan is None:
+            for member in reading.members:
+                _warn_of_nan(member.dataset, member.settings["bands"], normalize)
         self._output: Output = output
-        self._columns = dataset._columns
-        self._label_values = (
-            None if isinstance(crop, LabelledPatches | Regions) else dataset._label_values()
-        )
         self._given_place = given_place
         self._start(None)
         self._number = _ranks.number_of(self._identity())
         self._announce_seed()
         if self._native.lacks_train_statistics():
             warnings.warn(
-                f"{dataset.path} records no statistics of its train split: it is standardised by "
-                "those of all samples; pack it again, or give normalize=part.compute_stats(), "
-                "where part has the training samples",
+                f"{first.dataset.path} records no statistics of its train split: it is "
+                "standardised by those of all samples; pack it again, or give "
+                "normalize=part.compute_stats(), where part has the training samples",
                 stacklevel=2,
             )
 
     def _start(self, state: str | None) -> None:
         """Makes the native loader, which has neither memory nor threads before its first batch."""
         self._use_seed(self._settings["seed"])
-        self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
+        self._native = self._make_native(state)
         self._reset_iterations()
         self._show_attributes()
         self._closed = False
@@ -418,8 +358,15 @@ class Loader(DataLoaderAttributes):
             self._meet_peers(self._given_place)
         _LOADERS.add(self)
 
+    def _make_native(self, state: str | None) -> _hsipack.Loader:
+        datasets = [
+            (member.dataset._native, self._settings | member.settings) for member in self._members
+        ]
+        weights = None if self._joined is None else self._joined.weights
+        return _hsipack.Loader(datasets, weights, state)
+
     def _meet_peers(self, place: _ranks.Place) -> None:
-        if place.world_size > 1 and not self._is_part:
+        if place.world_size > 1 and not self._is_alone:
             self._peers = None
             self._peers = _ranks.Peers(place, self._identity(), self.seed)
 
@@ -488,7 +435,7 @@ class Loader(DataLoaderAttributes):
         """Begins with another seed."""
         epoch = self._native.epoch
         self._use_seed(seed)
-        self._native = _hsipack.Loader(self._dataset._native, self._settings, None)
+        self._native = self._make_native(None)
         self._native.set_epoch(epoch)
 
     def _identity(self) -> str:
@@ -540,13 +487,10 @@ class Loader(DataLoaderAttributes):
             elif self._arrived != [None]:
                 # All its batches were given, but nobody has asked for its end.
                 self._arrived = []
-                self._take(self._arrived)
+                self._native.next(self._arrived)
             self._arrived = []
-        elif self._at_end():
-            self._take([])
         self._end_iteration()
-        if not self._is_part:
-            self._progress = _accelerate.Progress()
+        self._progress = _accelerate.Progress()
         epoch, number = self.epoch, self._iterations + 1
         if self._peers is not None:
             self._peers.publish(epoch, _ranks.READING)
@@ -577,7 +521,7 @@ class Loader(DataLoaderAttributes):
         # Signal handlers may raise as the call returns, or while the batch is put together. In both
         # cases the next call returns the batch.
         if not self._arrived:
-            self._take(self._arrived)
+            self._native.next(self._arrived)
         taken = self._arrived[0]
         if taken is None:
             self._finish()
@@ -587,14 +531,6 @@ class Loader(DataLoaderAttributes):
             self._progress.batch(is_last=iteration.is_complete)
         batch, self._arrived = self._batch(taken), []
         return batch
-
-    def _take(self, into: list[dict[str, Any] | None]) -> None:
-        """Appends what the next batch is made of; None once at the end of an epoch."""
-        self._native.next(into)
-
-    def _at_end(self) -> bool:
-        """Whether a state put the loader behind the last batch of an epoch that it has not left."""
-        return False
 
     def _finish(self) -> None:
         """Notes that the epoch is over."""
@@ -622,6 +558,7 @@ class Loader(DataLoaderAttributes):
                 self._peers.publish(epoch, _ranks.LEFT if self.epoch == epoch else _ranks.FINISHED)
 
     def _batch(self, batch: dict[str, Any]) -> Batch:
+        member = self._members[batch["dataset"]]
         ids = np.frombuffer(batch["ids"], dtype=np.int64)
         image = given(batch["image"], self._output)
         if batch["spectra"] and self._output != "dlpack" and image.shape[2:] == (1, 1):
@@ -633,16 +570,18 @@ class Loader(DataLoaderAttributes):
             made["region_id"] = self._numbers(batch["regions"])
             mask = masks[self._settings["regions"][0]]
             made["region"] = self._region(mask, made["region_id"])
-        made["label"] = self._labels(batch["labels"])
+        made["label"] = self._numbers(batch["labels"], named=member.labels)
         made["id"] = self._host(ids)
         made["name"] = batch["names"]
         made["window"] = self._numbers(batch["windows"], shape=(-1, 4))
-        if self._extents is not None:
-            made["inside"] = self._inside(image, self._extents[ids])
+        if member.extents is not None:
+            made["inside"] = self._inside(image, member, ids)
         made["repeat"] = self._numbers(batch["repeats"])
         made["epoch"] = batch["epoch"]
         made["padding"] = self._numbers(batch["padding"], dtype=np.bool_)
-        for name, values in self._columns.items():
+        if self._joined is not None:
+            made["dataset"] = batch["dataset"]
+        for name, values in member.columns.items():
             if isinstance(values, list):
                 made[name] = [values[one] for one in ids.tolist()]
             else:
@@ -651,12 +590,12 @@ class Loader(DataLoaderAttributes):
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made
 
-    def _inside(self, image: Any, extents: npt.NDArray[np.int64]) -> Any:
+    def _inside(self, image: Any, member: Member, ids: npt.NDArray[np.int64]) -> Any:
         """Which pixels belong to the cubes, not to the padding, on the images' device."""
-        crop = self._settings["crop"]
-        rows, columns = crop["rows"], crop["columns"]
-        down = np.arange(rows) < extents[:, :1]
-        across = np.arange(columns) < extents[:, 1:]
+        assert member.extents is not None
+        crop, extents = (self._settings | member.settings)["crop"], member.extents[ids]
+        down = np.arange(crop["rows"]) < extents[:, :1]
+        across = np.arange(crop["columns"]) < extents[:, 1:]
         inside = self._host(down[:, :, None] & across[:, None, :])
         return inside.to(image.device) if self._output == "torch" else inside
 
@@ -667,18 +606,18 @@ class Loader(DataLoaderAttributes):
             mask, ids = mask.to(ids.dtype), ids.to(mask.device)
         return mask == ids[:, None, None]
 
-    def _labels(self, numbers: bytearray) -> Any:
-        """Numbers of classes, or the labels themselves if they are numbers of a regression."""
-        values = self._label_values
-        if values is None:
-            return self._numbers(numbers)
-        return self._host(values[np.frombuffer(numbers, dtype=np.int64)])
-
     def _numbers(
-        self, values: bytearray, dtype: type = np.int64, shape: tuple[int, ...] = (-1,)
+        self,
+        values: bytearray,
+        dtype: type = np.int64,
+        shape: tuple[int, ...] = (-1,),
+        named: npt.NDArray[Any] | None = None,
     ) -> Any:
-        """Numbers as an array that shares the memory of ``values``."""
-        return self._host(np.frombuffer(values, dtype=dtype).reshape(shape))
+        """Numbers as an array that shares the memory of ``values``; or what they stand for, if they
+        are positions in ``named``.
+        """
+        numbers: npt.NDArray[Any] = np.frombuffer(values, dtype=dtype).reshape(shape)
+        return self._host(numbers if named is None else named[numbers])
 
     def _host(self, numbers: npt.NDArray[Any]) -> Any:
         return _torch.load().from_numpy(numbers) if self._output == "torch" else numbers
@@ -686,9 +625,9 @@ class Loader(DataLoaderAttributes):
     # Position.
 
     @property
-    def dataset(self) -> Dataset:
-        """The dataset that the loader reads."""
-        return self._dataset
+    def dataset(self) -> Any:
+        """The dataset that the loader reads, or the result of :func:`hsipack.concat`."""
+        return self._members[0].dataset if self._joined is None else self._joined
 
     @property
     def epoch(self) -> int:
@@ -763,6 +702,12 @@ class Loader(DataLoaderAttributes):
         """
         if not isinstance(state, Mapping):
             raise _options.wrong_type("state", state, "give what state_dict() gave")
+        if "parts" in state:
+            raise ConflictError(
+                "the training state is of an earlier version, which read each dataset with a "
+                "loader of its own",
+                remedy=f"begin the epoch again: loader.set_epoch({state.get('epoch', 0)})",
+            )
         text = json.dumps(dict(state))
         seed = state.get("seed")
         if self._seed_is_drawn and isinstance(seed, int) and seed != self._settings["seed"]:
@@ -778,7 +723,7 @@ class Loader(DataLoaderAttributes):
         drawn, native = self._settings["seed"], self._native
         self._use_seed(seed)
         try:
-            self._native = _hsipack.Loader(self._dataset._native, self._settings, state)
+            self._native = self._make_native(state)
         except BaseException:
             self._use_seed(drawn)
             raise
@@ -813,7 +758,7 @@ class Loader(DataLoaderAttributes):
                 remedy="create another loader, and call start_trace() at once",
             )
         self._settings["trace"] = True
-        self._native = _hsipack.Loader(self._dataset._native, self._settings, self._state())
+        self._native = self._make_native(self._state())
         if self._place is not None:
             self._move_to(self._place)
 
@@ -872,9 +817,9 @@ class Loader(DataLoaderAttributes):
 
     def __repr__(self) -> str:
         if self._closed:
-            return f"<hsipack.Loader of {self._dataset.path}, closed>"
+            return f"<hsipack.Loader of {self.dataset!r}, closed>"
         size, epoch = self._settings["batch_size"], self._native.epoch
-        return f"<hsipack.Loader of {self._dataset!r}, batches of {size}, epoch {epoch}>"
+        return f"<hsipack.Loader of {self.dataset!r}, batches of {size}, epoch {epoch}>"
 
     # Pickling: another process makes the loader again from its options and its position.
 
@@ -904,12 +849,6 @@ _OF_PROCESS = frozenset(
         "_closed",
         *_torch_data.SHOWN,
     }
-)
-
-# Show the arguments of `__init__`, because `__new__` accepts anything.
-_TAKES = inspect.signature(Loader.__init__)
-Loader.__signature__ = _TAKES.replace(  # type: ignore[attr-defined]
-    parameters=list(_TAKES.parameters.values())[1:]
 )
 
 
@@ -1031,13 +970,6 @@ def _floats(figures: Any) -> list[float]:
     return [float(number) for number in numbers]
 
 
-def _extents(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """Rows and columns of every sample of the whole dataset."""
-    shapes = np.array([stack.shape[:2] for stack in dataset.stacks.values()], dtype=np.int64)
-    stacks = [stack for _, _, stack in dataset._native.about(list(range(len(dataset._native))))]
-    return shapes[stacks] if stacks else np.zeros((0, 2), dtype=np.int64)
-
-
 def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
     """The settings of the cache; ``"compressed"`` and ``"decoded"`` need a size."""
     size = _options.natural("cache_size", size, least=0)
@@ -1057,11 +989,6 @@ def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
             remedy=f"give cache_size in bytes, too; all of the dataset takes {most}",
         )
     return {"cache": "none" if cache is None else cache, "cache_size": size}
-
-
-def _packed(numbers: Sequence[float] | None, dtype: str) -> bytes | None:
-    """Numbers as bytes: a list of millions of numbers would take seconds to read."""
-    return None if numbers is None else np.asarray(numbers, dtype=dtype).tobytes()
 
 
 def _shuffle_window(size: object) -> str:

@@ -260,7 +260,9 @@ class LoaderReport(Record):
         memory: the memory of the ring; None before the first batch.
         masks: names of the masks in batches.
         layers: for each of these masks, the names of its boolean layers; None for class ids.
-        cache: what is kept in memory, and why.
+        cache: what is kept in memory, and why. If the loader reads several datasets, the numbers
+            are those of all together, and the kind is ``mixed`` if it differs.
+        caches: the same for each dataset.
         threads: number of decoding threads.
         slots: number of batches in the ring.
         standardized_by: for every stack that ``normalize="standardize"`` applies to, the split
@@ -276,6 +278,7 @@ class LoaderReport(Record):
     masks: list[str]
     layers: list[list[str] | None]
     cache: CacheReport
+    caches: list[CacheReport]
     threads: int
     slots: int
     standardized_by: dict[str, str | None]
@@ -283,39 +286,21 @@ class LoaderReport(Record):
     augment: AugmentReport | None
 
 
-@dataclass(frozen=True)
-class ConcatStats(Record):
-    """The statistics of a loader of several datasets.
-
-    Attributes:
-        datasets: the statistics of each dataset's loader.
-    """
-
-    datasets: list[LoaderStats]
-
-
-@dataclass(frozen=True)
-class ConcatReport(Record):
-    """The report of a loader of several datasets.
-
-    Attributes:
-        seed: the seed, given or drawn.
-        datasets: the report of each dataset's loader.
-    """
-
-    seed: int
-    datasets: list[LoaderReport]
-
-
 def made(kind: type[_T], values: dict[str, Any]) -> _T:
     """The statistics or the report with these values, which the native part wrote as JSON."""
     parts = _parts(kind)  # type: ignore[arg-type]
     return kind(
         **{
-            name: made(parts[name], value) if name in parts and isinstance(value, dict) else value
+            name: _made_of(parts[name], value) if name in parts else value
             for name, value in values.items()
         }
     )
+
+
+def _made_of(kind: type[Record], value: Any) -> Any:
+    if isinstance(value, list):
+        return [_made_of(kind, one) for one in value]
+    return made(kind, value) if isinstance(value, dict) else value
 
 
 @functools.cache

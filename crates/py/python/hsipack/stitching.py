@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hsipack import _arrays, _merging, _options, _torch_data, crops
+from hsipack._concat import Concat
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack._maps import (
     Folder,
@@ -482,9 +483,7 @@ class _Windows:
 
     @classmethod
     def of(cls, source: Any) -> _Windows:
-        from hsipack._concat import Concat, ConcatLoader
-
-        if isinstance(source, Concat | ConcatLoader):
+        if isinstance(source, Concat) or getattr(source, "_joined", None) is not None:
             raise UnsupportedError(
                 "a stitcher cannot use several datasets",
                 remedy="create one stitcher for each dataset",

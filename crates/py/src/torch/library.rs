@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use hsipack_augment::array::Stream;
-use hsipack_augment::prepare::{ImageRecipe, LabelRecipe};
+use hsipack_augment::prepare::{ImageConversion, LabelConversion};
 use hsipack_augment::{
     Array, Augmented, Device, ElementType, Engine, Host, Images, Parameters, Pipeline, SampleKey,
     TensorEngine,
@@ -101,7 +101,7 @@ impl hsipack_augment::Library for Library {
         Ok((image.shape()?, image.element()?))
     }
 
-    fn image_of(&self, stored: Array, recipe: &ImageRecipe) -> Result<Tensor> {
+    fn image_of(&self, stored: Array, recipe: &ImageConversion) -> Result<Tensor> {
         if recipe.is_nothing(stored.element()) {
             return Ok(Tensor::Ours(stored.permuted(&[0, 3, 1, 2])));
         }
@@ -111,7 +111,7 @@ impl hsipack_augment::Library for Library {
         }
     }
 
-    fn labels_of(&self, stored: Array, recipe: &LabelRecipe) -> Result<Tensor> {
+    fn labels_of(&self, stored: Array, recipe: &LabelConversion) -> Result<Tensor> {
         if recipe.layers == 0 && recipe.element == recipe.stored {
             let shape = &stored.shape()[..3];
             return Ok(Tensor::Ours(stored.reshaped(shape)?));

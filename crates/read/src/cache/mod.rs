@@ -2,20 +2,20 @@
 //!
 //! Each sample comes once in an epoch, so no chunk is worth more than another. The chunks that were kept first stay, and
 //! the rest are read again every epoch. If the loader chose by itself to keep decoded chunks, it keeps them only when there
-//! is time for it (`thrift.rs`).
+//! is time for it (`admission.rs`).
 //!
 //! Processes on one machine that train together keep decoded chunks in memory that they share (`segment.rs`). They find
-//! one another through a socket (`meeting.rs`).
+//! one another through a socket (`rendezvous.rs`).
 
+mod admission;
 mod arena;
 #[cfg(target_os = "linux")]
-mod meeting;
+mod rendezvous;
 #[cfg(not(target_os = "linux"))]
-#[path = "alone.rs"]
-mod meeting;
+#[path = "rendezvous_unsupported.rs"]
+mod rendezvous;
 #[cfg(target_os = "linux")]
 mod segment;
-mod thrift;
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ use serde::{Deserialize, Serialize};
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
+use admission::Admission;
 use arena::Arena;
-use meeting::{ChunksOf, Meeting};
-use thrift::Thrift;
+use rendezvous::{ChunksOf, Rendezvous};
 
 /// What to keep in memory, in addition to what the operating system keeps of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,9 +59,9 @@ pub(crate) struct Cache {
     /// The most bytes that it may use.
     budget: u64,
     memory: Memory,
-    times: Thrift,
+    admission: Admission,
     /// Whether chunks are kept only when there is time for it.
-    is_thrifty: bool,
+    keeps_in_idle_time: bool,
 }
 
 /// Where chunks are kept.
@@ -85,7 +85,7 @@ pub struct CacheTimes {
 /// Memory for the decoded chunks of a dataset, which processes of one machine share.
 #[derive(Debug)]
 pub(crate) struct SharedChunks {
-    meeting: Meeting,
+    rendezvous: Rendezvous,
     /// Number of every stack's first array.
     arrays: Vec<usize>,
 }
@@ -105,13 +105,13 @@ impl SharedChunks {
                 of_arrays.push(ChunksOf { count, bytes });
             }
         }
-        let meeting = Meeting::join(random::fold(parts), &of_arrays)?;
-        Some(Self { meeting, arrays })
+        let rendezvous = Rendezvous::join(random::fold(parts), &of_arrays)?;
+        Some(Self { rendezvous, arrays })
     }
 
     /// Bytes that all processes together keep in the memory.
     pub(crate) fn used(&self) -> u64 {
-        self.meeting.segment().used()
+        self.rendezvous.segment().used()
     }
 
     fn array(&self, array: ArrayRef<'_>) -> usize {
@@ -120,7 +120,7 @@ impl SharedChunks {
 }
 
 impl Cache {
-    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept. With `thrifty_for`, the bytes of all
+    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept. With `in_idle_time_for`, the bytes of all
     /// decoded chunks that an epoch needs, decoded chunks are kept only when there is time for it.
     ///
     /// # Errors
@@ -129,21 +129,21 @@ impl Cache {
         dataset: &Dataset,
         kind: CacheKind,
         budget: u64,
-        thrifty_for: Option<u64>,
+        in_idle_time_for: Option<u64>,
     ) -> Result<Option<Self>> {
         if kind == CacheKind::None {
             return Ok(None);
         }
         let memory = Memory::Own(Arena::new(dataset, budget)?);
-        let is_thrifty = thrifty_for.is_some() && kind == CacheKind::Decoded;
-        let times = Thrift::new(thrifty_for.unwrap_or(0));
-        Ok(Some(Self { kind, budget, memory, times, is_thrifty }))
+        let keeps_in_idle_time = in_idle_time_for.is_some() && kind == CacheKind::Decoded;
+        let admission = Admission::new(in_idle_time_for.unwrap_or(0));
+        Ok(Some(Self { kind, budget, memory, admission, keeps_in_idle_time }))
     }
 
     /// A cache of decoded chunks, of at most `budget` bytes, in memory that processes share.
     pub(crate) fn shared(chunks: SharedChunks, budget: u64) -> Self {
         let (kind, memory) = (CacheKind::Decoded, Memory::Shared(chunks));
-        Self { kind, budget, memory, times: Thrift::new(0), is_thrifty: false }
+        Self { kind, budget, memory, admission: Admission::new(0), keeps_in_idle_time: false }
     }
 
     /// Whether chunks are kept decoded.
@@ -169,7 +169,7 @@ impl Cache {
     fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<&[u8]> {
         match &self.memory {
             Memory::Own(arena) => arena.get(array, number),
-            Memory::Shared(chunks) => chunks.meeting.segment().get(chunks.array(array), number),
+            Memory::Shared(chunks) => chunks.rendezvous.segment().get(chunks.array(array), number),
         }
     }
 
@@ -182,10 +182,11 @@ impl Cache {
         decoded: &[u8],
         took: Duration,
     ) {
-        self.times.decoded(decoded.len(), took);
+        self.admission.decoded(decoded.len(), took);
         let took = match &self.memory {
             Memory::Own(arena) => {
-                let left = match self.is_thrifty.then(|| self.times.left(arena.took())) {
+                let left = match self.keeps_in_idle_time.then(|| self.admission.left(arena.took()))
+                {
                     None => None,
                     Some(None) => return,
                     Some(left) => left,
@@ -194,28 +195,30 @@ impl Cache {
                 arena.keep(array, number, bytes, self.budget, left)
             }
             Memory::Shared(chunks) => {
-                let segment = chunks.meeting.segment();
+                let segment = chunks.rendezvous.segment();
                 segment.keep(chunks.array(array), number, decoded, self.budget)
             }
         };
         if let Some(took) = took {
-            self.times.kept(decoded.len(), took);
+            self.admission.kept(decoded.len(), took);
         }
     }
 
     /// Records that the consumer has its first batch.
     pub(crate) fn begin(&self) {
-        self.times.begin();
+        self.admission.begin();
     }
 
-    /// Records that threads waited for work or for data, in which time chunks may be kept.
-    pub(crate) fn waited(&self, time: Duration) {
-        self.times.waited(time);
+    /// Records that a thread waited for a task, and then for data, in which time chunks may be kept.
+    pub(crate) fn waited(&self, task: Duration, data: Duration) {
+        if self.keeps_in_idle_time {
+            self.admission.waited(task, data);
+        }
     }
 
     /// Records that so many bytes of decoded chunks came from the cache.
     pub(crate) fn gave(&self, bytes: usize) {
-        self.times.hit(bytes);
+        self.admission.hit(bytes);
     }
 
     /// Cost and gain of keeping chunks so far.
@@ -226,8 +229,8 @@ impl Cache {
         };
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
         CacheTimes {
-            keeping_s: seconds(self.times.spent(cleared)),
-            saved_s: seconds(self.times.saved()),
+            keeping_s: seconds(self.admission.spent(cleared)),
+            saved_s: seconds(self.admission.saved()),
         }
     }
 

@@ -7,14 +7,14 @@
 use super::{Decoder, Meter};
 use crate::cache::Cache;
 use crate::dataset::array::ArrayRef;
-use crate::held::{Held, HeldChunk};
 use crate::plan::Window;
+use crate::shuffle_buffer::{BufferedChunk, ShuffleBuffer};
 
 /// Where the decoded chunks are.
 #[derive(Clone, Copy)]
 enum Kept<'a> {
     Cached(&'a Cache),
-    Held(&'a Held),
+    ShuffleBuffer(&'a ShuffleBuffer),
 }
 
 /// The decoded chunks of one cube in memory.
@@ -34,8 +34,8 @@ pub(crate) struct Gather<'a> {
 impl<'a> Decoder<'a> {
     /// The chunks of the cube at `index`, if decoded chunks are kept and all bands are wanted.
     pub(crate) fn gather(&self, array: ArrayRef<'a>, index: usize) -> Option<Gather<'a>> {
-        let kept = match self.held {
-            Some(held) => Kept::Held(held),
+        let kept = match self.shuffle_buffer {
+            Some(buffer) => Kept::ShuffleBuffer(buffer),
             None => Kept::Cached(self.cache.filter(|cache| cache.keeps_decoded())?),
         };
         if self.bands_of(array).is_some() {
@@ -72,9 +72,9 @@ impl Gather<'_> {
             let held;
             let chunk = match self.kept {
                 Kept::Cached(cache) => cache.decoded(self.array, number),
-                Kept::Held(all) => {
+                Kept::ShuffleBuffer(all) => {
                     held = all.get(self.array, number);
-                    held.as_ref().map(HeldChunk::bytes)
+                    held.as_ref().map(BufferedChunk::bytes)
                 }
             };
             let Some(chunk) = chunk else { break };

@@ -3,9 +3,9 @@
 //! `hsipack_store::rows` decides which chunk goes where. Here the chunks are taken from the cache or the store, and the
 //! work is measured.
 
-mod ahead;
 mod gather;
 mod padded;
+mod prefetch;
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use hsipack_store::rows::{self, Chunks, Part};
 use crate::cache::Cache;
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
-use crate::held::{ChunkRef, Held, HeldChunk};
 use crate::plan::Window;
+use crate::shuffle_buffer::{BufferedChunk, ChunkRef, ShuffleBuffer};
 use crate::store::ReadBuffer;
 use crate::{Error, ErrorKind, Result};
 
-pub(crate) use ahead::Ahead;
 pub(crate) use padded::inside;
+pub(crate) use prefetch::ChunkPrefetch;
 
 /// If a window has at least this many stored bytes, other threads read its chunks ahead.
 const WORTH: u64 = 1 << 20;
@@ -33,7 +33,7 @@ pub(crate) struct Decoder<'a> {
     pub bands: Option<&'a [usize]>,
     pub cache: Option<&'a Cache>,
     /// Chunks that are held in memory while their windows come.
-    pub held: Option<&'a Held>,
+    pub shuffle_buffer: Option<&'a ShuffleBuffer>,
 }
 
 /// Working memory of one thread, and what it measured.
@@ -118,7 +118,7 @@ impl Decoder<'_> {
         if stored.iter().map(|stored| stored.span.end - stored.span.start).sum::<u64>() < WORTH {
             return;
         }
-        let mut ahead = Ahead::default();
+        let mut ahead = ChunkPrefetch::default();
         stored.into_iter().for_each(|stored| ahead.want(stored));
         ahead.end();
     }
@@ -171,9 +171,9 @@ impl Decoder<'_> {
     ) -> Result<()> {
         let number = array.number(index, chunk);
         scratch.meter.chunks += 1;
-        if let Some(held) = self.held.and_then(|held| held.get(array, number)) {
+        if let Some(buffer) = self.shuffle_buffer.and_then(|buffer| buffer.get(array, number)) {
             scratch.meter.cached_chunks += 1;
-            out.copy_from_slice(held.bytes());
+            out.copy_from_slice(buffer.bytes());
             return Ok(());
         }
         if let Some(cache) = self.cache {
@@ -195,17 +195,22 @@ impl Decoder<'_> {
     ///
     /// # Errors
     /// If it cannot be read, is damaged, or there is no memory for it.
-    pub(crate) fn hold(&self, held: &Held, chunk: ChunkRef, scratch: &mut Scratch) -> Result<()> {
+    pub(crate) fn hold(
+        &self,
+        buffer: &ShuffleBuffer,
+        chunk: ChunkRef,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let array = chunk.array(self.dataset);
         let (index, place) = (chunk.index as usize, chunk.chunk as usize);
         let number = array.number(index, place);
-        if held.holds(array, number) {
+        if buffer.holds(array, number) {
             return Ok(());
         }
-        let mut bytes = held.memory(array.chunks.chunk_bytes())?;
+        let mut bytes = buffer.memory(array.chunks.chunk_bytes())?;
         scratch.meter.chunks += 1;
         self.load(array, index, place, &mut bytes, scratch)?;
-        held.hold(chunk, number, bytes);
+        buffer.hold(chunk, number, bytes);
         Ok(())
     }
 
@@ -247,7 +252,7 @@ struct CubeChunks<'a, 'd> {
     index: usize,
     scratch: &'a mut Scratch,
     /// The held chunk that is being copied from.
-    held: Option<HeldChunk>,
+    held: Option<BufferedChunk>,
 }
 
 impl Chunks for CubeChunks<'_, '_> {
@@ -257,16 +262,16 @@ impl Chunks for CubeChunks<'_, '_> {
 
     fn decoded(&mut self, chunk: usize) -> Option<&[u8]> {
         let number = self.array.number(self.index, chunk);
-        let decoded = match self.decoder.held {
-            Some(held) => {
-                if !held.holds(self.array, number) {
+        let decoded = match self.decoder.shuffle_buffer {
+            Some(buffer) => {
+                if !buffer.holds(self.array, number) {
                     // Another thread is about to decode this chunk, or is not that far. The windows of a batch in one
                     // chunk do not wait for it, but decode the chunk once. If that fails, it fails again where errors are
                     // reported.
                     let chunk = ChunkRef::new(self.array, self.index, chunk);
-                    self.decoder.hold(held, chunk, self.scratch).ok()?;
+                    self.decoder.hold(buffer, chunk, self.scratch).ok()?;
                 }
-                self.held = held.get(self.array, number);
+                self.held = buffer.get(self.array, number);
                 self.held.as_ref()?.bytes()
             }
             None => {

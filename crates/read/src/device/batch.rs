@@ -1,16 +1,15 @@
-//! A batch of tensors, and how arrays lie over a slot.
+//! A batch of tensors.
 
 use std::fmt;
 use std::sync::Arc;
 
-use hsipack_augment::array::Memory;
-use hsipack_augment::{Array, ElementType, Library, Mixed, Parameters, Pipeline};
+use hsipack_augment::{Library, Mixed, Parameters, Pipeline};
 use hsipack_format::Sample;
 
+use super::batch_info::BatchInfo;
 use super::tensors::augment;
 use crate::Result;
 use crate::dataset::Dataset;
-use crate::loader::{Batch, BatchArray};
 use crate::plan::Item;
 use crate::trace::BatchNumber;
 
@@ -27,17 +26,8 @@ pub struct DeviceBatch<L: Library> {
     pub masks: Vec<(String, L::Tensor)>,
     /// For every mixing augmentation of the loader: which samples were mixed with which. Empty if it has none.
     pub mixed: Vec<Mixed>,
-    pub(super) info: Arc<Info>,
+    pub(super) info: Arc<BatchInfo>,
     pub(super) library: L,
-}
-
-/// The metadata of a batch.
-pub(super) struct Info {
-    /// The dataset and not the loader, so that a batch that is kept need not keep the ring.
-    pub dataset: Dataset,
-    pub number: BatchNumber,
-    pub items: Vec<Item>,
-    pub arrays: Vec<BatchArray>,
 }
 
 impl<L: Library> DeviceBatch<L> {
@@ -59,6 +49,16 @@ impl<L: Library> DeviceBatch<L> {
     /// The epoch and the number of the batch.
     pub fn number(&self) -> BatchNumber {
         self.info.number
+    }
+
+    /// The dataset that the samples are from.
+    pub fn dataset(&self) -> &Dataset {
+        &self.info.dataset
+    }
+
+    /// The number of this dataset among those of the loader; 0 if there is only one.
+    pub fn dataset_number(&self) -> usize {
+        self.info.dataset_number
     }
 
     /// Which sample, crop and window each place of the batch holds.
@@ -140,23 +140,5 @@ impl<L: Library> fmt::Debug for DeviceBatch<L> {
             .field("epoch", &self.info.number.epoch)
             .field("items", &self.info.items)
             .finish_non_exhaustive()
-    }
-}
-
-impl Info {
-    pub(super) fn of(batch: &Batch) -> Arc<Self> {
-        Arc::new(Self {
-            dataset: batch.dataset().clone(),
-            number: batch.number(),
-            items: batch.items().to_vec(),
-            arrays: batch.arrays().to_vec(),
-        })
-    }
-
-    /// Array `number` as it lies in `memory`, the bytes of a slot: (B, H, W, C).
-    pub(super) fn view(&self, memory: &Arc<dyn Memory>, number: usize) -> Result<Array> {
-        let array = self.arrays[number];
-        let shape = [self.items.len(), array.rows, array.columns, array.bands];
-        Array::new(memory.clone(), array.start, &shape, ElementType::from(array.dtype))
     }
 }

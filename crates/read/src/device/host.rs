@@ -8,7 +8,7 @@ use hsipack_augment::Device;
 use hsipack_augment::array::{Memory, Pool};
 use hsipack_store::process::OfProcess;
 
-use super::batch::Info;
+use super::batch_info::BatchInfo;
 use super::monitor::Copies;
 use super::options::DeviceOptions;
 use super::transfer::Next;
@@ -22,7 +22,7 @@ pub(super) struct Host {
     /// Its reference count is one more than the number of batches whose slots arrays lie over.
     held: Arc<()>,
     /// A batch that could not be used, or that is delivered again and again.
-    pending: Option<(Arc<dyn Memory>, Arc<Info>)>,
+    pending: Option<(Arc<dyn Memory>, Arc<BatchInfo>)>,
     /// Whether arrays of the pending batch could not be made before.
     is_retry: bool,
     /// Whether the first batch is delivered for ever.
@@ -112,7 +112,7 @@ impl Host {
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
-        build: impl FnOnce(&Arc<dyn Memory>, &Arc<Info>) -> Result<R>,
+        build: impl FnOnce(&Arc<dyn Memory>, &Arc<BatchInfo>) -> Result<R>,
     ) -> Result<Next<R, State>> {
         let (memory, info) = match self.pending.take() {
             Some(pending) => pending,
@@ -148,8 +148,8 @@ impl Host {
 
     /// The bytes of a batch: its slot itself, or a copy if so many slots are kept that the ring could not be filled
     /// meanwhile.
-    fn memory(&mut self, mut batch: Batch) -> Result<(Arc<dyn Memory>, Arc<Info>)> {
-        let info = Info::of(&batch);
+    fn memory(&mut self, mut batch: Batch) -> Result<(Arc<dyn Memory>, Arc<BatchInfo>)> {
+        let info = BatchInfo::of(&batch);
         if self.spare.is_none_or(|spare| Arc::strong_count(&self.held) <= spare) {
             return Ok((self.slot(batch), info));
         }

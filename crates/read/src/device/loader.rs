@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use hsipack_augment::{Device, Library};
 
 use super::backend::Backend;
-use super::batch::{DeviceBatch, Info};
+use super::batch::DeviceBatch;
+use super::batch_info::BatchInfo;
 use super::cuda::Cuda;
 use super::emulated::Emulated;
 use super::host::Host;
@@ -17,12 +18,12 @@ use super::options::DeviceOptions;
 use super::prefetch::Prefetch;
 use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
-use super::tensors::{Made, TensorMaker};
+use super::tensors::{BatchTensors, TensorMaker};
 use super::transfer::{Next, Source, Transfer};
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{
-    Batch, CacheChoice, Consumer, Loader, LoaderOptions, Outlook, Record, Shared, Statistics,
+    Batch, CacheChoice, Consumer, Loader, LoaderOptions, Record, Shared, Statistics, Workload,
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
@@ -62,7 +63,7 @@ use crate::trace::{Trace, Track};
 /// ([`Memory::lend`](hsipack_augment::array::Memory::lend)). Do not ask for batches while a CUDA graph is
 /// captured.
 pub struct DeviceLoader<L: Library> {
-    way: Box<dyn Way<L>>,
+    delivery: Box<dyn Delivery<L>>,
     library: L,
     prepared: PreparedDeviceLoader,
     monitor: Monitor,
@@ -85,8 +86,8 @@ pub struct DeviceEpoch<'a, L: Library> {
 }
 
 /// How batches get to the device, and where their tensors are made.
-trait Way<L: Library>: Send {
-    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>>;
+trait Delivery<L: Library>: Send {
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<BatchTensors<L>, State>>;
     fn go_to(&mut self, epoch: u64);
     fn copies(&self) -> Arc<dyn Copies>;
 
@@ -102,8 +103,8 @@ struct OnHost<L: Library> {
     maker: TensorMaker<L>,
 }
 
-impl<L: Library> Way<L> for OnHost<L> {
-    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>> {
+impl<L: Library> Delivery<L> for OnHost<L> {
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<BatchTensors<L>, State>> {
         self.host.next(deadline, |memory, info| self.maker.make(memory, info))
     }
 
@@ -117,8 +118,8 @@ impl<L: Library> Way<L> for OnHost<L> {
 }
 
 /// The CPU, where a thread makes the tensors before they are asked for.
-impl<L: Library> Way<L> for Prefetch<Made<L>> {
-    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>> {
+impl<L: Library> Delivery<L> for Prefetch<BatchTensors<L>> {
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<BatchTensors<L>, State>> {
         Prefetch::next(self, deadline)
     }
 
@@ -141,13 +142,13 @@ struct OnDevice<B: Backend, S: Source, L: Library> {
     maker: TensorMaker<L>,
 }
 
-impl<B, S, L> Way<L> for OnDevice<B, S, L>
+impl<B, S, L> Delivery<L> for OnDevice<B, S, L>
 where
     B: Backend,
-    S: Source<Info = Arc<Info>, Place = State> + 'static,
+    S: Source<Info = Arc<BatchInfo>, Place = State> + 'static,
     L: Library,
 {
-    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<Made<L>, State>> {
+    fn next(&mut self, deadline: Option<Instant>) -> Result<Next<BatchTensors<L>, State>> {
         self.transfer.next(deadline, |memory, info| self.maker.make(memory, info))
     }
 
@@ -162,7 +163,7 @@ where
 
 impl Source for Loader {
     type Batch = Batch;
-    type Info = Arc<Info>;
+    type Info = Arc<BatchInfo>;
     type Place = State;
 
     fn next(&mut self) -> Option<Result<Batch>> {
@@ -181,8 +182,8 @@ impl Source for Loader {
         batch.memory()
     }
 
-    fn info(batch: &Batch) -> Arc<Info> {
-        Info::of(batch)
+    fn info(batch: &Batch) -> Arc<BatchInfo> {
+        BatchInfo::of(batch)
     }
 }
 
@@ -233,7 +234,9 @@ impl<L: Library> DeviceLoader<L> {
             (Device::Cpu, None) => Self::begin_on_host(prepared, library),
             (Device::Cuda(number), _) => {
                 let cuda = Cuda::open(number)?;
-                prepared.loader.options.memory.locker.get_or_insert_with(|| cuda.locker());
+                for options in prepared.loader.options_mut() {
+                    options.memory.locker.get_or_insert_with(|| cuda.locker());
+                }
                 Self::begin_on(cuda, prepared, library)
             }
         }
@@ -243,10 +246,10 @@ impl<L: Library> DeviceLoader<L> {
     fn begin_on_host(prepared: PreparedDeviceLoader, library: L) -> Result<Self> {
         let mut loader = prepared.loader.clone().start()?;
         let (shared, state) = (loader.shared().clone(), loader.state());
-        let computes = !prepared.recipe.is_view() || prepared.pipeline.is_some();
-        let (way, trace): (Box<dyn Way<L>>, _) = if computes && !prepared.options.repeat {
+        let computes = !prepared.computes_nothing();
+        let (delivery, trace): (Box<dyn Delivery<L>>, _) = if computes && !prepared.options.repeat {
             loader.feed_preparer();
-            let trace = shared.options.trace.clone();
+            let trace = shared.options().trace.clone();
             let maker = Self::maker(&prepared, &library, trace.clone(), Track::Preparer);
             let interrupt = stop_ring(&shared);
             let ahead = prepared.batches_ahead(shared.ring.slot_bytes());
@@ -254,12 +257,12 @@ impl<L: Library> DeviceLoader<L> {
             let make = Box::new(move |memory: &_, info: &_| maker.make(memory, info));
             (Box::new(Prefetch::start(host, ahead, make, interrupt)?), trace)
         } else {
-            let trace = shared.options.trace.clone();
+            let trace = shared.options().trace.clone();
             let maker = Self::maker(&prepared, &library, trace, Track::Consumer);
             // The loader inside records what the consumer does.
             (Box::new(OnHost { host: Host::new(loader, &prepared.options), maker }), None)
         };
-        Ok(Self::of(way, library, prepared, shared, state, trace, Vec::new()))
+        Ok(Self::of(delivery, library, prepared, shared, state, trace, Vec::new()))
     }
 
     /// Begins on a device to which batches have to be copied.
@@ -274,9 +277,9 @@ impl<L: Library> DeviceLoader<L> {
         let interrupt = stop_ring(&shared);
         let slot_bytes = shared.ring.slot_bytes();
         let backend = Arc::new(backend);
-        let trace = shared.options.trace.clone();
+        let trace = shared.options().trace.clone();
         let maker = Self::maker(&prepared, &library, trace.clone(), Track::Consumer);
-        let way: Box<dyn Way<L>> = if prepared.options.repeat {
+        let delivery: Box<dyn Delivery<L>> = if prepared.options.repeat {
             let source = Repeat::new(loader);
             let transfer = Transfer::start(backend, source, slot_bytes, interrupt)?;
             Box::new(OnDevice { transfer, maker })
@@ -285,7 +288,7 @@ impl<L: Library> DeviceLoader<L> {
             Box::new(OnDevice { transfer, maker })
         };
         let notes = shared.ring.memory_report().notes;
-        Ok(Self::of(way, library, prepared, shared, state, trace, notes))
+        Ok(Self::of(delivery, library, prepared, shared, state, trace, notes))
     }
 
     fn maker(
@@ -294,13 +297,13 @@ impl<L: Library> DeviceLoader<L> {
         trace: Option<Arc<Trace>>,
         track: Track,
     ) -> TensorMaker<L> {
-        let PreparedDeviceLoader { recipe, pipeline, .. } = prepared;
-        let (recipe, pipeline) = (recipe.clone(), pipeline.clone());
-        TensorMaker { library: library.clone(), recipe, pipeline, trace, track }
+        let PreparedDeviceLoader { conversions, pipelines, .. } = prepared;
+        let (conversions, pipelines) = (conversions.clone(), pipelines.clone());
+        TensorMaker { library: library.clone(), conversions, pipelines, trace, track }
     }
 
     fn of(
-        way: Box<dyn Way<L>>,
+        delivery: Box<dyn Delivery<L>>,
         library: L,
         prepared: PreparedDeviceLoader,
         shared: Arc<Shared>,
@@ -310,11 +313,11 @@ impl<L: Library> DeviceLoader<L> {
     ) -> Self {
         let fresh = state.given.iter().all(|segment| segment.batches == 0);
         let consumer = Consumer::training();
-        let copies = way.copies();
+        let copies = delivery.copies();
         let options = prepared.options.clone();
         let tally = Arc::new(Tally::new());
         let monitor = Monitor { shared, options, tally, copies, notes };
-        Self { way, library, prepared, monitor, state, fresh, failed: 0, consumer, trace }
+        Self { delivery, library, prepared, monitor, state, fresh, failed: 0, consumer, trace }
     }
 
     /// Where its batches are.
@@ -355,17 +358,17 @@ impl<L: Library> DeviceLoader<L> {
         let tally = &self.monitor.tally;
         let record = Record { times: &tally.times, trace: self.trace.as_deref() };
         self.consumer.asks(record);
-        let next = self.way.next(deadline);
+        let next = self.delivery.next(deadline);
         tally.waited(before.elapsed());
         match next {
-            Ok(Next::Batch(Made { image, masks, info, mixed: Ok(mixed) }, state)) => {
+            Ok(Next::Batch(BatchTensors { image, masks, info, mixed: Ok(mixed) }, state)) => {
                 (self.state, self.fresh) = (state, false);
                 tally.batches.fetch_add(1, Ordering::Relaxed);
                 self.consumer.gets(info.number, record);
                 let library = self.library.clone();
                 Some(Ok(Some(DeviceBatch { image, masks, mixed, info, library })))
             }
-            Ok(Next::Batch(Made { mixed: Err(error), .. }, state)) => {
+            Ok(Next::Batch(BatchTensors { mixed: Err(error), .. }, state)) => {
                 self.consumer.ends();
                 self.failed += 1;
                 (self.state, self.fresh) = (state, false);
@@ -400,13 +403,13 @@ impl<L: Library> DeviceLoader<L> {
     /// Whether the next batch is prepared, so that asking for it returns at once. Always false where nothing is prepared
     /// ahead: on a device, and on the CPU if batches need no conversion and no augmentation.
     pub fn is_ready(&self) -> bool {
-        self.way.is_ready()
+        self.delivery.is_ready()
     }
 
     /// Drops unfinished batches and goes to the start of an epoch.
     pub fn set_epoch(&mut self, epoch: u64) {
         if !self.fresh || self.state.epoch != epoch {
-            self.way.go_to(epoch);
+            self.delivery.go_to(epoch);
             self.state = self.shared().state_before(epoch);
             self.fresh = true;
         }
@@ -417,14 +420,14 @@ impl<L: Library> DeviceLoader<L> {
         self.state.clone()
     }
 
-    /// The dataset.
+    /// The dataset; the first one if there are several.
     pub fn dataset(&self) -> &Dataset {
-        &self.shared().dataset
+        &self.shared().first().dataset
     }
 
     /// The options of the loader inside.
     pub fn options(&self) -> &LoaderOptions {
-        &self.shared().options
+        self.shared().options()
     }
 
     /// The options for the device.
@@ -434,12 +437,12 @@ impl<L: Library> DeviceLoader<L> {
 
     /// The plan of its epochs.
     pub fn plan(&self) -> &Plan {
-        &self.shared().plan
+        &self.shared().first().plan
     }
 
     /// Names of the masks that batches have.
     pub fn masks(&self) -> &[String] {
-        &self.shared().masks
+        &self.shared().first().masks
     }
 
     /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
@@ -465,8 +468,8 @@ impl<L: Library> DeviceLoader<L> {
     /// # Errors
     /// As [`Plan::epoch`].
     pub fn batches_per_epoch(&self) -> Result<usize> {
-        let Shared { plan, options, .. } = &**self.shared();
-        Ok(plan.epoch(self.state.epoch, &[], options.share)?.batches())
+        let shared = self.shared();
+        Ok(shared.plan.epoch(self.state.epoch, &[], shared.options().share)?.batches())
     }
 
     /// What kind of memory the ring has, and why it is no better.
@@ -474,14 +477,14 @@ impl<L: Library> DeviceLoader<L> {
         self.monitor.memory()
     }
 
-    /// What is kept in memory, and why.
+    /// What is kept in memory, and why; that of the first dataset if there are several.
     pub fn cache(&self) -> &CacheChoice {
-        self.monitor.cache()
+        &self.shared().first().cached
     }
 
     /// What the loader reads, and what that costs.
-    pub fn outlook(&self) -> Outlook {
-        Outlook::new(self.dataset(), self.plan(), self.cache().clone())
+    pub fn workload(&self) -> Workload {
+        Workload::new(self.dataset(), self.plan(), self.cache().clone())
     }
 
     /// Bytes that the cache holds.

@@ -8,12 +8,12 @@
 //! | `options.rs` | the options |
 //! | `replay.rs` | the items of a loader's batches, read without a loader |
 //! | `batch.rs` | a batch of tensors, and how arrays lie over a slot |
-//! | `recipe.rs` | from stored values to the tensors asked for: types, layers, physical values, normalising |
-//! | `tensors.rs` | makes a batch's tensors: that recipe, then augmentations |
+//! | `conversion.rs` | from stored values to the tensors asked for: types, layers, physical values, normalising |
+//! | `tensors.rs` | makes a batch's tensors: that conversion, then augmentations |
 //! | `host.rs` | the CPU: arrays over the ring itself |
 //! | `prefetch.rs` | the CPU: the thread that prepares batches ahead, if there is something to compute |
 //! | `transfer.rs` | a device: the thread that copies ahead, device slots, their reuse |
-//! | `handover.rs` | what that thread and the consumer give each other |
+//! | `exchange.rs` | what that thread and the consumer give each other |
 //! | `backend.rs` | what a device has to provide for that |
 //! | `cuda.rs` | CUDA, using only the driver |
 //! | `emulated.rs` | a device emulated in host memory, with copies as slow as over a bus |
@@ -22,18 +22,19 @@
 
 mod backend;
 mod batch;
+mod batch_info;
+mod conversion;
 mod cuda;
 mod emulated;
+mod exchange;
 #[cfg(test)]
 mod fake;
-mod handover;
 mod host;
 mod loader;
 mod monitor;
 mod options;
 mod prefetch;
 mod prepared;
-mod recipe;
 mod repeat;
 mod replay;
 mod tensors;

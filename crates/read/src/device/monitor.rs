@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::options::DeviceOptions;
 use crate::cache::CacheTimes;
-use crate::loader::{BatchTimes, CacheChoice, Shared, Statistics, Times};
+use crate::loader::{BatchTimes, CacheChoice, KeptChunks, Shared, Statistics, Times};
 use crate::ring::memory::MemoryReport;
 
 /// Reads how a [`DeviceLoader`](super::DeviceLoader) works. All methods return at once, in any thread, also while another
@@ -89,12 +89,12 @@ impl Monitor {
         self.shared.ring.memory_report()
     }
 
-    /// Cache policy, with its reason.
-    pub fn cache(&self) -> &CacheChoice {
-        &self.shared.cached
+    /// Cache policy of each dataset, with its reason, and what is in its cache.
+    pub fn caches(&self) -> impl Iterator<Item = (&CacheChoice, KeptChunks)> {
+        self.shared.caches()
     }
 
-    /// Bytes that the cache holds.
+    /// Bytes that the caches hold.
     pub fn cached_bytes(&self) -> u64 {
         self.shared.cached_bytes()
     }

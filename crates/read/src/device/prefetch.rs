@@ -1,7 +1,7 @@
 //! Prepares batches on the CPU ahead of their use: a thread of its own takes them from the loader, and converts,
 //! normalises and augments them, while the consumer uses the batch before.
 //!
-//! The consumer and the thread give each other room and batches as with a device ([`Handover`]). A piece of room stands
+//! The consumer and the thread give each other room and batches as with a device ([`Exchange`]). A piece of room stands
 //! for one batch that may be prepared before it is asked for, so this needs the memory of one or two more batches.
 
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::Instant;
 use hsipack_augment::array::Memory;
 use hsipack_store::threads;
 
-use super::batch::Info;
-use super::handover::{Handover, Interrupt, Taken};
+use super::batch_info::BatchInfo;
+use super::exchange::{Exchange, Interrupt, Taken};
 use super::host::Host;
 use super::monitor::Copies;
 use super::transfer::Next;
@@ -21,7 +21,7 @@ use crate::plan::State;
 use crate::{Error, Result};
 
 /// Makes what the consumer gets from a batch's memory and metadata.
-pub(super) type Make<M> = Box<dyn FnMut(&Arc<dyn Memory>, &Arc<Info>) -> Result<M> + Send>;
+pub(super) type Make<M> = Box<dyn FnMut(&Arc<dyn Memory>, &Arc<BatchInfo>) -> Result<M> + Send>;
 
 /// What the thread hands over.
 enum Item<M> {
@@ -31,10 +31,10 @@ enum Item<M> {
     Failed(Error, Option<State>),
 }
 
-type HandoverOf<M> = Handover<(), Item<M>>;
+type ExchangeOf<M> = Exchange<(), Item<M>>;
 
 /// Room for a batch, which is given back when this is dropped: when the batch is taken, or when nobody will take it.
-struct Room<M>(Arc<HandoverOf<M>>);
+struct Room<M>(Arc<ExchangeOf<M>>);
 
 impl<M> Drop for Room<M> {
     fn drop(&mut self) {
@@ -44,7 +44,7 @@ impl<M> Drop for Room<M> {
 
 /// The consumer's side.
 pub(super) struct Prefetch<M> {
-    handover: Arc<HandoverOf<M>>,
+    exchange: Arc<ExchangeOf<M>>,
     thread: Option<JoinHandle<()>>,
     /// Makes a waiting call of the loader return, for good.
     interrupt: Box<dyn Fn() + Send>,
@@ -65,18 +65,18 @@ impl<M: Send + 'static> Prefetch<M> {
         make: Make<M>,
         interrupt: Box<dyn Fn() + Send>,
     ) -> Result<Self> {
-        let handover = Arc::new(Handover::new());
-        (0..ahead).for_each(|_| handover.give(()));
+        let exchange = Arc::new(Exchange::new());
+        (0..ahead).for_each(|_| exchange.give(()));
         let copies = host.copies();
         let state = host.state();
-        let preparer = Preparer { handover: handover.clone(), host, make, generation: 0, state };
+        let preparer = Preparer { exchange: exchange.clone(), host, make, generation: 0, state };
         let thread = Some(threads::start("prepare", move || preparer.run())?);
-        Ok(Self { handover, thread, interrupt, copies, is_over: false })
+        Ok(Self { exchange, thread, interrupt, copies, is_over: false })
     }
 
     /// The next batch. Like [`Host::next`], but what is made was made by the thread.
     pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<Next<M, State>> {
-        match self.handover.take(deadline) {
+        match self.exchange.take(deadline) {
             Taken::Item(Item::Batch(made, state, _room)) => Ok(Next::Batch(made, state)),
             Taken::Item(Item::End(state)) => Ok(Next::End(state)),
             Taken::Item(Item::Failed(error, Some(state))) => Ok(Next::Failed(error, state)),
@@ -95,12 +95,12 @@ impl<M> Prefetch<M> {
     /// Drops prepared batches and begins an epoch.
     pub(super) fn go_to(&mut self, epoch: u64) {
         self.is_over = false;
-        drop(self.handover.restart(epoch));
+        drop(self.exchange.restart(epoch));
     }
 
     /// Whether a batch is prepared.
     pub(super) fn is_ready(&self) -> bool {
-        self.handover.has_items()
+        self.exchange.has_items()
     }
 
     pub(super) fn copies(&self) -> Arc<dyn Copies> {
@@ -110,19 +110,19 @@ impl<M> Prefetch<M> {
 
 impl<M> Drop for Prefetch<M> {
     fn drop(&mut self) {
-        self.handover.stop();
+        self.exchange.stop();
         (self.interrupt)();
         if let Some(thread) = self.thread.take() {
             // Panics were reported as the end of the thread.
             let _ = thread.join();
         }
-        self.handover.clear();
+        self.exchange.clear();
     }
 }
 
 /// The thread.
 struct Preparer<M> {
-    handover: Arc<HandoverOf<M>>,
+    exchange: Arc<ExchangeOf<M>>,
     host: Host,
     make: Make<M>,
     generation: u64,
@@ -131,7 +131,7 @@ struct Preparer<M> {
 }
 
 /// Says that the thread has ended, also if it panicked.
-struct Ending<M>(Arc<HandoverOf<M>>);
+struct Ending<M>(Arc<ExchangeOf<M>>);
 
 impl<M> Drop for Ending<M> {
     fn drop(&mut self) {
@@ -141,7 +141,7 @@ impl<M> Drop for Ending<M> {
 
 impl<M> Preparer<M> {
     fn run(mut self) {
-        let _ending = Ending(self.handover.clone());
+        let _ending = Ending(self.exchange.clone());
         background::wait_for_turns();
         loop {
             match self.step() {
@@ -158,12 +158,12 @@ impl<M> Preparer<M> {
 
     /// Prepares one batch, or hands over the reason why there is none.
     fn step(&mut self) -> std::result::Result<(), Interrupt> {
-        self.handover.room(self.generation)?;
-        let room = Room(self.handover.clone());
+        self.exchange.room(self.generation)?;
+        let room = Room(self.exchange.clone());
         let mut next = self.host.next(None, &mut self.make);
         if matches!(&next, Ok(Next::Failed(_, state)) if *state == self.state) {
             // No slot is free for the next batch. The consumer may drop what it keeps before it asks for the batch.
-            self.handover.asked(self.generation)?;
+            self.exchange.asked(self.generation)?;
             next = self.host.next(None, &mut self.make);
         }
         if let Ok(Next::Batch(_, state) | Next::End(state) | Next::Failed(_, state)) = &next {
@@ -179,11 +179,11 @@ impl<M> Preparer<M> {
         };
         self.put(Item::Failed(error, state))?;
         // The next one is tried when the consumer asks for it, which may have freed memory by then.
-        self.handover.asked(self.generation)
+        self.exchange.asked(self.generation)
     }
 
     fn put(&self, item: Item<M>) -> std::result::Result<(), Interrupt> {
         // If nobody will take an item, it gives its room back when it is dropped here.
-        self.handover.put(self.generation, item).map_err(|(_, interrupt)| interrupt)
+        self.exchange.put(self.generation, item).map_err(|(_, interrupt)| interrupt)
     }
 }

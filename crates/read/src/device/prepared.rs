@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use hsipack_augment::{Device, Frame, Pipeline};
 
-use super::options::DeviceOptions;
-use super::recipe::{Recipe, is_train};
+use super::conversion::{Conversion, is_train};
+use super::options::{DeviceOptions, Normalization};
 use crate::dataset::Dataset;
-use crate::loader::{CacheChoice, LoaderOptions, Outlook, PreparedLoader};
-use crate::plan::{Plan, Share, State};
+use crate::loader::{CacheChoice, LoaderOptions, Member, PreparedLoader, Workload};
+use crate::plan::{Plan, Share, State, seed_of};
 use crate::{Error, Result};
 
 /// A [`DeviceLoader`](super::DeviceLoader) whose options are checked and whose epochs are planned, but which has neither memory nor threads
@@ -18,8 +18,10 @@ use crate::{Error, Result};
 pub struct PreparedDeviceLoader {
     pub(super) loader: PreparedLoader,
     pub(super) options: DeviceOptions,
-    pub(super) recipe: Arc<Recipe>,
-    pub(super) pipeline: Option<Arc<Pipeline>>,
+    /// Of each member of the loader.
+    pub(super) conversions: Vec<Arc<Conversion>>,
+    /// Of each member of the loader. Empty without augmentations.
+    pub(super) pipelines: Vec<Arc<Pipeline>>,
 }
 
 /// Up to this many bytes a slot, two batches are prepared ahead on the CPU, which hides how long threads take to wake.
@@ -35,15 +37,28 @@ impl PreparedDeviceLoader {
         Self::of(PreparedLoader::new(dataset, options)?, device)
     }
 
-    fn of(loader: PreparedLoader, options: DeviceOptions) -> Result<Self> {
+    /// The same for any loader, such as one of [several datasets](PreparedLoader::joined).
+    ///
+    /// # Errors
+    /// If a dataset lacks something that is asked for, such as statistics; if several datasets are to be standardised by
+    /// the statistics of each.
+    pub fn of(loader: PreparedLoader, options: DeviceOptions) -> Result<Self> {
         if let Some(rate) = options.emulated_bus
             && !(rate > 0.0 && rate.is_finite())
         {
             let what = format!("the emulated bus has {rate} bytes per second");
             return Err(Error::conflict(what).with_remedy("give a rate above 0"));
         }
-        let recipe = Arc::new(Recipe::new(&loader, &options)?);
-        Ok(Self { loader, options, recipe, pipeline: None })
+        if loader.members().len() > 1 && options.normalization == Normalization::Standardize {
+            return Err(Error::unsupported(
+                "several datasets cannot be standardised by the statistics of each",
+            )
+            .with_remedy("give mean and standard deviation for all of them"));
+        }
+        let conversions = loader.members().iter().map(|member| Conversion::new(member, &options));
+        let conversions =
+            conversions.map(|conversion| conversion.map(Arc::new)).collect::<Result<_>>()?;
+        Ok(Self { loader, options, conversions, pipelines: Vec::new() })
     }
 
     /// The same loader, which augments its batches: on the CPU ahead of their use, in a thread of its own; on a device as
@@ -69,27 +84,39 @@ impl PreparedDeviceLoader {
     /// The error that a batch would give, such as a crop that is larger than the windows.
     pub fn augmented(self, pipeline: Pipeline) -> Result<Self> {
         self.check_augmentations(&pipeline)?;
-        Ok(Self { pipeline: Some(Arc::new(pipeline)), ..self })
+        let pipelines = self.loader.members().iter().map(|member| {
+            let seed = seed_of(pipeline.seed, member.number);
+            Arc::new(Pipeline { seed, ..pipeline.clone() })
+        });
+        Ok(Self { pipelines: pipelines.collect(), ..self })
     }
 
     /// The augmentations of its batches.
     pub fn augmentations(&self) -> Option<&Pipeline> {
-        self.pipeline.as_deref()
+        self.pipelines.first().map(Arc::as_ref)
+    }
+
+    /// Whether batches are the stored values, so that nothing is computed.
+    pub(super) fn computes_nothing(&self) -> bool {
+        self.pipelines.is_empty() && self.conversions.iter().all(|conversion| conversion.is_view())
     }
 
     /// How many batches are prepared ahead on the CPU.
     pub(super) fn batches_ahead(&self, slot_bytes: usize) -> usize {
         // Batches that lie over their slots keep these, which the ring needs for the next batches.
-        if self.recipe.keeps_slots() || slot_bytes > SMALL { 1 } else { 2 }
+        let keeps_slots = self.conversions.iter().any(|conversion| conversion.keeps_slots());
+        if keeps_slots || slot_bytes > SMALL { 1 } else { 2 }
     }
 
     /// Checks that these augmentations can be applied to all windows that will come.
     fn check_augmentations(&self, pipeline: &Pipeline) -> Result<()> {
-        let masks = self.recipe.masks();
-        for shape in self.plan().shapes() {
-            let bands = self.options().bands.as_ref().map_or(shape.bands, Vec::len);
-            let frame = Frame { rows: shape.rows, columns: shape.columns, bands };
-            pipeline.check(frame, &masks).map_err(|error| error.at(self.dataset().path()))?;
+        for (member, conversion) in self.loader.members().iter().zip(&self.conversions) {
+            let masks = conversion.masks();
+            for shape in member.plan().shapes() {
+                let bands = member.options().bands.as_ref().map_or(shape.bands, Vec::len);
+                let frame = Frame { rows: shape.rows, columns: shape.columns, bands };
+                pipeline.check(frame, &masks).map_err(|error| error.at(member.dataset().path()))?;
+            }
         }
         Ok(())
     }
@@ -117,7 +144,12 @@ impl PreparedDeviceLoader {
         Self { loader: self.loader.at_epoch(epoch), ..self }
     }
 
-    /// The dataset.
+    /// The datasets that are read.
+    pub fn members(&self) -> &[Member] {
+        self.loader.members()
+    }
+
+    /// The dataset; the first one if there are several. So it is with everything below that is said of one dataset.
     pub fn dataset(&self) -> &Dataset {
         self.loader.dataset()
     }
@@ -148,8 +180,8 @@ impl PreparedDeviceLoader {
     }
 
     /// Samples and chunks that the loader reads, and their costs.
-    pub fn outlook(&self) -> Outlook {
-        self.loader.outlook()
+    pub fn workload(&self) -> Workload {
+        self.loader.workload()
     }
 
     /// Number of batches that every rank gets in a whole epoch.
@@ -168,13 +200,13 @@ impl PreparedDeviceLoader {
     /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
     /// mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {
-        self.recipe.layers(mask)
+        self.conversions[0].layers(mask)
     }
 
     /// Every stack that [`Normalization::Standardize`](super::Normalization) acts on: its name, and the split whose
     /// statistics are used, or `None` if those of all its samples are used.
     pub fn standardized_by(&self) -> Vec<(String, Option<String>)> {
-        self.recipe.standardized_by()
+        self.conversions[0].standardized_by()
     }
 
     /// Whether a stack is standardised by the statistics of all its samples although the dataset has a training split.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::batch::Info;
+use super::batch_info::BatchInfo;
 use super::transfer::Source;
 use crate::Result;
 use crate::loader::{Batch, Loader};
@@ -22,7 +22,7 @@ impl Repeat {
 
 impl Source for Repeat {
     type Batch = Arc<Batch>;
-    type Info = Arc<Info>;
+    type Info = Arc<BatchInfo>;
     type Place = State;
 
     fn next(&mut self) -> Option<Result<Arc<Batch>>> {
@@ -46,7 +46,7 @@ impl Source for Repeat {
         batch.memory()
     }
 
-    fn info(batch: &Arc<Batch>) -> Arc<Info> {
-        Info::of(batch)
+    fn info(batch: &Arc<Batch>) -> Arc<BatchInfo> {
+        BatchInfo::of(batch)
     }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_augment::{Array, Device, Host, Images, Mask};
 
-use super::batch::Info;
+use super::batch_info::BatchInfo;
+use super::conversion::Conversion;
 use super::options::DeviceOptions;
-use super::recipe::Recipe;
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{CacheChoice, LoaderOptions, PreparedLoader, Shared};
@@ -38,7 +38,7 @@ use crate::trace::BatchNumber;
 /// ```
 pub struct Replay {
     shared: Shared,
-    recipe: Recipe,
+    conversion: Conversion,
     host: Host,
     /// The epoch that was asked for last.
     epoch: Mutex<Option<Arc<EpochPlan>>>,
@@ -51,31 +51,31 @@ impl Replay {
     /// As [`Loader::new`](crate::Loader::new), except for the memory of its ring; if the options of images contradict the
     /// dataset.
     pub fn new(dataset: &Dataset, options: LoaderOptions, device: DeviceOptions) -> Result<Self> {
-        let prepared = PreparedLoader::unchecked(dataset, options)?;
+        let prepared = PreparedLoader::unchecked(vec![(dataset.clone(), options)], None)?;
         let device = DeviceOptions { device: Device::Cpu, ..device };
-        let recipe = Recipe::new(&prepared, &device)?;
+        let conversion = Conversion::new(&prepared.members()[0], &device)?;
         let shared = Shared::without_ring(prepared)?;
-        Ok(Self { shared, recipe, host: Host::default(), epoch: Mutex::default() })
+        Ok(Self { shared, conversion, host: Host::default(), epoch: Mutex::default() })
     }
 
     /// The plan of all epochs.
     pub fn plan(&self) -> &Plan {
-        &self.shared.plan
+        &self.shared.first().plan
     }
 
     /// Names of the masks that items have.
     pub fn masks(&self) -> &[String] {
-        &self.shared.masks
+        &self.shared.first().masks
     }
 
     /// Names of a mask's boolean layers, bit 0 first; empty for class ids.
     pub fn layers(&self, mask: &str) -> &[String] {
-        self.recipe.layers(mask).unwrap_or_default()
+        self.conversion.layers(mask).unwrap_or_default()
     }
 
     /// What a loader would keep in memory, and among which windows it would shuffle.
     pub fn cache(&self) -> &CacheChoice {
-        &self.shared.cached
+        &self.shared.first().cached
     }
 
     /// This rank's part of an epoch.
@@ -87,7 +87,7 @@ impl Replay {
         match &*last {
             Some(epoch) if epoch.epoch() == number => Ok(Arc::clone(epoch)),
             _ => {
-                let epoch = self.shared.plan.epoch(number, &[], self.shared.options.share)?;
+                let epoch = self.plan().epoch(number, &[], self.shared.options().share)?;
                 Ok(Arc::clone(last.insert(Arc::new(epoch))))
             }
         }
@@ -98,7 +98,7 @@ impl Replay {
     /// # Errors
     /// If there is no such batch, or crops should have labelled pixels and a mask cannot be read.
     pub fn items(&self, epoch: u64, batch: usize) -> Result<Vec<Item>> {
-        self.shared.items(&*self.epoch(epoch)?, batch)
+        self.shared.first().items(&*self.epoch(epoch)?, batch)
     }
 
     /// Reads items of one shape, for example some items of a batch, in the order given. Returns an image (samples, bands,
@@ -107,11 +107,11 @@ impl Replay {
     /// # Errors
     /// If a chunk is damaged or cannot be read, the dataset was replaced, or there is no memory.
     pub fn read(&self, items: &[Item]) -> Result<Images<Array>> {
-        let (buffer, arrays) = self.shared.read(items)?;
+        let (buffer, arrays) = self.shared.first().read(items)?;
         let number = BatchNumber { epoch: 0, batch: 0 };
-        let dataset = self.shared.dataset.clone();
-        let info = Info { dataset, number, items: items.to_vec(), arrays };
-        let (image, masks) = self.recipe.make(&self.host, &buffer.shared(), &info)?;
+        let (dataset, items) = (self.shared.first().dataset.clone(), items.to_vec());
+        let info = BatchInfo { dataset, dataset_number: 0, reader: 0, number, items, arrays };
+        let (image, masks) = self.conversion.make(&self.host, &buffer.shared(), &info)?;
         let masks = masks.into_iter().map(|(name, labels)| Mask { name, labels });
         Ok(Images::new(image, masks.collect()))
     }
@@ -119,6 +119,6 @@ impl Replay {
 
 impl fmt::Debug for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replay").field("options", &self.shared.options).finish_non_exhaustive()
+        f.debug_struct("Replay").field("options", self.shared.options()).finish_non_exhaustive()
     }
 }

@@ -6,17 +6,17 @@ use std::time::Instant;
 use hsipack_augment::array::{Memory, Stream};
 use hsipack_augment::{Device, Images, Library, Mask, Mixed, Parameters, Pipeline, SampleKey};
 
-use super::batch::Info;
-use super::recipe::Recipe;
+use super::batch_info::BatchInfo;
+use super::conversion::Conversion;
 use crate::Result;
 use crate::trace::{Trace, Track};
 
 /// Tensors of a batch.
-pub(super) struct Made<L: Library> {
+pub(super) struct BatchTensors<L: Library> {
     pub image: L::Tensor,
     /// Names and masks.
     pub masks: Vec<(String, L::Tensor)>,
-    pub info: Arc<Info>,
+    pub info: Arc<BatchInfo>,
     /// Which samples the loader's augmentations mixed, or why the batch could not be augmented. It is then the error
     /// of the batch.
     pub mixed: Result<Vec<Mixed>>,
@@ -25,8 +25,10 @@ pub(super) struct Made<L: Library> {
 /// Makes them.
 pub(super) struct TensorMaker<L: Library> {
     pub library: L,
-    pub recipe: Arc<Recipe>,
-    pub pipeline: Option<Arc<Pipeline>>,
+    /// Of each reader of the loader.
+    pub conversions: Vec<Arc<Conversion>>,
+    /// Of each reader of the loader. Empty without augmentations.
+    pub pipelines: Vec<Arc<Pipeline>>,
     pub trace: Option<Arc<Trace>>,
     /// The thread that makes them.
     pub track: Track,
@@ -38,18 +40,23 @@ impl<L: Library> TensorMaker<L> {
     ///
     /// # Errors
     /// If there is no memory, or the device fails.
-    pub(super) fn make(&self, memory: &Arc<dyn Memory>, info: &Arc<Info>) -> Result<Made<L>> {
+    pub(super) fn make(
+        &self,
+        memory: &Arc<dyn Memory>,
+        info: &Arc<BatchInfo>,
+    ) -> Result<BatchTensors<L>> {
         memory.lend(match memory.device() {
             Device::Cpu => Stream::LEGACY,
             Device::Cuda(number) => self.library.stream(number)?,
         })?;
         let begin = Instant::now();
-        let (image, masks) = self.recipe.make(&self.library, memory, info)?;
-        let mut made = Made { image, masks, info: info.clone(), mixed: Ok(Vec::new()) };
-        if !self.recipe.is_view() {
+        let conversion = &self.conversions[info.reader];
+        let (image, masks) = conversion.make(&self.library, memory, info)?;
+        let mut made = BatchTensors { image, masks, info: info.clone(), mixed: Ok(Vec::new()) };
+        if !conversion.is_view() {
             self.record("convert", begin, info);
         }
-        if let Some(pipeline) = &self.pipeline {
+        if let Some(pipeline) = self.pipelines.get(info.reader) {
             let begin = Instant::now();
             made.mixed = augment(&self.library, pipeline, &mut made.image, &mut made.masks, info)
                 .map(|(mixed, _)| mixed);
@@ -58,7 +65,7 @@ impl<L: Library> TensorMaker<L> {
         Ok(made)
     }
 
-    fn record(&self, name: &'static str, begin: Instant, info: &Info) {
+    fn record(&self, name: &'static str, begin: Instant, info: &BatchInfo) {
         if let Some(trace) = &self.trace {
             trace.span(self.track, name, (begin, Instant::now()), Some(info.number));
         }
@@ -72,7 +79,7 @@ pub(super) fn augment<L: Library>(
     pipeline: &Pipeline,
     image: &mut L::Tensor,
     masks: &mut Vec<(String, L::Tensor)>,
-    info: &Info,
+    info: &BatchInfo,
 ) -> Result<(Vec<Mixed>, Parameters)> {
     let samples: Vec<SampleKey> = info.items.iter().map(SampleKey::from).collect();
     let labels = masks.iter();

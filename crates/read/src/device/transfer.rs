@@ -32,7 +32,7 @@ use hsipack_store::process::OfProcess;
 use hsipack_store::threads;
 
 use super::backend::{Backend, DeviceMemory};
-use super::handover::{Handover, Interrupt, Taken};
+use super::exchange::{Exchange, Interrupt, Taken};
 use super::monitor::Copies;
 use crate::{Error, ErrorKind, Result};
 
@@ -112,7 +112,7 @@ impl<B: Backend, S: Source> Drop for Filled<B, S> {
                 if self.held.load(Ordering::Relaxed) {
                     self.rack.held.fetch_sub(1, Ordering::Relaxed);
                 }
-                self.rack.handover.give(Ok(slot));
+                self.rack.exchange.give(Ok(slot));
             }
             // Nobody can say when the memory is free, so it is left to the device. It counts as held, so that another
             // slot is made in its place. The call that failed here fails again, and is reported, when the next batch is
@@ -202,7 +202,7 @@ struct Refusal {
     error: Error,
 }
 
-type HandoverOf<B, S> = Handover<Room<B>, Item<B, S>>;
+type ExchangeOf<B, S> = Exchange<Room<B>, Item<B, S>>;
 
 /// The consumer's side.
 pub(super) struct Transfer<B: Backend, S: Source> {
@@ -223,7 +223,7 @@ pub(super) struct Transfer<B: Backend, S: Source> {
 /// What a batch needs to give its slot back.
 struct Rack<B: Backend, S: Source> {
     backend: Arc<B>,
-    handover: HandoverOf<B, S>,
+    exchange: ExchangeOf<B, S>,
     /// Number of slots.
     slots: AtomicUsize,
     /// Number of slots that the consumer holds.
@@ -248,7 +248,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
     ) -> Result<Self> {
         let rack = Arc::new(Rack {
             backend,
-            handover: Handover::new(),
+            exchange: Exchange::new(),
             slots: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             refusal: AtomicU64::new(0),
@@ -288,10 +288,10 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             if rack.refusal.load(Ordering::Relaxed) == 0 {
                 self.refusals += 1;
                 rack.refusal.store(self.refusals, Ordering::Relaxed);
-                rack.handover.give(Err(Refusal { number: self.refusals, error }));
+                rack.exchange.give(Err(Refusal { number: self.refusals, error }));
             }
         }
-        let taken = rack.handover.take(deadline);
+        let taken = rack.exchange.take(deadline);
         if !matches!(taken, Taken::TimedOut) {
             rack.refusal.store(0, Ordering::Relaxed);
         }
@@ -309,7 +309,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
                 Ok(Next::Failed(error, place))
             }
             Taken::Item(Item::Batch(ready)) => {
-                let mut taken = Untaken { handover: &rack.handover, ready: Some(ready) };
+                let mut taken = Untaken { exchange: &rack.exchange, ready: Some(ready) };
                 let ready = taken.ready.as_ref().expect("put there above");
                 let memory: Arc<dyn Memory> = ready.memory.clone();
                 let built = match build(&memory, &ready.info) {
@@ -336,7 +336,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
     pub(super) fn go_to(&mut self, epoch: u64) {
         (self.is_retry, self.is_over) = (false, false);
         self.rack.refusal.store(0, Ordering::Relaxed);
-        drop(self.rack.handover.restart(epoch));
+        drop(self.rack.exchange.restart(epoch));
     }
 
     /// The counts of the slots.
@@ -365,14 +365,14 @@ impl<B: Backend, S: Source> Copies for Rack<B, S> {
 impl<B: Backend, S: Source> Drop for Transfer<B, S> {
     /// Stops and joins the thread, which waits for a copy that is under way. Batches that were given stay valid.
     fn drop(&mut self) {
-        self.rack.handover.stop();
+        self.rack.exchange.stop();
         (self.interrupt)();
         if let Some(thread) = self.thread.take() {
             // Panics were reported as the end of the thread.
             let _ = thread.join();
         }
         // Batches that are kept keep the rack, but they need not keep all slots. No copy is under way any more.
-        self.rack.handover.clear();
+        self.rack.exchange.clear();
     }
 }
 
@@ -380,7 +380,7 @@ impl<B: Backend, S: Source> Rack<B, S> {
     /// If the consumer holds every slot, makes one more.
     fn make_room(&self, slot_bytes: usize) -> Result<()> {
         let slots = self.slots.load(Ordering::Relaxed);
-        if self.held.load(Ordering::Relaxed) < slots || self.handover.has_items() {
+        if self.held.load(Ordering::Relaxed) < slots || self.exchange.has_items() {
             return Ok(());
         }
         if self.is_lost.load(Ordering::Relaxed) {
@@ -397,7 +397,7 @@ impl<B: Backend, S: Source> Rack<B, S> {
     fn add_slot(&self, slot_bytes: usize) -> Result<()> {
         let memory = ManuallyDrop::new(self.backend.allocate(slot_bytes)?);
         self.slots.fetch_add(1, Ordering::Relaxed);
-        self.handover.give(Ok(Slot { memory, fences: Vec::new(), backend: self.backend.clone() }));
+        self.exchange.give(Ok(Slot { memory, fences: Vec::new(), backend: self.backend.clone() }));
         Ok(())
     }
 
@@ -412,14 +412,14 @@ impl<B: Backend, S: Source> Rack<B, S> {
 
 /// A batch that is put back when this is dropped, to come first again, unless it is taken out before.
 struct Untaken<'a, B: Backend, S: Source> {
-    handover: &'a HandoverOf<B, S>,
+    exchange: &'a ExchangeOf<B, S>,
     ready: Option<Ready<B, S>>,
 }
 
 impl<B: Backend, S: Source> Drop for Untaken<'_, B, S> {
     fn drop(&mut self) {
         if let Some(ready) = self.ready.take() {
-            self.handover.untake(Item::Batch(ready));
+            self.exchange.untake(Item::Batch(ready));
         }
     }
 }
@@ -442,7 +442,7 @@ struct Ending<B: Backend, S: Source>(Arc<Rack<B, S>>);
 
 impl<B: Backend, S: Source> Drop for Ending<B, S> {
     fn drop(&mut self) {
-        self.0.handover.end();
+        self.0.exchange.end();
     }
 }
 
@@ -514,7 +514,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             }
         };
         if let Err(error) = self.queue(&batch, &slot) {
-            self.rack.handover.give(Ok(slot));
+            self.rack.exchange.give(Ok(slot));
             return self.refuse(batch, error);
         }
         self.is_retry = false;
@@ -525,7 +525,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
     /// to wait for the consumer's work.
     fn room(&self) -> Result<Room<B>, Interrupt> {
         loop {
-            let slot = match self.rack.handover.room(self.generation)? {
+            let slot = match self.rack.exchange.room(self.generation)? {
                 Ok(slot) => slot,
                 Err(refusal) => {
                     if self.rack.refusal.load(Ordering::Relaxed) == refusal.number {
@@ -623,12 +623,12 @@ impl<B: Backend, S: Source> Worker<B, S> {
     /// Hands an error over, and goes on when the consumer asks again.
     fn tell(&self, error: Error, place: Option<S::Place>) -> Result<(), Interrupt> {
         self.put(Item::Failed(error, place))?;
-        self.rack.handover.asked(self.generation)
+        self.rack.exchange.asked(self.generation)
     }
 
     fn put(&self, item: Item<B, S>) -> Result<(), Interrupt> {
         // If nobody will take an item, it gives its slot back when it is dropped here.
-        self.rack.handover.put(self.generation, item).map_err(|(_, interrupt)| interrupt)
+        self.rack.exchange.put(self.generation, item).map_err(|(_, interrupt)| interrupt)
     }
 }
 

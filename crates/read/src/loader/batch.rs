@@ -7,9 +7,11 @@ use hsipack_format::{DType, Sample};
 use ndarray::ArrayView4;
 
 use super::batch_plan::{BatchArray, BatchPlan};
-use super::loading::Loading;
+use super::load_times::LoadTime;
+use super::reader::Reader;
 use super::shared::Shared;
 use crate::Result;
+use crate::dataset::Dataset;
 use crate::plan::Item;
 use crate::ring::Lease;
 use crate::trace::BatchNumber;
@@ -50,8 +52,12 @@ impl Batch {
         Self { lease, shared }
     }
 
+    fn reader(&self) -> &Reader {
+        &self.shared.readers[self.lease.plan().reader]
+    }
+
     /// When the batch was loaded.
-    pub(super) fn loading(&self) -> &Loading {
+    pub(super) fn loading(&self) -> &LoadTime {
         &self.lease.plan().loading
     }
 
@@ -88,21 +94,21 @@ impl Batch {
 
     /// Names of the samples.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
-        let samples = self.shared.dataset.samples();
+        let samples = self.reader().dataset.samples();
         self.items().iter().map(move |item| samples.name(item.sample))
     }
 
     /// The metadata of the samples: names, labels, groups, the user's columns. Each is read from its line of
     /// `samples.jsonl`, which may fail.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Result<Sample>> {
-        self.items().iter().map(|item| self.shared.dataset.samples().get(item.sample))
+        self.items().iter().map(|item| self.reader().dataset.samples().get(item.sample))
     }
 
     /// Numbers of the samples' classes (see [`Labels`](crate::Labels::classes)), if they have labels. For windows around
     /// labelled pixels: the class ids that the mask has at their centres, or the [new ids](crate::LoaderOptions::new_ids)
     /// that were asked for.
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
-        let labels = self.shared.dataset.labels();
+        let labels = self.reader().dataset.labels();
         self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
     }
 
@@ -119,7 +125,7 @@ impl Batch {
 
     /// The masks.
     pub fn masks(&self) -> impl ExactSizeIterator<Item = ArrayView<'_>> {
-        (0..self.shared.masks.len()).map(|mask| self.view(mask + 1))
+        (0..self.reader().masks.len()).map(|mask| self.view(mask + 1))
     }
 
     /// The mask `name`, if it was asked for.
@@ -153,16 +159,26 @@ impl Batch {
         self.arrays().last().map_or(0, |array| array.start + array.sample_bytes() * self.len())
     }
 
-    /// The dataset that the batch comes from.
-    pub(crate) fn dataset(&self) -> &crate::Dataset {
-        &self.shared.dataset
+    /// The dataset that the samples are from.
+    pub fn dataset(&self) -> &Dataset {
+        &self.reader().dataset
+    }
+
+    /// The number of this dataset among those of the loader; 0 if there is only one.
+    pub fn dataset_number(&self) -> usize {
+        self.reader().number
+    }
+
+    /// The number of its reader among those of the loader.
+    pub(crate) fn reader_number(&self) -> usize {
+        self.lease.plan().reader
     }
 
     fn view(&self, number: usize) -> ArrayView<'_> {
         let BatchArray { start, rows, columns, bands, dtype } = self.lease.plan().arrays[number];
         let len = self.len() * rows * columns * bands * dtype.size();
         ArrayView {
-            name: number.checked_sub(1).map_or("image", |mask| &self.shared.masks[mask]),
+            name: number.checked_sub(1).map_or("image", |mask| &self.reader().masks[mask]),
             shape: [self.len(), rows, columns, bands],
             dtype,
             bytes: &self.lease.bytes()[start..start + len],

@@ -12,12 +12,12 @@ use std::ops::Range;
 
 use hsipack_format::{DType, Opt, remedy};
 
-use super::loading::Loading;
+use super::load_times::LoadTime;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
-use crate::held::ChunkRef;
 use crate::plan::Item;
 use crate::ring::slots::Failure;
+use crate::shuffle_buffer::ChunkRef;
 use crate::{Error, Result};
 
 /// A batch, planned into a slot.
@@ -28,6 +28,8 @@ pub(crate) struct BatchPlan {
     pub number: usize,
     /// How many batches were left then.
     pub batches: usize,
+    /// The loader's reader of the items.
+    pub reader: usize,
     /// Number of the items' shape in the plan.
     pub shape: usize,
     pub items: Vec<Item>,
@@ -37,7 +39,7 @@ pub(crate) struct BatchPlan {
     /// Damage that was found while the batch was planned, if damaged samples are skipped.
     pub damaged: Vec<Failure>,
     /// When it was loaded.
-    pub loading: Loading,
+    pub loading: LoadTime,
     /// Chunks to decode and hold, for this batch or later ones.
     pub ahead: Vec<ChunkRef>,
     parts: Vec<Part>,

@@ -47,6 +47,21 @@ pub struct Shuffled {
     pub decoded: f64,
 }
 
+impl CacheChoice {
+    /// Before it is decided, for windows whose decoded chunks take `needed_bytes`.
+    pub(super) fn open(needed_bytes: u64) -> Self {
+        Self {
+            kind: CacheKind::Auto,
+            chosen: true,
+            limit_bytes: 0,
+            needed_bytes,
+            shared: false,
+            shuffle_window: None,
+            why: "not decided yet".to_owned(),
+        }
+    }
+}
+
 /// What was chosen, and the blocks in which windows come.
 pub(super) struct Chosen {
     pub choice: CacheChoice,
@@ -54,16 +69,18 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// Chooses what the options ask for. `Auto` is decided by the memory that is available beside a ring of `ring_bytes`.
+    /// Chooses what the options ask for. `Auto` is decided by this fraction of the memory that is available beside a ring of
+    /// `ring_bytes`.
     pub(super) fn of(
         dataset: &Dataset,
         options: &LoaderOptions,
         plan: &Plan,
         masks: &[String],
         ring_bytes: u64,
+        fraction: f64,
     ) -> Result<Self> {
         let needed = needed(dataset, plan, masks)?;
-        let chooser = Chooser { dataset, options, plan, needed };
+        let chooser = Chooser { dataset, options, plan, needed, fraction };
         match options.shuffle_window {
             ShuffleWindow::Bytes(bytes) => chooser.asked_for(bytes),
             ShuffleWindow::All | ShuffleWindow::Auto if options.cache != CacheKind::Auto => {
@@ -80,6 +97,8 @@ struct Chooser<'a> {
     options: &'a LoaderOptions,
     plan: &'a Plan,
     needed: Needed,
+    /// The fraction of the memory that is for this dataset. 1 unless the loader reads several.
+    fraction: f64,
 }
 
 impl Chooser<'_> {
@@ -155,6 +174,11 @@ impl Chooser<'_> {
         }
     }
 
+    /// This dataset's part of some memory.
+    fn part(&self, bytes: u64) -> u64 {
+        if self.fraction < 1.0 { (bytes as f64 * self.fraction) as u64 } else { bytes }
+    }
+
     /// Keeps as much as fits.
     fn by_memory(&self, ring_bytes: u64) -> Result<Chosen> {
         let ranks = ranks_here().min(self.options.share.world_size as u64);
@@ -168,10 +192,13 @@ impl Chooser<'_> {
             }
             (0, Some(available)) => {
                 let by = match ranks {
+                    _ if self.fraction < 1.0 => {
+                        format!("its part of half of the free memory {}", available.by)
+                    }
                     1 => format!("half of the free memory {}", available.by),
                     _ => format!("1/{ranks} of half of the free memory {}", available.by),
                 };
-                (available.bytes.saturating_sub(ring_bytes) / 2 / ranks, by)
+                (self.part(available.bytes.saturating_sub(ring_bytes) / 2 / ranks), by)
             }
             (bytes, _) => (bytes, "the given limit".to_owned()),
         };
@@ -212,7 +239,7 @@ impl Chooser<'_> {
             // What other processes already keep in the shared memory is no longer free, but it can be used here.
             0 => {
                 let free = memory::available()?.bytes + chunks.used();
-                free.saturating_sub(ring_bytes * ranks) / 2
+                self.part(free.saturating_sub(ring_bytes * ranks) / 2)
             }
             bytes => bytes.saturating_mul(ranks),
         };
@@ -238,7 +265,7 @@ impl Chooser<'_> {
         }
         let bytes = match (self.options.cache_bytes, memory::limit()) {
             (0, None) => return none(""),
-            (0, Some(limit)) => shuffle_window_bytes(limit),
+            (0, Some(limit)) => shuffle_window_bytes(self.part(limit)),
             (bytes, _) => bytes,
         };
         match blocks::cut(self.dataset, self.plan, bytes)? {
@@ -294,6 +321,11 @@ fn needed(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<Needed> {
         }
     }
     Ok(needed)
+}
+
+/// Bytes of all decoded chunks of the samples that a plan reads.
+pub(super) fn needed_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<u64> {
+    Ok(needed(dataset, plan, masks)?.decoded)
 }
 
 impl Needed {

@@ -8,15 +8,16 @@ use hsipack_store::remote::is_url;
 
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
 use super::labelled::LabelledMasks;
-use super::loading::Loading;
+use super::load_times::LoadTime;
 use super::local_plan::LocalPlan;
-use super::rotation::Rotation;
+use super::reader::Reader;
 use super::shared::{Shared, Start};
+use super::shuffle_schedule::ShuffleSchedule;
 use crate::dataset::array::ArrayRef;
-use crate::decode::{Ahead, inside};
-use crate::held::ChunkRef;
-use crate::plan::{EpochPlan, Item};
+use crate::decode::{ChunkPrefetch, inside};
+use crate::plan::{EpochPlan, Item, JoinedEpoch, JoinedPlan, Segment};
 use crate::ring::{Claim, PlanSlot};
+use crate::shuffle_buffer::ChunkRef;
 use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
 
@@ -33,14 +34,7 @@ enum Leave {
 struct Feeder<'a> {
     shared: &'a Shared,
     generation: u64,
-    labelled: LabelledMasks<'a>,
-    rotation: Rotation,
-    /// What the cache on the local disk knows about this loader.
-    local: LocalPlan,
-    /// The dataset was not as it was opened when this epoch began.
-    is_suspect: bool,
-    /// What was wrong then, for the next batch.
-    suspicion: Option<Error>,
+    datasets: Vec<OneDataset<'a>>,
     /// The chunks that are decoded ahead with the latest batch.
     ahead: Vec<ChunkRef>,
     /// The windows and parts of the latest batch. Those in the slot cannot be reached once it is published.
@@ -50,28 +44,28 @@ struct Feeder<'a> {
     spans: Vec<Range<u64>>,
 }
 
+/// What it keeps about a dataset.
+struct OneDataset<'a> {
+    reader: &'a Reader,
+    labelled: LabelledMasks<'a>,
+    schedule: ShuffleSchedule,
+    /// What the cache on the local disk knows about this loader.
+    local: LocalPlan,
+    /// The dataset was not as it was opened when this epoch began.
+    is_suspect: bool,
+    /// What was wrong then, for the next batch.
+    suspicion: Option<Error>,
+}
+
 /// Plans batches until the ring is stopped.
 pub(super) fn run(shared: &Shared) {
     let run = AssertUnwindSafe(|| {
         loop {
             let start = shared.start();
             let generation = start.generation;
-            let labelled = LabelledMasks::for_training(shared);
+            let datasets = shared.readers.iter().map(OneDataset::new).collect();
             let (ahead, items, parts, spans) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-            let (rotation, local) = (Rotation::default(), LocalPlan::new(shared));
-            let mut feeder = Feeder {
-                shared,
-                generation,
-                labelled,
-                rotation,
-                local,
-                is_suspect: false,
-                suspicion: None,
-                ahead,
-                items,
-                parts,
-                spans,
-            };
+            let mut feeder = Feeder { shared, generation, datasets, ahead, items, parts, spans };
             match feeder.run(start) {
                 Leave::Restarted => {}
                 Leave::Stopped => return,
@@ -86,17 +80,70 @@ pub(super) fn run(shared: &Shared) {
     }
 }
 
+impl<'a> OneDataset<'a> {
+    fn new(reader: &'a Reader) -> Self {
+        let labelled = LabelledMasks::for_training(reader);
+        let (schedule, local) = (ShuffleSchedule::default(), LocalPlan::new(reader));
+        Self { reader, labelled, schedule, local, is_suspect: false, suspicion: None }
+    }
+
+    /// Looks whether the dataset is as it was opened, at the start of an epoch.
+    fn look(&mut self) {
+        self.suspicion = self.reader.dataset.check_unchanged().err();
+        self.is_suspect = self.suspicion.is_some();
+    }
+
+    /// Refuses to plan a batch of a dataset that was replaced. Every batch of the epoch fails by itself, so that the
+    /// epoch has as many batches as on other ranks, and goes on if the dataset is there again.
+    fn check(&mut self) -> Result<()> {
+        if let Some(error) = self.suspicion.take() {
+            return Err(error);
+        }
+        if self.is_suspect {
+            self.reader.dataset.check_unchanged()?;
+            self.is_suspect = false;
+        }
+        Ok(())
+    }
+
+    fn plan(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
+        let Reader { dataset, masks, new_ids, .. } = self.reader;
+        plan.shape = epoch.shape_number(number);
+        plan.damaged.clear();
+        epoch.batch(number, Some(&mut self.labelled), &mut plan.items)?;
+        self.labelled.move_damage(&plan.items, &mut plan.damaged);
+        new_ids.relabel(dataset, &mut plan.items);
+        let first = plan.items.first().ok_or_else(|| {
+            Error::new(ErrorKind::Conflict, "a batch without samples was planned")
+        })?;
+        let stack = dataset.stack_of(first.sample)?;
+        let size = (first.window.rows as usize, first.window.columns as usize);
+        let (decoder, len) = (self.reader.decoder(), plan.items.len());
+        lay_out(&decoder, masks, stack, len, size, &mut plan.arrays).map(drop)
+    }
+
+    /// Decides which chunks are decoded with this batch, for later batches, too.
+    fn turn(
+        &mut self,
+        epoch: &EpochPlan,
+        number: usize,
+        unfinished: usize,
+        plan: &mut BatchPlan,
+    ) -> Result<()> {
+        let Some(buffer) = &self.reader.shuffle_buffer else { return Ok(()) };
+        self.schedule.turn(self.reader, buffer, epoch, number, unfinished, &mut plan.ahead)
+    }
+}
+
 impl<'a> Feeder<'a> {
     fn run(&mut self, start: Start) -> Leave {
-        let Shared { dataset, plan, options, .. } = self.shared;
+        let Shared { plan, .. } = self.shared;
+        let options = self.shared.options();
         let Start { mut epoch, mut given, .. } = start;
         let mut empty = 0;
         while options.end_epoch.is_none_or(|end| epoch < end) {
-            self.suspicion = dataset.check_unchanged().err();
-            self.is_suspect = self.suspicion.is_some();
-            let drawn = self.rotation.take_epoch(epoch).filter(|_| given.is_empty());
-            let draw = || drawn.map_or_else(|| plan.epoch(epoch, &given, options.share), Ok);
-            let batches = match draw() {
+            self.datasets.iter_mut().for_each(OneDataset::look);
+            let batches = match self.draw(plan, epoch, &given) {
                 Ok(batches) => batches,
                 Err(error) => {
                     if let Err(leave) = self.fail(epoch, error) {
@@ -118,7 +165,9 @@ impl<'a> Feeder<'a> {
                 }
                 // As soon as the first batches are on their way.
                 if number + 1 == options.slots.min(batches.batches()) {
-                    self.local.tell(self.shared, epoch, &given);
+                    for (dataset, rest) in self.datasets.iter().zip(batches.epochs()) {
+                        dataset.local.tell(dataset.reader, epoch, rest.given());
+                    }
                 }
             }
             epoch += 1;
@@ -127,44 +176,60 @@ impl<'a> Feeder<'a> {
         Leave::Over
     }
 
-    fn batch(&mut self, epoch: &EpochPlan, number: usize) -> Result<(), Leave> {
+    /// What is left of an epoch. If there is one dataset with a shuffle window, the epoch may have been drawn before.
+    fn draw(&mut self, plan: &JoinedPlan, epoch: u64, given: &[Segment]) -> Result<JoinedEpoch> {
+        if let ([one], []) = (&mut *self.datasets, given)
+            && let Some(drawn) = one.schedule.take_epoch(epoch)
+        {
+            return Ok(drawn.into());
+        }
+        plan.epoch(epoch, given, self.shared.options().share)
+    }
+
+    fn batch(&mut self, epoch: &JoinedEpoch, number: usize) -> Result<(), Leave> {
         let before = Instant::now();
         let mut slot = self.claim()?;
         let claimed = Instant::now();
+        let unfinished = self.shared.ring.slots().unfinished();
+        let (reader, of_reader) = epoch.turn(number);
+        let (dataset, rest) = (&mut self.datasets[reader], &epoch.epochs()[reader]);
         let (plan, pieces) = slot.plan();
         plan.epoch = epoch.epoch();
         plan.number = number;
         plan.batches = epoch.batches();
-        plan.loading = Loading::begun(claimed);
-        plan.error = self
+        plan.reader = reader;
+        plan.loading = LoadTime::begun(claimed);
+        plan.error = dataset
             .check()
-            .and_then(|()| self.plan(epoch, number, plan))
-            .and_then(|()| self.turn(epoch, number, plan))
-            .and_then(|()| plan.cut(&self.shared.decoder(), &self.shared.masks, pieces))
+            .and_then(|()| dataset.plan(rest, of_reader, plan))
+            .and_then(|()| dataset.turn(rest, of_reader, unfinished, plan))
+            .and_then(|()| plan.cut(&dataset.reader.decoder(), &dataset.reader.masks, pieces))
             .err();
+        let reader = dataset.reader;
         self.items.clear();
         self.parts.clear();
         self.ahead.clear();
         if plan.error.is_some() {
             pieces.clear();
-        } else if !self.shared.keeps_all() {
+        } else if !reader.keeps_all() {
             self.items.extend_from_slice(&plan.items);
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);
         }
         // Requests to a server are made before anybody waits for the data; otherwise the data would be fetched twice.
         // With files, workers begin at once.
-        let is_served = is_url(self.shared.dataset.path());
+        let is_served = is_url(reader.dataset.path());
         if is_served {
-            self.prefetch();
+            self.prefetch(reader);
         }
         slot.publish();
-        self.local.go_on(self.shared, epoch.epoch(), number);
+        let unfinished = self.shared.ring.slots().unfinished();
+        self.datasets[epoch.turn(number).0].local.go_on(epoch.epoch(), of_reader, unfinished);
         if !is_served {
-            self.prefetch();
+            self.prefetch(reader);
         }
         let end = Instant::now();
-        if let Some(trace) = &self.shared.options.trace {
+        if let Some(trace) = &self.shared.options().trace {
             let batch = Some(BatchNumber { epoch: epoch.epoch(), batch: number });
             trace.span(Track::Planner, "wait for a slot", (before, claimed), batch);
             trace.span(Track::Planner, "plan", (claimed, end), batch);
@@ -190,76 +255,39 @@ impl<'a> Feeder<'a> {
         Ok(())
     }
 
-    /// Refuses to plan a batch of a dataset that was replaced. Every batch of the epoch fails by itself, so that the
-    /// epoch has as many batches as on other ranks, and goes on if the dataset is there again.
-    fn check(&mut self) -> Result<()> {
-        if let Some(error) = self.suspicion.take() {
-            return Err(error);
-        }
-        if self.is_suspect {
-            self.shared.dataset.check_unchanged()?;
-            self.is_suspect = false;
-        }
-        Ok(())
-    }
-
-    fn plan(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
-        let Shared { dataset, masks, .. } = self.shared;
-        plan.shape = epoch.shape_number(number);
-        plan.damaged.clear();
-        epoch.batch(number, Some(&mut self.labelled), &mut plan.items)?;
-        self.labelled.move_damage(&plan.items, &mut plan.damaged);
-        self.shared.new_ids.relabel(dataset, &mut plan.items);
-        let first = plan.items.first().ok_or_else(|| {
-            Error::new(ErrorKind::Conflict, "a batch without samples was planned")
-        })?;
-        let stack = dataset.stack_of(first.sample)?;
-        let size = (first.window.rows as usize, first.window.columns as usize);
-        let (decoder, len) = (self.shared.decoder(), plan.items.len());
-        lay_out(&decoder, masks, stack, len, size, &mut plan.arrays).map(drop)
-    }
-
-    /// Decides which chunks are decoded with this batch, for later batches, too.
-    fn turn(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
-        let Some(held) = &self.shared.held else { return Ok(()) };
-        self.rotation.turn(self.shared, held, epoch, number, &mut plan.ahead)
-    }
-
     /// Tells the store which spans the batch needs, with spans that lie close together joined. Errors are ignored here,
     /// because reading the chunks reports them.
-    fn prefetch(&mut self) {
+    fn prefetch(&mut self, reader: &Reader) {
         // If all decoded chunks are in memory, nothing is read any more.
-        if self.shared.keeps_all() {
+        if reader.keeps_all() {
             return;
         }
-        let mut ahead = Ahead::in_room(std::mem::take(&mut self.spans));
+        let mut ahead = ChunkPrefetch::in_room(std::mem::take(&mut self.spans));
         for chunk in &self.ahead {
-            let located = chunk
-                .array(&self.shared.dataset)
-                .locate(chunk.index as usize, chunk.chunk as usize);
+            let located =
+                chunk.array(&reader.dataset).locate(chunk.index as usize, chunk.chunk as usize);
             if let Ok(Some(stored)) = located {
                 ahead.want(stored);
             }
         }
         // The chunks of the windows are held by now, or will be.
-        let parts = if self.shared.held.is_some() { &[][..] } else { &self.parts };
+        let parts = if reader.shuffle_buffer.is_some() { &[][..] } else { &self.parts };
         let windows = |part: &Part| part.position..part.position + part.windows;
         for (part, position) in
             parts.iter().flat_map(|part| windows(part).map(move |position| (part, position)))
         {
             let item = self.items[position];
-            let Ok(array) = array_of(&self.shared.dataset, &self.shared.masks, item, part.array)
-            else {
+            let Ok(array) = array_of(&reader.dataset, &reader.masks, item, part.array) else {
                 continue;
             };
-            let index = self.shared.dataset.samples().index(item.sample);
-            let (rows, columns) = inside(item.window, array.shape(), self.shared.pad(array));
+            let index = reader.dataset.samples().index(item.sample);
+            let (rows, columns) = inside(item.window, array.shape(), reader.pad(array));
             let downs = match part.down {
                 Some(down) => down..down + 1,
                 None => array.grid().chunk_rows(&rows),
             };
             for chunk in downs.flat_map(|down| array.grid().chunks_in(down, &columns)) {
-                if self.is_cached(array, array.number(index, chunk)) {
+                if is_cached(reader, array, array.number(index, chunk)) {
                     continue;
                 }
                 if let Ok(Some(stored)) = array.locate(index, chunk) {
@@ -268,10 +296,10 @@ impl<'a> Feeder<'a> {
             }
         }
         self.spans = ahead.end();
-        self.shared.dataset.store().batch_requested();
+        reader.dataset.store().batch_requested();
     }
+}
 
-    fn is_cached(&self, array: ArrayRef<'_>, number: usize) -> bool {
-        self.shared.cache.as_ref().is_some_and(|cache| cache.holds(array, number))
-    }
+fn is_cached(reader: &Reader, array: ArrayRef<'_>, number: usize) -> bool {
+    reader.cache.as_ref().is_some_and(|cache| cache.holds(array, number))
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::options::OnDamage;
-use super::shared::Shared;
+use super::reader::Reader;
 use crate::decode::is_damage;
 use crate::plan::{Item, Labelled, Window};
 use crate::ring::slots::Failure;
@@ -14,7 +14,7 @@ use hsipack_format::{Command, Opt, remedy};
 /// Reads masks when they are needed, and keeps the latest as one bit per pixel.
 #[derive(Debug)]
 pub(super) struct LabelledMasks<'a> {
-    shared: &'a Shared,
+    reader: &'a Reader,
     latest: VecDeque<Bits>,
     bytes: usize,
     /// Whether samples whose masks are damaged get any window, and are reported to be skipped.
@@ -35,15 +35,15 @@ struct Bits {
 }
 
 impl<'a> LabelledMasks<'a> {
-    pub(super) fn new(shared: &'a Shared) -> Self {
+    pub(super) fn new(reader: &'a Reader) -> Self {
         let (latest, damaged) = (VecDeque::new(), VecDeque::new());
-        Self { shared, latest, bytes: 0, skips: false, damaged }
+        Self { reader, latest, bytes: 0, skips: false, damaged }
     }
 
     /// For the batches that are delivered. If damaged samples are skipped, so are samples whose masks are damaged.
-    pub(super) fn for_training(shared: &'a Shared) -> Self {
-        let skips = shared.options.on_damage == OnDamage::Skip;
-        Self { skips, ..Self::new(shared) }
+    pub(super) fn for_training(reader: &'a Reader) -> Self {
+        let skips = reader.options.on_damage == OnDamage::Skip;
+        Self { skips, ..Self::new(reader) }
     }
 
     /// Moves the damage of masks that was found while these items were planned into `failures`.
@@ -79,7 +79,7 @@ impl<'a> LabelledMasks<'a> {
 
     /// A pixel is labelled if any of the loader's masks is not 0 there.
     fn read(&self, sample: usize) -> Result<Bits> {
-        let Shared { dataset, masks, .. } = self.shared;
+        let Reader { dataset, masks, .. } = self.reader;
         if masks.is_empty() {
             return Err(Error::conflict(
                 "crops with labelled pixels are requested, but there is no mask",

@@ -4,7 +4,7 @@ use hsipack_store::local_cache::{EpochUses, UsePlan};
 
 use super::batch_plan::array_of;
 use super::cache_choice::ranks_here;
-use super::shared::Shared;
+use super::reader::Reader;
 use crate::Result;
 use crate::decode::inside;
 use crate::plan::{Crop, EpochPlan, Item, Segment, Share};
@@ -21,23 +21,23 @@ const EPOCHS: u64 = 3;
 pub(super) struct LocalPlan(Option<UsePlan>);
 
 impl LocalPlan {
-    pub(super) fn new(shared: &Shared) -> Self {
-        let cache = shared.dataset.local_cache();
+    pub(super) fn new(reader: &Reader) -> Self {
+        let cache = reader.dataset.local_cache();
         // Which crops have labels is known only when their masks are read.
-        let is_known = !matches!(shared.plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
+        let is_known = !matches!(reader.plan.options().crop, Crop::Random { min_labelled, .. } if min_labelled > 0.0);
         Self(cache.filter(|_| is_known).map(|cache| cache.plan()))
     }
 
     /// Tells what the rest of epoch `epoch` and the next epochs will need, unless that is known. The batches of the epoch
     /// that were `given` are not part of the rest.
-    pub(super) fn tell(&self, shared: &Shared, epoch: u64, given: &[Segment]) {
+    pub(super) fn tell(&self, reader: &Reader, epoch: u64, given: &[Segment]) {
         let Some(plan) = &self.0 else { return };
-        let end = shared.options.end_epoch.unwrap_or(u64::MAX);
+        let end = reader.options.end_epoch.unwrap_or(u64::MAX);
         for next in (epoch..=epoch + EPOCHS).filter(|next| *next < end) {
             if plan.knows(next) {
                 continue;
             }
-            match uses(shared, plan, next, if next == epoch { given } else { &[] }) {
+            match uses(reader, plan, next, if next == epoch { given } else { &[] }) {
                 Ok(Some(uses)) => plan.add(next, uses),
                 // Any error is reported when the chunks are read.
                 Ok(None) | Err(_) => return,
@@ -45,27 +45,27 @@ impl LocalPlan {
         }
     }
 
-    /// Batch `n` of an epoch is planned, and is about to be requested.
-    pub(super) fn go_on(&self, shared: &Shared, epoch: u64, n: usize) {
+    /// Batch `n` of an epoch is planned, and is about to be requested. `unfinished` batches are not filled yet.
+    pub(super) fn go_on(&self, epoch: u64, n: usize, unfinished: usize) {
         if let Some(plan) = &self.0 {
             // The batch itself is one of those that are not filled.
-            plan.go_on(epoch, n, shared.ring.slots().unfinished().saturating_sub(1));
+            plan.go_on(epoch, n, unfinished.saturating_sub(1));
         }
     }
 }
 
 /// What all processes of this machine that train together will need in an epoch; `None` if the epoch is too long.
 fn uses(
-    shared: &Shared,
+    reader: &Reader,
     plan: &UsePlan,
     epoch: u64,
     given: &[Segment],
 ) -> Result<Option<EpochUses>> {
-    let Share { rank, world_size } = shared.options.share;
+    let Share { rank, world_size } = reader.options.share;
     let here = (ranks_here() as usize).min(world_size);
     let first = rank - rank % here;
     let shares = (first..(first + here).min(world_size)).map(|rank| Share { rank, world_size });
-    let epochs = shares.map(|share| shared.plan.epoch(epoch, given, share));
+    let epochs = shares.map(|share| reader.plan.epoch(epoch, given, share));
     let epochs: Vec<EpochPlan> = epochs.collect::<Result<_>>()?;
     if epochs.iter().map(EpochPlan::items).sum::<usize>() > MOST_ITEMS {
         return Ok(None);
@@ -77,7 +77,7 @@ fn uses(
         for epoch in epochs.iter().filter(|epoch| step < epoch.batches()) {
             epoch.batch(step, None, &mut items)?;
             for item in &items {
-                want(shared, *item, step as u32, &mut uses)?;
+                want(reader, *item, step as u32, &mut uses)?;
             }
         }
     }
@@ -85,11 +85,11 @@ fn uses(
 }
 
 /// Notes the chunks of an item's image and masks.
-fn want(shared: &Shared, item: Item, step: u32, uses: &mut EpochUses) -> Result<()> {
-    let index = shared.dataset.samples().index(item.sample);
-    for number in 0..=shared.masks.len() {
-        let array = array_of(&shared.dataset, &shared.masks, item, number)?;
-        let (rows, columns) = inside(item.window, array.shape(), shared.pad(array));
+fn want(reader: &Reader, item: Item, step: u32, uses: &mut EpochUses) -> Result<()> {
+    let index = reader.dataset.samples().index(item.sample);
+    for number in 0..=reader.masks.len() {
+        let array = array_of(&reader.dataset, &reader.masks, item, number)?;
+        let (rows, columns) = inside(item.window, array.shape(), reader.pad(array));
         for down in array.grid().chunk_rows(&rows) {
             for chunk in array.grid().chunks_in(down, &columns) {
                 let Some(stored) = array.locate_if_open(index, chunk) else { continue };

@@ -4,14 +4,16 @@
 //! |---|---|
 //! | `mod.rs` | the consumer's side: epochs, state, errors |
 //! | `options.rs` | the options |
-//! | `prepared.rs` | a loader without memory and threads: checking of the options, the plan |
+//! | `prepared.rs` | a loader without memory and threads, of one or several datasets |
+//! | `member.rs` | one of its datasets: checking of the options, the plan |
+//! | `reader.rs` | one of the datasets of a running loader: its plan, its chunks in memory |
 //! | `shared.rs` | what all threads share |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
 //! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `blocks.rs` | which blocks of cubes come together in a shuffle |
 //! | `local_plan.rs` | which chunks will be needed when, for the cache on the local disk |
-//! | `outlook.rs` | what a loader would read and keep, computed without one |
-//! | `rotation.rs` | which chunks are held while the windows of blocks come |
+//! | `workload.rs` | what a loader would read and keep, computed without one |
+//! | `shuffle_schedule.rs` | which chunks are held while the windows of blocks come |
 //! | `feeder.rs` | the planning thread |
 //! | `worker.rs` | the decoding threads |
 //! | `replacement.rs` | items in place of batches that are damaged as a whole |
@@ -20,7 +22,7 @@
 //! | `new_ids.rs` | new class ids in batches |
 //! | `background.rs` | keeps the threads from delaying the consumer |
 //! | `batch.rs` | a batch as the consumer sees it |
-//! | `loading.rs` | how long it took to load a batch |
+//! | `load_times.rs` | how long it took to load a batch |
 //! | `stats.rs` | where the time goes |
 //! | `times.rs` | how long batches took, one by one |
 
@@ -31,19 +33,21 @@ mod blocks;
 mod cache_choice;
 mod feeder;
 mod labelled;
-mod loading;
+mod load_times;
 mod local_plan;
+mod member;
 mod new_ids;
 mod options;
-mod outlook;
 mod prepared;
+mod reader;
 mod replacement;
 mod replay;
-mod rotation;
 mod shared;
+mod shuffle_schedule;
 mod stats;
 mod times;
 mod worker;
+mod workload;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -52,15 +56,17 @@ use std::time::{Duration, Instant};
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
+pub use member::Member;
 pub use options::{LoaderOptions, OnDamage, ShuffleWindow};
-pub use outlook::Outlook;
 pub use prepared::PreparedLoader;
+pub use reader::KeptChunks;
 pub(crate) use shared::Shared;
 pub use stats::{LoaderStats, Statistics};
 pub use times::BatchTimes;
 pub(crate) use times::{Consumer, Record, Times};
+pub use workload::Workload;
 
-use crate::cache::{CacheKind, CacheTimes};
+use crate::cache::{Cache, CacheKind, CacheTimes};
 use crate::dataset::Dataset;
 use crate::decode::is_damage;
 use crate::plan::{Plan, Segment, State};
@@ -71,7 +77,7 @@ use crate::{Error, Result};
 use batch_plan::BatchPlan;
 use hsipack_format::{Command, Opt, remedy};
 use hsipack_store::{stopping, threads};
-use loading::Loads;
+use load_times::LoadIntervals;
 use replacement::{Replacement, Replacements};
 
 /// Streams batches of a dataset, epoch after epoch. Its threads and its ring live as long as it does.
@@ -94,12 +100,13 @@ use replacement::{Replacement, Replacements};
 pub struct Loader {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    place: Place,
+    position: Position,
     /// A batch of the next epoch, taken before the current epoch was known to be over.
     pending: Option<TakenBatch>,
     consumer: Consumer,
-    loads: Loads,
-    replacements: Replacements,
+    loads: LoadIntervals,
+    /// Of each reader.
+    replacements: Vec<Replacements>,
 }
 
 /// A slot as taken from the ring.
@@ -117,7 +124,7 @@ struct TakenBatch {
 
 /// How far the consumer is.
 #[derive(Debug, Default)]
-struct Place {
+struct Position {
     epoch: u64,
     /// The batches of this epoch that were given before the loader began with it.
     given: Vec<Segment>,
@@ -141,8 +148,8 @@ impl PreparedLoader {
     /// # Errors
     /// If the dataset was replaced since, or there is not enough memory.
     pub fn start(self) -> Result<Loader> {
-        self.dataset.check_unchanged()?;
-        let prepared = match self.options.cache {
+        self.members.iter().try_for_each(|member| member.dataset.check_unchanged())?;
+        let prepared = match self.options().cache {
             CacheKind::Auto => self.chosen_again()?,
             _ => self,
         };
@@ -176,23 +183,24 @@ impl Loader {
         let mut loader = Self {
             shared,
             threads: Vec::new(),
-            place: Place::default(),
+            position: Position::default(),
             pending: None,
             consumer: Consumer::training(),
-            loads: Loads::default(),
-            replacements: Replacements::default(),
+            loads: LoadIntervals::default(),
+            replacements: Vec::new(),
         };
+        loader.replacements.resize_with(loader.shared.readers.len(), Replacements::default);
         if begin.epoch > 0 || begin.is_within_epoch() {
             loader.go_to(begin.epoch, begin.given);
         }
         // A plan that is impossible from the start is reported here already.
         loader.shared.plan.epoch(
-            loader.place.epoch,
-            &loader.place.given,
-            loader.shared.options.share,
+            loader.position.epoch,
+            &loader.position.given,
+            loader.shared.options().share,
         )?;
         loader.spawn("plan".to_owned(), feeder::run)?;
-        for thread in 0..loader.shared.options.threads {
+        for thread in 0..loader.shared.options().threads {
             loader.spawn(format!("decode {thread}"), move |shared| worker::run(shared, thread))?;
         }
         Ok(loader)
@@ -257,16 +265,17 @@ impl Loader {
 
     fn find_next(&mut self, deadline: Option<Instant>) -> Option<Result<Option<Batch>>> {
         loop {
-            if self.place.at_end {
-                self.begin(self.place.epoch + 1);
+            if self.position.at_end {
+                self.begin(self.position.epoch + 1);
                 return None;
             }
             let taken = match self.take(deadline) {
                 Ok(Some(taken)) => taken,
                 Ok(None) => {
                     // Nothing was left of the last epoch, or it is over already.
-                    if self.shared.options.end_epoch.is_some_and(|end| self.place.epoch < end) {
-                        self.begin(self.place.epoch + 1);
+                    if self.shared.options().end_epoch.is_some_and(|end| self.position.epoch < end)
+                    {
+                        self.begin(self.position.epoch + 1);
                     }
                     return None;
                 }
@@ -274,15 +283,15 @@ impl Loader {
                 Err(Taking::Failed(error)) => return Some(Err(error)),
                 Err(Taking::Lost(error)) => {
                     // No batch can come any more, so the epoch ends with this error.
-                    self.place.batches += 1;
-                    self.place.at_end = true;
+                    self.position.batches += 1;
+                    self.position.at_end = true;
                     return Some(Err(error));
                 }
             };
-            if taken.lease.plan().epoch != self.place.epoch {
+            if taken.lease.plan().epoch != self.position.epoch {
                 // Nothing was left of the current epoch.
                 self.pending = Some(taken);
-                self.place.at_end = true;
+                self.position.at_end = true;
                 continue;
             }
             return Some(self.accept(taken, deadline));
@@ -304,7 +313,7 @@ impl Loader {
             Next::Finished => Ok(None),
             Next::TimedOut => Err(Taking::TimedOut),
             Next::AllLeased => {
-                let slots = self.shared.options.slots;
+                let slots = self.shared.options().slots;
                 let error = Error::conflict(format!(
                     "you keep all {slots} slots of the ring, so there is no slot for another batch"
                 ));
@@ -335,15 +344,14 @@ impl Loader {
             self.pending = Some(taken);
             return Ok(None);
         }
-        self.place.batches += 1;
-        self.place.at_end = number + 1 == batches;
+        self.position.batches += 1;
+        self.position.at_end = number + 1 == batches;
         complete?;
         let TakenBatch { lease, ready, skipped, .. } = taken;
         let batch = Batch::new(lease, self.shared.clone());
-        if let Some(cache) = &self.shared.cache {
-            cache.begin();
-        }
-        if let Some(trace) = &self.shared.options.trace {
+        let caches = self.shared.readers.iter().filter_map(|reader| reader.cache.as_ref());
+        caches.for_each(Cache::begin);
+        if let Some(trace) = &self.shared.options().trace {
             trace.ready(ready);
         }
         self.shared.counters.given(batch.len(), batch.bytes(), skipped, ready);
@@ -359,7 +367,7 @@ impl Loader {
         }
         failures.append(&mut plan.damaged);
         failures.sort_by_key(|failure| failure.position);
-        let skip = self.shared.options.on_damage == OnDamage::Skip;
+        let skip = self.shared.options().on_damage == OnDamage::Skip;
         if let Some(bad) = failures.iter().position(|failure| !skip || !is_damage(&failure.error)) {
             return Err(failures.swap_remove(bad).error);
         }
@@ -377,19 +385,22 @@ impl Loader {
     /// batches as planned, on every rank. `false` if the deadline passes before one is found.
     fn replace(&mut self, taken: &mut TakenBatch, deadline: Option<Instant>) -> Result<bool> {
         let (plan, bytes) = taken.lease.parts_mut();
-        match self.replacements.find(&self.shared, plan, bytes, deadline)? {
+        let reader = &self.shared.readers[plan.reader];
+        let is_stopped = || self.shared.ring.slots().is_stopped();
+        let replacements = &mut self.replacements[plan.reader];
+        match replacements.find(reader, plan, bytes, deadline, is_stopped)? {
             Replacement::Found(item) => plan.items.push(item),
             Replacement::Pending => return Ok(false),
             Replacement::None => {
                 let what = format!(
                     "all samples of batch {} of rank {} are damaged, and no other sample of its shape can be read in their place",
-                    plan.number, self.shared.options.share.rank
+                    plan.number,
+                    self.shared.options().share.rank
                 );
-                let error =
-                    Error::damaged(what).at(self.shared.dataset.path()).with_remedy(remedy![
-                        Command::Repair,
-                        " the dataset, or leave these samples out"
-                    ]);
+                let error = Error::damaged(what).at(reader.dataset.path()).with_remedy(remedy![
+                    Command::Repair,
+                    " the dataset, or leave these samples out"
+                ]);
                 return Err(match taken.damage.take() {
                     Some(damage) => error.caused_by(damage),
                     None => error,
@@ -401,34 +412,34 @@ impl Loader {
 
     /// Begins an epoch that the feeder has reached by itself.
     fn begin(&mut self, epoch: u64) {
-        self.place = Place { epoch, ..Place::default() };
+        self.position = Position { epoch, ..Position::default() };
     }
 
     /// Drops unfinished batches and goes to the start of an epoch.
     pub fn set_epoch(&mut self, epoch: u64) {
-        let at_start = self.place.batches == 0 && self.place.given.is_empty();
-        if epoch != self.place.epoch || !at_start {
+        let at_start = self.position.batches == 0 && self.position.given.is_empty();
+        if epoch != self.position.epoch || !at_start {
             self.go_to(epoch, Vec::new());
         }
     }
 
     fn go_to(&mut self, epoch: u64, given: Vec<Segment>) {
         self.pending = None;
-        self.loads = Loads::default();
+        self.loads = LoadIntervals::default();
         self.shared.restart(epoch, given.clone());
-        self.place = Place { epoch, given, ..Place::default() };
+        self.position = Position { epoch, given, ..Position::default() };
     }
 
     /// How far training is: after the last batch given, or after its error. Save this with a checkpoint and resume with
     /// [`with_state`](Self::with_state).
     pub fn state(&self) -> State {
-        let Place { epoch, given, batches, at_end, .. } = &self.place;
+        let Position { epoch, given, batches, at_end, .. } = &self.position;
         if *at_end {
             return self.shared.state_before(epoch + 1);
         }
         let now = Segment {
-            batch_size: self.shared.options.plan.batch_size,
-            world_size: self.shared.options.share.world_size,
+            batch_size: self.shared.options().plan.batch_size,
+            world_size: self.shared.options().share.world_size,
             batches: *batches,
         };
         self.shared.state_before(*epoch).after(given, now)
@@ -449,24 +460,24 @@ impl Loader {
         &self.shared
     }
 
-    /// The dataset.
+    /// The dataset; the first one if there are several.
     pub fn dataset(&self) -> &Dataset {
-        &self.shared.dataset
+        &self.shared.first().dataset
     }
 
-    /// The options that the loader was created with.
+    /// The options that the loader was created with; those of the first dataset if there are several.
     pub fn options(&self) -> &LoaderOptions {
-        &self.shared.options
+        self.shared.options()
     }
 
-    /// The plan of its epochs.
+    /// The plan of its epochs; that of the first dataset if there are several.
     pub fn plan(&self) -> &Plan {
-        &self.shared.plan
+        &self.shared.first().plan
     }
 
     /// Names of the masks that batches have.
     pub fn masks(&self) -> &[String] {
-        &self.shared.masks
+        &self.shared.first().masks
     }
 
     /// Number of batches that every rank gets in a whole epoch.
@@ -474,7 +485,8 @@ impl Loader {
     /// # Errors
     /// As [`Plan::epoch`].
     pub fn batches_per_epoch(&self) -> Result<usize> {
-        let epoch = self.shared.plan.epoch(self.place.epoch, &[], self.shared.options.share)?;
+        let epoch =
+            self.shared.plan.epoch(self.position.epoch, &[], self.shared.options().share)?;
         Ok(epoch.batches())
     }
 
@@ -483,14 +495,14 @@ impl Loader {
         self.shared.ring.memory_report()
     }
 
-    /// What is kept in memory, and why.
+    /// What is kept in memory, and why; that of the first dataset if there are several.
     pub fn cache(&self) -> &CacheChoice {
-        &self.shared.cached
+        &self.shared.first().cached
     }
 
-    /// What the loader reads, and what that costs.
-    pub fn outlook(&self) -> Outlook {
-        Outlook::new(self.dataset(), self.plan(), self.cache().clone())
+    /// What the loader reads, and what that costs; that of the first dataset if there are several.
+    pub fn workload(&self) -> Workload {
+        Workload::new(self.dataset(), self.plan(), self.cache().clone())
     }
 
     /// Bytes that the cache holds.
@@ -529,12 +541,12 @@ impl Iterator for Epoch<'_> {
         if self.over {
             return None;
         }
-        let before = self.loader.place.batches;
+        let before = self.loader.position.batches;
         let next = self.loader.next_batch();
         self.over = match next {
             Some(Ok(_)) => false,
             // An error of a batch counts as the batch. Any other error might come for ever.
-            Some(Err(_)) => self.loader.place.batches == before,
+            Some(Err(_)) => self.loader.position.batches == before,
             None => true,
         };
         next

@@ -1,19 +1,15 @@
 //! A loader before it takes memory and starts threads.
 
-use std::sync::Arc;
-
-use hsipack_format::{CubeShape, DType, Opt, remedy};
+use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 
-use super::batch_plan::lay_out;
-use super::cache_choice::{CacheChoice, Chosen};
-use super::new_ids::IdTables;
-use super::options::{LoaderOptions, ShuffleWindow};
-use super::outlook::Outlook;
+use super::cache_choice::CacheChoice;
+use super::member::Member;
+use super::options::LoaderOptions;
+use super::workload::Workload;
 use crate::cache::CacheKind;
 use crate::dataset::Dataset;
-use crate::decode::Decoder;
-use crate::plan::{Crop, Order, Plan, PlanOptions, PlanSample, Share, State};
+use crate::plan::{JoinedPlan, Plan, Share, State, lengths, seed_of};
 use crate::{Error, Result};
 
 /// A [`Loader`](super::Loader) whose options are checked and whose epochs are planned, but which has neither memory nor threads yet.
@@ -33,20 +29,11 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Debug)]
 pub struct PreparedLoader {
-    pub(crate) dataset: Dataset,
-    pub(crate) options: LoaderOptions,
-    /// The shuffle window of the options or, within an epoch that was resumed, the one that the epoch began with.
-    shuffle_window: ShuffleWindow,
-    /// The plan with all windows of an epoch shuffled together.
-    unblocked: Plan,
-    /// The plan of the epochs, with the shuffle window that was chosen.
-    pub(crate) plan: Plan,
-    pub(crate) masks: Vec<String>,
-    pub(crate) new_ids: Arc<IdTables>,
-    pub(crate) slot_bytes: usize,
-    pub(crate) cached: CacheChoice,
+    /// The datasets that give samples, at least one.
+    pub(super) members: Vec<Member>,
+    pub(super) seed: u64,
     /// Where the loader begins.
-    pub(crate) begin: State,
+    pub(super) begin: State,
 }
 
 impl PreparedLoader {
@@ -55,39 +42,60 @@ impl PreparedLoader {
     /// # Errors
     /// If the options contradict each other or the dataset, or if memory is too small for the ring.
     pub fn new(dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
-        let prepared = Self::unchecked(dataset, options)?;
+        Self::joined(vec![(dataset.clone(), options)], None)
+    }
+
+    /// The same for several datasets with the same bands and masks. Every batch comes from one of them
+    /// ([`Batch::dataset`](super::Batch::dataset)). If the order is shuffled, the datasets give batches in random turns,
+    /// drawn from seed and epoch; otherwise they come one after the other. All have the options of the first, except for
+    /// their [samples](LoaderOptions::samples), [weights](LoaderOptions::weights), [splits](LoaderOptions::splits) and
+    /// [bands](LoaderOptions::bands).
+    ///
+    /// `weights` are the fractions of the datasets in an epoch, in any unit. An epoch has the items of all datasets, or
+    /// [`epoch_length`](crate::plan::PlanOptions::epoch_length); items come several times if a dataset has fewer than its
+    /// fraction.
+    ///
+    /// ```no_run
+    /// use hsipack_read::{Dataset, LoaderOptions, PreparedLoader};
+    ///
+    /// let (enmap, prisma) = (Dataset::open("enmap.hsipack")?, Dataset::open("prisma.hsipack")?);
+    /// let datasets = vec![(enmap, LoaderOptions::new(6)), (prisma, LoaderOptions::new(6))];
+    /// let mut loader = PreparedLoader::joined(datasets, Some(&[1.0, 2.0]))?.start()?;
+    /// for batch in loader.epoch() {
+    ///     let batch = batch?;
+    ///     println!("{:?} of {}", batch.image().shape, batch.dataset().path().display());
+    /// }
+    /// # Ok::<(), hsipack_read::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); if the datasets do not have the same bands and masks, or weights are not valid.
+    pub fn joined(
+        datasets: Vec<(Dataset, LoaderOptions)>,
+        weights: Option<&[f64]>,
+    ) -> Result<Self> {
+        let prepared = Self::unchecked(datasets, weights)?;
         prepared.check_memory()?;
         prepared.batches_per_epoch(0)?;
         Ok(prepared)
     }
 
     /// The same without a look at the memory that a ring would need.
-    pub(crate) fn unchecked(dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
-        dataset.check_unchanged()?;
-        check(&options)?;
-        let samples = choose(dataset, &options)?;
-        let masks = choose_masks(dataset, &options, &samples)?;
-        let new_ids = IdTables::new(dataset, &options, &masks, &stacks_of(dataset, &samples)?)?;
-        check_bands(dataset, &options, &samples)?;
-        let plan_options = with_patches(dataset, &options, &samples)?;
-        let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
-        check_mixing(dataset, &plan, &masks)?;
-        let slot_bytes = slot_bytes(dataset, &options, &plan, &masks)?;
-        let shuffle_window = options.shuffle_window;
-        let (plan, unblocked, cached) = chosen(dataset, &options, plan, &masks, slot_bytes)?;
-        let begin = state_before(&plan, dataset, &cached, 0);
-        Ok(Self {
-            dataset: dataset.clone(),
-            options,
-            shuffle_window,
-            unblocked,
-            plan,
-            masks,
-            new_ids: new_ids.into(),
-            slot_bytes,
-            cached,
-            begin,
-        })
+    pub(crate) fn unchecked(
+        datasets: Vec<(Dataset, LoaderOptions)>,
+        weights: Option<&[f64]>,
+    ) -> Result<Self> {
+        let Some((_, first)) = datasets.first() else {
+            return Err(Error::conflict("there are no datasets").with_remedy("give one or more"));
+        };
+        let first = first.clone();
+        let members = match &*datasets {
+            [(dataset, options)] => vec![Member::new(0, dataset, options.clone())?],
+            _ => members_of(datasets, &first, weights)?,
+        };
+        let begin = State::new(members[0].plan(), "", 0);
+        let prepared = Self { members, seed: first.plan.seed, begin };
+        prepared.chosen_again()
     }
 
     /// The same loader for another place among the processes that train together.
@@ -95,12 +103,15 @@ impl PreparedLoader {
     /// # Errors
     /// If nothing is left for each process, there is not enough memory, or a shuffle window is no longer possible.
     pub fn at(self, share: Share) -> Result<Self> {
-        if self.options.share == share {
+        if self.options().share == share {
             return Ok(self);
         }
-        let prepared = Self { options: LoaderOptions { share, ..self.options }, ..self };
+        let members = self.members.into_iter().map(|member| member.at(share)).collect();
+        let prepared = Self { members, ..self };
         prepared.batches_per_epoch(prepared.begin.epoch)?;
-        prepared.chosen_again()
+        let prepared = prepared.chosen_again()?;
+        prepared.check_memory()?;
+        Ok(prepared)
     }
 
     /// The same loader, which will go on where another loader was when it returned `state`. Batch size, threads and world
@@ -110,24 +121,17 @@ impl PreparedLoader {
     /// # Errors
     /// If the state is of another dataset, seed or plan.
     pub fn resumed(mut self, state: &State) -> Result<Self> {
-        let shuffle_window = match self.options.shuffle_window {
-            // The epoch goes on as it began, whatever memory this machine has.
-            ShuffleWindow::Auto if state.is_within_epoch() => {
-                state.shuffle_window.map_or(ShuffleWindow::All, ShuffleWindow::Bytes)
-            }
-            other => other,
-        };
-        if shuffle_window != self.shuffle_window {
-            self = Self { shuffle_window, ..self }.chosen_again()?;
-        }
-        let then = self.dataset.samples_at(&state.fingerprint);
-        state.check(&self.plan, self.dataset.fingerprint(), then)?;
-        if let Some(then) = then.filter(|_| state.fingerprint != self.dataset.fingerprint()) {
-            self.check_grown(state, then)?;
-        }
+        let seeds: Vec<u64> = self.members.iter().map(|member| member.options.plan.seed).collect();
+        let states = state.split(&seeds)?;
+        state.check_seed(self.seed)?;
+        let ring_bytes = self.ring_bytes();
+        let members = self.members.into_iter().zip(&states);
+        let members = members.map(|(member, state)| member.resumed(state, ring_bytes));
+        self.members = members.collect::<Result<_>>()?;
+        self.check_memory()?;
         self.begin = State { given: state.given.clone(), ..self.state_before(state.epoch) };
         // What is impossible from the start is reported here already.
-        self.plan.epoch(state.epoch, &state.given, self.options.share)?;
+        self.joined_plan().epoch(state.epoch, &state.given, self.options().share)?;
         Ok(self)
     }
 
@@ -139,80 +143,72 @@ impl PreparedLoader {
     }
 
     /// Decides again what is kept in memory.
-    pub(super) fn chosen_again(self) -> Result<Self> {
-        let Self { dataset, unblocked, masks, slot_bytes, shuffle_window, .. } = &self;
-        let options = LoaderOptions { shuffle_window: *shuffle_window, ..self.options.clone() };
-        let (plan, unblocked, cached) =
-            chosen(dataset, &options, unblocked.clone(), masks, *slot_bytes)?;
-        let begin = State {
-            given: self.begin.given.clone(),
-            ..state_before(&plan, dataset, &cached, self.begin.epoch)
-        };
-        let prepared = Self { plan, unblocked, cached, begin, ..self };
-        prepared.check_memory()?;
-        Ok(prepared)
+    pub(super) fn chosen_again(mut self) -> Result<Self> {
+        let ring_bytes = self.ring_bytes();
+        let members = self.members.into_iter().map(|member| member.choose(ring_bytes));
+        self.members = members.collect::<Result<_>>()?;
+        let before = self.state_before(self.begin.epoch);
+        self.begin = State { given: std::mem::take(&mut self.begin.given), ..before };
+        Ok(self)
     }
 
-    fn check_memory(&self) -> Result<()> {
-        let mut options = self.options.clone();
-        (options.cache, options.cache_bytes) = (self.cached.kind, self.cached.limit_bytes);
-        check_memory(&options, self.slot_bytes, self.cached.needed_bytes)
+    /// Bytes of the largest batch.
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.members.iter().map(|member| member.slot_bytes).max().unwrap_or(0)
     }
 
-    /// Checks what else may differ if cubes or masks were added since the dataset had `then` samples: a plan does not know
-    /// the labels of samples and pixels.
-    fn check_grown(&self, state: &State, then: usize) -> Result<()> {
-        // Crops are chosen by all masks that are read.
-        let by_masks = matches!(
-            self.plan.options().crop,
-            Crop::Random { min_labelled, .. } if min_labelled > 0.0
-        );
-        if by_masks && state.is_within_epoch() {
-            return Err(state.began_before(then));
-        }
-        let labels = self.dataset.labels();
-        if let Some((class, before)) = labels.renumbered(then) {
-            let label = &labels.classes()[class as usize].label;
-            return Err(Error::state(format!(
-                "samples with new labels were added, so the classes have other numbers than in the training state: {label} was {before} and is now {class}"
-            ))
-            .at(self.dataset.path())
-            .with_remedy(remedy![
-                "train on with the dataset as it was: open it with ",
-                Opt::AsOf.to(state.fingerprint.clone())
-            ]));
-        }
-        Ok(())
+    fn ring_bytes(&self) -> u64 {
+        self.slot_bytes() as u64 * self.options().slots as u64
     }
 
-    /// The dataset.
+    pub(super) fn check_memory(&self) -> Result<()> {
+        let caches = self.members.iter().map(|member| match member.cached.kind {
+            CacheKind::None => 0,
+            _ => member.cached.limit_bytes.min(member.cached.needed_bytes),
+        });
+        let cache = caches.fold(0, u64::saturating_add);
+        check_memory(self.slot_bytes(), self.options().slots, cache)
+    }
+
+    /// The datasets that are read.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The dataset; the first one if there are several.
     pub fn dataset(&self) -> &Dataset {
-        &self.dataset
+        &self.members[0].dataset
     }
 
-    /// The options.
+    /// The options; those of the first dataset if there are several.
     pub fn options(&self) -> &LoaderOptions {
-        &self.options
+        &self.members[0].options
     }
 
-    /// The plan of the epochs.
+    /// The options of all datasets, to change what does not concern the plan.
+    pub(crate) fn options_mut(&mut self) -> impl Iterator<Item = &mut LoaderOptions> {
+        self.members.iter_mut().map(|member| &mut member.options)
+    }
+
+    /// The plan of the epochs; that of the first dataset if there are several.
     pub fn plan(&self) -> &Plan {
-        &self.plan
+        &self.members[0].plan
     }
 
     /// Names of the masks that batches have.
     pub fn masks(&self) -> &[String] {
-        &self.masks
+        &self.members[0].masks
     }
 
-    /// Cache policy, with its reason. The loader may decide otherwise when it starts.
+    /// Cache policy, with its reason; that of the first dataset if there are several. The loader may decide otherwise when
+    /// it starts.
     pub fn cache(&self) -> &CacheChoice {
-        &self.cached
+        &self.members[0].cached
     }
 
-    /// Samples and chunks that the loader reads, and their costs.
-    pub fn outlook(&self) -> Outlook {
-        Outlook::new(&self.dataset, &self.plan, self.cached.clone())
+    /// Samples and chunks that the loader reads, and their costs; those of the first dataset if there are several.
+    pub fn workload(&self) -> Workload {
+        self.members[0].workload()
     }
 
     /// The state that the loader begins with.
@@ -225,104 +221,136 @@ impl PreparedLoader {
     /// # Errors
     /// As [`Plan::epoch`].
     pub fn batches_per_epoch(&self, epoch: u64) -> Result<usize> {
-        Ok(self.plan.epoch(epoch, &[], self.options.share)?.batches())
+        Ok(self.joined_plan().epoch(epoch, &[], self.options().share)?.batches())
+    }
+
+    /// The plans of all datasets.
+    pub(super) fn joined_plan(&self) -> JoinedPlan {
+        JoinedPlan::new(self.members.iter().map(|member| member.plan.clone()).collect(), self.seed)
     }
 
     /// The state before the first batch of an epoch.
     fn state_before(&self, epoch: u64) -> State {
-        state_before(&self.plan, &self.dataset, &self.cached, epoch)
+        joined_state(self.members.iter().map(|member| member.state_before(epoch)), self.seed)
     }
 }
 
-/// The state before the first batch of an epoch.
-pub(super) fn state_before(
-    plan: &Plan,
-    dataset: &Dataset,
-    cached: &CacheChoice,
-    epoch: u64,
-) -> State {
-    let shuffle_window = cached.shuffle_window.as_ref().map(|window| window.bytes);
-    State { shuffle_window, ..State::new(plan, dataset.fingerprint(), epoch) }
-}
-
-/// The plan with the shuffle window that is chosen, the plan without one, and what is kept in memory.
-fn chosen(
-    dataset: &Dataset,
-    options: &LoaderOptions,
-    unblocked: Plan,
-    masks: &[String],
-    slot_bytes: usize,
-) -> Result<(Plan, Plan, CacheChoice)> {
-    let ring_bytes = slot_bytes as u64 * options.slots as u64;
-    let Chosen { choice, blocks } = Chosen::of(dataset, options, &unblocked, masks, ring_bytes)?;
-    let plan = match blocks {
-        Some(blocks) => unblocked.clone().in_blocks(blocks)?,
-        None => unblocked.clone(),
-    };
-    Ok((plan, unblocked, choice))
-}
-
-/// The plan's options, with windows around labelled pixels or on regions if these are asked for.
-fn with_patches(
-    dataset: &Dataset,
-    options: &LoaderOptions,
-    samples: &[usize],
-) -> Result<PlanOptions> {
-    let windows = match (&options.patches, &options.regions) {
-        (None, None) => return Ok(options.plan.clone()),
-        (Some(_), Some(_)) => {
-            return Err(Error::conflict(
-                "patches around labelled pixels and regions cannot be combined",
-            )
-            .with_remedy("choose one of them"));
-        }
-        _ if options.plan.crop != Crop::Whole => {
-            return Err(Error::conflict(
-                "crops and patches around labelled pixels cannot be combined",
-            )
-            .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
-        }
-        (Some((mask, patches)), None) => {
-            dataset.windows_around_labels(samples, mask, patches, options.plan.seed)?
-        }
-        (None, Some((mask, regions))) => dataset.windows_of_regions(samples, mask, regions)?,
-    };
-    Ok(PlanOptions { crop: Crop::Windows(windows.into()), ..options.plan.clone() })
-}
-
-fn check(options: &LoaderOptions) -> Result<()> {
-    if options.threads == 0 {
-        return Err(Error::conflict("there are no decoding threads")
-            .with_remedy(remedy!["use at least 1 with ", Opt::Threads]));
+impl Workload {
+    /// The workload for a loader with these options. For windows around labelled pixels, all their masks are read.
+    ///
+    /// # Errors
+    /// As [`Loader::new`](super::Loader::new), except for the memory of its ring.
+    pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
+        Ok(PreparedLoader::unchecked(vec![(dataset.clone(), options.clone())], None)?.workload())
     }
-    if options.slots < 2 {
-        return Err(Error::conflict(format!("the ring has {} slots, too few", options.slots))
-            .with_remedy(remedy![
-                "use at least 2 ",
-                Opt::Slots,
-                ", so that one is filled while another is used"
-            ]));
+}
+
+/// The state of all datasets, from the state of each.
+pub(super) fn joined_state(states: impl Iterator<Item = State>, seed: u64) -> State {
+    let mut states: Vec<State> = states.collect();
+    if states.len() == 1 { states.remove(0) } else { State::joined(states, seed) }
+}
+
+/// Plans several datasets. Those without a share in the epoch are left out.
+fn members_of(
+    datasets: Vec<(Dataset, LoaderOptions)>,
+    first: &LoaderOptions,
+    weights: Option<&[f64]>,
+) -> Result<Vec<Member>> {
+    let count = datasets.len();
+    if let Some(weights) = weights {
+        let are_valid = weights.iter().all(|weight| weight.is_finite() && *weight >= 0.0);
+        if weights.len() != count || !are_valid || weights.iter().sum::<f64>() <= 0.0 {
+            return Err(Error::conflict(format!(
+                "{weights:?} are not weights of {count} datasets"
+            ))
+            .with_remedy("give each dataset a weight from 0 on, and at least one above 0"));
+        }
+    }
+    let mut members = Vec::with_capacity(count);
+    for (number, (dataset, mut options)) in datasets.into_iter().enumerate() {
+        options.plan.seed = seed_of(first.plan.seed, number);
+        options.plan.epoch_length = None;
+        let weight = weights.map_or(1.0, |weights| weights[number]);
+        if weight > 0.0 {
+            members.push(Member::new(number, &dataset, options)?);
+        }
+    }
+    if weights.is_some() || first.plan.epoch_length.is_some() {
+        let items: Vec<usize> = members.iter().map(|member| member.plan.items()).collect();
+        let total = first.plan.epoch_length.unwrap_or_else(|| items.iter().sum());
+        let weight = |(member, items): (&Member, &usize)| match weights {
+            Some(weights) => weights[member.number],
+            None => *items as f64,
+        };
+        let weights: Vec<f64> = members.iter().zip(&items).map(weight).collect();
+        let lengths = lengths(&weights, total);
+        let members_of_length = members.into_iter().zip(lengths).filter(|(_, length)| *length > 0);
+        members = members_of_length
+            .map(|(member, length)| {
+                let mut options = member.options.clone();
+                options.plan.epoch_length = Some(length);
+                Member::new(member.number, &member.dataset, options)
+            })
+            .collect::<Result<_>>()?;
+    }
+    members[1..].iter().try_for_each(|member| check_alike(&members[0], member))?;
+    let needed: f64 = members.iter().map(|member| member.cached.needed_bytes as f64).sum();
+    let fraction = |member: &Member| match needed > 0.0 {
+        true => member.cached.needed_bytes as f64 / needed,
+        false => 1.0 / count as f64,
+    };
+    Ok(members
+        .into_iter()
+        .map(|member| {
+            let fraction = fraction(&member);
+            member.with_memory(fraction)
+        })
+        .collect())
+}
+
+/// Refuses datasets whose batches do not match.
+fn check_alike(one: &Member, other: &Member) -> Result<()> {
+    let error = |what: String| {
+        Err(Error::conflict(what).with_remedy("read the same bands and masks from all datasets"))
+    };
+    let (path, other_path) = (one.dataset.path().display(), other.dataset.path().display());
+    if one.masks != other.masks {
+        return error(format!(
+            "datasets with masks {:?} and {:?}: {path} and {other_path}",
+            one.masks, other.masks
+        ));
+    }
+    let bands = |member: &Member| -> Vec<usize> {
+        let read = member.options.bands.as_ref().map(Vec::len);
+        let mut bands: Vec<usize> =
+            member.plan.shapes().iter().map(|shape| read.unwrap_or(shape.bands)).collect();
+        bands.sort_unstable();
+        bands.dedup();
+        bands
+    };
+    let (bands, others) = (bands(one), bands(other));
+    if bands.len() > 1 || bands != others {
+        return error(format!(
+            "datasets of {bands:?} and {others:?} bands: {path} and {other_path}"
+        ));
     }
     Ok(())
 }
 
 /// Compares ring and cache with the available memory. Otherwise the system would end the process later, without a
-/// message. The cache never holds more than the `needed` bytes of the decoded chunks that are read.
-pub(super) fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u64) -> Result<()> {
+/// message. The cache never holds more than the decoded chunks that are read: `cache` bytes.
+fn check_memory(slot_bytes: usize, slots: usize, cache: u64) -> Result<()> {
     // The notes about each slot count as well: even a billion empty slots do not fit.
     let slot = (slot_bytes as u64).max(NOTES_A_SLOT);
-    let ring = slot.saturating_mul(options.slots as u64);
-    let cache = match options.cache {
-        CacheKind::None => 0,
-        _ => options.cache_bytes.min(needed),
-    };
+    let ring = slot.saturating_mul(slots as u64);
     let Some(available) = memory::available() else { return Ok(()) };
     if ring.saturating_add(cache) <= available.bytes {
         return Ok(());
     }
     let what = format!(
         "{} slots of {} take {}{}, but only {} are available {}",
-        options.slots,
+        slots,
         memory::size(slot),
         memory::size(ring),
         if cache > 0 { format!(", the cache {}", memory::size(cache)) } else { String::new() },
@@ -349,178 +377,15 @@ pub(super) fn check_memory(options: &LoaderOptions, slot_bytes: usize, needed: u
 /// Bytes that the loader notes about a slot, in addition to its batch.
 const NOTES_A_SLOT: u64 = 1024;
 
-/// Ids of the samples that were asked for. A sequential order keeps them as they were given. Otherwise they are
-/// ascending, so that a random order does not depend on how they were listed.
-fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
-    let mut ids: Vec<usize> = match &options.samples {
-        Some(ids) => ids.clone(),
-        None => (0..dataset.len()).collect(),
-    };
-    if options.plan.order != Order::Sequential {
-        ids.sort_unstable();
-    }
-    if let Some(missing) = ids.iter().find(|id| **id >= dataset.len()) {
-        dataset.stack_of(*missing)?;
-    }
-    if options.splits.is_empty() { Ok(ids) } else { dataset.in_splits(ids, &options.splits) }
-}
-
-/// The stacks of samples, each once, in order.
-fn stacks_of(dataset: &Dataset, samples: &[usize]) -> Result<Vec<usize>> {
-    let stacks = samples.iter().map(|sample| dataset.stack_of(*sample));
-    let mut stacks = stacks.collect::<Result<Vec<_>>>()?;
-    stacks.sort_unstable();
-    stacks.dedup();
-    Ok(stacks)
-}
-
-fn choose_masks(
-    dataset: &Dataset,
-    options: &LoaderOptions,
-    samples: &[usize],
-) -> Result<Vec<String>> {
-    let stacks = stacks_of(dataset, samples)?;
-    if let Some(names) = &options.masks {
-        for (stack, name) in
-            stacks.iter().flat_map(|stack| names.iter().map(move |name| (*stack, name)))
-        {
-            super::batch_plan::place(dataset, stack, name)?;
-        }
-        return Ok(names.clone());
-    }
-    if options.patches.is_some() {
-        return Ok(Vec::new());
-    }
-    if let Some((mask, _)) = &options.regions {
-        return Ok(vec![mask.clone()]);
-    }
-    let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
-    let names = dataset.stacks()[*first].masks.iter().map(|mask| mask.name().to_owned());
-    let everywhere =
-        |name: &String| others.iter().all(|stack| dataset.stacks()[*stack].mask(name).is_some());
-    Ok(names.filter(everywhere).collect())
-}
-
-fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[usize]) -> Result<()> {
-    let Some(bands) = &options.bands else { return Ok(()) };
-    if bands.is_empty() {
-        return Err(Error::conflict("no bands are chosen").with_remedy("choose some, or all"));
-    }
-    for stack in stacks_of(dataset, samples)? {
-        let has = dataset.image(stack).shape().bands;
-        if let Some(band) = bands.iter().find(|band| **band >= has) {
-            let name = &dataset.stacks()[stack].name;
-            return Err(Error::conflict(format!("there is no band {band} in stack {name}"))
-                .at(dataset.path())
-                .with_remedy(format!("bands are numbered from 0 to {}", has - 1)));
-        }
-    }
-    Ok(())
-}
-
-fn plan_samples(
-    dataset: &Dataset,
-    options: &LoaderOptions,
-    samples: &[usize],
-) -> Result<Vec<PlanSample>> {
-    if let Some(weights) = options.weights.as_ref().filter(|all| all.len() != dataset.len()) {
-        return Err(Error::conflict(format!(
-            "there are {} weights for {} samples",
-            weights.len(),
-            dataset.len()
-        ))
-        .at(dataset.path())
-        .with_remedy("give one weight for every sample of the dataset, in their order"));
-    }
-    let weighted = options.plan.order == Order::Weighted;
-    let plan_sample = |sample: &usize| {
-        let number = *sample;
-        let stack = dataset.stack_of(number).expect("chosen among those that exist");
-        let shape = dataset.image(stack).shape();
-        // The axes of a cube that can be read fit into 32 bits. Its chunks hold whole rows of columns or tiles below
-        // 2 GiB, and a file of 2^32 rows would be larger than any disk.
-        let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-        let weight = match &options.weights {
-            Some(weights) => Some(weights[number]),
-            None if weighted => {
-                let sample = dataset.samples().get(number)?;
-                sample.columns.get("weight").and_then(|value| value.as_f64())
-            }
-            None => None,
-        };
-        Ok(PlanSample {
-            group: dataset.labels().group_of(number),
-            class: dataset.labels().class_of(number),
-            weight: weight.unwrap_or(1.0),
-            ..PlanSample::new(*sample, axis(shape.rows), axis(shape.columns), axis(shape.bands))
-        })
-    };
-    samples.iter().map(plan_sample).collect()
-}
-
-/// Windows of one shape from several stacks come in one batch, so their element types must be the same.
-fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> {
-    let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
-    let stacks = stacks_of(dataset, &samples)?;
-    let types = |stack: usize| -> Result<Vec<DType>> {
-        let masks = masks.iter().map(|name| super::batch_plan::place(dataset, stack, name));
-        let arrays = std::iter::once(Ok(0)).chain(masks);
-        arrays.map(|array| Ok(dataset.array(stack, array?).dtype())).collect()
-    };
-    let Some(first) = stacks.first().copied() else { return Ok(()) };
-    for stack in &stacks[1..] {
-        let (one, other) = (types(first)?, types(*stack)?);
-        if let Some(place) = (0..one.len()).find(|place| one[*place] != other[*place]) {
-            let array = place.checked_sub(1).map_or("image", |mask| masks[mask].as_str());
-            return Err(Error::unsupported(format!(
-                "array {array} is {} in stack {}, but {} in stack {}",
-                one[place],
-                dataset.stacks()[first].name,
-                other[place],
-                dataset.stacks()[*stack].name
-            ))
-            .at(dataset.path())
-            .with_remedy("pack them with the same type, or read the stacks one by one"));
-        }
-    }
-    Ok(())
-}
-
-/// Bytes of the largest batch.
-fn slot_bytes(
-    dataset: &Dataset,
-    options: &LoaderOptions,
-    plan: &Plan,
-    masks: &[String],
-) -> Result<usize> {
-    let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
-    let bands = options.bands.as_deref();
-    let decoder = Decoder { dataset, bands, cache: None, held: None };
-    let mut largest = 0;
-    for stack in stacks_of(dataset, &samples)? {
-        let bands = dataset.image(stack).shape().bands;
-        for CubeShape { rows, columns, .. } in
-            plan.shapes().iter().filter(|shape| shape.bands == bands)
-        {
-            let len = options.plan.batch_size;
-            let bytes = lay_out(&decoder, masks, stack, len, (*rows, *columns), &mut Vec::new())?;
-            largest = largest.max(bytes);
-        }
-    }
-    Ok(largest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_without_a_bound_needs_no_more_than_what_is_read() {
-        let mut options = LoaderOptions::new(1);
-        (options.cache, options.cache_bytes) = (CacheKind::Decoded, u64::MAX);
-        check_memory(&options, 1000, 1000).unwrap();
+    fn a_cache_needs_memory() {
+        check_memory(1000, 4, 1000).unwrap();
         if memory::available().is_some() {
-            let error = check_memory(&options, 1000, u64::MAX / 2).unwrap_err();
+            let error = check_memory(1000, 4, u64::MAX / 2).unwrap_err();
             assert!(error.to_string().contains("the cache"), "{error}");
         }
     }

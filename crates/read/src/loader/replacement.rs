@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use super::batch_plan::BatchPlan;
 use super::labelled::LabelledMasks;
-use super::shared::Shared;
+use super::reader::Reader;
 use crate::decode::is_damage;
 use crate::plan::{EpochPlan, Item, Window};
 use crate::{Error, Result};
 
-/// The replacements of one epoch.
+/// The replacements of one epoch, from one dataset.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
     epoch: Option<EpochPlan>,
@@ -47,22 +47,24 @@ struct Search {
 }
 
 impl Replacements {
-    /// Looks for an item of the shape of a batch, and reads it into the batch's slot.
+    /// Looks for an item of the shape of a batch, and reads it into the batch's slot. The search ends early if the loader
+    /// `is_stopped`.
     ///
     /// # Errors
     /// If an item cannot be read for another reason than damage.
     pub(super) fn find(
         &mut self,
-        shared: &Shared,
+        reader: &Reader,
         batch: &BatchPlan,
         bytes: &mut [u8],
         deadline: Option<Instant>,
+        is_stopped: impl Fn() -> bool,
     ) -> Result<Replacement> {
         let epoch = match self.epoch.take().filter(|epoch| epoch.epoch() == batch.epoch) {
             Some(epoch) => epoch,
             None => {
                 self.searches.clear();
-                shared.plan.epoch(batch.epoch, &[], shared.options.share)?
+                reader.plan.epoch(batch.epoch, &[], reader.options.share)?
             }
         };
         let epoch = self.epoch.insert(epoch);
@@ -70,12 +72,12 @@ impl Replacements {
         loop {
             let item = match search.found.take() {
                 Some(item) => item,
-                None => match search.next(shared, epoch, batch.shape)? {
+                None => match search.next(reader, epoch, batch.shape)? {
                     Some(item) => item,
                     None => return Ok(Replacement::None),
                 },
             };
-            match read(shared, item, batch, bytes) {
+            match read(reader, item, batch, bytes) {
                 Ok(()) => {
                     search.found = Some(item);
                     return Ok(Replacement::Found(item));
@@ -83,7 +85,7 @@ impl Replacements {
                 Err(error) if is_damage(&error) => {}
                 Err(error) => return Err(error),
             }
-            if shared.ring.slots().is_stopped() {
+            if is_stopped() {
                 return Err(
                     Error::conflict("the loader was stopped").with_remedy("create another one")
                 );
@@ -97,8 +99,8 @@ impl Replacements {
 
 impl Search {
     /// The next item to try; `None` if all were tried.
-    fn next(&mut self, shared: &Shared, epoch: &EpochPlan, shape: usize) -> Result<Option<Item>> {
-        let mut labelled = LabelledMasks::new(shared);
+    fn next(&mut self, reader: &Reader, epoch: &EpochPlan, shape: usize) -> Result<Option<Item>> {
+        let mut labelled = LabelledMasks::new(reader);
         loop {
             if self.place == epoch.places() {
                 if self.is_second {
@@ -128,15 +130,15 @@ impl Search {
             if !self.is_second {
                 self.tried.insert(sample, Some(items[0].window));
             }
-            shared.new_ids.relabel(&shared.dataset, &mut items);
+            reader.new_ids.relabel(&reader.dataset, &mut items);
             return Ok(Some(items[0]));
         }
     }
 }
 
 /// Reads an item to the first place of each array of a batch.
-fn read(shared: &Shared, item: Item, batch: &BatchPlan, bytes: &mut [u8]) -> Result<()> {
-    let (buffer, arrays) = shared.read(&[item])?;
+fn read(reader: &Reader, item: Item, batch: &BatchPlan, bytes: &mut [u8]) -> Result<()> {
+    let (buffer, arrays) = reader.read(&[item])?;
     for (to, from) in batch.arrays.iter().zip(&arrays) {
         let len = to.sample_bytes();
         if from.sample_bytes() != len {

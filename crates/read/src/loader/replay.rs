@@ -5,13 +5,13 @@ use hsipack_store::threads;
 
 use super::batch_plan::{BatchArray, BatchPlan, Task, lay_out};
 use super::labelled::LabelledMasks;
-use super::shared::Shared;
+use super::reader::Reader;
 use super::worker;
 use crate::Result;
 use crate::decode::Scratch;
 use crate::plan::{EpochPlan, Item};
 
-impl Shared {
+impl Reader {
     /// The items of batch `number`, with the labels that the loader gives them.
     pub(crate) fn items(&self, epoch: &EpochPlan, number: usize) -> Result<Vec<Item>> {
         let mut items = Vec::new();

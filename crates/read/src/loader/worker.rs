@@ -4,38 +4,40 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, Part, Task, array_of};
+use super::reader::Reader;
 use super::shared::Shared;
 use crate::dataset::array::ArrayRef;
 use crate::decode::Scratch;
-use crate::held::ChunkRef;
 use crate::plan::Item;
 use crate::ring::slots::Failure;
+use crate::shuffle_buffer::ChunkRef;
 use crate::trace::{BatchNumber, Track};
 use crate::{Error, ErrorKind, Result};
 
 /// Does tasks until the ring is stopped.
 pub(super) fn run(shared: &Shared, thread: usize) {
-    let mut scratch = Scratch::traced(shared.options.trace.is_some());
+    let mut scratch = Scratch::traced(shared.options().trace.is_some());
     loop {
         let before = Instant::now();
         let Some(mut task) = shared.ring.take_task() else { return };
         let taken = Instant::now();
         let (plan, number, memory) = task.parts();
+        let reader = &shared.readers[plan.reader];
         let failures = match (plan.task(number), memory) {
-            (Task::Parts(parts), Ok(memory)) => fill(shared, plan, parts, memory, &mut scratch),
+            (Task::Parts(parts), Ok(memory)) => fill(reader, plan, parts, memory, &mut scratch),
             (Task::Parts(parts), Err(error)) => {
                 let position = parts.first().map_or(0, |part| part.position);
                 vec![Failure { position, error }]
             }
             (Task::Ahead(chunks), _) => {
-                hold(shared, chunks, &mut scratch);
+                hold(reader, chunks, &mut scratch);
                 Vec::new()
             }
         };
         let meter = std::mem::take(&mut scratch.meter);
         // This is counted before the task is given back, so that whoever gets the batch finds all of it counted.
         let end = Instant::now();
-        if let Some(trace) = &shared.options.trace {
+        if let Some(trace) = &shared.options().trace {
             let batch = BatchNumber { epoch: plan.epoch, batch: plan.number };
             let track = Track::Decoder(thread);
             trace.span(track, "decode", (taken, end), Some(batch));
@@ -44,8 +46,8 @@ pub(super) fn run(shared: &Shared, thread: usize) {
             }
         }
         plan.loading.did(end);
-        if let Some(cache) = &shared.cache {
-            cache.waited(taken - before + meter.read);
+        if let Some(cache) = &reader.cache {
+            cache.waited(taken - before, meter.read);
         }
         shared.counters.decoded(taken - before, end - taken, meter);
         task.done(failures);
@@ -53,17 +55,17 @@ pub(super) fn run(shared: &Shared, thread: usize) {
 }
 
 /// Decodes chunks and holds them. If that fails, it fails again when the chunk is needed, and is reported then.
-fn hold(shared: &Shared, chunks: &[ChunkRef], scratch: &mut Scratch) {
-    let Some(held) = &shared.held else { return };
+fn hold(reader: &Reader, chunks: &[ChunkRef], scratch: &mut Scratch) {
+    let Some(buffer) = &reader.shuffle_buffer else { return };
     for chunk in chunks {
-        let mut work = || shared.decoder().hold(held, *chunk, scratch);
+        let mut work = || reader.decoder().hold(buffer, *chunk, scratch);
         let _ = catch_unwind(AssertUnwindSafe(&mut work));
     }
 }
 
 /// Fills a task's piece of the slot. If a sample fails, the other samples of the task are still read.
 pub(super) fn fill(
-    shared: &Shared,
+    reader: &Reader,
     plan: &BatchPlan,
     parts: &[Part],
     memory: &mut [u8],
@@ -75,7 +77,7 @@ pub(super) fn fill(
         let (mut out, after) = rest.split_at_mut(part.bytes);
         rest = after;
         let bytes = part.bytes / part.windows;
-        let mut cubes = Cubes { shared, array: part.array, last: None };
+        let mut cubes = Cubes { reader, array: part.array, last: None };
         let mut position = part.position;
         let end = position + part.windows;
         while position < end {
@@ -110,7 +112,7 @@ pub(super) fn fill(
 
 /// The cubes that a part's windows belong to.
 struct Cubes<'a> {
-    shared: &'a Shared,
+    reader: &'a Reader,
     /// Array of the batch.
     array: usize,
     /// The last sample, its array and its place: many windows may be of one sample.
@@ -125,7 +127,7 @@ impl<'a> Cubes<'a> {
         {
             return Ok((array, index));
         }
-        let Shared { dataset, masks, .. } = self.shared;
+        let Reader { dataset, masks, .. } = self.reader;
         let array = array_of(dataset, masks, item, self.array)?;
         let index = dataset.samples().index(item.sample);
         self.last = Some((item.sample, array, index));
@@ -143,10 +145,10 @@ impl<'a> Cubes<'a> {
     ) -> usize {
         let Some(first) = items.first().filter(|_| part.down.is_none()) else { return 0 };
         let Ok((array, index)) = self.find(*first) else { return 0 };
-        if self.shared.new_ids.of(array).is_some() {
+        if self.reader.new_ids.of(array).is_some() {
             return 0;
         }
-        let Some(gather) = self.shared.decoder().gather(array, index) else { return 0 };
+        let Some(gather) = self.reader.decoder().gather(array, index) else { return 0 };
         let of_it = items.iter().take_while(|item| item.sample == first.sample);
         gather.copy(of_it.map(|item| item.window), out, &mut scratch.meter)
     }
@@ -160,16 +162,16 @@ impl<'a> Cubes<'a> {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (array, index) = self.find(item)?;
-        let shared = self.shared;
-        let (decoder, window, shape) = (shared.decoder(), item.window, array.shape());
+        let reader = self.reader;
+        let (decoder, window, shape) = (reader.decoder(), item.window, array.shape());
         match part.down {
             Some(down) => decoder.rows(array, index, down, window, out, scratch),
             None if window.is_inside(shape.rows, shape.columns) => {
                 decoder.all_rows(array, index, window, out, scratch)
             }
-            None => decoder.padded(array, index, window, shared.pad(array), out, scratch),
+            None => decoder.padded(array, index, window, reader.pad(array), out, scratch),
         }?;
-        if let Some(table) = shared.new_ids.of(array) {
+        if let Some(table) = reader.new_ids.of(array) {
             table.apply(array.dtype(), out);
         }
         Ok(())

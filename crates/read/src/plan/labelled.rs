@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::index_set::IndexSet;
 use super::pad::Pad;
 use super::permutation::Network;
+use super::pixels::{MAX_LISTED_PIXELS, Numbers, Pixels};
 use super::windows::Windows;
 use crate::{Error, Result};
 
@@ -40,52 +41,6 @@ impl Patches {
     fn takes(&self, class: u32) -> bool {
         !self.ignore.contains(&class)
             && self.classes.as_ref().is_none_or(|classes| classes.contains(&class))
-    }
-}
-
-/// The pixels of one sample that have a window.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pixels {
-    /// Number of columns of the cube.
-    pub columns: u32,
-    /// Number of pixels of the cube.
-    pub end: u32,
-    /// The pixels, numbered row by row.
-    pub set: IndexSet,
-    /// The class of each pixel, as a number among all classes.
-    pub class: Numbers,
-}
-
-/// Up to this many pixels, of all samples together, are held in lists (16 MB), which are faster.
-pub(super) const MOST_LISTED: usize = 1 << 22;
-
-/// Small numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Numbers {
-    Narrow(Vec<u8>),
-    Wide(Vec<u32>),
-}
-
-impl Numbers {
-    pub(super) fn new(numbers: Vec<u32>) -> Self {
-        let narrow: Option<Vec<u8>> =
-            numbers.iter().map(|number| u8::try_from(*number).ok()).collect();
-        narrow.map_or(Self::Wide(numbers), Self::Narrow)
-    }
-
-    #[inline]
-    pub(super) fn get(&self, place: usize) -> u32 {
-        match self {
-            Self::Narrow(numbers) => u32::from(numbers[place]),
-            Self::Wide(numbers) => numbers[place],
-        }
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        match self {
-            Self::Narrow(numbers) => size_of_val(&numbers[..]),
-            Self::Wide(numbers) => size_of_val(&numbers[..]),
-        }
     }
 }
 
@@ -145,7 +100,7 @@ impl LabelledPixels {
         let set = IndexSet::Listed(pixels);
         let class = Numbers::new(numbers);
         self.samples.push((sample, Pixels { columns, end: end as u32, set, class }));
-        if self.listed > MOST_LISTED {
+        if self.listed > MAX_LISTED_PIXELS {
             self.samples.iter_mut().for_each(|(_, pixels)| pixels.set.shrink(pixels.end as usize));
             self.listed = 0;
         }

@@ -43,15 +43,18 @@ mod block_size;
 mod blocks;
 mod crops;
 mod index_set;
+mod joined;
 mod labelled;
 mod order;
 mod pad;
 mod permutation;
+mod pixels;
 mod regions;
 mod sequence;
 mod state;
 #[cfg(test)]
 mod test;
+mod window;
 mod windows;
 
 use std::collections::HashMap;
@@ -66,12 +69,14 @@ use serde::{Deserialize, Serialize};
 pub use batches::{LastBatch, Share};
 pub use block_size::{BlockSize, chunks_touched};
 pub use blocks::{Block, ShuffleBlocks};
-pub use crops::{ATTEMPTS, Crop, Labelled, Window};
+pub use crops::{ATTEMPTS, Crop, Labelled};
+pub(crate) use joined::{JoinedEpoch, JoinedPlan, lengths, seed_of};
 pub use labelled::{LabelledPixels, Patches};
 pub use order::Order;
 pub use pad::Pad;
 pub use regions::{Region, Regions};
-pub use state::{Segment, State};
+pub use state::{DatasetState, Segment, State};
+pub use window::Window;
 pub use windows::Windows;
 
 #[cfg(feature = "clap")]
@@ -82,7 +87,7 @@ use blocks::PlannedBlocks;
 use crops::Draw;
 use order::Pool;
 use sequence::{Drawn, PlannedWindows, Sequence};
-use windows::{Place, Shown};
+use windows::{Shown, WindowNumber};
 
 /// A sample as the plan sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -324,6 +329,17 @@ impl Plan {
     /// If rank or world size are not valid, more batches were given than the epoch had, or [`LastBatch::Drop`] drops the
     /// whole epoch.
     pub fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<EpochPlan> {
+        self.epoch_in(epoch, given, self.0.options.batch_size, share)
+    }
+
+    /// The same in batches of another size.
+    pub(crate) fn epoch_in(
+        &self,
+        epoch: u64,
+        given: &[Segment],
+        batch_size: usize,
+        share: Share,
+    ) -> Result<EpochPlan> {
         share.check()?;
         let Inner { options, pool, windows, blocks, length, shape_of, shapes, .. } = &*self.0;
         let keys = [options.seed, epoch];
@@ -337,12 +353,12 @@ impl Plan {
             shuffle: (options.order.is_shuffled() && blocks.is_none()).then_some(keys),
             last: options.last,
         }
-        .resume(given, options.batch_size, share.world_size)?;
+        .resume(given, batch_size, share.world_size)?;
         if cut.len() == 0 && cut.dropped() == *length {
             return Err(Error::conflict(format!(
                 "no batch is left when the last one is dropped: an epoch has {}, but a full batch of all ranks has {}",
                 plural(*length, "item"),
-                share.world_size * options.batch_size
+                share.world_size * batch_size
             ))
             .with_remedy(remedy![
                 "choose a smaller ",
@@ -372,6 +388,11 @@ impl EpochPlan {
     /// The epoch's number.
     pub fn epoch(&self) -> u64 {
         self.epoch
+    }
+
+    /// The epoch's batches that were given before these.
+    pub(crate) fn given(&self) -> &[Segment] {
+        &self.given
     }
 
     /// Number of batches left, the same on every rank; 0 if all were given.
@@ -509,7 +530,8 @@ impl EpochPlan {
                 // In listed orders, the number counts on through the rounds.
                 false => window % count,
             };
-            let Shown { window, label, region } = windows.get(Place { sample: place, window });
+            let Shown { window, label, region } =
+                windows.get(WindowNumber { sample: place, window });
             return Ok(Item { sample: sample.sample, repeat, window, label, region, padding });
         }
         let window = crop.window(sample, draw, labelled)?;

@@ -8,7 +8,7 @@ use super::blocks::{BlockOrder, PlannedBlocks};
 use super::index_set::IndexSet;
 use super::order::{Entry, Order, Pool};
 use super::permutation::{Network, Permutation};
-use super::windows::{Place, Windows};
+use super::windows::{WindowNumber, Windows};
 
 /// An epoch's items in order.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ impl Sequence {
             Computed::Shuffled(rounds) => (round, rounds[round].at(rest)),
             Computed::Balanced { classes, key } => balanced(classes, *key, place),
         };
-        let Place { sample, window } = windows.place(number);
+        let WindowNumber { sample, window } = windows.place(number);
         let repeat = repeat(round, windows.of_sample(sample as usize), window);
         Drawn { sample, repeat, window }
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Plan, plural};
 use crate::{Error, Result};
-use hsipack_format::{Opt, remedy};
+use hsipack_format::{Opt, random, remedy};
 
 /// The version of the state that this version of hsipack writes.
 const VERSION: u32 = 1;
@@ -34,15 +34,38 @@ pub struct State {
     pub epoch: u64,
     /// Seed of the orders and crops.
     pub seed: u64,
-    /// Fingerprint of the dataset.
+    /// Fingerprint of the dataset, or of all datasets together.
     pub fingerprint: String,
-    /// [`Plan::digest`] of the plan whose batches were given.
+    /// [`Plan::digest`] of the plan whose batches were given, or of all plans together.
     pub plan: String,
     /// The epoch's batches that were given, oldest first.
     pub given: Vec<Segment>,
     /// Bytes of the loader's shuffle window, if it had one: the order depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shuffle_window: Option<u64>,
+    /// If the loader reads several datasets, each of them in order; otherwise empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub datasets: Vec<DatasetState>,
+}
+
+/// One of several datasets in a [`State`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetState {
+    /// Fingerprint of the dataset.
+    pub fingerprint: String,
+    /// [`Plan::digest`] of its plan.
+    pub plan: String,
+    /// Bytes of its shuffle window, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shuffle_window: Option<u64>,
+}
+
+impl From<State> for DatasetState {
+    fn from(state: State) -> Self {
+        let State { fingerprint, plan, shuffle_window, .. } = state;
+        Self { fingerprint, plan, shuffle_window }
+    }
 }
 
 impl State {
@@ -56,7 +79,55 @@ impl State {
             plan: plan.digest().to_owned(),
             given: Vec::new(),
             shuffle_window: None,
+            datasets: Vec::new(),
         }
+    }
+
+    /// The state of several datasets together, from the state of each.
+    pub(crate) fn joined(states: Vec<Self>, seed: u64) -> Self {
+        let together = |of: &dyn Fn(&Self) -> &str| {
+            let bytes = states.iter().flat_map(|state| of(state).bytes().chain([0]));
+            format!("{:016x}", random::fold(bytes.map(u64::from)))
+        };
+        Self {
+            version: VERSION,
+            epoch: states.first().map_or(0, |state| state.epoch),
+            seed,
+            fingerprint: together(&|state| &state.fingerprint),
+            plan: together(&|state| &state.plan),
+            given: Vec::new(),
+            shuffle_window: None,
+            datasets: states.into_iter().map(DatasetState::from).collect(),
+        }
+    }
+
+    /// The state of each dataset, if there are `datasets` with these seeds. Their batches are given in turns, so `given` is
+    /// only good for telling whether an epoch was begun.
+    ///
+    /// # Errors
+    /// If the state is of another number of datasets.
+    pub(crate) fn split(&self, seeds: &[u64]) -> Result<Vec<Self>> {
+        let several = if self.datasets.is_empty() { 1 } else { self.datasets.len() };
+        if several != seeds.len() {
+            return Err(Error::state(format!(
+                "the training state is of {}, but the loader reads {}",
+                plural(several, "dataset"),
+                seeds.len()
+            ))
+            .with_remedy("resume with the datasets of the saved state"));
+        }
+        let of = |(one, seed): (&DatasetState, &u64)| Self {
+            seed: *seed,
+            fingerprint: one.fingerprint.clone(),
+            plan: one.plan.clone(),
+            shuffle_window: one.shuffle_window,
+            datasets: Vec::new(),
+            ..self.clone()
+        };
+        Ok(match &*self.datasets {
+            [] => vec![self.clone()],
+            datasets => datasets.iter().zip(seeds).map(of).collect(),
+        })
     }
 
     /// The state after the batches `given` and `now` of the epoch.
@@ -107,14 +178,7 @@ impl State {
             ))
             .with_remedy("open the dataset of the saved state"));
         }
-        if self.seed != plan.options().seed {
-            return Err(Error::state(format!(
-                "the training state has seed {}, but seed {} is requested",
-                self.seed,
-                plan.options().seed
-            ))
-            .with_remedy(remedy!["pass ", Opt::Seed.to(self.seed)]));
-        }
+        self.check_seed(plan.options().seed)?;
         if self.plan != plan.digest() && self.is_within_epoch() {
             if let Some(samples) = samples_then.filter(|_| self.fingerprint != fingerprint) {
                 return Err(self.began_before(samples));
@@ -126,6 +190,21 @@ impl State {
             .with_remedy("resume with the options of the saved state, and change them between epochs"));
         }
         Ok(())
+    }
+
+    /// Says whether the state has this seed.
+    ///
+    /// # Errors
+    /// If it has another one.
+    pub(crate) fn check_seed(&self, seed: u64) -> Result<()> {
+        if self.seed == seed {
+            return Ok(());
+        }
+        Err(Error::state(format!(
+            "the training state has seed {}, but seed {seed} is requested",
+            self.seed
+        ))
+        .with_remedy(remedy!["pass ", Opt::Seed.to(self.seed)]))
     }
 
     /// The error that the epoch began when the dataset had `samples`, and that it cannot be finished with those it has now.

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde::de::Error as _;
 
 use super::PlanSample;
-use super::crops::Window;
 use super::index_set::IndexSet;
-use super::labelled::{MOST_LISTED, Numbers, Pixels};
 use super::pad::Pad;
+use super::pixels::{MAX_LISTED_PIXELS, Numbers, Pixels};
 use super::regions::Region;
+use super::window::Window;
 use crate::packed;
 use crate::{Error, Result};
 
@@ -82,7 +82,7 @@ fn running(counts: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
 
 /// One of the windows, as orders refer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct WindowNumber {
     /// The sample's place among those that have windows.
     pub sample: u32,
     /// Which of the sample's windows.
@@ -321,13 +321,13 @@ impl Windows {
     /// A window by its number. Listed windows are numbered in the order of the list; windows around pixels sample by
     /// sample, row by row.
     #[inline]
-    pub(super) fn place(&self, number: usize) -> Place {
+    pub(super) fn place(&self, number: usize) -> WindowNumber {
         let number = match &self.places {
             Places::Pixels { .. } => number as u32,
             Places::Listed { order, .. } => order[number],
         };
         let sample = self.starts.partition_point(|start| *start <= number) - 1;
-        Place { sample: sample as u32, window: number - self.starts[sample] }
+        WindowNumber { sample: sample as u32, window: number - self.starts[sample] }
     }
 
     /// How many windows of the sample at a place begin before this row and column, counted row by row.
@@ -363,8 +363,8 @@ impl Windows {
 
     /// The window, and what it shows.
     #[inline]
-    pub(super) fn get(&self, place: Place) -> Shown {
-        let Place { sample, window } = place;
+    pub(super) fn get(&self, place: WindowNumber) -> Shown {
+        let WindowNumber { sample, window } = place;
         let (sample, number) = (sample as usize, window as usize);
         let (row, column, label, region) = match &self.places {
             Places::Pixels { pixels, classes } => {
@@ -403,7 +403,7 @@ impl Windows {
         self.each_class(&mut |class, number| numbers[class as usize].push(number));
         let mut sets: Vec<IndexSet> = numbers.into_iter().map(IndexSet::Listed).collect();
         sets.retain(|set| set.len() > 0);
-        if self.len() > MOST_LISTED {
+        if self.len() > MAX_LISTED_PIXELS {
             sets.iter_mut().for_each(|set| set.shrink(self.len()));
         }
         sets

@@ -5,6 +5,7 @@ mod classes;
 mod device;
 mod driver;
 mod images;
+mod joined;
 mod loading;
 mod local_cache;
 mod prefetch;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use hsipack_read::plan::{Crop, Item, LastBatch, Patches, State};
 use hsipack_read::{
-    CacheChoice, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, Outlook, PreparedLoader,
-    ShuffleWindow,
+    CacheChoice, CacheKind, Dataset, Loader, LoaderOptions, OnDamage, PreparedLoader,
+    ShuffleWindow, Workload,
 };
 use serde_json::json;
 
@@ -269,27 +269,27 @@ fn an_outlook_tells_what_a_loader_would_read_and_keep() {
     for options in [patches(16, 9), some(patches(16, 1)), some(crops(16)), images::options(2)] {
         for cache_bytes in [0, IMAGES / 3] {
             let options = LoaderOptions { cache_bytes, ..options.clone() };
-            let outlook = Outlook::of(&dataset, &options).unwrap();
+            let workload = Workload::of(&dataset, &options).unwrap();
             let mut loader = Loader::new(&dataset, options).unwrap();
             let shown = |cache: &CacheChoice| CacheChoice { why: String::new(), ..cache.clone() };
-            assert_eq!(shown(&outlook.cache), shown(loader.cache()));
-            assert_eq!(outlook.windows(), loader.plan().items() as u64);
-            let cache = outlook.cache.clone();
-            assert_eq!(Outlook { cache, ..loader.outlook() }, outlook);
+            assert_eq!(shown(&workload.cache), shown(loader.cache()));
+            assert_eq!(workload.windows(), loader.plan().items() as u64);
+            let cache = workload.cache.clone();
+            assert_eq!(Workload { cache, ..loader.workload() }, workload);
             let mut read = HashSet::new();
             for batch in loader.epoch() {
                 read.extend(batch.unwrap().ids());
             }
-            assert_eq!(outlook.samples.iter().copied().collect::<HashSet<_>>(), read);
+            assert_eq!(workload.samples.iter().copied().collect::<HashSet<_>>(), read);
         }
     }
     // A whole cube has each of its chunks once; a pixel is in one chunk.
-    let whole = Outlook::of(&dataset, &images::options(2)).unwrap();
+    let whole = Workload::of(&dataset, &images::options(2)).unwrap();
     assert_eq!((whole.decoded, whole.chunks), (1.0, (8.0 * 30.0 + 4.0 * 21.0) / 12.0));
-    let spectra = Outlook::of(&dataset, &some(patches(16, 1))).unwrap();
+    let spectra = Workload::of(&dataset, &some(patches(16, 1))).unwrap();
     let chunks = (2 * 30 + 21) as f64;
     assert!((spectra.chunks - 1.0).abs() < 1e-9, "{spectra:?}");
     assert!((spectra.decoded - spectra.windows() as f64 / chunks).abs() < 1e-9, "{spectra:?}");
     let wrong = LoaderOptions { splits: vec!["test".into()], ..patches(16, 1) };
-    assert!(Outlook::of(&dataset, &wrong).is_err());
+    assert!(Workload::of(&dataset, &wrong).is_err());
 }

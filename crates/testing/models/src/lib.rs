@@ -9,8 +9,8 @@
 
 // These files also contain functions that the models do not call.
 #[allow(dead_code)]
-#[path = "../../../read/src/device/handover.rs"]
-mod handover;
+#[path = "../../../read/src/device/exchange.rs"]
+mod exchange;
 #[allow(dead_code)]
 #[path = "../../../read/src/ring/slots.rs"]
 mod slots;

@@ -7,21 +7,21 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::handover::{Handover, Interrupt, Taken};
+use crate::exchange::{Exchange, Interrupt, Taken};
 
 /// A slot's number and the batch that was copied into it; or an error.
 type Item = Result<(usize, u64), ()>;
 
 struct Device {
-    handover: Handover<usize, Item>,
+    exchange: Exchange<usize, Item>,
     memory: Vec<UnsafeCell<u64>>,
 }
 
 impl Device {
     fn new(slots: usize) -> Arc<Self> {
         let memory = (0..slots).map(|_| UnsafeCell::new(u64::MAX)).collect();
-        let device = Self { handover: Handover::new(), memory };
-        (0..slots).for_each(|slot| device.handover.give(slot));
+        let device = Self { exchange: Exchange::new(), memory };
+        (0..slots).for_each(|slot| device.exchange.give(slot));
         Arc::new(device)
     }
 
@@ -35,18 +35,18 @@ impl Device {
                 Err(Interrupt::Stopped) => break,
             }
         }
-        self.handover.end();
+        self.exchange.end();
     }
 
     fn step(&self, generation: u64, batch: u64, fails: &mut bool) -> Result<(), Interrupt> {
         if std::mem::take(fails) {
-            self.handover.put(generation, Err(())).map_err(|(_, interrupt)| interrupt)?;
-            self.handover.asked(generation)?;
+            self.exchange.put(generation, Err(())).map_err(|(_, interrupt)| interrupt)?;
+            self.exchange.asked(generation)?;
         }
-        let slot = self.handover.room(generation)?;
+        let slot = self.exchange.room(generation)?;
         // SAFETY: loom checks that nobody else has access.
         self.memory[slot].with_mut(|value| unsafe { *value = batch });
-        self.handover.put(generation, Ok((slot, batch))).map_err(|(item, interrupt)| {
+        self.exchange.put(generation, Ok((slot, batch))).map_err(|(item, interrupt)| {
             self.free(item);
             interrupt
         })
@@ -54,13 +54,13 @@ impl Device {
 
     fn free(&self, item: Item) {
         if let Ok((slot, _)) = item {
-            self.handover.give(slot);
+            self.exchange.give(slot);
         }
     }
 
     /// Takes an item and reads its slot, which is not returned.
     fn take(&self) -> Option<Item> {
-        let Taken::Item(item) = self.handover.take(None) else { return None };
+        let Taken::Item(item) = self.exchange.take(None) else { return None };
         if let Ok((slot, batch)) = item {
             // SAFETY: loom checks that nobody writes.
             self.memory[slot].with(|value| assert_eq!(unsafe { *value }, batch));
@@ -95,7 +95,7 @@ fn batches_come_in_order_through_two_slots() {
         let transfer = start(&device, 3, false);
         (0..3).for_each(|batch| assert_eq!(device.consume(), Some(batch)));
         assert_eq!(device.consume(), None);
-        device.handover.stop();
+        device.exchange.stop();
         transfer.join().unwrap();
     });
 }
@@ -110,7 +110,7 @@ fn a_slot_given_back_by_another_thread_is_used_again() {
         let holder = thread::spawn(move || holder.free(item));
         assert_eq!(device.consume(), Some(1));
         holder.join().unwrap();
-        device.handover.stop();
+        device.exchange.stop();
         transfer.join().unwrap();
     });
 }
@@ -122,10 +122,10 @@ fn a_stop_at_any_time_ends_the_thread() {
         let transfer = start(&device, 3, true);
         let consumer = device.clone();
         let consumer = thread::spawn(move || consumer.consume());
-        device.handover.stop();
+        device.exchange.stop();
         transfer.join().unwrap();
         consumer.join().unwrap();
-        device.handover.clear();
+        device.exchange.clear();
     });
 }
 
@@ -135,10 +135,10 @@ fn a_restart_at_any_time_gives_no_batch_of_before_and_loses_no_slot() {
         let device = Device::new(2);
         // More batches than slots: it cannot finish before the restart.
         let transfer = start(&device, 3, false);
-        device.handover.restart(1).into_iter().for_each(|item| device.free(item));
+        device.exchange.restart(1).into_iter().for_each(|item| device.free(item));
         assert_eq!((device.consume(), device.consume()), (Some(100), Some(101)));
         assert_eq!(device.consume(), Some(102));
-        device.handover.stop();
+        device.exchange.stop();
         transfer.join().unwrap();
     });
 }
@@ -150,7 +150,7 @@ fn after_an_error_it_goes_on_when_asked() {
         let transfer = start(&device, 1, true);
         assert_eq!(device.take(), Some(Err(())));
         assert_eq!(device.consume(), Some(0));
-        device.handover.stop();
+        device.exchange.stop();
         transfer.join().unwrap();
     });
 }

@@ -1,6 +1,6 @@
 //! Both engines do the same, except for the numbers that libtorch draws.
 
-use hsipack_augment::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
+use hsipack_augment::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized};
 use hsipack_augment::{
     Array, Device, ElementType, Engine, Frame, Host, Images, Library, Mask, MaskFill, SampleKey,
     TensorEngine,
@@ -129,7 +129,7 @@ proptest! {
             std: (0..BANDS).map(|band| if band == 2 { 0.0 } else { 0.5 + band as f32 }).collect(),
         };
         let count = if per_sample { samples } else { 1 };
-        let recipe = ImageRecipe {
+        let recipe = ImageConversion {
             physical: if physical { (0..count).map(|sample| [1.5 + sample as f64, 0.25]).collect() } else { Vec::new() },
             normalized: match norm {
                 0 => Normalized::Not,
@@ -174,7 +174,7 @@ fn what_is_stored_becomes_the_same_masks() {
         let ids = [0, 1, most / 3, most, most / 2 + 1, 1];
         let array = Array::of_integers(&ids, &[1, 2, 3, 1], stored).unwrap();
         let seen = libtorch.tensor(array.reinterpreted(stored.signed())).unwrap();
-        let same = |recipe: &LabelRecipe| {
+        let same = |recipe: &LabelConversion| {
             let want = Host::new(1).labels(&array, recipe).unwrap();
             let have = libtorch.array(&engine.labels(&seen, recipe).unwrap()).unwrap();
             assert_eq!((have.shape(), have.element()), (want.shape(), want.element()));
@@ -182,10 +182,10 @@ fn what_is_stored_becomes_the_same_masks() {
         };
         for element in [ElementType::I32, ElementType::I64, ElementType::F32] {
             if element.holds(most) {
-                same(&LabelRecipe { stored, layers: 0, element });
+                same(&LabelConversion { stored, layers: 0, element });
             }
         }
-        same(&LabelRecipe { stored, layers: bits, element: stored });
+        same(&LabelConversion { stored, layers: bits, element: stored });
     }
 }
 
@@ -193,7 +193,7 @@ fn what_is_stored_becomes_the_same_masks() {
 fn batches_of_the_host_are_made_and_augmented_without_a_copy() {
     let libtorch = Libtorch::new(1);
     let stored = image(2, 1, false, ElementType::F16);
-    let recipe = ImageRecipe {
+    let recipe = ImageConversion {
         physical: Vec::new(),
         normalized: Normalized::Not,
         nan: None,
@@ -204,6 +204,6 @@ fn batches_of_the_host_are_made_and_augmented_without_a_copy() {
     assert_eq!(libtorch.device(&tensor).unwrap(), Device::Cpu);
     assert_eq!(tensor.size(), [2, BANDS as i64, ROWS as i64, COLUMNS as i64]);
     let mask = labels(2, 1, ElementType::U16).reshaped(&[2, ROWS, COLUMNS, 1]).unwrap();
-    let recipe = LabelRecipe { stored: ElementType::U16, layers: 0, element: ElementType::I32 };
+    let recipe = LabelConversion { stored: ElementType::U16, layers: 0, element: ElementType::I32 };
     assert_eq!(libtorch.labels_of(mask, &recipe).unwrap().kind(), tch::Kind::Int);
 }

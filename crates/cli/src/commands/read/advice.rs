@@ -17,7 +17,7 @@ pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
         // Data from a server are checked each time anyway.
         always_verified: args.verify == Verify::Always && dataset.traffic().is_none(),
         auto: chosen,
-        ..Facts::of(dataset, loader.options(), &loader.outlook())
+        ..Facts::of(dataset, loader.options(), &loader.workload())
     };
     let (options, advice) = limit.remedies(&facts);
     let typed = options.iter().filter_map(|option| option.spelled(Kind::Hsipack));

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from hsipack import _hsipack, _options, _torch
-from hsipack._concat import ConcatLoader
 from hsipack._options import Device
 from hsipack.diagnosis._levels import Levels, synchronise
 from hsipack.diagnosis._others import IterableLevels
@@ -148,8 +147,8 @@ def diagnose(
 
 
 def _levels(loader: Iterable[Any], device: Device) -> Levels:
-    # The parts of a loader of several datasets are not measured: it is an iterable like any other.
-    if isinstance(loader, Loader) and not isinstance(loader, ConcatLoader):
+    # The levels of a loader of several datasets are not measured: it is an iterable like any other.
+    if isinstance(loader, Loader) and loader._joined is None:
         return LoaderLevels(loader)
     torchs = _torch.imported("torch.utils.data")
     if torchs is not None and isinstance(loader, torchs.DataLoader):

@@ -29,7 +29,7 @@ class LoaderLevels:
         self._loader = loader
         self._place = dataclasses.replace(loader._settle(), source=_ranks.GIVEN)
         self._settings = dict(loader._settings)
-        self._read, counts, facts = loader._native.outlook()
+        self._read, counts, facts = loader._native.workload()
         self._known: dict[str, Any] = json.loads(facts)
         self._samples = self._subset(counts)
         chosen = set(self._samples)
@@ -91,17 +91,15 @@ class LoaderLevels:
                 "trace": False,
                 **changes,
             },
-            "_dataset": self._loader.dataset,
+            "_members": [dataclasses.replace(self._loader._members[0], settings={}, labels=None)],
             "_output": self._loader._output,
-            "_columns": self._loader._columns,
-            "_extents": self._loader._extents,
             "_augmentations": None if "pipeline" in changes else self._loader._augmentations,
             "_given_place": self._place,
             "_device_wanted": self._loader._device_wanted,
             "_seed_is_drawn": False,
             "_seed_is_agreed": True,
             # Levels are read by this rank alone.
-            "_is_part": True,
+            "_is_alone": True,
         }
         loader.__dict__.update(own)
         loader._start(None)

@@ -282,7 +282,7 @@ fn windows_of_some_samples_are_those_in_their_order() {
     for sample in 0..2 {
         let windows = |windows: &Windows| -> Vec<_> {
             let places = 0..windows.of_sample(sample);
-            let place = |window| windows::Place { sample: sample as u32, window };
+            let place = |window| windows::WindowNumber { sample: sample as u32, window };
             places.map(|window| windows.get(place(window))).collect()
         };
         assert_eq!(windows(&some), windows(&around(&[5, 8])));

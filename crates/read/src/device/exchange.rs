@@ -30,7 +30,7 @@ const LIMIT: usize = 4;
 
 /// See the module's documentation.
 #[derive(Debug)]
-pub(super) struct Handover<S, T> {
+pub(super) struct Exchange<S, T> {
     inner: Mutex<Inner<S, T>>,
     /// The transfer thread has to look again.
     transfer: Condvar,
@@ -68,7 +68,7 @@ pub(super) enum Interrupt {
     Stopped,
 }
 
-/// The result of [`Handover::take`].
+/// The result of [`Exchange::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<T> {
     Item(T),
@@ -77,7 +77,7 @@ pub(super) enum Taken<T> {
     Ended,
 }
 
-impl<S, T> Handover<S, T> {
+impl<S, T> Exchange<S, T> {
     pub(super) fn new() -> Self {
         let inner = Inner {
             room: VecDeque::new(),
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    type Numbers = Handover<u32, u32>;
+    type Numbers = Exchange<u32, u32>;
 
     fn soon() -> Option<Instant> {
         Some(Instant::now() + Duration::from_millis(5))
@@ -231,54 +231,54 @@ mod tests {
 
     #[test]
     fn items_come_in_order_and_room_goes_round() {
-        let handover = Numbers::new();
-        handover.give(7);
-        assert_eq!(handover.room(0), Ok(7));
-        (1..=3).for_each(|item| handover.put(0, item).unwrap());
-        assert!(handover.has_items());
-        assert_eq!(handover.take(None), Taken::Item(1));
-        handover.untake(1);
-        let taken: Vec<_> = (0..3).map(|_| handover.take(None)).collect();
+        let exchange = Numbers::new();
+        exchange.give(7);
+        assert_eq!(exchange.room(0), Ok(7));
+        (1..=3).for_each(|item| exchange.put(0, item).unwrap());
+        assert!(exchange.has_items());
+        assert_eq!(exchange.take(None), Taken::Item(1));
+        exchange.untake(1);
+        let taken: Vec<_> = (0..3).map(|_| exchange.take(None)).collect();
         assert_eq!(taken, [Taken::Item(1), Taken::Item(2), Taken::Item(3)]);
-        assert_eq!(handover.take(soon()), Taken::TimedOut);
+        assert_eq!(exchange.take(soon()), Taken::TimedOut);
     }
 
     #[test]
     fn a_restart_gives_back_what_was_not_taken_and_takes_nothing_of_before() {
-        let handover = Numbers::new();
-        handover.put(0, 1).unwrap();
-        assert_eq!(handover.restart(5), [1]);
+        let exchange = Numbers::new();
+        exchange.put(0, 1).unwrap();
+        assert_eq!(exchange.restart(5), [1]);
         let order = Order { generation: 1, epoch: 5 };
-        assert_eq!(handover.put(0, 2), Err((2, Interrupt::Restarted(order))));
-        assert_eq!(handover.room(0), Err(Interrupt::Restarted(order)));
-        handover.put(1, 3).unwrap();
-        assert_eq!(handover.take(None), Taken::Item(3));
+        assert_eq!(exchange.put(0, 2), Err((2, Interrupt::Restarted(order))));
+        assert_eq!(exchange.room(0), Err(Interrupt::Restarted(order)));
+        exchange.put(1, 3).unwrap();
+        assert_eq!(exchange.take(None), Taken::Item(3));
     }
 
     #[test]
     fn after_an_error_nothing_is_tried_before_the_consumer_asks() {
-        let handover = std::sync::Arc::new(Numbers::new());
-        handover.put(0, 1).unwrap();
-        let transfer = handover.clone();
+        let exchange = std::sync::Arc::new(Numbers::new());
+        exchange.put(0, 1).unwrap();
+        let transfer = exchange.clone();
         let thread = std::thread::spawn(move || {
             transfer.asked(0).unwrap();
             transfer.put(0, 2).unwrap();
         });
-        assert_eq!(handover.take(None), Taken::Item(1));
+        assert_eq!(exchange.take(None), Taken::Item(1));
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!handover.has_items(), "tried again before it was asked for");
-        assert_eq!(handover.take(None), Taken::Item(2));
+        assert!(!exchange.has_items(), "tried again before it was asked for");
+        assert_eq!(exchange.take(None), Taken::Item(2));
         thread.join().unwrap();
     }
 
     #[test]
     fn after_stop_and_after_the_end_everything_returns() {
-        let handover = Numbers::new();
-        handover.end();
-        assert_eq!(handover.take(None), Taken::Ended);
-        handover.stop();
-        assert_eq!(handover.room(0), Err(Interrupt::Stopped));
-        assert_eq!(handover.asked(0), Err(Interrupt::Stopped));
-        assert_eq!(handover.put(0, 1), Err((1, Interrupt::Stopped)));
+        let exchange = Numbers::new();
+        exchange.end();
+        assert_eq!(exchange.take(None), Taken::Ended);
+        exchange.stop();
+        assert_eq!(exchange.room(0), Err(Interrupt::Stopped));
+        assert_eq!(exchange.asked(0), Err(Interrupt::Stopped));
+        assert_eq!(exchange.put(0, 1), Err((1, Interrupt::Stopped)));
     }
 }

@@ -5,14 +5,14 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use hsipack_augment::array::Memory;
-use hsipack_augment::prepare::{BandFigures, ImageRecipe, LabelRecipe, Normalized};
+use hsipack_augment::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized};
 use hsipack_augment::{ElementType, Library};
 use hsipack_format::{Command, DType, SpectralNorm, remedy};
 
-use super::batch::Info;
+use super::batch_info::BatchInfo;
 use super::options::{DeviceOptions, Normalization};
 use crate::dataset::BandStatistics;
-use crate::loader::PreparedLoader;
+use crate::loader::Member;
 use crate::{Error, Result};
 
 /// Names of splits whose samples a network is trained on, in upper or lower case.
@@ -22,9 +22,9 @@ pub(super) fn is_train(split: &str) -> bool {
     TRAIN.iter().any(|name| split.eq_ignore_ascii_case(name))
 }
 
-/// How batches of a loader are made.
+/// How batches of a dataset are made.
 #[derive(Debug)]
-pub(super) struct Recipe {
+pub(super) struct Conversion {
     options: DeviceOptions,
     stacks: BTreeMap<usize, Stack>,
     masks: Vec<Mask>,
@@ -52,24 +52,24 @@ struct Stack {
 struct Mask {
     name: String,
     layers: Vec<String>,
-    recipe: LabelRecipe,
+    conversion: LabelConversion,
 }
 
-impl Recipe {
-    pub(super) fn new(loader: &PreparedLoader, options: &DeviceOptions) -> Result<Self> {
+impl Conversion {
+    pub(super) fn new(member: &Member, options: &DeviceOptions) -> Result<Self> {
         if !options.image.is_float() {
             return Err(Error::conflict(format!("images cannot have the type {}", options.image))
                 .with_remedy("choose float16, bfloat16, float32 or float64"));
         }
         let mut stacks = BTreeMap::new();
-        for sample in loader.plan.samples() {
-            let stack = loader.dataset.stack_of(sample.sample)?;
+        for sample in member.plan.samples() {
+            let stack = member.dataset.stack_of(sample.sample)?;
             if let Entry::Vacant(entry) = stacks.entry(stack) {
-                entry.insert(Stack::new(loader, options, stack)?);
+                entry.insert(Stack::new(member, options, stack)?);
             }
         }
         let numbers: Vec<usize> = stacks.keys().copied().collect();
-        let masks = loader.masks.iter().map(|name| Mask::new(loader, options, &numbers, name));
+        let masks = member.masks.iter().map(|name| Mask::new(member, options, &numbers, name));
         let masks = masks.collect::<Result<_>>()?;
         Ok(Self { options: options.clone(), stacks, masks })
     }
@@ -81,8 +81,8 @@ impl Recipe {
 
     /// Names and element types of the masks, as batches have them.
     pub(super) fn masks(&self) -> Vec<(&str, ElementType)> {
-        let element = |mask: &Mask| match mask.recipe.layers {
-            0 => mask.recipe.element,
+        let element = |mask: &Mask| match mask.conversion.layers {
+            0 => mask.conversion.element,
             _ => ElementType::Bool,
         };
         self.masks.iter().map(|mask| (mask.name.as_str(), element(mask))).collect()
@@ -99,7 +99,7 @@ impl Recipe {
 
     /// Whether images or masks lie over the slot of their batch.
     pub(super) fn keeps_slots(&self) -> bool {
-        self.is_image_view() || self.masks.iter().any(|mask| mask.recipe.is_nothing())
+        self.is_image_view() || self.masks.iter().any(|mask| mask.conversion.is_nothing())
     }
 
     /// Whether images are the stored values, with another order of axes only.
@@ -114,7 +114,7 @@ impl Recipe {
 
     /// Whether images and masks are the stored values, so that nothing is computed.
     pub(super) fn is_view(&self) -> bool {
-        self.is_image_view() && self.masks.iter().all(|mask| mask.recipe.is_nothing())
+        self.is_image_view() && self.masks.iter().all(|mask| mask.conversion.is_nothing())
     }
 
     /// Makes the image and the masks of a batch from `memory`, the bytes of its slot.
@@ -122,17 +122,17 @@ impl Recipe {
         &self,
         library: &L,
         memory: &Arc<dyn Memory>,
-        info: &Info,
+        info: &BatchInfo,
     ) -> Result<Tensors<L::Tensor>> {
         let image = library.image_of(info.view(memory, 0)?, &self.image(info)?)?;
         let masks = self.masks.iter().enumerate().map(|(place, mask)| {
-            let labels = library.labels_of(info.view(memory, place + 1)?, &mask.recipe)?;
+            let labels = library.labels_of(info.view(memory, place + 1)?, &mask.conversion)?;
             Ok((mask.name.clone(), labels))
         });
         Ok((image, masks.collect::<Result<_>>()?))
     }
 
-    fn image(&self, info: &Info) -> Result<ImageRecipe> {
+    fn image(&self, info: &BatchInfo) -> Result<ImageConversion> {
         let stacks = self.stacks_of(info)?;
         let physical = match self.options.physical {
             true => stacks.iter().map(|stack| [stack.scale, stack.offset]).collect(),
@@ -149,11 +149,11 @@ impl Recipe {
             Normalization::Snv => Normalized::Spectra(SpectralNorm::Snv),
         };
         let (nan, element) = (self.options.nan, self.options.image);
-        Ok(ImageRecipe { physical, normalized, nan, element })
+        Ok(ImageConversion { physical, normalized, nan, element })
     }
 
     /// The stack of every sample; a single one if all samples are of the same stack.
-    fn stacks_of(&self, info: &Info) -> Result<Vec<&Stack>> {
+    fn stacks_of(&self, info: &BatchInfo) -> Result<Vec<&Stack>> {
         // If only one stack is read, all samples are of it. They need not be looked up: there may be thousands of
         // windows.
         if self.stacks.len() == 1 {
@@ -169,8 +169,8 @@ impl Recipe {
 }
 
 impl Stack {
-    fn new(loader: &PreparedLoader, options: &DeviceOptions, number: usize) -> Result<Self> {
-        let dataset = &loader.dataset;
+    fn new(member: &Member, options: &DeviceOptions, number: usize) -> Result<Self> {
+        let dataset = &member.dataset;
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
         let stored = &dataset.stacks()[number];
         let (name, stored) = (stored.name.clone(), ElementType::from(stored.image.meta().dtype));
@@ -178,9 +178,9 @@ impl Stack {
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;
-                (stack.split, figures) = statistics(loader, number)?;
+                (stack.split, figures) = statistics(member, number)?;
                 let (scale, offset) = if options.physical { (scale, offset) } else { (1.0, 0.0) };
-                let bands = loader.options.bands.as_deref();
+                let bands = member.options.bands.as_deref();
                 let chosen = |all: &[f64], figure: &dyn Fn(f64) -> f64| match bands {
                     Some(bands) => bands.iter().map(|band| figure(all[*band])).collect(),
                     None => all.iter().copied().map(figure).collect::<Vec<_>>(),
@@ -191,8 +191,8 @@ impl Stack {
                 )
             }
             Normalization::StandardizeBy { mean, std } => (
-                stack.figures(loader, number, "mean", mean)?,
-                stack.figures(loader, number, "standard deviation", std)?,
+                stack.figures(member, number, "mean", mean)?,
+                stack.figures(member, number, "standard deviation", std)?,
             ),
             _ => return Ok(stack),
         };
@@ -212,15 +212,9 @@ impl Stack {
     }
 
     /// The user's numbers, one for each band that is read.
-    fn figures(
-        &self,
-        loader: &PreparedLoader,
-        number: usize,
-        what: &str,
-        own: &[f64],
-    ) -> Result<Vec<f64>> {
-        let all = loader.dataset.stacks()[number].image.shape().bands;
-        let bands = loader.options.bands.as_ref().map_or(all, Vec::len);
+    fn figures(&self, member: &Member, number: usize, what: &str, own: &[f64]) -> Result<Vec<f64>> {
+        let all = member.dataset.stacks()[number].image.shape().bands;
+        let bands = member.options.bands.as_ref().map_or(all, Vec::len);
         match own {
             [one] => Ok(vec![*one; bands]),
             _ if own.len() == bands => Ok(own.to_vec()),
@@ -229,15 +223,15 @@ impl Stack {
                 own.len(),
                 self.name
             ))
-            .at(loader.dataset.path())
+            .at(member.dataset.path())
             .with_remedy("give one number for each band that is read, or one for all")),
         }
     }
 }
 
 /// The statistics that a stack is standardised by, and their split; `None` if they are of all samples.
-fn statistics(loader: &PreparedLoader, number: usize) -> Result<(Option<String>, BandStatistics)> {
-    let dataset = &loader.dataset;
+fn statistics(member: &Member, number: usize) -> Result<(Option<String>, BandStatistics)> {
+    let dataset = &member.dataset;
     let mut splits = dataset.split_statistics(number).into_iter();
     if let Some((split, figures)) = splits.find(|(split, _)| is_train(split)) {
         return Ok((Some(split), figures));
@@ -252,13 +246,8 @@ fn statistics(loader: &PreparedLoader, number: usize) -> Result<(Option<String>,
 }
 
 impl Mask {
-    fn new(
-        loader: &PreparedLoader,
-        options: &DeviceOptions,
-        stacks: &[usize],
-        name: &str,
-    ) -> Result<Self> {
-        let dataset = &loader.dataset;
+    fn new(member: &Member, options: &DeviceOptions, stacks: &[usize], name: &str) -> Result<Self> {
+        let dataset = &member.dataset;
         let first = *stacks.first().expect("a plan has samples");
         let dtype =
             dataset.stacks()[first].mask(name).expect("the loader has found it").meta().dtype;
@@ -277,12 +266,12 @@ impl Mask {
             return Err(Error::conflict(format!(
                 "mask {name:?} is {dtype}, whose values {element} cannot hold"
             ))
-            .at(loader.dataset.path())
+            .at(member.dataset.path())
             .with_remedy(format!("choose {}", least(stored))));
         }
         let unpacked = if options.layers { layers.len() } else { 0 };
-        let recipe = LabelRecipe { stored, layers: unpacked, element };
-        Ok(Self { name: name.to_owned(), layers, recipe })
+        let conversion = LabelConversion { stored, layers: unpacked, element };
+        Ok(Self { name: name.to_owned(), layers, conversion })
     }
 }
 

@@ -26,13 +26,13 @@ const TRIES: usize = 3;
 
 /// Memory that processes share.
 #[derive(Debug)]
-pub(super) struct Meeting {
+pub(super) struct Rendezvous {
     segment: Arc<Segment>,
     /// Only in the process that created the memory: tells the others where it is.
     _host: Option<Host>,
 }
 
-impl Meeting {
+impl Rendezvous {
     /// Joins the processes that share the chunks of these arrays, or is the first of them. `key` identifies the chunks.
     /// Returns `None` if this system cannot share memory, or the process that has the name does not answer.
     pub(super) fn join(key: u64, arrays: &[ChunksOf]) -> Option<Self> {
@@ -165,26 +165,26 @@ mod tests {
 
     #[test]
     fn those_who_come_later_find_the_memory_even_when_the_first_has_gone() {
-        let first = Meeting::join(key(1), &ARRAYS).unwrap();
-        let second = Meeting::join(key(1), &ARRAYS).unwrap();
+        let first = Rendezvous::join(key(1), &ARRAYS).unwrap();
+        let second = Rendezvous::join(key(1), &ARRAYS).unwrap();
         assert!(first._host.is_some() && second._host.is_none());
         first.segment().keep(0, 1, &[3; 100], u64::MAX);
         assert_eq!(second.segment().get(0, 1), Some(&[3; 100][..]));
         drop(first);
         assert_eq!(second.segment().get(0, 1), Some(&[3; 100][..]));
-        let third = Meeting::join(key(1), &ARRAYS).unwrap();
+        let third = Rendezvous::join(key(1), &ARRAYS).unwrap();
         assert!(third._host.is_some(), "nobody tells of the old one any more");
         assert_eq!(third.segment().get(0, 1), None);
     }
 
     #[test]
     fn others_have_other_memory() {
-        let one = Meeting::join(key(2), &ARRAYS).unwrap();
-        let other = Meeting::join(key(3), &ARRAYS).unwrap();
+        let one = Rendezvous::join(key(2), &ARRAYS).unwrap();
+        let other = Rendezvous::join(key(3), &ARRAYS).unwrap();
         one.segment().keep(0, 0, &[1; 100], u64::MAX);
         assert_eq!(other.segment().get(0, 0), None);
         // The name is in use for other arrays, so the memory cannot be shared.
-        assert!(Meeting::join(key(2), &[ChunksOf { count: 4, bytes: 100 }]).is_none());
+        assert!(Rendezvous::join(key(2), &[ChunksOf { count: 4, bytes: 100 }]).is_none());
     }
 
     #[test]
@@ -193,6 +193,6 @@ mod tests {
         let name = format!("hsipack-{}-{:016x}", unsafe { libc::getuid() }, key(4));
         let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
         let _silent = UnixListener::bind_addr(&address).unwrap();
-        assert!(Meeting::join(key(4), &ARRAYS).is_none());
+        assert!(Rendezvous::join(key(4), &ARRAYS).is_none());
     }
 }

@@ -45,9 +45,9 @@ impl ChunkRef {
 }
 
 /// A held chunk. Its values stay in memory as long as this lives.
-pub(crate) struct HeldChunk(Guard<Option<Arc<Vec<u8>>>>);
+pub(crate) struct BufferedChunk(Guard<Option<Arc<Vec<u8>>>>);
 
-impl HeldChunk {
+impl BufferedChunk {
     /// Its values.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_ref().map_or(&[], |bytes| bytes)
@@ -59,7 +59,7 @@ type Places = Box<[ArcSwapOption<Vec<u8>>]>;
 
 /// Decoded chunks in memory.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct ShuffleBuffer {
     /// Per stack, per array, a place for every chunk.
     places: Vec<Vec<Places>>,
     inner: Mutex<Inner>,
@@ -75,7 +75,7 @@ struct Inner {
     spare: Vec<Vec<u8>>,
 }
 
-impl Held {
+impl ShuffleBuffer {
     /// Creates an empty set.
     ///
     /// # Errors
@@ -86,9 +86,9 @@ impl Held {
     }
 
     /// A chunk of an array by its number in the array, if it is held.
-    pub(crate) fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<HeldChunk> {
+    pub(crate) fn get(&self, array: ArrayRef<'_>, number: usize) -> Option<BufferedChunk> {
         let chunk = self.places[array.stack][array.array][number].load();
-        chunk.is_some().then_some(HeldChunk(chunk))
+        chunk.is_some().then_some(BufferedChunk(chunk))
     }
 
     /// Whether the chunk is held.

@@ -7,14 +7,14 @@ use super::stats::nanoseconds;
 
 /// When a batch was loaded, recorded by the threads that load it.
 #[derive(Debug, Default)]
-pub(crate) struct Loading {
+pub(crate) struct LoadTime {
     /// When there was a free slot for the batch.
     begun: Option<Instant>,
     /// Nanoseconds from then to the end of the task that ended last.
     took: AtomicU64,
 }
 
-impl Loading {
+impl LoadTime {
     pub(crate) fn begun(at: Instant) -> Self {
         Self { begun: Some(at), took: AtomicU64::new(0) }
     }
@@ -28,17 +28,17 @@ impl Loading {
 
 /// The loader as a server that delivers one batch after another, although its threads work on several at a time.
 #[derive(Debug, Default)]
-pub(crate) struct Loads {
+pub(crate) struct LoadIntervals {
     /// When the last batch was ready.
     ready: Option<Instant>,
 }
 
-impl Loads {
+impl LoadIntervals {
     /// Seconds that the next batch took: from when there was a slot for it and the batch before was ready, until it was
     /// ready itself. So waiting for a slot does not count. Everything else that delays batches counts: planning,
     /// handing out tasks, threads that wait for a processor. Counting only the work would have promised a fifth more
     /// small batches than came.
-    pub(crate) fn next(&mut self, loading: &Loading) -> Option<f64> {
+    pub(crate) fn next(&mut self, loading: &LoadTime) -> Option<f64> {
         let begun = loading.begun?;
         let end = begun + Duration::from_nanos(loading.took.load(Ordering::Relaxed));
         let from = self.ready.map_or(begun, |ready| ready.max(begun));
@@ -56,9 +56,9 @@ mod tests {
     fn took(batches: &[(u64, &[u64])]) -> Vec<u64> {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut loads = Loads::default();
+        let mut loads = LoadIntervals::default();
         let one = |(begun, tasks): &(u64, &[u64])| {
-            let loading = Loading::begun(at(*begun));
+            let loading = LoadTime::begun(at(*begun));
             tasks.iter().for_each(|end| loading.did(at(*end)));
             (loads.next(&loading).expect("it has begun") * 1e3).round() as u64
         };
@@ -84,6 +84,6 @@ mod tests {
 
     #[test]
     fn what_is_no_batch_takes_no_time() {
-        assert_eq!(Loads::default().next(&Loading::default()), None);
+        assert_eq!(LoadIntervals::default().next(&LoadTime::default()), None);
     }
 }

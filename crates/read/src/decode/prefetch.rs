@@ -7,13 +7,13 @@ use crate::store::{StoredFile, coalesce};
 
 /// Collects the chunks that will be read, in the order in which they will be.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead<'a> {
+pub(crate) struct ChunkPrefetch<'a> {
     file: Option<&'a dyn StoredFile>,
     /// Spans of that file, ascending, that were not requested yet.
     spans: Vec<Range<u64>>,
 }
 
-impl<'a> Ahead<'a> {
+impl<'a> ChunkPrefetch<'a> {
     /// Uses the memory of an earlier list ([`Self::end`]), so that nothing has to be allocated.
     pub fn in_room(room: Vec<Range<u64>>) -> Self {
         Self { file: None, spans: room }

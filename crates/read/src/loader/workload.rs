@@ -1,15 +1,12 @@
 //! What a loader reads and keeps, computed without its memory and its threads.
 
 use super::cache_choice::CacheChoice;
-use super::options::LoaderOptions;
-use super::prepared::PreparedLoader;
-use crate::Result;
 use crate::dataset::Dataset;
 use crate::plan::{Plan, chunks_touched};
 
 /// What a loader reads, and what it keeps in memory.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outlook {
+pub struct Workload {
     /// Ids of the samples that are read, each once. With windows, only the samples that have some.
     pub samples: Vec<usize>,
     /// How many windows each sample has; 1 if cubes are read whole.
@@ -22,16 +19,8 @@ pub struct Outlook {
     pub cache: CacheChoice,
 }
 
-impl Outlook {
-    /// The outlook for a loader with these options. For windows around labelled pixels, all their masks are read.
-    ///
-    /// # Errors
-    /// As [`Loader::new`](super::Loader::new), except for the memory of its ring.
-    pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
-        Ok(PreparedLoader::unchecked(dataset, options.clone())?.outlook())
-    }
-
-    /// The outlook for a plan of this dataset.
+impl Workload {
+    /// The workload for a plan of this dataset.
     pub(crate) fn new(dataset: &Dataset, plan: &Plan, cache: CacheChoice) -> Self {
         let (mut touched, mut chunks) = (0.0, 0.0);
         for (sample, items) in plan.samples().iter().zip(plan.counts()) {
@@ -46,14 +35,14 @@ impl Outlook {
             touched += f64::from(*items) * each;
             chunks += own;
         }
-        let outlook = Self {
+        let workload = Self {
             samples: plan.samples().iter().map(|sample| sample.sample).collect(),
             counts: plan.counts().to_vec(),
             chunks: 0.0,
             decoded: touched / f64::max(chunks, 1.0),
             cache,
         };
-        Self { chunks: touched / outlook.windows().max(1) as f64, ..outlook }
+        Self { chunks: touched / workload.windows().max(1) as f64, ..workload }
     }
 
     /// Number of windows of all samples.

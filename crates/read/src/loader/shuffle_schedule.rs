@@ -1,23 +1,23 @@
-//! Decides which chunks are decoded with which batch and held, and which are dropped, if windows come block by block.
+//! Decides which chunks are decoded with which batch and buffer, and which are dropped, if windows come block by block.
 //!
 //! While the batches of a group of blocks are filled, the chunks of the next group are decoded, some with each batch. The
 //! chunks that are still missing are decoded with the first batch of the group; at the start of training, these are all
 //! chunks. Chunks are dropped once the batches of their group are filled. If groups have fewer batches than the ring has
-//! slots, chunks of more than two groups are held.
+//! slots, chunks of more than two groups are buffer.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::Result;
 use crate::dataset::Dataset;
-use crate::held::{ChunkRef, Held};
 use crate::plan::{Block, Crop, EpochPlan};
+use crate::shuffle_buffer::{ChunkRef, ShuffleBuffer};
 
 use super::batch_plan::place;
-use super::shared::Shared;
+use super::reader::Reader;
 
 /// What the feeder knows about the groups.
 #[derive(Debug, Default)]
-pub(super) struct Rotation {
+pub(super) struct ShuffleSchedule {
     /// Number of batches planned so far.
     turns: usize,
     /// Epoch and number of the group whose batches are being planned.
@@ -36,25 +36,27 @@ pub(super) struct Rotation {
     before: VecDeque<(usize, HashSet<ChunkRef>)>,
 }
 
-impl Rotation {
-    /// Puts the chunks that are to be decoded with batch `n` into `ahead`, and drops chunks that are no longer needed.
+impl ShuffleSchedule {
+    /// Puts the chunks that are to be decoded with batch `n` into `ahead`, and drops chunks that are no longer needed. Of the
+    /// batches before, up to `unfinished` are not filled yet.
     pub(super) fn turn(
         &mut self,
-        shared: &Shared,
-        held: &Held,
+        reader: &Reader,
+        buffer: &ShuffleBuffer,
         epoch: &EpochPlan,
         n: usize,
+        unfinished: usize,
         ahead: &mut Vec<ChunkRef>,
     ) -> Result<()> {
         ahead.clear();
         let Some(group) = epoch.group(n) else { return Ok(()) };
         if self.now != Some((epoch.epoch(), group)) {
-            self.begin(shared, held, epoch, (group, n), ahead)?;
+            self.begin(reader, buffer, epoch, (group, n), ahead)?;
         }
-        self.drop_unwanted(shared, held);
+        self.drop_unwanted(reader, buffer, unfinished);
         // Evenly over the group's batches, except the first ones, until the memory of the group before is free.
         let (first, end) = self.batches;
-        let first = first + shared.options.slots.min((end - first) / 2);
+        let first = first + reader.options.slots.min((end - first) / 2);
         let (step, steps) = ((n + 1).saturating_sub(first), end - first);
         let due = (self.next.len() * step / steps.max(1)).max(self.given);
         ahead.extend_from_slice(&self.next[self.given..due]);
@@ -66,22 +68,22 @@ impl Rotation {
     /// Begins the group of batch `n`.
     fn begin(
         &mut self,
-        shared: &Shared,
-        held: &Held,
+        reader: &Reader,
+        buffer: &ShuffleBuffer,
         epoch: &EpochPlan,
         (group, n): (usize, usize),
         ahead: &mut Vec<ChunkRef>,
     ) -> Result<()> {
-        let now = chunks_of(shared, epoch.blocks(group))?;
+        let now = chunks_of(reader, epoch.blocks(group))?;
         // Chunks that were handed out with earlier batches are held by now, or soon will be.
         let mut known = std::mem::take(&mut self.wanted);
         known.extend(&self.next[..self.given]);
         let is_missing =
-            |chunk: &ChunkRef| !known.contains(chunk) && !is_held(shared, held, *chunk);
+            |chunk: &ChunkRef| !known.contains(chunk) && !is_held(reader, buffer, *chunk);
         ahead.extend(now.iter().copied().filter(is_missing));
         let next = match group + 1 < epoch.groups() {
-            true => chunks_of(shared, epoch.blocks(group + 1))?,
-            false => self.first_chunks(shared, epoch.epoch() + 1)?,
+            true => chunks_of(reader, epoch.blocks(group + 1))?,
+            false => self.first_chunks(reader, epoch.epoch() + 1)?,
         };
         self.wanted = now.into_iter().collect();
         self.next = next.into_iter().filter(|chunk| !self.wanted.contains(chunk)).collect();
@@ -98,20 +100,20 @@ impl Rotation {
     }
 
     /// The chunks that an epoch begins with, if there is one.
-    fn first_chunks(&mut self, shared: &Shared, epoch: u64) -> Result<Vec<ChunkRef>> {
-        if shared.options.end_epoch.is_some_and(|end| epoch >= end) {
+    fn first_chunks(&mut self, reader: &Reader, epoch: u64) -> Result<Vec<ChunkRef>> {
+        if reader.options.end_epoch.is_some_and(|end| epoch >= end) {
             return Ok(Vec::new());
         }
-        let drawn = shared.plan.epoch(epoch, &[], shared.options.share)?;
+        let drawn = reader.plan.epoch(epoch, &[], reader.options.share)?;
         let group = if drawn.batches() > 0 { drawn.group(0) } else { None };
-        let chunks = group.map_or(Ok(Vec::new()), |group| chunks_of(shared, drawn.blocks(group)));
+        let chunks = group.map_or(Ok(Vec::new()), |group| chunks_of(reader, drawn.blocks(group)));
         self.next_epoch = Some(drawn);
         chunks
     }
 
-    fn drop_unwanted(&mut self, shared: &Shared, held: &Held) {
+    fn drop_unwanted(&mut self, reader: &Reader, buffer: &ShuffleBuffer, unfinished: usize) {
         // Batches before this one are filled.
-        let filled = self.turns.saturating_sub(shared.ring.slots().unfinished());
+        let filled = self.turns.saturating_sub(unfinished);
         let over = self.before.iter().take_while(|(turn, _)| *turn <= filled).count();
         if over == 0 {
             return;
@@ -119,7 +121,7 @@ impl Rotation {
         self.before.drain(..over);
         let before = self.before.iter().flat_map(|(_, chunks)| chunks);
         let wanted = before.chain(&self.wanted).chain(&self.next).copied().collect();
-        held.keep_only(&shared.dataset, &wanted);
+        buffer.keep_only(&reader.dataset, &wanted);
     }
 }
 
@@ -136,17 +138,17 @@ fn end_of(epoch: &EpochPlan, group: usize, n: usize) -> usize {
     low
 }
 
-fn is_held(shared: &Shared, held: &Held, chunk: ChunkRef) -> bool {
-    let array = chunk.array(&shared.dataset);
-    held.holds(array, array.number(chunk.index as usize, chunk.chunk as usize))
+fn is_held(reader: &Reader, buffer: &ShuffleBuffer, chunk: ChunkRef) -> bool {
+    let array = chunk.array(&reader.dataset);
+    buffer.holds(array, array.number(chunk.index as usize, chunk.chunk as usize))
 }
 
 /// The chunks that the windows of some blocks lie in, each once.
 fn chunks_of<'a>(
-    shared: &Shared,
+    reader: &Reader,
     blocks: impl Iterator<Item = &'a Block>,
 ) -> Result<Vec<ChunkRef>> {
-    let Shared { dataset, plan, masks, .. } = shared;
+    let Reader { dataset, plan, masks, .. } = reader;
     let reach = match &plan.options().crop {
         Crop::Windows(windows) => windows.size(),
         // Blocks are whole cubes.

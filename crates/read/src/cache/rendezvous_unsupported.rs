@@ -1,4 +1,4 @@
-//! For systems where processes cannot share memory as in `meeting.rs`.
+//! For systems where processes cannot share memory as in `rendezvous.rs`.
 
 /// The chunks of one array.
 pub(super) struct ChunksOf {
@@ -8,12 +8,12 @@ pub(super) struct ChunksOf {
 
 /// Memory that processes share. It does not exist here.
 #[derive(Debug)]
-pub(super) enum Meeting {}
+pub(super) enum Rendezvous {}
 
 /// This does not exist here, either.
 pub(super) enum Segment {}
 
-impl Meeting {
+impl Rendezvous {
     pub(super) fn join(_key: u64, arrays: &[ChunksOf]) -> Option<Self> {
         let _ = arrays.iter().map(|array| array.count * array.bytes);
         None

@@ -1,0 +1,190 @@
+"""The datasets that a loader reads, and what concerns each of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hsipack import _torch_data, crops
+from hsipack._arrays import Output
+from hsipack._concat import Concat
+from hsipack._errors import ConflictError, UnsupportedError
+from hsipack._options import Indices
+from hsipack.crops import Crop, LabelledPatches, Regions, Size, WholeCubes, Windows
+from hsipack.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class Member:
+    """A dataset of a loader.
+
+    Attributes:
+        dataset: the dataset, with the samples, masks, columns and bands that are read.
+        settings: the settings of the native loader that differ between datasets.
+        columns: the columns of the table that batches have, by sample.
+        labels: for each class number of the dataset, the label that batches have; -1 or NaN for
+            samples without a label comes last. None if batches have the class numbers.
+        extents: rows and columns of every sample, if cubes are padded.
+    """
+
+    dataset: Dataset
+    settings: dict[str, Any]
+    columns: dict[str, Any]
+    labels: npt.NDArray[Any] | None
+    extents: npt.NDArray[np.int64] | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read from all datasets.
+
+    Attributes:
+        members: the datasets.
+        order: name of the order.
+        length: items in an epoch, if the sampler says so.
+        masks: names of the masks that are read.
+        hidden: the mask of regions, if it is read only to find their pixels.
+    """
+
+    members: list[Member]
+    order: str
+    length: int | None
+    masks: list[str]
+    hidden: str | None
+
+
+def of(
+    readable: Any,
+    *,
+    split: str | Sequence[str] | None,
+    bands: Indices | None,
+    crop: Crop | Size | None,
+    shuffle: bool,
+    sampler: Any,
+    output: Output,
+    augments: bool,
+) -> Reading:
+    """What a loader with these options reads.
+
+    Raises:
+        ConflictError: if options contradict each other or a dataset.
+        UnsupportedError: if they are not possible for several datasets.
+    """
+    joined = readable if isinstance(readable, Concat) else None
+    datasets = [_torch_data.opened(readable)] if joined is None else joined.datasets
+    if split is not None:
+        datasets = [dataset.split(split) for dataset in datasets]
+    if any(dataset._transform is not None for dataset in datasets):
+        raise UnsupportedError(
+            "a loader cannot read a dataset with a transform",
+            remedy="open it without, and change the batch in your loop; or use the dataset "
+            "with torch's DataLoader",
+        )
+    if joined is not None:
+        _check_joined(crop, sampler)
+    orders = [_torch_data.order(dataset, shuffle, sampler) for dataset in datasets]
+    masks, hidden = _masks_of(datasets[0], crop, output)
+    members = []
+    for number, (dataset, order) in enumerate(zip(datasets, orders, strict=True)):
+        if order.ids is not None and len(set(order.ids)) < len(order.ids):
+            raise ConflictError(
+                "a sample is chosen more than once",
+                path=dataset.path,
+                remedy="choose each sample once; to draw some more often, give weights",
+            )
+        windows, extents = crop, None
+        if isinstance(crop, WholeCubes):
+            _check_whole_cubes(dataset, augments)
+            extents = _extents(dataset)
+            ids = dataset.ids if order.ids is None else order.ids
+            largest = extents[ids].max(axis=0).tolist() if ids else [1, 1]
+            windows = crops.of_whole_cubes(ids, largest, crop)
+        settings = {
+            **crops.settings(windows),
+            "samples": packed(order.ids, "<i8"),
+            "weights": packed(order.weights, "<f8"),
+            "new_ids": dataset._new_ids(_masks_with_ids(crop, masks, hidden)),
+            "bands": dataset._bands if bands is None else dataset._checked_bands(bands),
+        }
+        labels = None
+        if not isinstance(crop, LabelledPatches | Regions):
+            labels = dataset._label_values() if joined is None else joined._labels_of(number)
+        members.append(Member(dataset, settings, dataset._columns, labels, extents))
+    return Reading(members, orders[0].name, orders[0].length, masks, hidden)
+
+
+def _check_joined(crop: Any, sampler: Any) -> None:
+    """Refuses what is not possible for several datasets."""
+    if not (sampler is None or isinstance(sampler, str)):
+        raise UnsupportedError(
+            "a sampler cannot be used with several datasets",
+            remedy="give hsipack.concat weights of the datasets, or name a sampler",
+        )
+    if isinstance(crop, Windows):
+        raise UnsupportedError(
+            "listed windows cannot be used with several datasets",
+            remedy="make a loader for each dataset",
+        )
+
+
+def _check_whole_cubes(dataset: Dataset, augments: bool) -> None:
+    if augments:
+        raise ConflictError(
+            "WholeCubes and augment cannot be combined",
+            remedy="augment in your loop, with inside as one of the masks",
+        )
+    if "inside" in {*dataset.masks, *dataset._column_names}:
+        raise ConflictError(
+            "WholeCubes with a mask or column named 'inside', a key of batches",
+            remedy="leave it out with ds.with_masks or ds.select(columns=…)",
+        )
+
+
+def _masks_of(dataset: Dataset, crop: Any, output: Output) -> tuple[list[str], str | None]:
+    """The masks that are read, and the mask of regions if batches do not have it."""
+    # Windows around labels and regions are read without masks, unless the dataset names some.
+    own = isinstance(crop, LabelledPatches | Regions) and dataset._asked_masks is None
+    masks = [] if own else dataset.masks
+    if not isinstance(crop, Regions):
+        return masks, None
+    if output == "dlpack":
+        raise UnsupportedError(
+            'Regions with output="dlpack"', remedy='give output="torch" or "numpy"'
+        )
+    taken = {"region", "region_id"} & {*masks, *dataset._column_names}
+    if taken:
+        raise ConflictError(
+            f"Regions with a mask or column named {min(taken)!r}, a name that batches use",
+            remedy="leave it out with ds.with_masks or ds.select(columns=…)",
+        )
+    if crop.mask in masks:
+        return masks, None
+    return [*masks, crop.mask], crop.mask
+
+
+def _masks_with_ids(crop: Any, masks: list[str], hidden: str | None) -> list[str]:
+    """The masks whose class ids may be replaced."""
+    shown = [name for name in masks if name != hidden]
+    if isinstance(crop, LabelledPatches):
+        return [*shown, crop.mask]
+    if isinstance(crop, Regions):
+        # The mask of regions keeps its ids: they tell which pixels belong to the region.
+        labels = [] if crop.labels is None else [crop.labels]
+        return [*({*shown} - {crop.mask}), *labels]
+    return shown
+
+
+def _extents(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """Rows and columns of every sample of the whole dataset."""
+    shapes = np.array([stack.shape[:2] for stack in dataset.stacks.values()], dtype=np.int64)
+    stacks = [stack for _, _, stack in dataset._native.about(list(range(len(dataset._native))))]
+    return shapes[stacks] if stacks else np.zeros((0, 2), dtype=np.int64)
+
+
+def packed(numbers: Sequence[float] | None, dtype: str) -> bytes | None:
+    """Numbers as bytes: a list of millions of numbers would take seconds to read."""
+    return None if numbers is None else np.asarray(numbers, dtype=dtype).tobytes()

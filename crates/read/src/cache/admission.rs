@@ -1,0 +1,307 @@
+//! Decides whether there is time to keep a decoded chunk.
+//!
+//! Keeping a chunk takes time: the system clears the memory, and the chunk is copied. On an idle processor that costs
+//! nothing; otherwise it delays batches, for epochs that may never come. So keeping is paid from a budget of time, to which
+//! these add: time in which decoding threads waited for the consumer, because all slots were full; time in which they waited
+//! for data while the machine had idle processors (fetching data takes processor time, too); time that kept chunks saved; and,
+//! after the first epoch, a small part of the time of decoding. The budget is capped, because time that was not used is gone:
+//! spending a long wait later would delay the batches of that moment. Until the consumer has its first batch, nothing is kept:
+//! threads wait then, too, but for the memory of the ring, or for connections, and everything that works beside delays the
+//! batch.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hsipack_store::processors;
+
+/// Part of the time of decoding that keeping may take when chunks are decoded again: then there are probably many epochs.
+const LATER_FRACTION: f64 = 0.05;
+/// The budget is at most this much.
+const MAX_BUDGET: Duration = Duration::from_millis(200);
+/// How often to ask the system for the idle time of the processors, which it counts in steps of 10 ms.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Times of all decoding threads together.
+#[derive(Debug, Default)]
+pub(super) struct Admission {
+    /// Bytes of all chunks that an epoch needs, decoded.
+    needed: u64,
+    /// Whether the consumer has its first batch.
+    begun: AtomicBool,
+    /// ns that keeping may take now. Negative if it took more than it could.
+    budget: AtomicI64,
+    /// ns that the system took for the memory, as far as they are paid.
+    cleared: AtomicU64,
+    idle: Mutex<IdleTime>,
+    decoding: Sum,
+    copying: Sum,
+    /// Bytes that came from the cache.
+    hits: AtomicU64,
+}
+
+/// Waits since the last look at the idle time of the processors.
+#[derive(Debug, Default)]
+struct IdleTime {
+    waits: Duration,
+    /// When that was, and the idle time then.
+    last: Option<(Instant, Option<Duration>)>,
+}
+
+impl IdleTime {
+    /// Adds a wait. Now and then, returns how much of the waits was beside idle processors.
+    fn add(
+        &mut self,
+        wait: Duration,
+        now: Instant,
+        idle_time: impl FnOnce() -> Option<Duration>,
+    ) -> Duration {
+        self.waits += wait;
+        let is_due = self.last.is_none_or(|(then, _)| now >= then + SAMPLE_INTERVAL);
+        if !is_due {
+            return Duration::ZERO;
+        }
+        let idle = idle_time();
+        let waits = std::mem::take(&mut self.waits);
+        match (self.last.replace((now, idle)), idle) {
+            (Some((_, Some(before))), Some(idle)) => waits.min(idle.saturating_sub(before)),
+            // The first look.
+            (None, Some(_)) => Duration::ZERO,
+            // The system does not say.
+            _ => waits,
+        }
+    }
+}
+
+/// A time, and the bytes that it was needed for.
+#[derive(Debug, Default)]
+struct Sum {
+    time: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Sum {
+    fn add(&self, bytes: usize, took: Duration) {
+        self.time.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// ns per byte.
+    fn each(&self) -> f64 {
+        let bytes = self.bytes.load(Ordering::Relaxed).max(1) as f64;
+        self.time.load(Ordering::Relaxed) as f64 / bytes
+    }
+}
+
+impl Admission {
+    /// For epochs that need so many bytes of decoded chunks.
+    pub(super) fn new(needed: u64) -> Self {
+        Self { needed, ..Self::default() }
+    }
+
+    /// The consumer has its first batch.
+    pub(super) fn begin(&self) {
+        self.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// A thread waited for a task, which then waited for data.
+    pub(super) fn waited(&self, task: Duration, data: Duration) {
+        if self.begun.load(Ordering::Relaxed) {
+            self.earn(task.as_nanos() as f64);
+            self.waited_beside(data, Instant::now(), processors::idle_time);
+        }
+    }
+
+    fn waited_beside(
+        &self,
+        time: Duration,
+        now: Instant,
+        idle_time: impl FnOnce() -> Option<Duration>,
+    ) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        self.earn(idle.add(time, now, idle_time).as_nanos() as f64);
+    }
+
+    /// A chunk was decoded in this time.
+    pub(super) fn decoded(&self, bytes: usize, took: Duration) {
+        self.decoding.add(bytes, took);
+        if self.decoding.bytes.load(Ordering::Relaxed) > self.needed {
+            self.earn(took.as_nanos() as f64 * LATER_FRACTION);
+        }
+    }
+
+    /// So many bytes came from the cache. They were copied, which takes as long as copying them when they were kept, and not
+    /// decoded.
+    pub(super) fn hit(&self, bytes: usize) {
+        self.hits.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.earn(bytes as f64 * self.saved_each());
+    }
+
+    /// Time that keeping may take now, if the memory took `cleared` so far; `None` if there is no time.
+    pub(super) fn left(&self, cleared: Duration) -> Option<Duration> {
+        let cleared = cleared.as_nanos() as u64;
+        let paid = self.cleared.fetch_max(cleared, Ordering::Relaxed);
+        self.pay(cleared.saturating_sub(paid));
+        if !self.begun.load(Ordering::Relaxed) {
+            return None;
+        }
+        let budget = u64::try_from(self.budget.load(Ordering::Relaxed)).ok()?;
+        (budget > 0).then(|| Duration::from_nanos(budget))
+    }
+
+    /// A chunk was copied to where it is kept.
+    pub(super) fn kept(&self, bytes: usize, took: Duration) {
+        self.copying.add(bytes, took);
+        self.pay(took.as_nanos() as u64);
+    }
+
+    fn pay(&self, nanoseconds: u64) {
+        self.budget.fetch_sub(nanoseconds as i64, Ordering::Relaxed);
+    }
+
+    fn earn(&self, nanoseconds: f64) {
+        if nanoseconds > 0.0 {
+            let most = MAX_BUDGET.as_nanos() as i64;
+            let add = |budget: i64| Some(budget.saturating_add(nanoseconds as i64).min(most));
+            let _ = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        }
+    }
+
+    /// Time that keeping took.
+    pub(super) fn spent(&self, cleared: Duration) -> u64 {
+        self.copying.time.load(Ordering::Relaxed) + cleared.as_nanos() as u64
+    }
+
+    /// Time that kept chunks saved.
+    pub(super) fn saved(&self) -> u64 {
+        (self.hits.load(Ordering::Relaxed) as f64 * self.saved_each()) as u64
+    }
+
+    /// ns that are saved for each byte.
+    fn saved_each(&self) -> f64 {
+        (self.decoding.each() - self.copying.each()).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn affords(admission: &Admission, cleared: u32) -> bool {
+        admission.left(cleared * MS).is_some()
+    }
+
+    /// Waits beside processors that are idle all the time.
+    fn wait(admission: &Admission, start: Instant, at: u32, time: u32) {
+        admission.waited_beside(time * MS, start + at * MS, || Some(at * MS));
+    }
+
+    #[test]
+    fn waits_pay_for_keeping_after_the_first_batch() {
+        let (admission, start) = (Admission::new(1000), Instant::now());
+        admission.waited(10 * MS, MS);
+        assert!(!affords(&admission, 0));
+        admission.begin();
+        assert!(!affords(&admission, 0));
+        wait(&admission, start, 100, 10);
+        assert!(!affords(&admission, 0), "the first look says nothing about the time before");
+        wait(&admission, start, 110, 5);
+        assert!(!affords(&admission, 0), "not looked at again yet");
+        wait(&admission, start, 160, 5);
+        assert_eq!(admission.left(Duration::ZERO), Some(10 * MS));
+        assert!(affords(&admission, 9) && !affords(&admission, 10));
+        admission.kept(100, MS);
+        wait(&admission, start, 220, 1);
+        assert!(!affords(&admission, 10), "the debt is paid first");
+        wait(&admission, start, 280, 1);
+        assert!(affords(&admission, 10));
+    }
+
+    #[test]
+    fn waits_for_the_consumer_pay_even_beside_busy_processors() {
+        let admission = Admission::new(1000);
+        admission.begin();
+        admission.waited(7 * MS, Duration::ZERO);
+        assert_eq!(admission.left(Duration::ZERO), Some(7 * MS));
+    }
+
+    #[test]
+    fn waits_beside_busy_processors_pay_for_nothing() {
+        let (admission, start) = (Admission::new(1000), Instant::now());
+        admission.begin();
+        for at in 0..10 {
+            admission.waited_beside(50 * MS, start + at * 60 * MS, || Some(7 * MS));
+        }
+        assert!(!affords(&admission, 0));
+        admission.waited_beside(50 * MS, start + 600 * MS, || Some(10 * MS));
+        assert_eq!(admission.left(Duration::ZERO), Some(3 * MS));
+    }
+
+    #[test]
+    fn if_idle_times_are_unknown_all_waits_pay() {
+        let (admission, start) = (Admission::new(1000), Instant::now());
+        admission.begin();
+        admission.waited_beside(5 * MS, start, || None);
+        assert_eq!(admission.left(Duration::ZERO), Some(5 * MS));
+    }
+
+    #[test]
+    fn the_budget_is_capped() {
+        let (admission, start) = (Admission::new(1000), Instant::now());
+        admission.begin();
+        wait(&admission, start, 0, 0);
+        wait(&admission, start, 10_000, 10_000);
+        assert_eq!(admission.left(Duration::ZERO), Some(MAX_BUDGET));
+    }
+
+    #[test]
+    fn chunks_that_are_decoded_faster_than_copied_save_nothing() {
+        let admission = Admission::new(1000);
+        admission.begin();
+        admission.decoded(1000, MS);
+        admission.kept(100, MS);
+        admission.hit(5000);
+        assert_eq!(admission.saved(), 0);
+        assert!(!affords(&admission, 0));
+    }
+
+    /// Epochs of 100 chunks. One thread decodes a chunk in 10 or copies it in 3, and never waits; memory for a chunk takes
+    /// `clearing`. Returns the length of each epoch.
+    fn epochs(count: usize, clearing: u32) -> Vec<u32> {
+        let (admission, mut kept, mut cleared) = (Admission::new(100), [false; 100], 0);
+        admission.begin();
+        let mut epoch = || {
+            let mut took = 0;
+            for kept in &mut kept {
+                if *kept {
+                    admission.hit(1);
+                    took += 3;
+                    continue;
+                }
+                admission.decoded(1, 10 * MS);
+                took += 10;
+                if affords(&admission, cleared) {
+                    admission.kept(1, 3 * MS);
+                    cleared += clearing;
+                    took += clearing + 3;
+                    *kept = true;
+                }
+            }
+            took
+        };
+        (0..count).map(|_| epoch()).collect()
+    }
+
+    #[test]
+    fn no_epoch_is_slower_than_without_a_cache_and_in_the_end_all_is_kept() {
+        // On huge pages that are at hand, and on small ones.
+        for (clearing, soon) in [(4, 6), (17, 14)] {
+            let epochs = epochs(60, clearing);
+            assert_eq!(epochs[0], 1000, "{epochs:?}");
+            assert!(epochs.iter().all(|took| *took <= 1_053 + clearing), "{epochs:?}");
+            assert_eq!(epochs[soon], 300, "{epochs:?}");
+        }
+    }
+}

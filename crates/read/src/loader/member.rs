@@ -1,0 +1,404 @@
+//! A dataset of a loader, before memory is taken and threads are started.
+
+use std::sync::Arc;
+
+use hsipack_format::{CubeShape, DType, Opt, remedy};
+
+use super::batch_plan::{lay_out, place};
+use super::cache_choice::{CacheChoice, Chosen, needed_bytes};
+use super::new_ids::IdTables;
+use super::options::{LoaderOptions, ShuffleWindow};
+use super::workload::Workload;
+use crate::dataset::Dataset;
+use crate::decode::Decoder;
+use crate::plan::{Crop, Order, Plan, PlanOptions, PlanSample, Share, State};
+use crate::{Error, Result};
+
+/// One of the datasets that a loader reads: its samples, its plan, and what is kept of it in memory.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its number among the datasets of the loader.
+    pub(crate) number: usize,
+    pub(crate) dataset: Dataset,
+    pub(crate) options: LoaderOptions,
+    /// The shuffle window of the options or, within an epoch that was resumed, the one that the epoch began with.
+    shuffle_window: ShuffleWindow,
+    /// The plan with all windows of an epoch shuffled together.
+    unblocked: Plan,
+    /// The plan of the epochs, with the shuffle window that was chosen.
+    pub(crate) plan: Plan,
+    pub(crate) masks: Vec<String>,
+    pub(crate) new_ids: Arc<IdTables>,
+    /// Bytes of its largest batch.
+    pub(crate) slot_bytes: usize,
+    /// Its fraction of the memory for chunks.
+    memory_fraction: f64,
+    pub(crate) cached: CacheChoice,
+}
+
+impl Member {
+    /// Checks the options and plans the epochs. What is kept in memory is not decided yet ([`Self::choose`]).
+    pub(super) fn new(number: usize, dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
+        dataset.check_unchanged()?;
+        check(&options)?;
+        let samples = choose(dataset, &options)?;
+        let masks = choose_masks(dataset, &options, &samples)?;
+        let new_ids = IdTables::new(dataset, &options, &masks, &stacks_of(dataset, &samples)?)?;
+        check_bands(dataset, &options, &samples)?;
+        let plan_options = with_patches(dataset, &options, &samples)?;
+        let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
+        check_mixing(dataset, &plan, &masks)?;
+        let slot_bytes = slot_bytes(dataset, &options, &plan, &masks)?;
+        let needed = needed_bytes(dataset, &plan, &masks)?;
+        Ok(Self {
+            number,
+            dataset: dataset.clone(),
+            shuffle_window: options.shuffle_window,
+            options,
+            unblocked: plan.clone(),
+            plan,
+            masks,
+            new_ids: new_ids.into(),
+            slot_bytes,
+            memory_fraction: 1.0,
+            cached: CacheChoice::open(needed),
+        })
+    }
+
+    /// The same with this fraction of the memory for chunks.
+    pub(super) fn with_memory(mut self, fraction: f64) -> Self {
+        self.memory_fraction = fraction;
+        let part = |bytes: u64| (bytes as f64 * fraction) as u64;
+        if self.options.cache_bytes > 0 {
+            // 0 would leave the size to the loader.
+            self.options.cache_bytes = part(self.options.cache_bytes).max(1);
+        }
+        if let ShuffleWindow::Bytes(bytes) = self.options.shuffle_window {
+            self.options.shuffle_window = ShuffleWindow::Bytes(part(bytes).max(1));
+            self.shuffle_window = self.options.shuffle_window;
+        }
+        self
+    }
+
+    /// The same at another place among the processes that train together.
+    pub(super) fn at(self, share: Share) -> Self {
+        Self { options: LoaderOptions { share, ..self.options }, ..self }
+    }
+
+    /// Decides what is kept in memory beside a ring of `ring_bytes`.
+    pub(super) fn choose(self, ring_bytes: u64) -> Result<Self> {
+        let options = LoaderOptions { shuffle_window: self.shuffle_window, ..self.options.clone() };
+        let Self { dataset, unblocked, masks, memory_fraction, .. } = &self;
+        let Chosen { choice, blocks } =
+            Chosen::of(dataset, &options, unblocked, masks, ring_bytes, *memory_fraction)?;
+        let plan = match blocks {
+            Some(blocks) => unblocked.in_blocks(blocks)?,
+            None => unblocked.clone(),
+        };
+        Ok(Self { plan, cached: choice, ..self })
+    }
+
+    /// The same, so that it can go on from a state of this dataset ([`Self::check_state`]).
+    pub(super) fn resumed(self, state: &State, ring_bytes: u64) -> Result<Self> {
+        let shuffle_window = match self.options.shuffle_window {
+            // The epoch goes on as it began, whatever memory this machine has.
+            ShuffleWindow::Auto if state.is_within_epoch() => {
+                state.shuffle_window.map_or(ShuffleWindow::All, ShuffleWindow::Bytes)
+            }
+            other => other,
+        };
+        let member = match shuffle_window == self.shuffle_window {
+            true => self,
+            false => Self { shuffle_window, ..self }.choose(ring_bytes)?,
+        };
+        member.check_state(state)?;
+        Ok(member)
+    }
+
+    /// Says whether training can go on from a state of this dataset.
+    fn check_state(&self, state: &State) -> Result<()> {
+        let then = self.dataset.samples_at(&state.fingerprint);
+        state.check(&self.plan, self.dataset.fingerprint(), then)?;
+        match then.filter(|_| state.fingerprint != self.dataset.fingerprint()) {
+            Some(then) => self.check_grown(state, then),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks what else may differ if cubes or masks were added since the dataset had `then` samples: a plan does not know
+    /// the labels of samples and pixels.
+    fn check_grown(&self, state: &State, then: usize) -> Result<()> {
+        // Crops are chosen by all masks that are read.
+        let by_masks = matches!(
+            self.plan.options().crop,
+            Crop::Random { min_labelled, .. } if min_labelled > 0.0
+        );
+        if by_masks && state.is_within_epoch() {
+            return Err(state.began_before(then));
+        }
+        let labels = self.dataset.labels();
+        if let Some((class, before)) = labels.renumbered(then) {
+            let label = &labels.classes()[class as usize].label;
+            return Err(Error::state(format!(
+                "samples with new labels were added, so the classes have other numbers than in the training state: {label} was {before} and is now {class}"
+            ))
+            .at(self.dataset.path())
+            .with_remedy(remedy![
+                "train on with the dataset as it was: open it with ",
+                Opt::AsOf.to(state.fingerprint.clone())
+            ]));
+        }
+        Ok(())
+    }
+
+    /// The dataset.
+    pub fn dataset(&self) -> &Dataset {
+        &self.dataset
+    }
+
+    /// The options, as far as they concern this dataset: its samples, seed, epoch length and cache.
+    pub fn options(&self) -> &LoaderOptions {
+        &self.options
+    }
+
+    /// The plan of the epochs.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Names of the masks that batches have.
+    pub fn masks(&self) -> &[String] {
+        &self.masks
+    }
+
+    /// Cache policy, with its reason. The loader may decide otherwise when it starts.
+    pub fn cache(&self) -> &CacheChoice {
+        &self.cached
+    }
+
+    /// Samples and chunks that the loader reads, and their costs.
+    pub fn workload(&self) -> Workload {
+        Workload::new(&self.dataset, &self.plan, self.cached.clone())
+    }
+
+    /// The state before the first batch of an epoch.
+    pub(super) fn state_before(&self, epoch: u64) -> State {
+        state_before(&self.plan, &self.dataset, &self.cached, epoch)
+    }
+}
+
+/// The state before the first batch of an epoch.
+pub(super) fn state_before(
+    plan: &Plan,
+    dataset: &Dataset,
+    cached: &CacheChoice,
+    epoch: u64,
+) -> State {
+    let shuffle_window = cached.shuffle_window.as_ref().map(|window| window.bytes);
+    State { shuffle_window, ..State::new(plan, dataset.fingerprint(), epoch) }
+}
+
+/// The plan's options, with windows around labelled pixels or on regions if these are asked for.
+fn with_patches(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    samples: &[usize],
+) -> Result<PlanOptions> {
+    let windows = match (&options.patches, &options.regions) {
+        (None, None) => return Ok(options.plan.clone()),
+        (Some(_), Some(_)) => {
+            return Err(Error::conflict(
+                "patches around labelled pixels and regions cannot be combined",
+            )
+            .with_remedy("choose one of them"));
+        }
+        _ if options.plan.crop != Crop::Whole => {
+            return Err(Error::conflict(
+                "crops and patches around labelled pixels cannot be combined",
+            )
+            .with_remedy(remedy!["leave out ", Opt::Crop, " or ", Opt::Patch]));
+        }
+        (Some((mask, patches)), None) => {
+            dataset.windows_around_labels(samples, mask, patches, options.plan.seed)?
+        }
+        (None, Some((mask, regions))) => dataset.windows_of_regions(samples, mask, regions)?,
+    };
+    Ok(PlanOptions { crop: Crop::Windows(windows.into()), ..options.plan.clone() })
+}
+
+fn check(options: &LoaderOptions) -> Result<()> {
+    if options.threads == 0 {
+        return Err(Error::conflict("there are no decoding threads")
+            .with_remedy(remedy!["use at least 1 with ", Opt::Threads]));
+    }
+    if options.slots < 2 {
+        return Err(Error::conflict(format!("the ring has {} slots, too few", options.slots))
+            .with_remedy(remedy![
+                "use at least 2 ",
+                Opt::Slots,
+                ", so that one is filled while another is used"
+            ]));
+    }
+    Ok(())
+}
+
+/// Ids of the samples that were asked for. A sequential order keeps them as they were given. Otherwise they are
+/// ascending, so that a random order does not depend on how they were listed.
+fn choose(dataset: &Dataset, options: &LoaderOptions) -> Result<Vec<usize>> {
+    let mut ids: Vec<usize> = match &options.samples {
+        Some(ids) => ids.clone(),
+        None => (0..dataset.len()).collect(),
+    };
+    if options.plan.order != Order::Sequential {
+        ids.sort_unstable();
+    }
+    if let Some(missing) = ids.iter().find(|id| **id >= dataset.len()) {
+        dataset.stack_of(*missing)?;
+    }
+    if options.splits.is_empty() { Ok(ids) } else { dataset.in_splits(ids, &options.splits) }
+}
+
+/// The stacks of samples, each once, in order.
+fn stacks_of(dataset: &Dataset, samples: &[usize]) -> Result<Vec<usize>> {
+    let stacks = samples.iter().map(|sample| dataset.stack_of(*sample));
+    let mut stacks = stacks.collect::<Result<Vec<_>>>()?;
+    stacks.sort_unstable();
+    stacks.dedup();
+    Ok(stacks)
+}
+
+fn choose_masks(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    samples: &[usize],
+) -> Result<Vec<String>> {
+    let stacks = stacks_of(dataset, samples)?;
+    if let Some(names) = &options.masks {
+        for (stack, name) in
+            stacks.iter().flat_map(|stack| names.iter().map(move |name| (*stack, name)))
+        {
+            place(dataset, stack, name)?;
+        }
+        return Ok(names.clone());
+    }
+    if options.patches.is_some() {
+        return Ok(Vec::new());
+    }
+    if let Some((mask, _)) = &options.regions {
+        return Ok(vec![mask.clone()]);
+    }
+    let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
+    let names = dataset.stacks()[*first].masks.iter().map(|mask| mask.name().to_owned());
+    let everywhere =
+        |name: &String| others.iter().all(|stack| dataset.stacks()[*stack].mask(name).is_some());
+    Ok(names.filter(everywhere).collect())
+}
+
+fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[usize]) -> Result<()> {
+    let Some(bands) = &options.bands else { return Ok(()) };
+    if bands.is_empty() {
+        return Err(Error::conflict("no bands are chosen").with_remedy("choose some, or all"));
+    }
+    for stack in stacks_of(dataset, samples)? {
+        let has = dataset.image(stack).shape().bands;
+        if let Some(band) = bands.iter().find(|band| **band >= has) {
+            let name = &dataset.stacks()[stack].name;
+            return Err(Error::conflict(format!("there is no band {band} in stack {name}"))
+                .at(dataset.path())
+                .with_remedy(format!("bands are numbered from 0 to {}", has - 1)));
+        }
+    }
+    Ok(())
+}
+
+fn plan_samples(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    samples: &[usize],
+) -> Result<Vec<PlanSample>> {
+    if let Some(weights) = options.weights.as_ref().filter(|all| all.len() != dataset.len()) {
+        return Err(Error::conflict(format!(
+            "there are {} weights for {} samples",
+            weights.len(),
+            dataset.len()
+        ))
+        .at(dataset.path())
+        .with_remedy("give one weight for every sample of the dataset, in their order"));
+    }
+    let weighted = options.plan.order == Order::Weighted;
+    let plan_sample = |sample: &usize| {
+        let number = *sample;
+        let stack = dataset.stack_of(number).expect("chosen among those that exist");
+        let shape = dataset.image(stack).shape();
+        // The axes of a cube that can be read fit into 32 bits. Its chunks hold whole rows of columns or tiles below
+        // 2 GiB, and a file of 2^32 rows would be larger than any disk.
+        let axis = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+        let weight = match &options.weights {
+            Some(weights) => Some(weights[number]),
+            None if weighted => {
+                let sample = dataset.samples().get(number)?;
+                sample.columns.get("weight").and_then(|value| value.as_f64())
+            }
+            None => None,
+        };
+        Ok(PlanSample {
+            group: dataset.labels().group_of(number),
+            class: dataset.labels().class_of(number),
+            weight: weight.unwrap_or(1.0),
+            ..PlanSample::new(*sample, axis(shape.rows), axis(shape.columns), axis(shape.bands))
+        })
+    };
+    samples.iter().map(plan_sample).collect()
+}
+
+/// Windows of one shape from several stacks come in one batch, so their element types must be the same.
+fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> {
+    let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
+    let stacks = stacks_of(dataset, &samples)?;
+    let types = |stack: usize| -> Result<Vec<DType>> {
+        let masks = masks.iter().map(|name| place(dataset, stack, name));
+        let arrays = std::iter::once(Ok(0)).chain(masks);
+        arrays.map(|array| Ok(dataset.array(stack, array?).dtype())).collect()
+    };
+    let Some(first) = stacks.first().copied() else { return Ok(()) };
+    for stack in &stacks[1..] {
+        let (one, other) = (types(first)?, types(*stack)?);
+        if let Some(place) = (0..one.len()).find(|place| one[*place] != other[*place]) {
+            let array = place.checked_sub(1).map_or("image", |mask| masks[mask].as_str());
+            return Err(Error::unsupported(format!(
+                "array {array} is {} in stack {}, but {} in stack {}",
+                one[place],
+                dataset.stacks()[first].name,
+                other[place],
+                dataset.stacks()[*stack].name
+            ))
+            .at(dataset.path())
+            .with_remedy("pack them with the same type, or read the stacks one by one"));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the largest batch.
+fn slot_bytes(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    plan: &Plan,
+    masks: &[String],
+) -> Result<usize> {
+    let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
+    let bands = options.bands.as_deref();
+    let decoder = Decoder { dataset, bands, cache: None, shuffle_buffer: None };
+    let mut largest = 0;
+    for stack in stacks_of(dataset, &samples)? {
+        let bands = dataset.image(stack).shape().bands;
+        for CubeShape { rows, columns, .. } in
+            plan.shapes().iter().filter(|shape| shape.bands == bands)
+        {
+            let len = options.plan.batch_size;
+            let bytes = lay_out(&decoder, masks, stack, len, (*rows, *columns), &mut Vec::new())?;
+            largest = largest.max(bytes);
+        }
+    }
+    Ok(largest)
+}

@@ -1,0 +1,286 @@
+//! The batches of several plans, one for each dataset that a loader reads, in one order.
+//!
+//! Every batch comes whole from one plan. The order of the plans' turns is drawn from seed and epoch, so it is the same on
+//! every rank; the batches of one plan keep the order of that plan. If the plans are not shuffled, they come one after the
+//! other. An epoch that is resumed with the same batch size and world size goes on with the same turns. With other sizes, new
+//! turns are drawn for what is left.
+
+use std::ops::Range;
+
+use super::{EpochPlan, Order, Plan, Segment, Share, plural};
+use crate::{Error, Result};
+use hsipack_format::random::{Random, Stream};
+
+/// The plans of the datasets that a loader reads, at least one.
+#[derive(Clone, Debug)]
+pub(crate) struct JoinedPlan {
+    plans: Vec<Plan>,
+    seed: u64,
+}
+
+/// One rank's remaining batches of an epoch, of all plans.
+#[derive(Clone, Debug)]
+pub(crate) struct JoinedEpoch {
+    epochs: Vec<EpochPlan>,
+    /// Plan of each batch, and number of the batch among those of its plan. Empty if there is only one plan.
+    turns: Vec<(u32, u32)>,
+}
+
+/// The plans whose batches come next, for batches of one size.
+#[derive(Default)]
+struct Turns {
+    sizes: Option<(usize, usize)>,
+    plans: Vec<u32>,
+    next: usize,
+}
+
+/// The seed of a plan. The seeds differ, so that samples with the same id in two datasets are cropped and augmented
+/// differently.
+pub(crate) fn seed_of(seed: u64, number: usize) -> u64 {
+    const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+    seed.wrapping_add((number as u64).wrapping_mul(STEP))
+}
+
+/// The number of items of each plan in an epoch of `total` items, in proportion to the weights. Items that rounding down
+/// leaves over go to the plans that lose most.
+pub(crate) fn lengths(weights: &[f64], total: usize) -> Vec<usize> {
+    let sum: f64 = weights.iter().sum();
+    let exact: Vec<f64> = weights.iter().map(|weight| weight * (total as f64 / sum)).collect();
+    let mut lengths: Vec<usize> = exact.iter().map(|exact| exact.floor() as usize).collect();
+    let mut by_loss: Vec<usize> = (0..weights.len()).collect();
+    let loss = |plan: &usize| exact[*plan].floor() - exact[*plan];
+    by_loss.sort_by(|one, other| loss(one).total_cmp(&loss(other)));
+    let missing = total.saturating_sub(lengths.iter().sum());
+    by_loss.iter().cycle().take(missing).for_each(|plan| lengths[*plan] += 1);
+    lengths
+}
+
+impl JoinedPlan {
+    /// Joins plans with the same batch size. `seed` decides the order of their turns.
+    pub(crate) fn new(plans: Vec<Plan>, seed: u64) -> Self {
+        Self { plans, seed }
+    }
+
+    /// One rank's part of what is left of an epoch after the `given` segments; see [`Plan::epoch`].
+    ///
+    /// # Errors
+    /// As [`Plan::epoch`].
+    pub(crate) fn epoch(&self, epoch: u64, given: &[Segment], share: Share) -> Result<JoinedEpoch> {
+        if let [plan] = &*self.plans {
+            return Ok(plan.epoch(epoch, given, share)?.into());
+        }
+        let mut of_plans = vec![Vec::new(); self.plans.len()];
+        let mut turns = Turns::default();
+        for (number, segment) in given.iter().enumerate() {
+            let sizes = (segment.batch_size, segment.world_size);
+            self.renew(&mut turns, (epoch, number), &of_plans, sizes)?;
+            for (plan, batches) in turns.take(segment.batches, self.plans.len())? {
+                of_plans[plan].push(Segment { batches, ..*segment });
+            }
+        }
+        let sizes = (self.plans[0].options().batch_size, share.world_size);
+        self.renew(&mut turns, (epoch, given.len()), &of_plans, sizes)?;
+        let epochs = self.plans.iter().zip(&of_plans);
+        let epochs = epochs.map(|(plan, given)| plan.epoch(epoch, given, share));
+        let mut numbers = vec![0; self.plans.len()];
+        let turns = turns.plans[turns.next..].iter().map(|plan| {
+            let number = &mut numbers[*plan as usize];
+            *number += 1;
+            (*plan, *number - 1)
+        });
+        Ok(JoinedEpoch { turns: turns.collect(), epochs: epochs.collect::<Result<_>>()? })
+    }
+
+    /// Draws the turns of batches of these sizes, unless they were drawn. `given` are the batches of each plan that came
+    /// before; (epoch, number of the segment) is the key.
+    fn renew(
+        &self,
+        turns: &mut Turns,
+        (epoch, number): (u64, usize),
+        given: &[Vec<Segment>],
+        sizes: (usize, usize),
+    ) -> Result<()> {
+        if turns.sizes == Some(sizes) {
+            return Ok(());
+        }
+        let (batch_size, world_size) = sizes;
+        let mut plans = Vec::new();
+        for (place, (plan, given)) in self.plans.iter().zip(given).enumerate() {
+            let left = plan.epoch_in(epoch, given, batch_size, Share { rank: 0, world_size })?;
+            plans.resize(plans.len() + left.batches(), place as u32);
+        }
+        if self.plans[0].options().order != Order::Sequential {
+            let key = [self.seed, epoch, number as u64];
+            Random::keyed(Stream::PlanTurns, key).shuffle(&mut plans);
+        }
+        *turns = Turns { sizes: Some(sizes), plans, next: 0 };
+        Ok(())
+    }
+}
+
+impl Turns {
+    /// Takes the next batches. Returns the number of batches of each plan.
+    fn take(
+        &mut self,
+        batches: usize,
+        plans: usize,
+    ) -> Result<impl Iterator<Item = (usize, usize)>> {
+        let left = self.plans.len() - self.next;
+        if batches > left {
+            return Err(Error::state(format!(
+                "the training state belongs to another epoch: {} were read, but the epoch had only {left} left",
+                plural(batches, "batch"),
+            ))
+            .with_remedy("resume with the datasets and options of the saved state"));
+        }
+        let taken: Range<usize> = self.next..self.next + batches;
+        self.next = taken.end;
+        let mut counts = vec![0; plans];
+        self.plans[taken].iter().for_each(|plan| counts[*plan as usize] += 1);
+        Ok(counts.into_iter().enumerate().filter(|(_, count)| *count > 0))
+    }
+}
+
+impl From<EpochPlan> for JoinedEpoch {
+    fn from(epoch: EpochPlan) -> Self {
+        Self { epochs: vec![epoch], turns: Vec::new() }
+    }
+}
+
+impl JoinedEpoch {
+    /// The epoch's number.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epochs[0].epoch()
+    }
+
+    /// Number of batches left, the same on every rank.
+    pub(crate) fn batches(&self) -> usize {
+        self.epochs.iter().map(EpochPlan::batches).sum()
+    }
+
+    /// The plan that batch `n` belongs to, where 0 is the next batch, and its number among the batches of this plan.
+    pub(crate) fn turn(&self, n: usize) -> (usize, usize) {
+        match self.turns.get(n) {
+            Some((plan, number)) => (*plan as usize, *number as usize),
+            None => (0, n),
+        }
+    }
+
+    /// What is left of each plan.
+    pub(crate) fn epochs(&self) -> &[EpochPlan] {
+        &self.epochs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::{Item, PlanOptions, PlanSample};
+
+    fn plan(samples: usize, batch_size: usize, order: Order, seed: u64) -> Plan {
+        let samples = (0..samples).map(|sample| PlanSample::new(sample, 4, 4, 2)).collect();
+        Plan::new(samples, PlanOptions { order, seed, ..PlanOptions::new(batch_size) }).unwrap()
+    }
+
+    fn joined(counts: &[usize], batch_size: usize, order: Order) -> JoinedPlan {
+        let plans = counts.iter().enumerate();
+        let plans =
+            plans.map(|(number, count)| plan(*count, batch_size, order, seed_of(5, number)));
+        JoinedPlan::new(plans.collect(), 5)
+    }
+
+    /// The items of all batches left on a rank: plan and items of each.
+    fn items(epoch: &JoinedEpoch) -> Vec<(usize, Vec<Item>)> {
+        let batch = |n| {
+            let (plan, number) = epoch.turn(n);
+            let mut items = Vec::new();
+            epoch.epochs()[plan].batch(number, None, &mut items).unwrap();
+            (plan, items)
+        };
+        (0..epoch.batches()).map(batch).collect()
+    }
+
+    #[test]
+    fn unshuffled_plans_come_one_after_the_other() {
+        let epoch = joined(&[5, 3], 2, Order::Sequential).epoch(0, &[], Share::ALL).unwrap();
+        let plans: Vec<usize> = items(&epoch).into_iter().map(|(plan, _)| plan).collect();
+        assert_eq!(plans, [0, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn shuffled_turns_depend_on_seed_and_epoch_and_cover_everything() {
+        let plan = joined(&[40, 30, 20], 2, Order::Shuffled);
+        let turns = |epoch| items(&plan.epoch(epoch, &[], Share::ALL).unwrap());
+        let plans = |epoch| turns(epoch).iter().map(|(plan, _)| *plan).collect::<Vec<_>>();
+        assert_eq!(plans(0), plans(0));
+        assert_ne!(plans(0), plans(1));
+        assert!(plans(0).windows(2).filter(|pair| pair[0] != pair[1]).count() > 15);
+        let samples: HashSet<(usize, usize)> = turns(3)
+            .into_iter()
+            .flat_map(|(plan, items)| items.into_iter().map(move |item| (plan, item.sample)))
+            .collect();
+        assert_eq!(samples.len(), 90);
+    }
+
+    #[test]
+    fn more_batches_than_there_are_are_refused() {
+        let given = [Segment { batch_size: 2, world_size: 1, batches: 99 }];
+        let error = joined(&[5, 3], 2, Order::Shuffled).epoch(0, &given, Share::ALL).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::State);
+    }
+
+    #[test]
+    fn lengths_are_proportional_and_complete() {
+        assert_eq!(lengths(&[1.0, 2.0], 15), [5, 10]);
+        assert_eq!(lengths(&[1.0, 1.0, 1.0], 10), [4, 3, 3]);
+        assert_eq!(lengths(&[0.0, 3.0], 7), [0, 7]);
+    }
+
+    proptest! {
+        /// Any sequence of interruptions, with the same or other sizes, gives every item once.
+        #[test]
+        fn no_item_is_lost_or_comes_twice(
+            counts in prop::collection::vec(1usize..30, 1..4),
+            stops in prop::collection::vec((1usize..4, 1usize..4, 0usize..6), 0..4),
+            epoch in 0u64..3,
+        ) {
+            let mut given: Vec<Segment> = Vec::new();
+            let mut seen = Vec::new();
+            let last = (2, 1, usize::MAX);
+            for (batch_size, world_size, most) in stops.into_iter().chain([last]) {
+                let plan = joined(&counts, batch_size, Order::Shuffled);
+                let ranks: Vec<_> = (0..world_size)
+                    .map(|rank| plan.epoch(epoch, &given, Share { rank, world_size }).unwrap())
+                    .collect();
+                let batches = ranks[0].batches().min(most);
+                for rank in &ranks {
+                    prop_assert_eq!(rank.batches(), ranks[0].batches());
+                    for (plan, items) in items(rank).into_iter().take(batches) {
+                        let new = items.into_iter().filter(|item| !item.padding);
+                        seen.extend(new.map(|item| (plan, item.sample)));
+                    }
+                }
+                given.push(Segment { batch_size, world_size, batches });
+            }
+            let mut once = seen.clone();
+            once.sort_unstable();
+            once.dedup();
+            prop_assert_eq!(once.len(), seen.len());
+            prop_assert_eq!(seen.len(), counts.iter().sum::<usize>());
+        }
+
+        /// An epoch that is interrupted with the same sizes goes on with the batches that would have come.
+        #[test]
+        fn the_rest_is_the_same(given in 0usize..23) {
+            let plan = joined(&[20, 11, 15], 2, Order::Shuffled);
+            let all = items(&plan.epoch(1, &[], Share::ALL).unwrap());
+            let segment = [Segment { batch_size: 2, world_size: 1, batches: given }];
+            let rest = items(&plan.epoch(1, &segment, Share::ALL).unwrap());
+            prop_assert_eq!(&all[given..], &rest);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! One loader over several datasets.
+
+use hsipack_read::plan::{Crop, Item, Order, Share, State};
+use hsipack_read::{
+    CacheKind, Dataset, Loader, LoaderOptions, Member, PreparedLoader, Result, ShuffleWindow,
+};
+use serde_json::json;
+
+use crate::images;
+use crate::support::{StackSpec, write_dataset};
+
+/// A batch: the number of its dataset, its items, and the bytes of image and mask.
+type Read = (usize, Vec<Item>, Vec<u8>, Vec<u8>);
+
+/// Three datasets of other shapes, with the same bands and masks.
+fn datasets() -> (tempfile::TempDir, Vec<Dataset>) {
+    let folder = tempfile::tempdir().unwrap();
+    let specs = [
+        StackSpec::new(60, 20, 7, 8).masks(&["a"]).tile(5, 20),
+        StackSpec::new(40, 23, 7, 5).masks(&["a"]).tile(6, 9),
+        StackSpec::new(31, 44, 7, 3).masks(&["a"]),
+    ];
+    let open = |(number, spec): (usize, &StackSpec)| {
+        let path = folder.path().join(format!("made_{number}"));
+        let written = write_dataset(&path, std::slice::from_ref(spec), |_| json!({}));
+        Dataset::open(&written.path).unwrap()
+    };
+    let datasets = specs.iter().enumerate().map(open).collect();
+    (folder, datasets)
+}
+
+fn prepared(datasets: &[Dataset], options: &LoaderOptions) -> Result<PreparedLoader> {
+    let datasets = datasets.iter().map(|dataset| (dataset.clone(), options.clone()));
+    PreparedLoader::joined(datasets.collect(), None)
+}
+
+fn start(datasets: &[Dataset], options: &LoaderOptions) -> Loader {
+    prepared(datasets, options).unwrap().start().unwrap()
+}
+
+/// The batches that are left of an epoch.
+fn epoch(loader: &mut Loader) -> Vec<Read> {
+    let batches = loader.epoch().map(|batch| {
+        let batch = batch.unwrap();
+        let bytes = |bytes: &[u8]| bytes.to_vec();
+        let mask = batch.mask("a").map(|mask| bytes(mask.bytes)).unwrap_or_default();
+        (batch.dataset_number(), batch.items().to_vec(), bytes(batch.image().bytes), mask)
+    });
+    batches.collect()
+}
+
+fn kinds() -> Vec<LoaderOptions> {
+    let whole = images::options(3);
+    let mut crops = images::options(4);
+    crops.plan.crop = Crop::Random { rows: 9, columns: 8, per_sample: 20, min_labelled: 0.0 };
+    let window = LoaderOptions { shuffle_window: ShuffleWindow::Bytes(200_000), ..crops.clone() };
+    let kept = LoaderOptions { cache: CacheKind::Decoded, cache_bytes: 30_000, ..crops.clone() };
+    let mut bands = whole.clone();
+    bands.bands = Some(vec![6, 0, 2]);
+    let mut listed = whole.clone();
+    listed.plan.order = Order::Sequential;
+    vec![whole, crops, window, kept, bands, listed]
+}
+
+#[test]
+fn batches_of_a_dataset_are_those_of_a_loader_of_it_alone() {
+    let (_folder, datasets) = datasets();
+    for options in kinds() {
+        let mut joined = start(&datasets, &options);
+        let members = prepared(&datasets, &options).unwrap().members().to_vec();
+        let alone =
+            |member: &Member| Loader::new(member.dataset(), member.options().clone()).unwrap();
+        let mut alone: Vec<Loader> = members.iter().map(alone).collect();
+        for _ in 0..3 {
+            let all = epoch(&mut joined);
+            for (number, alone) in alone.iter_mut().enumerate() {
+                let own: Vec<_> = all.iter().filter(|batch| batch.0 == number).collect();
+                let wanted = epoch(alone);
+                assert_eq!(own.len(), wanted.len(), "{options:?}");
+                for (have, want) in own.into_iter().zip(wanted) {
+                    assert_eq!((&have.1, &have.2, &have.3), (&want.1, &want.2, &want.3));
+                }
+            }
+            let turns: Vec<usize> = all.iter().map(|batch| batch.0).collect();
+            assert_eq!(turns.is_sorted(), options.plan.order == Order::Sequential, "{turns:?}");
+            let together = matches!(options.shuffle_window, ShuffleWindow::Bytes(_));
+            assert_eq!(members[0].cache().shuffle_window.is_some(), together);
+        }
+    }
+}
+
+#[test]
+fn memory_is_divided_and_seeds_differ() {
+    let (_folder, datasets) = datasets();
+    let mut options = kinds().remove(3);
+    options.cache_bytes = 30_000;
+    let joined = prepared(&datasets, &options).unwrap();
+    let of = |of: &dyn Fn(&Member) -> u64| joined.members().iter().map(of).collect::<Vec<_>>();
+    let needed = of(&|member| member.cache().needed_bytes);
+    let given = of(&|member| member.options().cache_bytes);
+    for (given, needed_here) in given.iter().zip(&needed) {
+        let part = *needed_here as f64 / needed.iter().sum::<u64>() as f64;
+        assert!((*given as f64 - 30_000.0 * part).abs() <= 1.0, "{given} {part}");
+    }
+    let mut seeds = of(&|member| member.options().plan.seed);
+    assert_eq!(seeds[0], options.plan.seed);
+    seeds.dedup();
+    assert_eq!(seeds.len(), 3);
+}
+
+#[test]
+fn it_goes_on_after_any_batch_and_in_any_epoch() {
+    let (_folder, datasets) = datasets();
+    for options in kinds() {
+        let mut loader = start(&datasets, &options);
+        let epochs = [epoch(&mut loader), epoch(&mut loader)];
+        loader.set_epoch(0);
+        for given in 0..epochs[0].len() {
+            let state = State::from_json(&loader.state().to_json()).unwrap();
+            let prepared = prepared(&datasets, &options).unwrap().resumed(&state).unwrap();
+            let mut resumed = prepared.start().unwrap();
+            let rest = epoch(&mut resumed);
+            assert!(rest == epochs[0][given..], "after {given}: {options:?}");
+            assert!(epoch(&mut resumed) == epochs[1]);
+            loader.next_batch().unwrap().unwrap();
+        }
+    }
+}
+
+#[test]
+fn ranks_get_batches_of_the_same_datasets_in_step() {
+    let (_folder, datasets) = datasets();
+    let options = images::options(2);
+    let rank = |rank| {
+        let prepared = prepared(&datasets, &options).unwrap();
+        let mut loader = prepared.at(Share { rank, world_size: 2 }).unwrap().start().unwrap();
+        epoch(&mut loader)
+    };
+    let (first, second) = (rank(0), rank(1));
+    let turns = |all: &[Read]| all.iter().map(|batch| batch.0).collect::<Vec<_>>();
+    assert_eq!(turns(&first), turns(&second));
+    let samples = first.iter().chain(&second).flat_map(|(number, items, ..)| {
+        items.iter().filter(|item| !item.padding).map(move |item| (*number, item.sample))
+    });
+    let mut samples: Vec<_> = samples.collect();
+    samples.sort_unstable();
+    samples.dedup();
+    assert_eq!(samples.len(), 16);
+}
+
+#[test]
+fn weights_are_fractions_of_an_epoch() {
+    let (_folder, datasets) = datasets();
+    let mut options = images::options(2);
+    options.plan.epoch_length = Some(30);
+    let joined = |weights: &[f64]| {
+        let datasets = datasets.iter().map(|dataset| (dataset.clone(), options.clone()));
+        PreparedLoader::joined(datasets.collect(), Some(weights))
+    };
+    let mut loader = joined(&[1.0, 0.0, 2.0]).unwrap().start().unwrap();
+    for _ in 0..2 {
+        let mut counts = [0; 3];
+        epoch(&mut loader).iter().for_each(|batch| counts[batch.0] += batch.1.len());
+        assert_eq!(counts, [10, 0, 20]);
+    }
+    for weights in [&[1.0, 2.0][..], &[0.0; 3], &[1.0, -1.0, 1.0], &[1.0, f64::NAN, 1.0]] {
+        let error = joined(weights).unwrap_err();
+        assert!(error.to_string().contains("are not weights of 3 datasets"), "{error}");
+    }
+}
+
+#[test]
+fn datasets_that_do_not_match_are_refused() {
+    let (folder, mut datasets) = datasets();
+    let spec = StackSpec::new(20, 20, 6, 2).masks(&["a"]);
+    let other = write_dataset(&folder.path().join("other"), &[spec], |_| json!({}));
+    datasets.push(Dataset::open(&other.path).unwrap());
+    let error = prepared(&datasets, &images::options(2)).unwrap_err().to_string();
+    assert!(error.contains("datasets of [7] and [6] bands"), "{error}");
+    let mut options = images::options(2);
+    options.bands = Some(vec![0, 3]);
+    prepared(&datasets, &options).unwrap();
+    let spec = StackSpec::new(20, 20, 7, 2).masks(&["b"]);
+    let other = write_dataset(&folder.path().join("masks"), &[spec], |_| json!({}));
+    datasets[3] = Dataset::open(&other.path).unwrap();
+    let error = prepared(&datasets, &images::options(2)).unwrap_err().to_string();
+    assert!(error.contains(r#"datasets with masks ["a"] and ["b"]"#), "{error}");
+}
