@@ -1,10 +1,16 @@
 //! Chunk codec: `bytes`(little) → `blosc` → `crc32c`, the inner codec chain of every packed array.
 //!
+//! A further codec is a variant of [`Compressor`], its entry in Zarr metadata here, and its calls in `hsipack_store::codec`.
+//!
 //! Frames are Blosc-1 frames, which `hsipack_store::codec` writes and reads with C-Blosc. A chunk on disk is one frame
 //! followed by the CRC-32C of the frame, little-endian ([`crc32c`
 //! codec](https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/index.html)).
 
-use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::names::by_name;
+use crate::{DType, Error, Result};
 
 /// A compressor inside Blosc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,18 +62,81 @@ impl Shuffle {
 }
 
 /// How chunks of one array are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Codec {
     /// Compressor inside Blosc.
+    #[serde(with = "by_name")]
     pub compressor: Compressor,
     /// 0 (store) to 9.
     pub level: u8,
     /// Filter before compression.
+    #[serde(with = "by_name")]
     pub shuffle: Shuffle,
     /// Size of an element in bytes, for the filter.
     pub typesize: u8,
     /// Blosc's block size in bytes; 0 lets Blosc choose.
     pub blocksize: usize,
+}
+
+impl Codec {
+    /// A codec for elements of this type, whose block size is left to Blosc.
+    pub const fn new(compressor: Compressor, level: u8, shuffle: Shuffle, dtype: DType) -> Self {
+        Self { compressor, level, shuffle, typesize: dtype.size() as u8, blocksize: 0 }
+    }
+
+    /// The same codec for elements of another type.
+    #[must_use]
+    pub const fn of_dtype(self, dtype: DType) -> Self {
+        Self { typesize: dtype.size() as u8, ..self }
+    }
+
+    /// The codec in Zarr v3 metadata: its name and configuration.
+    pub fn to_zarr(self) -> Value {
+        json!({ "name": "blosc", "configuration": {
+            "cname": self.compressor.name(),
+            "clevel": self.level,
+            "shuffle": self.shuffle.zarr_name(),
+            "typesize": self.typesize,
+            "blocksize": self.blocksize,
+        }})
+    }
+
+    /// The codec that Zarr v3 metadata of an array of this type name; `None` if hsipack knows no such codec.
+    ///
+    /// # Errors
+    /// If the configuration is invalid.
+    pub fn of_zarr(name: &str, configuration: &Value, dtype: DType) -> Result<Option<Self>> {
+        match name {
+            "blosc" => Self::of_blosc(configuration, dtype).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn of_blosc(configuration: &Value, dtype: DType) -> Result<Self> {
+        let missing = |key: &str| {
+            Error::malformed(format!("{key} of blosc is missing or is not what Zarr v3 requires"))
+        };
+        let text = |key| configuration[key].as_str().ok_or_else(|| missing(key));
+        let number = |key| configuration[key].as_u64();
+        let cname = text("cname")?;
+        let compressor = Compressor::ALL.into_iter().find(|one| one.name() == cname);
+        let compressor = compressor.ok_or_else(|| {
+            Error::unsupported(format!("blosc compressor {cname} is not in this build"))
+        })?;
+        let shuffle = text("shuffle")?;
+        let shuffle = Shuffle::of_zarr_name(shuffle)
+            .ok_or_else(|| Error::malformed(format!("blosc shuffle is {shuffle:?}")))?;
+        let level = number("clevel").filter(|level| *level <= 9);
+        let typesize = number("typesize").filter(|size| (1..=255).contains(size));
+        let blocksize = number("blocksize").and_then(|size| usize::try_from(size).ok());
+        Ok(Self {
+            compressor,
+            level: level.ok_or_else(|| missing("clevel"))? as u8,
+            shuffle,
+            typesize: typesize.unwrap_or(dtype.size() as u64) as u8,
+            blocksize: blocksize.unwrap_or(0),
+        })
+    }
 }
 
 /// Length of the checksum after a frame, in bytes.

@@ -5,13 +5,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Codec, Compressor, DType, Error, Result, Shuffle};
+use crate::{Codec, DType, Error, Result};
 
 /// How the bytes of one chunk are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkCodecs {
-    /// The Blosc settings; `None` if chunks are plain bytes.
-    pub blosc: Option<Codec>,
+    /// The compression; `None` if chunks are plain bytes.
+    pub compression: Option<Codec>,
     /// Whether a CRC-32C follows every chunk.
     pub checksum: bool,
 }
@@ -194,15 +194,7 @@ fn bytes_codec() -> Value {
 impl ChunkCodecs {
     fn to_json(self) -> Value {
         let mut codecs = vec![bytes_codec()];
-        codecs.extend(self.blosc.map(|codec| {
-            json!({ "name": "blosc", "configuration": {
-                "cname": codec.compressor.name(),
-                "clevel": codec.level,
-                "shuffle": codec.shuffle.zarr_name(),
-                "typesize": codec.typesize,
-                "blocksize": codec.blocksize,
-            }})
-        }));
+        codecs.extend(self.compression.map(Codec::to_zarr));
         if self.checksum {
             codecs.push(json!({ "name": "crc32c" }));
         }
@@ -210,7 +202,7 @@ impl ChunkCodecs {
     }
 
     fn parse(codecs: &[Value], dtype: DType) -> Result<Self> {
-        let mut parsed = ChunkCodecs { blosc: None, checksum: false };
+        let mut parsed = ChunkCodecs { compression: None, checksum: false };
         for (place, codec) in codecs.iter().enumerate() {
             let name = codec["name"].as_str().unwrap_or_default();
             let configuration = &codec["configuration"];
@@ -219,41 +211,24 @@ impl ChunkCodecs {
                     if configuration.get("endian").is_some_and(|endian| endian != "little") {
                         return Err(Error::unsupported("values are big-endian"));
                     }
+                    continue;
                 }
-                "blosc" if place == 1 => parsed.blosc = Some(parse_blosc(configuration, dtype)?),
-                "crc32c" if place > 0 && place + 1 == codecs.len() => parsed.checksum = true,
-                _ => {
-                    return Err(Error::unsupported(format!(
-                        "codec {name:?} in place {} of the chain, which hsipack does not read",
-                        place + 1
-                    )));
+                "crc32c" if place > 0 && place + 1 == codecs.len() => {
+                    parsed.checksum = true;
+                    continue;
                 }
+                _ if place == 1 => parsed.compression = Codec::of_zarr(name, configuration, dtype)?,
+                _ => {}
+            }
+            if place != 1 || parsed.compression.is_none() {
+                return Err(Error::unsupported(format!(
+                    "codec {name:?} in place {} of the chain, which hsipack does not read",
+                    place + 1
+                )));
             }
         }
         if codecs.is_empty() { Err(missing("codecs")) } else { Ok(parsed) }
     }
-}
-
-fn parse_blosc(configuration: &Value, dtype: DType) -> Result<Codec> {
-    let cname = string(&configuration["cname"], "cname of blosc")?;
-    let compressor =
-        Compressor::ALL.into_iter().find(|one| one.name() == cname).ok_or_else(|| {
-            Error::unsupported(format!("blosc compressor {cname} is not in this build"))
-        })?;
-    let shuffle = string(&configuration["shuffle"], "shuffle of blosc")?;
-    let shuffle = Shuffle::of_zarr_name(shuffle)
-        .ok_or_else(|| Error::malformed(format!("blosc shuffle is {shuffle:?}")))?;
-    let number = |key: &str| configuration[key].as_u64();
-    let level =
-        number("clevel").filter(|level| *level <= 9).ok_or_else(|| missing("clevel of blosc"))?;
-    let typesize = number("typesize").filter(|size| (1..=255).contains(size));
-    Ok(Codec {
-        compressor,
-        level: level as u8,
-        shuffle,
-        typesize: typesize.unwrap_or(dtype.size() as u64) as u8,
-        blocksize: number("blocksize").and_then(|size| usize::try_from(size).ok()).unwrap_or(0),
-    })
 }
 
 fn missing(key: &str) -> Error {
@@ -285,6 +260,7 @@ fn positive(value: &Value, key: &str) -> Result<Vec<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Compressor, Shuffle};
     use proptest::prelude::*;
 
     fn image() -> ArrayMeta {
@@ -294,13 +270,7 @@ mod tests {
             file_shape: vec![8, 480, 640, 100],
             chunk_shape: Some(vec![1, 16, 640, 100]),
             codecs: ChunkCodecs {
-                blosc: Some(Codec {
-                    compressor: Compressor::Lz4,
-                    level: 5,
-                    shuffle: Shuffle::Bit,
-                    typesize: 2,
-                    blocksize: 0,
-                }),
+                compression: Some(Codec::new(Compressor::Lz4, 5, Shuffle::Bit, DType::F16)),
                 checksum: true,
             },
             fill_value: json!("NaN"),
@@ -313,7 +283,7 @@ mod tests {
     fn metadata_come_back_as_they_were() {
         let mut plain = image();
         plain.chunk_shape = None;
-        plain.codecs = ChunkCodecs { blosc: None, checksum: true };
+        plain.codecs = ChunkCodecs { compression: None, checksum: true };
         for meta in [image(), plain] {
             assert_eq!(ArrayMeta::parse(&to_text(&meta.to_json())).unwrap(), meta);
         }

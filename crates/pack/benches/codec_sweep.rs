@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use hsipack_format::{Codec, Compressor, Shuffle, codec};
+use hsipack_format::{Codec, Compressor, DType, Shuffle, codec};
 use hsipack_pack::convert::LayoutOptions;
 use hsipack_store::Dataset;
 
@@ -76,13 +76,7 @@ fn codecs(quick: bool) -> Vec<Codec> {
     for (compressor, levels) in levels {
         for level in *levels {
             for shuffle in Shuffle::ALL {
-                codecs.push(Codec {
-                    compressor: *compressor,
-                    level: *level,
-                    shuffle,
-                    typesize: 2,
-                    blocksize: 0,
-                });
+                codecs.push(Codec::new(*compressor, *level, shuffle, DType::F16));
             }
         }
     }

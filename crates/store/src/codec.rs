@@ -1,4 +1,4 @@
-//! Compresses and decompresses one chunk with C-Blosc 1.21, through the three calls that are needed.
+//! Compresses and decompresses one chunk. For Blosc, with C-Blosc 1.21, through the three calls that are needed.
 //!
 //! [`hsipack_format::codec`] describes a stored chunk. C-Blosc allocates working memory without checking for failure, so
 //! these calls are in the crate that knows how much memory is available.
@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::os::raw::{c_char, c_void};
 
 use hsipack_format::codec::{BLOSC_HEADER, CHECKSUM_LEN, MAX_CHUNK, append_checksum_from};
-use hsipack_format::{Codec, Error, Opt, Result, Shuffle, remedy};
+use hsipack_format::{Codec, Compressor, Error, Opt, Result, Shuffle, remedy};
 
 use crate::memory;
 
@@ -86,6 +86,20 @@ pub fn scratch(block: usize) -> usize {
     2 * block + 4 * usize::from(u8::MAX)
 }
 
+/// Decompresses a chunk without its checksum into `out`, which it must fill exactly.
+///
+/// # Errors
+/// [`ErrorKind::Damaged`](hsipack_format::ErrorKind::Damaged) if the chunk is invalid or has another size.
+pub fn decode(codec: &Codec, frame: &[u8], out: &mut [u8]) -> Result<()> {
+    match codec.compressor {
+        Compressor::BloscLz
+        | Compressor::Lz4
+        | Compressor::Lz4Hc
+        | Compressor::Zlib
+        | Compressor::Zstd => decode_frame(frame, out),
+    }
+}
+
 /// Decompresses one Blosc-1 frame into `out`. It must fill `out` exactly.
 ///
 /// # Errors
@@ -124,20 +138,14 @@ pub fn decode_frame(frame: &[u8], out: &mut [u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hsipack_format::Compressor;
+    use hsipack_format::DType;
     use hsipack_format::codec::verify;
     use proptest::prelude::*;
 
     fn codecs() -> impl Iterator<Item = Codec> {
         Compressor::ALL.into_iter().flat_map(|compressor| {
             Shuffle::ALL.into_iter().flat_map(move |shuffle| {
-                [0, 1, 5, 9].map(move |level| Codec {
-                    compressor,
-                    level,
-                    shuffle,
-                    typesize: 2,
-                    blocksize: 0,
-                })
+                [0, 1, 5, 9].map(move |level| Codec::new(compressor, level, shuffle, DType::F16))
             })
         })
     }
@@ -151,7 +159,7 @@ mod tests {
             let len = encode(&codec, &chunk, &mut stored).unwrap();
             assert_eq!(stored.len(), 3 + len);
             let mut back = vec![0; chunk.len()];
-            decode_frame(verify(&stored[3..]).unwrap(), &mut back).unwrap();
+            decode(&codec, verify(&stored[3..]).unwrap(), &mut back).unwrap();
             assert_eq!(back, chunk, "{codec:?}");
         }
     }
@@ -162,7 +170,7 @@ mod tests {
             seed in any::<u16>(), at in any::<prop::sample::Index>(), flip in 1u8..
         ) {
             let chunk: Vec<u8> = (0..3000u32).map(|i| (i.wrapping_mul(u32::from(seed)) >> 7) as u8).collect();
-            let codec = Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
+            let codec = Codec::new(Compressor::Lz4, 5, Shuffle::Byte, DType::F16);
             let mut stored = Vec::new();
             encode(&codec, &chunk, &mut stored).unwrap();
             let at = at.index(stored.len());

@@ -29,15 +29,15 @@
 //! | `writeback.rs` | flushing a file to the disk while it is being written; writing in the background |
 //!
 //! ```
-//! use hsipack_format::{Codec, Compressor, Shuffle, codec::verify};
+//! use hsipack_format::{Codec, Compressor, DType, Shuffle, codec::verify};
 //! use hsipack_store::codec;
 //!
-//! let settings = Codec { compressor: Compressor::Lz4, level: 5, shuffle: Shuffle::Byte, typesize: 2, blocksize: 0 };
+//! let settings = Codec::new(Compressor::Lz4, 5, Shuffle::Byte, DType::F16);
 //! let chunk = [1u8, 0, 2, 0, 3, 0, 4, 0];
 //! let mut stored = Vec::new();
 //! codec::encode(&settings, &chunk, &mut stored)?;
 //! let mut back = [0; 8];
-//! codec::decode_frame(verify(&stored)?, &mut back)?;
+//! codec::decode(&settings, verify(&stored)?, &mut back)?;
 //! assert_eq!(back, chunk);
 //! # Ok::<(), hsipack_format::Error>(())
 //! ```

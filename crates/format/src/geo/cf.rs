@@ -55,7 +55,7 @@ impl GeoArray {
             shape,
             dtype,
             chunk_shape: None,
-            codecs: ChunkCodecs { blosc: None, checksum: true },
+            codecs: ChunkCodecs { compression: None, checksum: true },
             fill_value,
             attributes,
         };

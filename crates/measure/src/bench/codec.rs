@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use hsipack_format::grid::TARGET_CHUNK;
-use hsipack_format::{Codec, Compressor, CubeShape, Shuffle, Tile};
+use hsipack_format::{Codec, Compressor, CubeShape, DType, Shuffle, Tile};
 use hsipack_pack::convert::LayoutOptions;
 
 use super::npy;
@@ -68,7 +68,7 @@ pub fn fastest(
     let mut bench = Bench::new(chunks.clone(), chunks.largest(), limits, threads, stop);
     let candidates = TRIED.map(|(compressor, level)| {
         let candidate = Candidate::new(compressor, level, Shuffle::Byte);
-        Candidate { codec: Codec { typesize: VALUE as u8, ..candidate.codec }, ..candidate }
+        Candidate { codec: candidate.codec.of_dtype(DType::F32), ..candidate }
     });
     let tried = bench.sweep_once(&candidates, &|_| chunks.clone())?;
     let Codec { compressor, level, shuffle, .. } = choose(&tried).codec;

@@ -340,7 +340,7 @@ impl Make<'_> {
 /// How the cubes of a packed dataset are compressed.
 fn codec_of(path: &Path) -> Result<Option<String>> {
     let dataset = Dataset::open(path)?;
-    let codec = dataset.stacks().first().and_then(|stack| stack.image.meta().codecs.blosc);
+    let codec = dataset.stacks().first().and_then(|stack| stack.image.meta().codecs.compression);
     Ok(codec.as_ref().map(codec::name))
 }
 

@@ -130,7 +130,7 @@ impl Facts {
     /// Facts that follow from a packed dataset, the options of its loader, and the workload.
     pub fn of(dataset: &Dataset, options: &LoaderOptions, workload: &Workload) -> Self {
         let image = dataset.stacks().first().map(|stack| &stack.image);
-        let codec = image.and_then(|image| image.meta().codecs.blosc);
+        let codec = image.and_then(|image| image.meta().codecs.compression);
         let crop = &options.plan.crop;
         // Tiles are at least 32 pixels high and wide: smaller ones cost more than they save.
         let size = window_size(options);

@@ -1,7 +1,7 @@
 //! The codecs, levels, filters and chunk sizes that are tried.
 
 use hsipack_format::grid::TARGET_CHUNK;
-use hsipack_format::{Codec, Compressor, Shuffle, Tile};
+use hsipack_format::{Codec, Compressor, DType, Shuffle, Tile};
 
 use super::sample::Sample;
 
@@ -22,7 +22,7 @@ pub struct Candidate {
 impl Candidate {
     /// A codec with chunks of the default size and all bits.
     pub fn new(compressor: Compressor, level: u8, shuffle: Shuffle) -> Self {
-        let codec = Codec { compressor, level, shuffle, typesize: 2, blocksize: 0 };
+        let codec = Codec::new(compressor, level, shuffle, DType::F16);
         Self { codec, chunk_bytes: TARGET_CHUNK, keep_bits: None }
     }
 

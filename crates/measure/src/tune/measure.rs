@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hsipack_format::{Codec, ErrorKind, codec};
+use hsipack_format::codec::without_checksum;
+use hsipack_format::{Codec, ErrorKind};
 use hsipack_store::threads::{self, Pool};
 
 use super::candidates::Candidate;
@@ -199,10 +200,11 @@ impl<'a> Bench<'a> {
             )?;
             trial.write.push(rate);
         }
+        let codec = &trial.candidate.codec;
         let stored: Vec<&[u8]> = trial.stored.iter().map(Vec::as_slice).collect();
         for (pool, rates) in pools.iter().zip(&mut trial.decode) {
             let rate = drive(pool, &mut self.out, &trial.lens, self.limits.decode, &|at, out| {
-                hsipack_store::codec::decode_frame(codec::without_checksum(stored[at])?, out)
+                hsipack_store::codec::decode(codec, without_checksum(stored[at])?, out)
             })?;
             rates.push(rate);
         }

@@ -220,7 +220,7 @@ impl Adding {
             name: mask.name.clone(),
             dtype,
             grid: Grid::new(flat, tile, image.grid().samples_per_shard())?,
-            codec: image.meta().codecs.blosc.unwrap_or(LayoutOptions::default().codec(dtype)),
+            codec: image.meta().codecs.compression.unwrap_or(LayoutOptions::default().codec(dtype)),
             layers: Vec::new(),
             class_names: mask.class_names.get(place).cloned().flatten(),
             made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),

@@ -197,7 +197,7 @@ fn image_meta(
         dtype: values.dtype,
         file_shape: axes(file_shape(&stack.grid)),
         chunk_shape: Some(axes(chunk_shape(&stack.grid))),
-        codecs: ChunkCodecs { blosc: Some(stack.codec), checksum: true },
+        codecs: ChunkCodecs { compression: Some(stack.codec), checksum: true },
         fill_value: json!("NaN"),
         dimension_names: names(&["sample", "y", "x", "band"]),
         attributes,
@@ -233,7 +233,7 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
         dtype: mask.dtype,
         file_shape: file_shape(&mask.grid).to_vec(),
         chunk_shape: Some(chunk_shape(&mask.grid).to_vec()),
-        codecs: ChunkCodecs { blosc: Some(mask_codec(mask)), checksum: true },
+        codecs: ChunkCodecs { compression: Some(mask_codec(mask)), checksum: true },
         fill_value: json!(0),
         dimension_names: names(&["sample", "y", "x"]),
         attributes,
@@ -242,7 +242,7 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
 
 /// The codec of a mask's chunks, with its element size.
 pub fn mask_codec(mask: &PlannedMask) -> hsipack_format::Codec {
-    hsipack_format::Codec { typesize: mask.dtype.size() as u8, ..mask.codec }
+    mask.codec.of_dtype(mask.dtype)
 }
 
 /// CF separates meanings by spaces, so spaces in a name become underscores.
@@ -264,7 +264,7 @@ fn coordinate_meta(len: usize, long_name: &str) -> ArrayMeta {
         dtype: DType::F64,
         file_shape: vec![len as u64],
         chunk_shape: None,
-        codecs: ChunkCodecs { blosc: None, checksum: true },
+        codecs: ChunkCodecs { compression: None, checksum: true },
         fill_value: json!("NaN"),
         dimension_names: names(&["band"]),
         attributes,

@@ -517,14 +517,7 @@ impl Default for LayoutOptions {
 impl LayoutOptions {
     /// The codec for chunks of `dtype`.
     pub fn codec(&self, dtype: DType) -> Codec {
-        let typesize = dtype.size() as u8;
-        Codec {
-            compressor: self.codec,
-            level: self.level,
-            shuffle: self.shuffle,
-            typesize,
-            blocksize: 0,
-        }
+        Codec::new(self.codec, self.level, self.shuffle, dtype)
     }
 
     /// Rows × columns of a chunk of cubes of `shape`.

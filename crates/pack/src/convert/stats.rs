@@ -635,7 +635,7 @@ mod tests {
             dtype: DType::F16,
             file_shape: vec![1, 1, 1, bands as u64],
             chunk_shape: None,
-            codecs: ChunkCodecs { blosc: None, checksum: false },
+            codecs: ChunkCodecs { compression: None, checksum: false },
             fill_value: Value::Null,
             dimension_names: Vec::new(),
             attributes: Map::from_iter([(OWN.to_owned(), Value::Object(own))]),

@@ -31,7 +31,7 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
         dtype: raster.dtype,
         file_shape: chunk,
         chunk_shape: None,
-        codecs: ChunkCodecs { blosc: Some(codec_of(raster.dtype)), checksum: true },
+        codecs: ChunkCodecs { compression: Some(codec_of(raster.dtype)), checksum: true },
         fill_value: fill(raster),
         dimension_names: names.into_iter().map(str::to_owned).collect(),
         attributes: attributes(raster),
@@ -76,7 +76,7 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
             dtype: DType::F64,
             file_shape: vec![values.len() as u64],
             chunk_shape: None,
-            codecs: ChunkCodecs { blosc: None, checksum: false },
+            codecs: ChunkCodecs { compression: None, checksum: false },
             fill_value: json!("NaN"),
             dimension_names: vec!["band".to_owned()],
             attributes,
@@ -105,8 +105,7 @@ fn map<const N: usize>(attributes: [(&str, Value); N]) -> Map<String, Value> {
 /// LZ4 after a byte shuffle: it is fast, and every Zarr reader supports it.
 fn codec_of(dtype: DType) -> Codec {
     let shuffle = if dtype.size() > 1 { Shuffle::Byte } else { Shuffle::None };
-    let typesize = dtype.size() as u8;
-    Codec { compressor: Compressor::Lz4, level: 5, shuffle, typesize, blocksize: 0 }
+    Codec::new(Compressor::Lz4, 5, shuffle, dtype)
 }
 
 fn fill(raster: &Raster<'_>) -> Value {

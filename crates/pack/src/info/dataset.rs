@@ -323,7 +323,7 @@ impl StackReport {
             chunk_bytes: image.chunk_bytes() as u64,
             shards: image.shards(),
             samples_per_shard: grid.samples_per_shard(),
-            codec: meta.codecs.blosc.map(|codec| CodecReport {
+            codec: meta.codecs.compression.map(|codec| CodecReport {
                 name: codec.compressor.name(),
                 level: codec.level,
                 shuffle: codec.shuffle.zarr_name(),

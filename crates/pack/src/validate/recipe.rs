@@ -58,13 +58,9 @@ pub fn of(recipes: &[Recipe], id: usize) -> Option<&Recipe> {
 
 /// The codec that a dataset's array was packed with.
 pub fn codec(array: &hsipack_store::dataset::ChunkArray) -> Codec {
-    array.meta().codecs.blosc.unwrap_or(Codec {
-        compressor: Compressor::Lz4,
-        level: 0,
-        shuffle: Shuffle::None,
-        typesize: array.meta().dtype.size() as u8,
-        blocksize: 0,
-    })
+    let meta = array.meta();
+    let stored = Codec::new(Compressor::Lz4, 0, Shuffle::None, meta.dtype);
+    meta.codecs.compression.unwrap_or(stored)
 }
 
 /// Finds the source of a sample: the recorded path relative to the working directory, otherwise to `root`, otherwise to

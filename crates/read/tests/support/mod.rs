@@ -33,13 +33,7 @@ pub struct StackSpec {
     pub omit_zeros: bool,
 }
 
-pub const LZ4: Codec = Codec {
-    compressor: Compressor::Lz4,
-    level: 5,
-    shuffle: Shuffle::Byte,
-    typesize: 2,
-    blocksize: 0,
-};
+pub const LZ4: Codec = Codec::new(Compressor::Lz4, 5, Shuffle::Byte, DType::F16);
 
 impl StackSpec {
     pub fn new(rows: usize, columns: usize, bands: usize, samples: usize) -> Self {
@@ -268,7 +262,7 @@ fn write_array(
         file_shape: if spec.sharded { whole } else { chunk_shape.clone() },
         chunk_shape: spec.sharded.then_some(chunk_shape),
         codecs: ChunkCodecs {
-            blosc: spec.codec.map(|codec| Codec { typesize: dtype.size() as u8, ..codec }),
+            compression: spec.codec.map(|codec| codec.of_dtype(dtype)),
             checksum: spec.checksum,
         },
         fill_value: json!(0),

@@ -9,7 +9,7 @@ use hsipack_format::metadata::Scaling;
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{Command, CubeShape, Error, Grid, Result, codec, remedy};
 
-use crate::codec::decode_frame;
+use crate::codec::decode;
 use crate::folder::Folder;
 use crate::metadata::MetadataFiles;
 use crate::rows::{self, Chunks, Part};
@@ -322,8 +322,8 @@ pub(super) fn decode_chunk(
         true => codec::without_checksum(stored)?,
         false => stored,
     };
-    if meta.codecs.blosc.is_some() {
-        decode_frame(frame, out)
+    if let Some(codec) = &meta.codecs.compression {
+        decode(codec, frame, out)
     } else if frame.len() == out.len() {
         out.copy_from_slice(frame);
         Ok(())

@@ -92,20 +92,11 @@ struct GridRecord {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct CodecRecord {
-    compressor: String,
-    level: u8,
-    shuffle: String,
-    typesize: u8,
-    blocksize: usize,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
 struct MaskRecord {
     name: String,
     dtype: String,
     grid: GridRecord,
-    codec: CodecRecord,
+    codec: Codec,
     layers: Vec<String>,
     class_names: Option<Vec<String>>,
     made: Option<(String, Value)>,
@@ -115,7 +106,7 @@ struct MaskRecord {
 struct StackRecord {
     name: String,
     grid: GridRecord,
-    codec: CodecRecord,
+    codec: Codec,
     samples: Vec<usize>,
     existing: usize,
     scale: f64,
@@ -236,37 +227,13 @@ impl GridRecord {
     }
 }
 
-impl From<&Codec> for CodecRecord {
-    fn from(codec: &Codec) -> Self {
-        Self {
-            compressor: codec.compressor.to_string(),
-            level: codec.level,
-            shuffle: codec.shuffle.to_string(),
-            typesize: codec.typesize,
-            blocksize: codec.blocksize,
-        }
-    }
-}
-
-impl CodecRecord {
-    fn codec(&self) -> Result<Codec> {
-        Ok(Codec {
-            compressor: self.compressor.parse()?,
-            level: self.level,
-            shuffle: self.shuffle.parse()?,
-            typesize: self.typesize,
-            blocksize: self.blocksize,
-        })
-    }
-}
-
 impl From<&PlannedMask> for MaskRecord {
     fn from(mask: &PlannedMask) -> Self {
         Self {
             name: mask.name.clone(),
             dtype: mask.dtype.name().to_owned(),
             grid: (&mask.grid).into(),
-            codec: (&mask.codec).into(),
+            codec: mask.codec,
             layers: mask.layers.clone(),
             class_names: mask.class_names.clone(),
             made: mask.made.as_ref().map(|made| (made.command.clone(), made.recipe.clone())),
@@ -279,7 +246,7 @@ impl MaskRecord {
         Ok(PlannedMask {
             dtype: dtype(&self.dtype)?,
             grid: self.grid.grid()?,
-            codec: self.codec.codec()?,
+            codec: self.codec,
             name: self.name,
             layers: self.layers,
             class_names: self.class_names,
@@ -293,7 +260,7 @@ impl From<&PlannedStack> for StackRecord {
         Self {
             name: stack.name.clone(),
             grid: (&stack.grid).into(),
-            codec: (&stack.codec).into(),
+            codec: stack.codec,
             samples: stack.samples.clone(),
             existing: stack.existing,
             scale: stack.scale,
@@ -310,7 +277,7 @@ impl StackRecord {
     fn stack(self) -> Result<PlannedStack> {
         Ok(PlannedStack {
             grid: self.grid.grid()?,
-            codec: self.codec.codec()?,
+            codec: self.codec,
             name: self.name,
             samples: self.samples,
             existing: self.existing,

@@ -18,14 +18,15 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
     let notes = stack.image.meta().band_notes();
     let codec = |array: &ChunkArray| {
         let codecs = array.meta().codecs;
-        codecs.blosc.filter(|_| codecs.checksum && array.meta().chunk_shape.is_some()).ok_or_else(
-            || {
+        codecs
+            .compression
+            .filter(|_| codecs.checksum && array.meta().chunk_shape.is_some())
+            .ok_or_else(|| {
                 Error::unsupported(
                     "chunks are not sharded, compressed with blosc and checked with crc32c",
                 )
                 .with_remedy("pack a new dataset; only hsipack's own layout can be appended to")
-            },
-        )
+            })
     };
     let masks = stack.masks.iter().map(|mask| {
         let MaskMeaning { layers, class_names, made } = mask.meta().mask_meaning();
