@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use hsipack_format::{ErrorKind, Result};
 use hsipack_pack::convert::{self, ConvertOptions, Mode};
@@ -468,6 +470,40 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
     bucket.put("packed/6x5x4/image/c/0/0/0/0", bytes);
     let report = repair(&out, &ValidateOptions::default(), &Progress::default()).unwrap();
     assert!(report.remaining.is_empty() && objects(&bucket, "packed") == want, "{report:?}");
+}
+
+#[test]
+fn cubes_of_a_server_are_opened_at_the_same_time() {
+    let (bucket, folder) = (bucket("together"), tempfile::tempdir().unwrap());
+    let cubes_here = folder.path().join("raw");
+    std::fs::create_dir_all(&cubes_here).unwrap();
+    cubes(&cubes_here, 12, 0);
+    // Objects are fetched once by a process.
+    upload(&bucket, &cubes_here, "raw/1");
+    upload(&bucket, &cubes_here, "raw/4");
+    let (in_flight, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = (in_flight.clone(), most.clone());
+    bucket.set_faults(move |request| {
+        if request.method == "GET" && request.key.contains("cube0") {
+            let now = counted.0.fetch_add(1, Ordering::SeqCst) + 1;
+            counted.1.fetch_max(now, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(20));
+            counted.0.fetch_sub(1, Ordering::SeqCst);
+        }
+        BucketFault::None
+    });
+    let pack_with = |jobs| {
+        most.store(0, Ordering::SeqCst);
+        let out = folder.path().join(format!("out_{jobs}"));
+        let inputs = vec![bucket.url(&format!("raw/{jobs}")).display().to_string()];
+        pack(&ConvertOptions { inputs, jobs, ..options(&cubes_here, &out) });
+        let shard = std::fs::read(out.join("6x5x4/image/c/0/0/0/0")).unwrap();
+        (shard, most.load(Ordering::SeqCst))
+    };
+    let ((one, alone), (four, together)) = (pack_with(1), pack_with(4));
+    assert!(one == four);
+    assert_eq!(alone, 1);
+    assert!((3..=4).contains(&together), "{together} requests at once");
 }
 
 #[test]

@@ -25,7 +25,7 @@ use hsipack_store::output::Written;
 use hsipack_store::{Dataset, stopping, threads};
 use serde_json::Value;
 
-use self::queue::{Job, Queue, ShardTask, shard_tasks};
+use self::queue::{Job, Opening, Queue, References, ShardTask, Step, shard_tasks};
 pub use self::records::SampleRecord;
 use self::shard::{FinishedShard, OpenShard};
 use super::encode::{Encoded, Encoder};
@@ -103,6 +103,9 @@ struct Engine<'a> {
     failed: Arc<AtomicBool>,
     /// Results that have been written. Their memory is reused.
     spent: Mutex<Vec<Encoded>>,
+    references: References,
+    /// A cube was opened.
+    opened: Condvar,
 }
 
 /// For each thread, the number of jobs that may be in progress or waiting for the writer.
@@ -221,6 +224,8 @@ impl<'a> Engine<'a> {
             failure: Mutex::new(None),
             failed: Arc::default(),
             spent: Mutex::default(),
+            references: References::default(),
+            opened: Condvar::new(),
         }
     }
 
@@ -285,6 +290,7 @@ impl<'a> Engine<'a> {
         // Waiting threads check for a failure while they hold this lock.
         drop(locked(&self.delivered));
         self.changed.notify_all();
+        self.opened.notify_all();
     }
 
     fn stopped(&self) -> bool {
@@ -298,22 +304,38 @@ impl<'a> Engine<'a> {
     fn worker<'q>(&'q self, queue: &Mutex<Queue<'q>>) -> Result<()> {
         let mut encoder = Encoder::default();
         while !self.stopped() {
-            let mut queue = locked(queue);
-            if !self.wait_for_window(queue.next) {
+            let mut waiting = locked(queue);
+            if !self.wait_for_window(waiting.next) {
                 return Ok(());
             }
-            let Some(ticket) = queue.take()? else {
-                let mut delivered = locked(&self.delivered);
-                delivered.total = Some(queue.next);
-                self.changed.notify_all();
-                return Ok(());
+            if let Some(opening) = waiting.open_ahead() {
+                self.open(queue, waiting, &opening)?;
+                continue;
+            }
+            let ticket = match waiting.take() {
+                Step::Job(ticket) => ticket,
+                Step::Open(opening) => {
+                    self.open(queue, waiting, &opening)?;
+                    continue;
+                }
+                Step::Wait => {
+                    let waited = self.opened.wait_timeout(waiting, POLL);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                    continue;
+                }
+                Step::End => {
+                    let mut delivered = locked(&self.delivered);
+                    delivered.total = Some(waiting.next);
+                    self.changed.notify_all();
+                    return Ok(());
+                }
             };
             let done = match &ticket.job {
                 Job::Rows { sample, cube, rows } => {
                     // Locked before another thread can take the next job, so that rows of a stream are read in order.
                     let turn =
                         (cube.source.access() == Access::Sequential).then(|| locked(&cube.turn));
-                    drop(queue);
+                    drop(waiting);
                     encoder.read(cube, rows.clone(), turn)?;
                     let first_chunk = rows.start / cube.grid.tile().rows * cube.grid.across();
                     let encoded = encoder.encode(cube, rows.clone(), self.recycled())?;
@@ -329,7 +351,7 @@ impl<'a> Engine<'a> {
                     }
                 }
                 Job::Mask { sample, mask } => {
-                    drop(queue);
+                    drop(waiting);
                     let encoded = self.encode_mask(&mut encoder, *sample, *mask)?;
                     Done {
                         task: ticket.task,
@@ -344,6 +366,21 @@ impl<'a> Engine<'a> {
             locked(&self.delivered).waiting.insert(ticket.number, done);
             self.changed.notify_all();
         }
+        Ok(())
+    }
+
+    /// Opens a cube while other threads take jobs.
+    fn open<'q>(
+        &'q self,
+        queue: &Mutex<Queue<'q>>,
+        waiting: MutexGuard<'_, Queue<'q>>,
+        opening: &Opening,
+    ) -> Result<()> {
+        let (sample, stack) = waiting.planned(opening);
+        drop(waiting);
+        let cube = queue::open(self, sample, stack)?;
+        locked(queue).opened(opening, cube);
+        self.opened.notify_all();
         Ok(())
     }
 

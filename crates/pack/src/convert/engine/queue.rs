@@ -1,7 +1,12 @@
 //! Hands out jobs one at a time, in the order of their chunks in the shards.
+//!
+//! How many jobs a cube has is known only when it is open, and opening a cube may take long: on a server it means several
+//! requests. So opening a cube is work for a thread, too. Threads open the cubes that come next, at most as many as there are
+//! threads, while others work on the cubes before.
 
+use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::{Error, Result};
 use hsipack_source::CubeInfo;
@@ -9,7 +14,7 @@ use hsipack_source::CubeInfo;
 use super::Engine;
 use crate::convert::calibration::Calibration;
 use crate::convert::encode::OpenCube;
-use crate::convert::options::{ConvertOptions, Reference};
+use crate::convert::options::{ConvertOptions, Reference, ValueOptions};
 use crate::convert::plan::{self, PlannedSample, PlannedStack};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
@@ -56,6 +61,27 @@ pub(super) struct Ticket {
     pub job: Job,
 }
 
+/// What a thread has to do next.
+pub(super) enum Step {
+    /// This job.
+    Job(Ticket),
+    /// Open this cube ([`open`]), and pass it to [`Queue::opened`].
+    Open(Opening),
+    /// Wait until a cube is open.
+    Wait,
+    /// There are no more jobs.
+    End,
+}
+
+/// A cube to open.
+pub(super) struct Opening {
+    /// Its number among all cubes of the queue.
+    number: usize,
+    task: usize,
+    /// Sample within the task.
+    sample: usize,
+}
+
 /// Hands out jobs in order, one at a time.
 pub(super) struct Queue<'a> {
     engine: &'a Engine<'a>,
@@ -63,13 +89,22 @@ pub(super) struct Queue<'a> {
     task: usize,
     /// Sample within the task.
     sample: usize,
-    /// The sample's cube and the next row to hand out; `None` until the cube is opened.
-    cube: Option<(Arc<OpenCube>, usize)>,
+    /// The sample's number among all samples of the tasks.
+    number: usize,
+    /// The first row of the next job.
+    row: usize,
     mask: usize,
+    /// This sample's cube and those that come next, as far as threads were told to open them; `None` until they are open.
+    cubes: VecDeque<Option<Arc<OpenCube>>>,
+    /// The next cube to open.
+    next_opening: Opening,
     /// Number of the next job.
     pub next: u64,
-    reference: Option<KnownReference>,
 }
+
+/// The references that cubes have in common.
+#[derive(Default)]
+pub(super) struct References(Mutex<Option<KnownReference>>);
 
 /// The references that were read last, and the calibration that they gave.
 struct KnownReference {
@@ -93,94 +128,164 @@ impl KnownReference {
 impl<'a> Queue<'a> {
     /// The jobs of `tasks`.
     pub fn new(engine: &'a Engine<'a>, tasks: Vec<ShardTask>) -> Self {
-        Self { engine, tasks, task: 0, sample: 0, cube: None, mask: 0, next: 0, reference: None }
+        let next_opening = Opening { number: 0, task: 0, sample: 0 };
+        let cubes = VecDeque::new();
+        Self {
+            engine,
+            tasks,
+            task: 0,
+            sample: 0,
+            number: 0,
+            row: 0,
+            mask: 0,
+            cubes,
+            next_opening,
+            next: 0,
+        }
     }
 
     /// Takes the next job, in order.
-    pub fn take(&mut self) -> Result<Option<Ticket>> {
+    pub fn take(&mut self) -> Step {
         let plan = self.engine.plan;
-        let Some(task) = self.tasks.get(self.task) else { return Ok(None) };
+        let Some(task) = self.tasks.get(self.task) else { return Step::End };
+        let Some(Some(cube)) = self.cubes.front() else {
+            return self.open_next().map_or(Step::Wait, Step::Open);
+        };
         let stack = &plan.stacks[task.stack];
-        let number_of = |place: usize| stack.samples[task.samples.start + place];
-        let sample = number_of(self.sample);
+        let sample = stack.samples[task.samples.start + self.sample];
         let task_number = self.task;
         let last_sample = self.sample + 1 == task.samples.len();
-        if self.cube.is_none() {
-            let planned = &plan.samples[sample];
-            self.cube = Some((Arc::new(self.open(planned, stack)?), 0));
-        }
-        let (cube, row) = self.cube.as_mut().expect("opened above");
         let rows = cube.grid.shape().rows;
-        let job = if *row < rows {
+        let job = if self.row < rows {
             let block = block_rows(self.engine.options, cube);
-            let take = *row..rows.min(*row + block);
-            *row = take.end;
+            let take = self.row..rows.min(self.row + block);
+            self.row = take.end;
             Job::Rows { sample, cube: cube.clone(), rows: take }
         } else {
             self.mask += 1;
             Job::Mask { sample, mask: self.mask - 1 }
         };
-        let sample_done = *row == rows && self.mask == stack.masks.len();
+        let sample_done = self.row == rows && self.mask == stack.masks.len();
         if sample_done {
-            self.cube = None;
-            self.mask = 0;
-            self.sample += 1;
-            if last_sample {
-                self.sample = 0;
-                self.task += 1;
-            }
+            self.cubes.pop_front();
+            (self.row, self.mask) = (0, 0);
+            self.number += 1;
+            (self.task, self.sample) = self.after(self.task, self.sample);
         }
         self.next += 1;
-        Ok(Some(Ticket {
+        Step::Job(Ticket {
             number: self.next - 1,
             task: task_number,
             last: sample_done && last_sample,
             job,
-        }))
-    }
-
-    fn open(&mut self, sample: &PlannedSample, stack: &PlannedStack) -> Result<OpenCube> {
-        let values = &self.engine.options.values;
-        let source = plan::open_source(&sample.input, values)?;
-        if source.info().shape != sample.info.shape || source.info().dtype != sample.info.dtype {
-            return Err(Error::conflict("the file changed while it was being converted")
-                .at(&sample.input.file));
-        }
-        if self.engine.planned_before && fingerprint(&source.info().files)?.1 != sample.fingerprint
-        {
-            return Err(super::changed_since(&sample.input.file));
-        }
-        let calibration = self.calibration(sample)?;
-        Ok(OpenCube {
-            transform: plan::with_calibration(
-                &sample.info,
-                sample.bands.clone(),
-                values,
-                stack.scale,
-                calibration,
-            ),
-            source,
-            grid: stack.grid,
-            codec: stack.codec,
-            dtype: values.dtype,
-            turn: Mutex::new(()),
         })
     }
 
-    /// The references of a cube. If all cubes have the same reference files, these are read once.
-    fn calibration(&mut self, sample: &PlannedSample) -> Result<Option<Arc<Calibration>>> {
-        let values = &self.engine.options.values;
+    /// A cube that a thread should open although there are jobs: those of the cube before the last one that is open will soon
+    /// be taken.
+    pub fn open_ahead(&mut self) -> Option<Opening> {
+        let is_last_open = self.cubes.iter().filter(|cube| cube.is_some()).count() <= 1;
+        if is_last_open { self.open_next() } else { None }
+    }
+
+    /// The next cube to open, unless as many as there are threads are open or being opened.
+    fn open_next(&mut self) -> Option<Opening> {
+        if self.cubes.len() >= self.engine.options.jobs.max(1)
+            || self.next_opening.task == self.tasks.len()
+        {
+            return None;
+        }
+        let Opening { number, task, sample } = self.next_opening;
+        let (next_task, next_sample) = self.after(task, sample);
+        self.next_opening = Opening { number: number + 1, task: next_task, sample: next_sample };
+        self.cubes.push_back(None);
+        Some(Opening { number, task, sample })
+    }
+
+    /// Task and sample that follow.
+    fn after(&self, task: usize, sample: usize) -> (usize, usize) {
+        match sample + 1 == self.tasks[task].samples.len() {
+            true => (task + 1, 0),
+            false => (task, sample + 1),
+        }
+    }
+
+    /// The sample that is to be opened, and its stack.
+    pub fn planned(&self, opening: &Opening) -> (&'a PlannedSample, &'a PlannedStack) {
+        let (plan, task) = (self.engine.plan, &self.tasks[opening.task]);
+        let stack = &plan.stacks[task.stack];
+        (&plan.samples[stack.samples[task.samples.start + opening.sample]], stack)
+    }
+
+    /// Notes that a cube is open.
+    pub fn opened(&mut self, opening: &Opening, cube: OpenCube) {
+        // Jobs of this cube are taken only when it is open, so it is not over.
+        self.cubes[opening.number - self.number] = Some(Arc::new(cube));
+    }
+}
+
+/// Opens a sample's cube.
+///
+/// # Errors
+/// If it cannot be read, or changed since it was planned.
+pub(super) fn open(
+    engine: &Engine<'_>,
+    sample: &PlannedSample,
+    stack: &PlannedStack,
+) -> Result<OpenCube> {
+    let values = &engine.options.values;
+    let source = plan::open_source(&sample.input, values)?;
+    if source.info().shape != sample.info.shape || source.info().dtype != sample.info.dtype {
+        return Err(
+            Error::conflict("the file changed while it was being converted").at(&sample.input.file)
+        );
+    }
+    if engine.planned_before && fingerprint(&source.info().files)?.1 != sample.fingerprint {
+        return Err(super::changed_since(&sample.input.file));
+    }
+    let calibration = engine.references.calibration(values, sample)?;
+    Ok(OpenCube {
+        transform: plan::with_calibration(
+            &sample.info,
+            sample.bands.clone(),
+            values,
+            stack.scale,
+            calibration,
+        ),
+        source,
+        grid: stack.grid,
+        codec: stack.codec,
+        dtype: values.dtype,
+        turn: Mutex::new(()),
+    })
+}
+
+impl References {
+    /// The references of a cube. If all cubes have the same reference files, these are read once: threads that need them
+    /// meanwhile wait.
+    fn calibration(
+        &self,
+        values: &ValueOptions,
+        sample: &PlannedSample,
+    ) -> Result<Option<Arc<Calibration>>> {
+        let load = || {
+            let bands = sample.bands.as_deref();
+            let calibration = references::load(values, &sample.input, &sample.info, bands)?;
+            Ok(calibration.map(Arc::new))
+        };
         let own =
             [&values.white, &values.dark].into_iter().flatten().any(Reference::is_of_each_cube)
                 || sample.info.radiometry.is_some();
-        if let Some(known) = self.reference.as_ref().filter(|known| !own && known.serves(sample)) {
+        if own {
+            return load();
+        }
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|known| known.serves(sample)) {
             return Ok(known.calibration.clone());
         }
-        let bands = sample.bands.clone();
-        let calibration =
-            references::load(values, &sample.input, &sample.info, bands.as_deref())?.map(Arc::new);
-        let of = sample.info.clone();
-        self.reference = Some(KnownReference { of, bands, calibration: calibration.clone() });
+        let calibration = load()?;
+        let (of, bands) = (sample.info.clone(), sample.bands.clone());
+        *known = Some(KnownReference { of, bands, calibration: calibration.clone() });
         Ok(calibration)
     }
 }

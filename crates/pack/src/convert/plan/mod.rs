@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hsipack_format::metadata::Made;
 use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
 use hsipack_source::CubeInfo;
-use hsipack_store::Dataset;
+use hsipack_store::{Dataset, threads};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ pub use self::append::check_append;
 pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands};
 pub(crate) use self::cube::{transform, with_calibration};
-use self::planner::Planner;
+use self::planner::{Examined, Planner};
 use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
 use crate::input::{self, Input};
@@ -167,6 +167,10 @@ pub struct PlannedMask {
     pub made: Option<Made>,
 }
 
+/// Number of cubes that are opened before the first of them is added to the plan. If a cube cannot be packed, at most so many
+/// others were opened in vain.
+const OPENED_TOGETHER: usize = 128;
+
 /// Plans a conversion. `base` is the dataset to append to; `stop` is set when the user wants to stop.
 ///
 /// # Errors
@@ -177,13 +181,24 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     let mut inputs = input::expand(&options.inputs, &options.exclude)?;
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups)?;
-    for input in inputs {
-        if stop.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Interrupted, "stopped")
-                .with_remedy("nothing was written yet"));
-        }
-        let text = input.text();
-        if let Err(error) = planner.add(input) {
+    for inputs in inputs.chunks(OPENED_TOGETHER) {
+        // Opening files takes longest, above all on servers.
+        let examined = threads::in_turn(
+            options.jobs.max(1),
+            "plan",
+            inputs.iter(),
+            || (),
+            |(), input| {
+                if stop.load(Ordering::Relaxed) {
+                    return Err(Error::new(ErrorKind::Interrupted, "stopped")
+                        .with_remedy("nothing was written yet"));
+                }
+                Ok(Examined::of(input, &options.values))
+            },
+        )?;
+        for (input, examined) in inputs.iter().zip(examined) {
+            let added = examined.and_then(|examined| planner.add(input.clone(), examined));
+            let Err(error) = added else { continue };
             if !options.skip_errors {
                 return Err(error);
             }
@@ -191,7 +206,7 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
             planner.plan.skipped.push(if named {
                 error.to_string()
             } else {
-                format!("{text}: {error}")
+                format!("{}: {error}", input.text())
             });
         }
     }

@@ -43,6 +43,24 @@ pub(super) struct Planner<'a> {
     theirs: Option<ValueOptions>,
 }
 
+/// What a file says about its cube.
+pub(super) struct Examined {
+    info: CubeInfo,
+    /// Bytes of its files.
+    source_bytes: u64,
+    /// Fingerprint of its files.
+    fingerprint: String,
+}
+
+impl Examined {
+    /// Opens the cube of an input.
+    pub fn of(input: &Input, values: &ValueOptions) -> Result<Self> {
+        let info = open_source(input, values)?.info().clone();
+        let (source_bytes, fingerprint) = fingerprint(&info.files)?;
+        Ok(Self { info, source_bytes, fingerprint })
+    }
+}
+
 impl<'a> Planner<'a> {
     pub fn new(
         options: &'a ConvertOptions,
@@ -87,10 +105,8 @@ impl<'a> Planner<'a> {
         })
     }
 
-    pub fn add(&mut self, input: Input) -> Result<()> {
-        let source = open_source(&input, &self.options.values)?;
-        let mut info = source.info().clone();
-        drop(source);
+    pub fn add(&mut self, input: Input, examined: Examined) -> Result<()> {
+        let Examined { mut info, source_bytes, fingerprint } = examined;
         info.geo = input.geo.as_deref().cloned().or(info.geo);
         let columns = self.columns(&input)?;
         let name = match columns.get("name") {
@@ -113,7 +129,6 @@ impl<'a> Planner<'a> {
         self.check_calibrated(&input)?;
         let references = references::check(&self.options.values, &input, &info)?;
         let (mask_fingerprints, masks) = self.open_masks(&input, &name, shape)?;
-        let (source_bytes, fingerprint) = fingerprint(&info.files)?;
         let stack = self.stack(shape, &info, &bands)?;
         if let Err(error) = self.merge_masks(stack, masks) {
             self.forget_if_empty(shape, stack);
