@@ -66,6 +66,20 @@ impl RowBuffer {
         )
     }
 
+    /// Declares the elements to be of `dtype`, which has the same size as their type so far.
+    pub(crate) fn relabel(&mut self, dtype: DType) {
+        assert_eq!(dtype.size(), self.dtype.size(), "{dtype} does not fit {}", self.dtype);
+        self.dtype = dtype;
+    }
+
+    /// The elements as `T`, of the same size as the element type.
+    pub(crate) fn values_mut<T: Pod>(&mut self) -> &mut [T] {
+        assert_eq!(size_of::<T>(), self.dtype.size(), "view does not fit {}", self.dtype);
+        let bytes = self.values * self.dtype.size();
+        let all: &mut [u8] = bytemuck::cast_slice_mut(&mut self.words);
+        bytemuck::cast_slice_mut(&mut all[..bytes])
+    }
+
     /// The element type of the last [`reset`](Self::reset).
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -13,18 +13,11 @@
 use hsipack_format::geo::{Datum, Unit, Utm};
 use hsipack_format::{CubeShape, Geo};
 
-use super::georeference;
+use crate::container::Attributes;
+use crate::georeference;
 
 /// How far coordinates may deviate from even spacing, in pixels. In single precision, a northing is exact to half a metre.
 const UNEVEN: f64 = 1.0 / 32.0;
-
-/// The attributes of a variable.
-pub(super) trait Attributes {
-    /// The text of the attribute `name`.
-    fn text(&self, name: &str) -> Option<String>;
-    /// The number in the attribute `name`.
-    fn number(&self, name: &str) -> Option<f64>;
-}
 
 /// The coordinates along one axis of a cube.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -262,12 +255,14 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
+    use crate::container::{self, JsonAttributes};
+
     impl Attributes for Value {
-        fn text(&self, name: &str) -> Option<String> {
-            self.get(name)?.as_str().map(str::to_owned)
+        fn names(&self) -> Vec<String> {
+            self.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect()
         }
-        fn number(&self, name: &str) -> Option<f64> {
-            self.get(name)?.as_f64()
+        fn value(&self, name: &str) -> Option<container::Value> {
+            JsonAttributes(self.as_object()?.clone()).value(name)
         }
     }
 

@@ -20,9 +20,9 @@
 //! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
-//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `axes`, `grid`, `spectral`, `read` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
 //! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata`, `geo_keys` |
-//! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `axes`, `grid`, `spectral`, `chunks`, `inflate`, `decoded` |
+//! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
 //! | PNG, for masks | `png.rs` | |
@@ -33,17 +33,18 @@
 //! `reader.rs` is the trait [`Source`], `cube_info.rs` what a source says about its cube. Several formats share these files.
 //! `flat.rs` is the engine for every format that is one n-d array in a stretch of bytes.
 //! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
-//! the arrays of a container, and `joined.rs` makes one cube of several. `cube_axes.rs` determines which axes of an array
-//! are the cube's. `band_lists.rs` reads what the arrays beside a cube say about its bands. `wavelengths.rs` knows units,
+//! the arrays of a container, and `joined.rs` makes one cube of several. `cube_axes.rs` has the axes as the user names them.
+//! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
+//! what these arrays mean: axes, bands, values, place. `wavelengths.rs` knows units,
 //! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
 //! `detect.rs` detects the format of a file; a new format is a line there.
 #![deny(missing_docs)]
 
 pub mod array_geo;
 mod axis_order;
-mod band_lists;
 mod buffer;
 mod cf;
+mod container;
 mod cube_axes;
 mod cube_info;
 mod detect;
@@ -55,6 +56,7 @@ pub mod htc;
 mod joined;
 mod jpeg2000;
 pub mod matlab;
+mod meaning;
 pub mod numpy;
 mod open_options;
 pub mod png;

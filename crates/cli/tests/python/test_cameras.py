@@ -231,8 +231,8 @@ def test_what_is_appended_is_calibrated_as_what_is_there(hsipack: Hsipack, tmp_p
     # The size by which it grew, not that of the shard that both cubes are in.
     assert report["stored_bytes"] < 1.2 * report["packed_bytes"]
     # A cube that was calibrated before has no references beside it.
-    np.save(tmp_path / "three.npy", wanted[0].astype(np.float32))
-    report = hsipack.convert(tmp_path / "three.npy", "--append", out=out)
+    write_envi(tmp_path / "three.hdr", wanted[0].astype(np.float32))
+    report = hsipack.convert(tmp_path / "three.hdr", "--append", out=out)
     told = "calibrated with no reference, those of the dataset with a white and a dark reference"
     assert any(told in note for note in report["notes"]), report["notes"]
     # That cube does not make others like it acceptable.

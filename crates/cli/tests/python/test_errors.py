@@ -17,7 +17,7 @@ def refused(hsipack: Hsipack, *words: object, status: int = 1) -> str:
 
 def cube(folder: Path, value: float = 0.0) -> Path:
     path = folder / "a.npy"
-    np.save(path, np.full((4, 5, 6), value, np.float32))
+    np.save(path, np.full((5, 4, 6), value, np.float32))
     return path
 
 

@@ -81,7 +81,7 @@ def test_it_is_refused_by_name_in_whichever_way_it_comes(
         assert done.returncode == 1, words
         assert f"{named}: {REFUSAL}" in done.stderr, words
     # In a search, it is an input that cannot be opened. It is not silently skipped.
-    np.save(delivery.parent / "other.npy", np.ones((2, 3, 4), np.float32))
+    np.save(delivery.parent / "other.npy", np.ones((3, 2, 4), np.float32))
     words = ["convert", given, delivery.parent / "other.npy", "-o", out]
     done = hsipack.run(*words, "--skip-errors")
     assert f"{named}: {REFUSAL}" in done.stdout + done.stderr
@@ -100,7 +100,7 @@ def test_a_file_of_no_product_is_refused_and_pictures_are_left_out(
     for name in ("cube.jp2", "cube.j2k"):
         done = hsipack.run("info", folder / name)
         assert (done.returncode, REFUSAL in done.stderr) == (1, True)
-    np.save(folder / "scene.npy", np.ones((2, 3, 4), np.float32))
+    np.save(folder / "scene.npy", np.ones((3, 2, 4), np.float32))
     hsipack.convert(folder, out=tmp_path / "out.hsipack")
     assert [sample["name"] for sample in samples(tmp_path / "out.hsipack")] == ["scene"]
 

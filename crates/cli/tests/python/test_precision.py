@@ -232,7 +232,7 @@ def test_information_of_real_cubes(
 ) -> None:
     cube = case.read(shared / case.file)
     out = tmp_path / "out.hsipack"
-    report = hsipack.convert(case.input(shared), *case.options, "--keep-bits", "auto", out=out)
+    report = hsipack.convert(case.input(shared), *case.words, "--keep-bits", "auto", out=out)
     scale = attributes(out).get("scale_factor", 1.0)
     want = information(cube.packed(scale)[None])
     np.testing.assert_allclose(report["information"]["bits"], want, atol=1e-9)

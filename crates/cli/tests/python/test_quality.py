@@ -243,7 +243,7 @@ def test_what_cannot_be_a_layer_is_told(hsipack: Hsipack, tmp_path: Path) -> Non
     assert "the quality layer cloud is 6x4x8, but its cube has 6x5 pixels" in done.stderr
     assert "EMIT_L2A_MASK_001" in done.stderr
     (tmp_path / cube.name.replace("_RFL_", "_MASK_")).unlink()
-    np.save(tmp_path / "plain.npy", np.zeros((3, 4, 5), np.float32))
+    np.save(tmp_path / "plain.npy", np.zeros((4, 3, 5), np.float32))
     for other in (cube, tmp_path / "plain.npy"):
         done = hsipack.run("convert", other, "--mask", "quality=product", "-o", out)
         assert done.returncode == 1

@@ -146,7 +146,7 @@ def plain(hsipack: Hsipack, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     (folder / "in").mkdir()
     for number in range(24):
-        values = np.random.default_rng(number).uniform(size=(60, 100, 100)).astype(np.float32)
+        values = np.random.default_rng(number).uniform(size=(100, 60, 100)).astype(np.float32)
         np.save(folder / f"in/cube_{number:02}.npy", values)
     out = folder / "out.hsipack"
     hsipack.convert(folder / "in", "--shard-size", "5MB", "--codec", "lz4", out=out)

@@ -48,7 +48,7 @@ def test_packed_values_are_numpys(
 ) -> None:
     cube = read(case, shared)
     out = tmp_path / "out.hsipack"
-    report = hsipack.convert(case.input(shared), *case.options, out=out)
+    report = hsipack.convert(case.input(shared), *case.words, out=out)
     stack = only_stack(out)
     assert stack == "x".join(map(str, cube.stored.shape))
     scale = attributes(out).get("scale_factor", 1.0)
@@ -215,7 +215,7 @@ def test_malformed_files_are_refused(
 def test_one_bad_file_among_good_ones_stops_all_or_is_left_out(
     shared: Path, hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    good, bad = shared / "derived/corn_c_u2.npy", shared / "derived/corn_bsq_c64.img"
+    good, bad = shared / "derived/emit_f2.npy", shared / "derived/corn_bsq_c64.img"
     out = tmp_path / "out.hsipack"
     hsipack.refuse(good, bad, out=out, names=shared / "derived/corn_bsq_c64")
     report = hsipack.convert(good, bad, "--skip-errors", out=out)

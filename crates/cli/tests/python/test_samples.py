@@ -28,7 +28,7 @@ def test_lines_say_where_cubes_come_from(hsipack: Hsipack, tmp_path: Path) -> No
     data = write_envi(
         tmp_path / "in/a/scene.hdr", cube, data_ignore_value=-1, reflectance_scale_factor=1000
     )
-    np.save(tmp_path / "in/b.npy", smooth_cube((3, 4, 5)))
+    np.save(tmp_path / "in/b.npy", smooth_cube((4, 3, 5)))
     out = tmp_path / "out.hsipack"
     hsipack.convert(tmp_path / "in", out=out)
     first, second = samples(out)
@@ -40,7 +40,7 @@ def test_lines_say_where_cubes_come_from(hsipack: Hsipack, tmp_path: Path) -> No
     assert source["ignore_value"] == -1
     assert source["scaling"] == [1.0, 1000.0, 0.0]
     assert first["nan"] == 1
-    assert {"id": 1, "name": "b", "stack": "3x4x5", "index": 0}.items() <= second.items()
+    assert {"id": 1, "name": "b", "stack": "4x3x5", "index": 0}.items() <= second.items()
     assert second["source"]["path"] == str(tmp_path / "in/b.npy")
     assert second["source"]["bytes"] == (tmp_path / "in/b.npy").stat().st_size
     assert second["source"]["fingerprint"] != source["fingerprint"]

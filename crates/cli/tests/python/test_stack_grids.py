@@ -212,10 +212,10 @@ def test_stacks_that_share_no_grid_have_none(
         hsipack.convert(*files, out=tmp_path / str(number))
         check_whole(hsipack, tmp_path / str(number), NONE)
     # One stack has a grid, the other has none.
-    np.save(tmp_path / "cube.npy", np.zeros((4, 5, 6), np.float32))
+    np.save(tmp_path / "cube.npy", np.zeros((5, 4, 6), np.float32))
     hsipack.convert(here, tmp_path / "cube.npy", out=tmp_path / "two")
     check_whole(hsipack, tmp_path / "two", GRID)
-    assert arrays(tmp_path / "two", "4x5x6") == NONE
+    assert arrays(tmp_path / "two", "5x4x6") == NONE
 
 
 @pytest.mark.parametrize(
@@ -353,12 +353,12 @@ def test_exports_lie_where_the_stack_does(hsipack: Hsipack, cubes: Cubes, tmp_pa
 
 
 def test_datasets_without_places_have_nothing_new(hsipack: Hsipack, tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.ones((4, 5, 6), np.float32))
+    np.save(tmp_path / "a.npy", np.ones((5, 4, 6), np.float32))
     hsipack.convert(tmp_path / "a.npy", out=tmp_path / "out")
     assert sorted(tree(tmp_path / "out")) == [
-        "4x5x6/image/c/0/0/0/0",
-        "4x5x6/image/zarr.json",
-        "4x5x6/zarr.json",
+        "5x4x6/image/c/0/0/0/0",
+        "5x4x6/image/zarr.json",
+        "5x4x6/zarr.json",
         "SHA256SUMS",
         "samples.index",
         "samples.jsonl",

@@ -177,8 +177,8 @@ fn a_chunk_that_is_a_pipe_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let array = folder.path().join("a.zarr");
     std::fs::create_dir_all(array.join("c/0/0")).unwrap();
-    let metadata = r#"{"zarr_format": 3, "node_type": "array", "shape": [4, 5, 6], "data_type": "uint8",
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 5, 6]}},
+    let metadata = r#"{"zarr_format": 3, "node_type": "array", "shape": [4, 3, 6], "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [4, 3, 6]}},
         "chunk_key_encoding": {"name": "default"}, "fill_value": 0, "codecs": [{"name": "bytes"}]}"#;
     std::fs::write(array.join("zarr.json"), metadata).unwrap();
     pipe(&array.join("c/0/0/0"));

@@ -5,26 +5,20 @@
 //!        storage   which files its values lie in, and whether they may be read
 //!        products  is it a product whose layout says everything? (`source/products/`)
 //!        choose    the dataset: the user's, the product's, or the only cube
-//!        meaning   axes (--axes, the product, names of dimensions, the wavelength list's length,
-//!                  MATLAB's habit), size, ignore value, scaling; wavelengths from spectral
+//!        meaning   what products say, otherwise the rules of all containers (`meaning/`): axes, spectrum, values, place
 //! read:  contiguous, native numbers → `FlatSource`, past libhdf5
 //!        anything else → one hyperslab of whole rows, then permuted to (row, column, band)
 //! ```
-//!
-//! If the axes of a cube cannot be determined, nothing is guessed: an error asks for `--axes`.
 //!
 //! libhdf5 decodes on one thread at a time, even for different files, so reading several cubes at once is not faster.
 //! Chunks are decoded as a whole, so [`Source::preferred_rows`] follows their shape. A chunk is in memory while it is
 //! decoded, even if it exceeds the budget.
 
-mod axes;
 mod choose;
-mod grid;
 mod heaps;
 mod inflate;
 mod meaning;
 mod read;
-pub(super) mod spectral;
 mod storage;
 pub(super) mod tree;
 
@@ -153,7 +147,7 @@ fn layers_of_joined(names: &[&str], of_each: Vec<Vec<products::Layer>>) -> Vec<p
 
 fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let head = small::head(path, 20)?;
-    let tree = Tree::open(path)?;
+    let mut tree = Tree::open(path)?;
     let products = products::cubes(&tree);
     let mut entry = choose(path, &tree, &products, options)?;
     let product = products.iter().find(|cube| cube.path == entry.path);
@@ -165,7 +159,7 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     // A virtual dataset may have grown.
     entry.shape = dataset.get_shape().map_err(|error| damaged("cannot read the shape", &error))?;
     let attributes = tree.attributes(&entry.path);
-    let matlab = head.starts_with(b"MATLAB 7.3") || attributes.find(&["matlabclass"]).is_some();
+    let is_matlab = head.starts_with(b"MATLAB 7.3") || attributes.find(&["matlabclass"]).is_some();
     let dtype = match attributes.text("MATLAB_class").as_deref() {
         Some("logical") if dtype.size() == 1 => DType::Bool,
         Some("char" | "cell" | "struct" | "function_handle") => {
@@ -173,20 +167,25 @@ fn open_cube(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         }
         _ => dtype,
     };
-    let meaning = Meaning { tree: &tree, entry: &entry, product, matlab, options };
-    let cube = meaning.cube(&sources)?;
-    let mut info = CubeInfo::new(meaning.format(&tree), cube.shape(), dtype, path);
+    drop(attributes);
+    tree.is_matlab = is_matlab;
+    let meaning = Meaning { tree: &tree, entry: &entry, product, options };
+    let mut notes = Vec::new();
+    let placed = meaning.place(&sources, &mut notes)?;
+    let mut info = CubeInfo::new(meaning.format(), placed.shape(), dtype, path);
+    info.notes = notes;
     let folder = path.parent().unwrap_or(Path::new(""));
     let beside = |source: &PathBuf| {
         let below = source.strip_prefix(tree.folder()).unwrap_or(source);
         folder.join(below)
     };
     info.files.extend(sources.iter().map(beside));
-    meaning.describe(&cube, &mut info);
+    let reading = meaning.describe(&placed, &mut info)?;
     if !tree.complete {
         info.notes.push("the file holds too many groups; not all of them were searched".into());
     }
-    read::source(path, dataset, cube, info)
+    let on_disk = if is_matlab { placed.reversed() } else { placed };
+    read::source(path, dataset, on_disk, info).map(|source| reading.apply(source))
 }
 
 fn element_type(entry: &Entry) -> Result<DType> {

@@ -12,9 +12,9 @@ use hdf5::{Container, Dataset, H5Type, Hyperslab, SliceOrIndex};
 use hsipack_format::{CubeShape, DType, Error, Result};
 
 use super::inflate::with_chunks_of;
-use super::meaning::Cube;
 use super::tree::damaged;
 use crate::flat::{FileBytes, FlatLayout, FlatSource, permute};
+use crate::meaning::Placed;
 use crate::{Access, CubeInfo, RowBuffer, Source};
 
 /// The source of `cube`. An error if its dataset needs a filter that is missing, or the file is too
@@ -22,7 +22,7 @@ use crate::{Access, CubeInfo, RowBuffer, Source};
 pub(super) fn source(
     path: &Path,
     dataset: Dataset,
-    cube: Cube,
+    cube: Placed,
     info: CubeInfo,
 ) -> Result<Box<dyn Source>> {
     let plist = dataset.dcpl().map_err(|error| damaged("cannot read the layout", &error))?;
@@ -101,7 +101,7 @@ fn check_filters(plist: &DatasetCreate) -> Result<()> {
 struct Hdf5Source {
     info: CubeInfo,
     dataset: Dataset,
-    cube: Cube,
+    cube: Placed,
     /// Lengths of a chunk along all axes, if there are chunks.
     chunk: Option<Vec<usize>>,
 }

@@ -19,6 +19,7 @@ use hsipack_format::geo::MAX_CRS;
 use hsipack_format::{DType, Error, Result};
 
 use super::storage;
+use crate::container::{self, ArrayEntry, Attributes as _, Value, parent, plain};
 
 const MAX_DEPTH: usize = 32;
 const MAX_GROUPS: usize = 10_000;
@@ -82,17 +83,6 @@ impl Entry {
     }
 }
 
-/// The path without its last component. Empty for objects in the root, and for the root itself.
-pub(crate) fn parent(path: &str) -> &str {
-    path.rfind('/').map_or("", |slash| &path[..slash])
-}
-
-/// The name in plain spelling: only letters and digits, in lower case. `Data_Ignore_Value` and
-/// `data ignore value` are the same.
-pub(crate) fn plain(name: &str) -> String {
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
-}
-
 fn values_of(datatype: &Datatype) -> Values {
     let dtype = match datatype.to_descriptor() {
         Ok(TypeDescriptor::Boolean) => DType::Bool,
@@ -130,6 +120,8 @@ pub(crate) struct Tree {
     pub groups: Vec<String>,
     /// Whether the walk went through the whole file.
     pub complete: bool,
+    /// Whether the file is MATLAB's, whose index order is the reverse of the order on disk.
+    pub is_matlab: bool,
 }
 
 impl Tree {
@@ -142,7 +134,8 @@ impl Tree {
         let resolved = path.canonicalize().map_err(|e| Error::io(path, "cannot read", e))?;
         let file = open_file(&resolved).map_err(|error| error.at(path))?;
         let (datasets, groups) = (Vec::new(), Vec::new());
-        let mut tree = Self { file, path: resolved, datasets, groups, complete: true };
+        let mut tree =
+            Self { file, path: resolved, datasets, groups, complete: true, is_matlab: false };
         tree.walk().map_err(|error| damaged("cannot list its groups", &error).at(path))?;
         Ok(tree)
     }
@@ -290,9 +283,18 @@ impl Tree {
         Attributes { location: location.ok(), names }
     }
 
+    /// The dataset as its users see it: MATLAB shows axes in the reverse of their order on disk.
+    pub fn shown(&self, entry: &Entry) -> ArrayEntry {
+        let mut lengths = entry.shape.clone();
+        if self.is_matlab {
+            lengths.reverse();
+        }
+        ArrayEntry { path: entry.path.clone(), lengths, dtype: entry.dtype() }
+    }
+
     /// The names of the axes of the dataset at `path`: its dimension labels, or the names of the
     /// dimension scales (NetCDF dimensions) attached to it.
-    pub fn axis_names(&self, path: &str, rank: usize) -> Vec<Option<String>> {
+    fn axis_names_on_disk(&self, path: &str, rank: usize) -> Vec<Option<String>> {
         let attributes = self.attributes(path);
         let mut names = vec![None; rank];
         if let Some(labels) = attributes.open("DIMENSION_LABELS").and_then(|a| texts(&a)) {
@@ -391,22 +393,9 @@ impl Attributes {
         names.iter().find_map(stored).map(String::as_str)
     }
 
-    /// The names for which `wanted` is true.
-    pub fn names_where(&self, wanted: impl Fn(&str) -> bool) -> Vec<&str> {
-        self.names.iter().map(String::as_str).filter(|name| wanted(name)).collect()
-    }
-
     /// The numbers in the attribute of exactly this name, written as numbers or as text.
     pub fn numbers(&self, name: &str) -> Option<Vec<f64>> {
-        let attribute = self.open(name)?;
-        numbers(&attribute).or_else(|| {
-            let texts = texts(&attribute)?;
-            let words = texts.iter().flat_map(|text| {
-                text.split([',', ' ', ';', '{', '}', '[', ']', '\n', '\t'])
-                    .filter(|w| !w.is_empty())
-            });
-            words.map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>()
-        })
+        Some(self.value(name)?.numbers()?.0)
     }
 
     /// The first number of the attribute of exactly this name.
@@ -418,11 +407,64 @@ impl Attributes {
     pub fn text(&self, name: &str) -> Option<String> {
         texts(&*self.open(name)?)?.into_iter().next()
     }
+}
 
-    /// Like [`text`](Self::text), for an attribute as long as the definition of a reference system.
-    pub fn long_text(&self, name: &str) -> Option<String> {
+impl container::Attributes for Attributes {
+    fn names(&self) -> Vec<String> {
+        self.names.clone()
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
         let attribute = self.open(name)?;
-        long_texts::<MAX_CRS>(&attribute)?.into_iter().next()
+        numbers(&attribute).map(Value::Numbers).or_else(|| texts(&attribute).map(Value::Texts))
+    }
+}
+
+impl container::Container for Tree {
+    fn arrays_in(&self, group: &str, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        let inside = self.datasets.iter().filter(|entry| entry.group() == group);
+        inside.filter(|entry| wanted(entry.name())).map(|entry| self.shown(entry)).collect()
+    }
+
+    fn arrays_anywhere(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        let found = self.datasets.iter().filter(|entry| wanted(entry.name()));
+        found.map(|entry| self.shown(entry)).collect()
+    }
+
+    fn array(&self, path: &str) -> Option<ArrayEntry> {
+        self.entry(path).map(|entry| self.shown(entry))
+    }
+
+    fn attributes(&self, path: &str) -> Box<dyn container::Attributes + '_> {
+        Box::new(self.attributes(path))
+    }
+
+    fn axis_names(&self, path: &str) -> Vec<Option<String>> {
+        let rank = match self.entry(path) {
+            Some(entry) => entry.shape.len(),
+            None => self.file.dataset(path).map_or(0, |dataset| dataset.ndim()),
+        };
+        let mut names = self.axis_names_on_disk(path, rank);
+        if self.is_matlab {
+            names.reverse();
+        }
+        names
+    }
+
+    fn values(&self, path: &str) -> Result<Option<Value>> {
+        // NetCDF stores a dimension without a variable as a dataset of zeros.
+        let name = self.attributes(path).text("NAME").unwrap_or_default();
+        if name.starts_with("This is a netCDF dimension but not") {
+            return Ok(None);
+        }
+        // MATLAB stores texts as 16-bit numbers.
+        if self.attributes(path).text("MATLAB_class").as_deref() == Some("char") {
+            let letters = self.list(path).unwrap_or_default();
+            let text = letters.iter().filter_map(|letter| char::from_u32(*letter as u32)).collect();
+            return Ok(Some(Value::Texts(vec![text])));
+        }
+        let texts = || texts(&self.dataset(path).ok()?.0).map(Value::Texts);
+        Ok(self.list(path).map(Value::Numbers).or_else(texts))
     }
 }
 
@@ -443,18 +485,25 @@ fn numbers(container: &Container) -> Option<Vec<f64>> {
     }
 }
 
-/// The texts of a small attribute; `None` if it holds something else. Bytes that are not UTF-8 are replaced,
+/// The texts of a small attribute or dataset; `None` if it holds something else. Bytes that are not UTF-8 are replaced,
 /// because some writers label Latin-1 as UTF-8.
 fn texts(container: &Container) -> Option<Vec<String>> {
-    long_texts::<{ 1 << 12 }>(container)
-}
-
-/// Like [`texts`], where texts of fixed length may have up to `LONGEST` bytes.
-fn long_texts<const LONGEST: usize>(container: &Container) -> Option<Vec<String>> {
+    /// Texts of this length are read in lists, longer ones one by one.
+    const SHORT: usize = 64;
+    const MEDIUM: usize = 1 << 12;
     fn decode(bytes: &[u8]) -> String {
         String::from_utf8_lossy(bytes).trim_end_matches(['\0', ' ']).to_owned()
     }
-    if container.space().ok()?.size() > MAX_LIST / LONGEST {
+    fn fixed<const LENGTH: usize>(container: &Container, ascii: bool) -> Option<Vec<String>> {
+        if ascii {
+            let texts = container.read_raw::<FixedAscii<LENGTH>>().ok()?;
+            return Some(texts.iter().map(|text| decode(text.as_bytes())).collect());
+        }
+        let texts = container.read_raw::<FixedUnicode<LENGTH>>().ok()?;
+        Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
+    }
+    let count = container.space().ok()?.size();
+    if count > MAX_LIST / SHORT {
         return None;
     }
     match container.dtype().ok()?.to_descriptor().ok()? {
@@ -466,13 +515,14 @@ fn long_texts<const LONGEST: usize>(container: &Container) -> Option<Vec<String>
             let texts = container.read_raw::<VarLenUnicode>().ok()?;
             Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
         }
-        TypeDescriptor::FixedAscii(_) => {
-            let texts = container.read_raw::<FixedAscii<LONGEST>>().ok()?;
-            Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
-        }
-        TypeDescriptor::FixedUnicode(_) => {
-            let texts = container.read_raw::<FixedUnicode<LONGEST>>().ok()?;
-            Some(texts.iter().map(|text| decode(text.as_bytes())).collect())
+        kind @ (TypeDescriptor::FixedAscii(length) | TypeDescriptor::FixedUnicode(length)) => {
+            let ascii = matches!(kind, TypeDescriptor::FixedAscii(_));
+            match length {
+                ..=SHORT => fixed::<SHORT>(container, ascii),
+                ..=MEDIUM if count <= MAX_LIST / MEDIUM => fixed::<MEDIUM>(container, ascii),
+                _ if count <= MAX_LIST / MAX_CRS => fixed::<MAX_CRS>(container, ascii),
+                _ => None,
+            }
         }
         _ => None,
     }

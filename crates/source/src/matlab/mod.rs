@@ -23,13 +23,17 @@ use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::small;
 
 use self::v5::{Content, Numbers, Variable};
+use crate::container::{self, ArrayEntry, Attributes, Container, NoAttributes, Value};
 use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
+use crate::meaning::{Known, Placed, Subject};
 use crate::variables::{self, Candidate, Role};
-use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source, band_lists, cube_axes};
+use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source, cube_axes};
 
 /// How many scalars are read to find the shape of an image. Reading one in a compressed struct inflates
 /// everything before it.
 const MOST_SCALARS: usize = 64;
+/// Longer lists beside a cube are not read.
+const LONGEST_LIST: usize = 1 << 20;
 /// Pairs of scalars that give the rows and columns of the image, in lower case.
 const IMAGE_SIZES: [(&str, &str); 10] = [
     ("nrow", "ncol"),
@@ -88,19 +92,17 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let variable = &workspace.variables[index];
     let numbers = match &variable.content {
         Content::Numbers(numbers) => numbers,
-        Content::Other(what) => {
-            return Err(Error::unsupported(format!(
-                "'{}' is not an array of real numbers: {what}",
-                variable.name
-            ))
-            .with_remedy("name an array of real numbers after '::'"));
-        }
+        Content::Text(_) => return Err(not_numbers(&variable.name, "text")),
+        Content::Other(what) => return Err(not_numbers(&variable.name, what)),
     };
-    let (shape, order) = workspace.layout(variable, options)?;
+    let entry = entry(variable);
+    let subject = Subject { container: &workspace, entry: &entry, layout: None, options };
+    let mut notes = Vec::new();
+    let placed = workspace.place(variable, &subject, &mut notes)?;
+    let (shape, order) = (placed.shape(), placed.order);
     let mut info = CubeInfo::new("MATLAB v5", shape, numbers.dtype, path);
-    if !options.mask {
-        workspace.describe(&mut info, index)?;
-    }
+    info.notes = notes;
+    let reading = subject.describe(&placed, Known::default(), &mut info)?;
     let layout = FlatLayout {
         offset: numbers.offset,
         order: order.reversed(),
@@ -110,12 +112,18 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let end = FlatSource::data_len(shape, numbers.dtype)
         .and_then(|len| len.checked_add(numbers.offset))
         .ok_or_else(|| cube_axes::too_large(&variable.lengths))?;
-    Ok(match &numbers.stream {
+    let source: Box<dyn Source> = match &numbers.stream {
         Some(stream) => {
             Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), numbers, end)))
         }
         None => Box::new(FlatSource::new(info, layout, FileBytes::open(path)?)),
-    })
+    };
+    Ok(reading.apply(source))
+}
+
+fn not_numbers(name: &str, what: &str) -> Error {
+    Error::unsupported(format!("'{name}' is not an array of real numbers: {what}"))
+        .with_remedy("name an array of real numbers after '::'")
 }
 
 /// The inflated bytes of the zlib stream that holds `numbers`. When the byte before `end` has been read, the
@@ -227,14 +235,26 @@ impl<'a> Workspace<'a> {
         }
     }
 
-    /// Shape and axis order, in MATLAB's index order, of the cube in a variable.
-    fn layout(&self, variable: &Variable, options: &OpenOptions) -> Result<(CubeShape, AxisOrder)> {
+    /// The cube in a variable, in MATLAB's index order.
+    fn place(
+        &self,
+        variable: &Variable,
+        subject: &Subject<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<Placed> {
+        let options = subject.options;
+        // As if the pixels were divided into rows and columns.
+        let divided = |(shape, order): (CubeShape, AxisOrder)| Placed {
+            lengths: order.lengths(shape).to_vec(),
+            axes: [0, 1, 2],
+            order,
+        };
         if let Some(column) = column_of_pixels(&variable.lengths, options) {
-            return Ok(column);
+            return Ok(divided(column));
         }
         if variable.lengths.len() == 2 {
             match self.spectra(variable, options) {
-                Ok(Some(spectra)) => return Ok(spectra),
+                Ok(Some(spectra)) => return Ok(divided(spectra)),
                 Err(error) if !options.mask => return Err(error),
                 _ => {}
             }
@@ -249,7 +269,7 @@ impl<'a> Workspace<'a> {
                 Opt::Mask
             ])
         };
-        cube_axes::cube_axes(&variable.lengths, options).map_err(named)
+        subject.place(notes).map_err(named)
     }
 
     /// Shape and axis order of a matrix of spectra. `None` if it cannot be one: nothing in the file gives
@@ -302,16 +322,6 @@ impl<'a> Workspace<'a> {
         }
     }
 
-    /// Variables in the same struct.
-    fn beside(&self, parent_name: &str) -> impl Iterator<Item = (&Numbers, &Variable)> {
-        self.variables.iter().filter_map(move |variable| match &variable.content {
-            Content::Numbers(numbers) if parent(&variable.name) == parent_name => {
-                Some((numbers, variable))
-            }
-            _ => None,
-        })
-    }
-
     /// The value of a scalar, if it is a whole positive number.
     fn length_of(&self, numbers: &Numbers) -> Result<Option<usize>> {
         let value = self.values(numbers, 1)?[0];
@@ -357,21 +367,56 @@ impl<'a> Workspace<'a> {
         }
         Ok(variables::to_f64(&bytes, numbers.dtype, numbers.big_endian))
     }
+}
 
-    /// Reads wavelengths and other lists of bands from the vectors in the same struct, and from those
-    /// outside of structs.
-    fn describe(&self, info: &mut CubeInfo, cube: usize) -> Result<()> {
-        let home = parent(&self.variables[cube].name);
-        let near: Vec<(&Numbers, &Variable)> = self
-            .beside(home)
-            .chain(self.beside("").filter(|_| !home.is_empty()))
-            .filter(|(_, variable)| vector_len(&variable.lengths).is_some())
-            .collect();
-        let names: Vec<(String, usize)> = near
-            .iter()
-            .map(|(_, one)| (one.name.clone(), vector_len(&one.lengths).unwrap_or(0)))
-            .collect();
-        band_lists::describe(info, &names, |index| self.values(near[index].0, names[index].1))
+/// The path of a variable in the tree: the fields of a struct are in a group.
+fn path_of(name: &str) -> String {
+    format!("/{}", name.replace('.', "/"))
+}
+
+fn entry(variable: &Variable) -> ArrayEntry {
+    let dtype = match &variable.content {
+        Content::Numbers(numbers) => Some(numbers.dtype),
+        Content::Text(_) | Content::Other(_) => None,
+    };
+    ArrayEntry { path: path_of(&variable.name), lengths: variable.lengths.clone(), dtype }
+}
+
+impl Container for Workspace<'_> {
+    fn arrays_in(&self, group: &str, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        let mut found = self.arrays_anywhere(wanted);
+        found.retain(|entry| container::parent(&entry.path) == group);
+        found
+    }
+
+    fn arrays_anywhere(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        let of_name = |variable: &&Variable| wanted(variables::last_component(&variable.name));
+        self.variables.iter().filter(of_name).map(entry).collect()
+    }
+
+    fn attributes(&self, _path: &str) -> Box<dyn Attributes + '_> {
+        Box::new(NoAttributes)
+    }
+
+    fn axis_names(&self, _path: &str) -> Vec<Option<String>> {
+        Vec::new()
+    }
+
+    fn values(&self, path: &str) -> Result<Option<Value>> {
+        let found = self.variables.iter().find(|variable| path_of(&variable.name) == path);
+        let (lengths, numbers) = match found {
+            Some(Variable { lengths, content: Content::Numbers(numbers), .. }) => {
+                (lengths, numbers)
+            }
+            Some(Variable { content: Content::Text(text), .. }) => {
+                return Ok(Some(Value::Texts(vec![text.clone()])));
+            }
+            _ => return Ok(None),
+        };
+        match vector_len(lengths).filter(|length| *length <= LONGEST_LIST) {
+            Some(length) => self.values(numbers, length).map(|values| Some(Value::Numbers(values))),
+            None => Ok(None),
+        }
     }
 }
 
@@ -397,6 +442,10 @@ fn candidate(variable: &Variable, options: &OpenOptions) -> Candidate {
                 Some(_) => candidate.of(Role::Column),
                 None => candidate,
             }
+        }
+        Content::Text(_) => {
+            let lengths = variables::lengths_text(&variable.lengths);
+            Candidate::other(&variable.name, format!("{lengths} text"))
         }
         Content::Other(what) => {
             let lengths = variables::lengths_text(&variable.lengths);

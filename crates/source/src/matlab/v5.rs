@@ -38,6 +38,8 @@ pub struct Variable {
 pub enum Content {
     /// Real numbers.
     Numbers(Numbers),
+    /// One line of text.
+    Text(String),
     /// Something that is not a cube, described in words.
     Other(&'static str),
 }
@@ -72,6 +74,8 @@ const MOST_AXES: usize = 32;
 /// MATLAB's names have up to 63 characters. A field's path is kept for every variable in it, so a
 /// long name would be kept many times.
 const LONGEST_NAME: usize = 256;
+/// Longer texts are not read.
+const LONGEST_TEXT: usize = 1 << 12;
 const LONGEST_FIELD_NAMES: usize = 1 << 20;
 /// Deflate cannot shrink data by more than this.
 const BEST_RATIO: u64 = 1032;
@@ -301,7 +305,7 @@ impl<I: Input> Walker<'_, I> {
             2 if depth == DEEPEST => Content::Other("deeply nested struct"),
             2 => return self.fields(&path, end, depth),
             3 => Content::Other("object"),
-            4 => Content::Other("text"),
+            4 => self.text(&header, end)?.map_or(Content::Other("text"), Content::Text),
             5 => Content::Other("sparse matrix"),
             6..=15 if header.complex => Content::Other("complex numbers"),
             6..=15 => Content::Numbers(self.numbers(&path, &header, end)?),
@@ -346,6 +350,33 @@ impl<I: Input> Walker<'_, I> {
             Some(lengths) if lengths.len() >= 2 && rest.is_empty() => Ok(lengths),
             _ => Err(damaged("a variable has impossible dimensions")),
         }
+    }
+
+    /// The text in a short line of characters.
+    fn text(&mut self, header: &MatrixHeader, end: u64) -> Result<Option<String>> {
+        let &[1, letters] = &header.lengths[..] else { return Ok(None) };
+        if letters == 0 || letters > LONGEST_TEXT {
+            return Ok(None);
+        }
+        let tag = self.tag(end)?;
+        if tag.size > 4 * LONGEST_TEXT as u64 {
+            return Ok(None);
+        }
+        let mut raw = vec![0; tag.size as usize];
+        self.read(&mut raw)?;
+        let wide = |raw: &[u8; 2]| match self.big_endian {
+            true => u16::from_be_bytes(*raw),
+            false => u16::from_le_bytes(*raw),
+        };
+        Ok(match tag.kind {
+            // 4 is an array of 16-bit numbers, 17 UTF-16.
+            4 | 17 => {
+                let units: Vec<u16> = raw.as_chunks::<2>().0.iter().map(wide).collect();
+                Some(String::from_utf16_lossy(&units))
+            }
+            MI_INT8 | 2 | MI_UTF8 => Some(String::from_utf8_lossy(&raw).into_owned()),
+            _ => None,
+        })
     }
 
     /// Where a matrix's numbers lie. Their size must fit its dimensions.

@@ -2,10 +2,10 @@
 
 use std::io::Read;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{DType, Error, Result};
 
-use crate::flat::{FlatLayout, FlatSource};
-use crate::{OpenOptions, cube_axes, variables};
+use crate::flat::FlatLayout;
+use crate::{AxisOrder, cube_axes, variables};
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 /// Magic, version and the longer kind of header length.
@@ -32,19 +32,25 @@ pub struct NpyHeader {
 }
 
 impl NpyHeader {
-    /// The cube, how it lies in the `.npy` file, and how long that file must be.
-    pub(super) fn cube(&self, options: &OpenOptions) -> Result<(CubeShape, FlatLayout, u64)> {
-        let (shape, order) = cube_axes::cube_axes(&self.shape, options)?;
-        let layout = FlatLayout {
+    /// How a cube in the array is stored in the `.npy` file.
+    pub(super) fn layout(&self, order: AxisOrder) -> FlatLayout {
+        FlatLayout {
             offset: self.data_offset as u64,
             order: if self.fortran_order { order.reversed() } else { order },
             big_endian: self.big_endian,
             rows_reversed: false,
-        };
-        let len = FlatSource::data_len(shape, self.dtype)
-            .and_then(|len| len.checked_add(layout.offset))
-            .ok_or_else(|| cube_axes::too_large(&self.shape))?;
-        Ok((shape, layout, len))
+        }
+    }
+
+    /// How long the `.npy` file must be.
+    ///
+    /// # Errors
+    /// If no file can be as long.
+    pub(super) fn file_len(&self) -> Result<u64> {
+        let values = self.shape.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
+        let bytes = values.and_then(|values| values.checked_mul(self.dtype.size()));
+        let end = bytes.and_then(|bytes| bytes.checked_add(self.data_offset));
+        end.map(|end| end as u64).ok_or_else(|| cube_axes::too_large(&self.shape))
     }
 
     pub(super) fn text(&self) -> String {
@@ -58,19 +64,62 @@ impl NpyHeader {
 /// If it is not the header of an array of real numbers.
 #[doc(hidden)]
 pub fn parse(bytes: &[u8]) -> Result<NpyHeader> {
+    parse_with(bytes, parse_dtype)
+}
+
+/// Like [`parse`], for an array of texts: its letters are numbers along one more axis.
+fn parse_texts(bytes: &[u8]) -> Result<NpyHeader> {
+    let mut letters = 0;
+    let header = parse_with(bytes, |descr| {
+        let (big_endian, code) = match descr.as_bytes().first() {
+            Some(b'>') => (true, &descr[1..]),
+            Some(b'<' | b'|' | b'=') => (false, &descr[1..]),
+            _ => (false, descr),
+        };
+        let length = code.get(1..).and_then(|length| length.parse().ok());
+        match (code.as_bytes().first(), length) {
+            (Some(b'U'), Some(length)) => {
+                letters = length;
+                Ok((DType::U32, big_endian))
+            }
+            (Some(b'S'), Some(length)) => {
+                letters = length;
+                Ok((DType::U8, big_endian))
+            }
+            _ => Err(bad_header("no type of texts")),
+        }
+    })?;
+    let mut shape = header.shape;
+    shape.push(letters);
+    Ok(NpyHeader { shape, ..header })
+}
+
+fn parse_with(
+    bytes: &[u8],
+    dtype: impl FnOnce(&str) -> Result<(DType, bool)>,
+) -> Result<NpyHeader> {
     let (start, end) = dictionary_range(bytes)?;
     let raw = bytes.get(start..end).ok_or_else(cut_short)?;
     let text = match bytes[6] {
         3 => std::str::from_utf8(raw).map_err(|_| bad_header("text that is not UTF-8"))?.to_owned(),
         _ => raw.iter().map(|byte| char::from(*byte)).collect(),
     };
-    let mut header = Dictionary { text: &text }.parse()?;
+    let mut header = Dictionary { text: &text }.parse(dtype)?;
     header.data_offset = end;
     Ok(header)
 }
 
 /// Reads the header at the start of a stream.
 pub(super) fn read_header(stream: &mut dyn Read) -> Result<NpyHeader> {
+    parse(&read_bytes(stream)?)
+}
+
+/// Reads the header at the start of a stream, if it is that of an array of texts.
+pub(super) fn read_text_header(stream: &mut dyn Read) -> Option<NpyHeader> {
+    parse_texts(&read_bytes(stream).ok()?).ok()
+}
+
+fn read_bytes(stream: &mut dyn Read) -> Result<Vec<u8>> {
     let fail = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::UnexpectedEof => cut_short(),
         _ => Error::malformed(format!("cannot read the .npy header: {error}"))
@@ -81,7 +130,7 @@ pub(super) fn read_header(stream: &mut dyn Read) -> Result<NpyHeader> {
     let (_, end) = dictionary_range(&bytes)?;
     bytes.resize(end.max(PREAMBLE), 0);
     stream.read_exact(&mut bytes[PREAMBLE..]).map_err(fail)?;
-    parse(&bytes)
+    Ok(bytes)
 }
 
 fn cut_short() -> Error {
@@ -122,7 +171,7 @@ struct Dictionary<'a> {
 }
 
 impl<'a> Dictionary<'a> {
-    fn parse(mut self) -> Result<NpyHeader> {
+    fn parse(mut self, dtype: impl FnOnce(&str) -> Result<(DType, bool)>) -> Result<NpyHeader> {
         let (mut descr, mut fortran_order, mut shape) = (None, None, None);
         self.expect('{')?;
         while !self.accept('}') {
@@ -151,7 +200,8 @@ impl<'a> Dictionary<'a> {
             return Err(bad_header("text after the dictionary"));
         }
         match (descr, fortran_order, shape) {
-            (Some((dtype, big_endian)), Some(fortran_order), Some(shape)) => {
+            (Some(descr), Some(fortran_order), Some(shape)) => {
+                let (dtype, big_endian) = dtype(descr)?;
                 Ok(NpyHeader { dtype, big_endian, fortran_order, shape, data_offset: 0 })
             }
             _ => Err(bad_header("not all of 'descr', 'fortran_order' and 'shape'")),
@@ -193,12 +243,12 @@ impl<'a> Dictionary<'a> {
         }
     }
 
-    fn descr(&mut self) -> Result<(DType, bool)> {
+    fn descr(&mut self) -> Result<&'a str> {
         if self.accept('[') || self.accept('(') {
             return Err(Error::unsupported("a structured array (a table of named fields)")
                 .with_remedy(PLAIN_ARRAY));
         }
-        parse_dtype(self.string()?)
+        self.string()
     }
 
     fn boolean(&mut self) -> Result<bool> {
@@ -305,6 +355,8 @@ fn refuse_dtype(text: &str, code: &str) -> Error {
 mod tests {
     use super::*;
     use crate::AxisOrder;
+    use crate::OpenOptions;
+    use crate::meaning::place_alone;
     use hsipack_format::ErrorKind;
     use proptest::prelude::*;
 
@@ -423,7 +475,8 @@ mod tests {
             }
             bytes.truncate(cut);
             if let Ok(header) = parse(&bytes) {
-                let _ = header.cube(&OpenOptions::default());
+                let _ = place_alone(&header.shape, &OpenOptions::default(), &mut Vec::new());
+                let _ = header.file_len();
             }
         }
 
@@ -437,8 +490,7 @@ mod tests {
     fn fortran_order_is_the_reversed_axis_order() {
         let mut header = parse(&npy(1, SOUND)).unwrap();
         header.fortran_order = true;
-        let (shape, layout, len) = header.cube(&OpenOptions::default()).unwrap();
-        assert_eq!(shape, CubeShape::new(2, 3, 4));
+        let (layout, len) = (header.layout(AxisOrder::BIP), header.file_len().unwrap());
         assert_eq!(layout.order, AxisOrder::BIP.reversed());
         assert_eq!(len, header.data_offset as u64 + 96);
     }

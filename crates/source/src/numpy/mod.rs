@@ -24,6 +24,7 @@ use hsipack_store::small;
 
 use self::header::{MAGIC, read_header};
 use crate::flat::{FileBytes, FlatSource};
+use crate::meaning::place_alone;
 use crate::{CubeInfo, OpenOptions, Source, variables};
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
@@ -45,7 +46,7 @@ fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let bytes = FileBytes::open(path)?;
     let file = small::window(path)?;
     let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
-    let (shape, layout, len) = header.cube(options).map_err(|error| error.at(path))?;
+    let len = header.file_len().map_err(|error| error.at(path))?;
     if bytes.len() != len {
         let (verb, remedy) = if bytes.len() < len {
             ("ends before its last value", "copy the file again; it is cut short")
@@ -63,6 +64,10 @@ fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         .at(path)
         .with_remedy(remedy));
     }
-    let info = CubeInfo::new("NumPy .npy", shape, header.dtype, path);
+    let mut notes = Vec::new();
+    let placed = place_alone(&header.shape, options, &mut notes).map_err(|error| error.at(path))?;
+    let layout = header.layout(placed.order);
+    let mut info = CubeInfo::new("NumPy .npy", placed.shape(), header.dtype, path);
+    info.notes = notes;
     Ok(Box::new(FlatSource::new(info, layout, bytes)))
 }

@@ -9,13 +9,17 @@ use hsipack_store::archive::Checked;
 use hsipack_store::small;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::header::{NpyHeader, read_header};
+use super::header::{NpyHeader, read_header, read_text_header};
+use crate::container::{ArrayEntry, Attributes, Container, NoAttributes, Value, name_of, parent};
 use crate::flat::{FileBytes, FlatSource, StreamBytes};
+use crate::meaning::{Known, Subject};
 use crate::variables::{self, Candidate};
-use crate::{CubeInfo, OpenOptions, Source, band_lists};
+use crate::{CubeInfo, OpenOptions, Source};
 
 /// No archive has more arrays. The header of each is read, and all may lie in the same place.
 const MOST_MEMBERS: usize = 20_000;
+/// Longer lists beside a cube are not read.
+const LONGEST_LIST: usize = 1 << 20;
 /// Deflate cannot shrink data by more than this.
 const BEST_RATIO: u64 = 1032;
 
@@ -34,12 +38,14 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let mut members = members(path).map_err(|error| error.at(path))?;
+    let members = members(path).map_err(|error| error.at(path))?;
     let candidates: Vec<Candidate> = members.iter().map(Member::candidate).collect();
-    let chosen = members.swap_remove(variables::choose(path, options, &candidates)?);
+    let mut archive = Archive { path, members };
+    let chosen = archive.members.swap_remove(variables::choose(path, options, &candidates)?);
     let name = |error: Error| error.within(format_args!("'{}'", chosen.name)).at(path);
+    let entry = chosen.entry();
     let (header, place) = chosen.array.map_err(name)?;
-    let (shape, mut layout, len) = header.cube(options).map_err(name)?;
+    let len = header.file_len().map_err(name)?;
     if place.size != len {
         return Err(name(
             Error::malformed(format!(
@@ -50,35 +56,80 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
             .with_remedy("copy the file again; it is damaged"),
         ));
     }
-    let mut info = CubeInfo::new("NumPy .npz", shape, header.dtype, path);
-    if !options.mask {
-        describe(&mut info, &members)?;
-    }
+    let subject = Subject { container: &archive, entry: &entry, layout: None, options };
+    let mut notes = Vec::new();
+    let placed = subject.place(&mut notes).map_err(name)?;
+    let mut layout = header.layout(placed.order);
+    let mut info = CubeInfo::new("NumPy .npz", placed.shape(), header.dtype, path);
+    info.notes = notes;
+    let reading = subject.describe(&placed, Known::default(), &mut info)?;
     if place.deflated {
         let bytes = StreamBytes::new(path, move || place.stream());
-        return Ok(Box::new(FlatSource::new(info, layout, bytes)));
+        return Ok(reading.apply(Box::new(FlatSource::new(info, layout, bytes))));
     }
     layout.offset += place.start;
-    Ok(Box::new(FlatSource::new(info, layout, FileBytes::open(path)?)))
+    Ok(reading.apply(Box::new(FlatSource::new(info, layout, FileBytes::open(path)?))))
 }
 
-/// Reads wavelengths and other lists of bands from the vectors beside the cube.
-fn describe(info: &mut CubeInfo, members: &[Member]) -> Result<()> {
-    let path = info.files[0].clone();
-    let vectors: Vec<(&Member, (String, usize))> =
-        members.iter().filter_map(|member| Some((member, member.vector()?))).collect();
-    let names: Vec<(String, usize)> = vectors.iter().map(|(_, vector)| vector.clone()).collect();
-    band_lists::describe(info, &names, |index| {
-        let (member, (name, length)) = &vectors[index];
-        let Ok((header, place)) = &member.array else { return Ok(Vec::new()) };
+/// The arrays of an archive.
+struct Archive<'a> {
+    path: &'a Path,
+    members: Vec<Member>,
+}
+
+impl Container for Archive<'_> {
+    fn arrays_in(&self, group: &str, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        let mut found = self.arrays_anywhere(wanted);
+        found.retain(|entry| parent(&entry.path) == group);
+        found
+    }
+
+    fn arrays_anywhere(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        let of_name = |member: &&Member| wanted(name_of(&member.name));
+        self.members.iter().filter(of_name).map(Member::entry).collect()
+    }
+
+    fn attributes(&self, _path: &str) -> Box<dyn Attributes + '_> {
+        Box::new(NoAttributes)
+    }
+
+    fn axis_names(&self, _path: &str) -> Vec<Option<String>> {
+        Vec::new()
+    }
+
+    fn values(&self, path: &str) -> Result<Option<Value>> {
+        let found =
+            self.members.iter().find(|member| path.strip_prefix('/') == Some(&*member.name));
+        let (name, header, place, are_texts) = match found {
+            Some(Member { name, array: Ok((header, place)), .. }) => (name, header, place, false),
+            Some(Member { name, texts: Some((header, place)), .. }) => (name, header, place, true),
+            _ => return Ok(None),
+        };
+        let length = header.shape.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
+        let Some(length) = length.filter(|length| {
+            *length <= LONGEST_LIST && Some(place.size) == vector_len(header, *length)
+        }) else {
+            return Ok(None);
+        };
         let mut bytes = vec![0; header.data_offset + length * header.dtype.size()];
         place.stream()?.read_exact(&mut bytes).map_err(|error| {
             Error::malformed(format!("cannot read '{name}': {error}"))
-                .at(&path)
+                .at(self.path)
                 .with_remedy("copy the file again; it is damaged")
         })?;
-        Ok(variables::to_f64(&bytes[header.data_offset..], header.dtype, header.big_endian))
-    })
+        let values =
+            variables::to_f64(&bytes[header.data_offset..], header.dtype, header.big_endian);
+        if !are_texts {
+            return Ok(Some(Value::Numbers(values)));
+        }
+        let letters = header.shape.last().copied().unwrap_or_default().max(1);
+        let text = |letters: &[f64]| {
+            let text: String =
+                letters.iter().filter_map(|letter| char::from_u32(*letter as u32)).collect();
+            text.trim_end_matches('\0').to_owned()
+        };
+        Ok(Some(Value::Texts(values.chunks(letters).map(text).collect())))
+    }
 }
 
 /// Where a member of a zip archive lies.
@@ -109,6 +160,8 @@ impl Place {
 struct Member {
     name: String,
     array: Result<(NpyHeader, Place)>,
+    /// Its texts, if it is an array of texts.
+    texts: Option<(NpyHeader, Place)>,
 }
 
 impl Member {
@@ -119,17 +172,15 @@ impl Member {
         }
     }
 
-    /// The length of the array, if it has one axis and is complete.
-    fn vector(&self) -> Option<(String, usize)> {
-        match &self.array {
-            Ok((header, place)) => match header.shape[..] {
-                [length] if place.size == vector_len(header, length)? => {
-                    Some((self.name.clone(), length))
-                }
-                _ => None,
-            },
-            Err(_) => None,
-        }
+    fn entry(&self) -> ArrayEntry {
+        let (lengths, dtype) = match (&self.array, &self.texts) {
+            (Ok((header, _)), _) => (header.shape.clone(), Some(header.dtype)),
+            (Err(_), Some((header, _))) => {
+                (header.shape[..header.shape.len().saturating_sub(1)].to_vec(), None)
+            }
+            (Err(_), None) => (Vec::new(), None),
+        };
+        ArrayEntry { path: format!("/{}", self.name), lengths, dtype }
     }
 }
 
@@ -162,9 +213,24 @@ fn members(path: &Path) -> Result<Vec<Member>> {
             let header = read_header(&mut *place.stream()?)?;
             Ok((header, place))
         });
-        found.push(Member { name: name.to_owned(), array });
+        let texts = match &array {
+            Ok(_) => None,
+            Err(_) => texts(path, len, &member),
+        };
+        found.push(Member { name: name.to_owned(), array, texts });
     }
     Ok(found)
+}
+
+/// The header of a member that is an array of texts.
+fn texts<R: Read>(
+    path: &Path,
+    file_len: u64,
+    member: &zip::read::ZipFile<'_, R>,
+) -> Option<(NpyHeader, Place)> {
+    let place = place(path, file_len, member).ok()?;
+    let header = read_text_header(&mut *place.stream().ok()?)?;
+    Some((header, place))
 }
 
 fn place<R: Read>(path: &Path, file_len: u64, member: &zip::read::ZipFile<'_, R>) -> Result<Place> {

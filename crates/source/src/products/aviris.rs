@@ -24,9 +24,10 @@ use super::Product;
 use super::delivery::{FileName, Found, Part, is_there};
 use super::dlr::{disagree, unusable};
 use super::layout::{Facts, Layout, ProductCube, flags, of_table};
+use crate::container::parent;
 use crate::envi::decode;
-use crate::hdf5::spectral::{GOOD_BANDS, beside, from_dataset};
-use crate::hdf5::tree::{Tree, parent};
+use crate::hdf5::tree::Tree;
+use crate::meaning::spectrum::{from_array, good_bands_beside};
 use crate::tiff::gdal_metadata::wavelengths_in_names;
 use crate::{AxisOrder, CubeInfo, Scaling};
 
@@ -105,9 +106,9 @@ impl Product for Aviris {
     fn facts(&self, cube: &ProductCube, tree: &Tree, bands: usize) -> Facts {
         let group = parent(&cube.path);
         Facts {
-            wavelengths: from_dataset(tree, &format!("{group}/wavelength")),
+            wavelengths: from_array(tree, &format!("{group}/wavelength")),
             fwhm: tree.list(&format!("{group}/fwhm")),
-            good_bands: beside(tree, &cube.path, &GOOD_BANDS, bands).map(flags),
+            good_bands: good_bands_beside(tree, &cube.path, bands).map(flags),
             unit: (cube.dataset() == "radiance").then_some(RADIANCE),
             ..Facts::default()
         }

@@ -9,8 +9,9 @@
 use super::Product;
 use super::layout::{Facts, ProductCube};
 use crate::AxisOrder;
-use crate::hdf5::spectral::{Wavelengths, from_dataset};
-use crate::hdf5::tree::{Tree, parent};
+use crate::container::parent;
+use crate::hdf5::tree::Tree;
+use crate::meaning::spectrum::{BandList, from_array};
 
 /// See the [module](self).
 pub(super) struct Delmic;
@@ -31,11 +32,9 @@ impl Product for Delmic {
     }
 
     fn facts(&self, cube: &ProductCube, tree: &Tree, _bands: usize) -> Facts {
-        let list = from_dataset(tree, &format!("{}/DimensionScaleC", parent(&cube.path)));
-        let metres = |list: Wavelengths| Wavelengths {
-            unit: list.unit.or_else(|| Some("m".into())),
-            ..list
-        };
+        let list = from_array(tree, &format!("{}/DimensionScaleC", parent(&cube.path)));
+        let metres =
+            |list: BandList| BandList { unit: list.unit.or_else(|| Some("m".into())), ..list };
         Facts { wavelengths: list.map(metres), ..Facts::default() }
     }
 }

@@ -16,8 +16,8 @@ use super::layout::{Facts, Layout, ProductCube, flags, of_table};
 use super::quality::Test;
 use super::{Layer, Product};
 use crate::AxisOrder;
-use crate::hdf5::spectral::from_dataset;
 use crate::hdf5::tree::Tree;
+use crate::meaning::spectrum::from_array;
 
 static LAYOUTS: [Layout; 3] = [
     Layout { path: "/reflectance", name: "EMIT L2A", order: AxisOrder::BIP, main: true },
@@ -46,7 +46,7 @@ impl Product for Emit {
 
     fn facts(&self, cube: &ProductCube, tree: &Tree, _bands: usize) -> Facts {
         Facts {
-            wavelengths: from_dataset(tree, WAVELENGTHS),
+            wavelengths: from_array(tree, WAVELENGTHS),
             fwhm: tree.list("/sensor_band_parameters/fwhm"),
             good_bands: tree.list(GOOD).map(flags),
             unit: Some(match cube.dataset() {

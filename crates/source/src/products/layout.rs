@@ -3,8 +3,8 @@
 use hsipack_format::Geo;
 
 use super::Product;
-use crate::hdf5::spectral::Wavelengths;
 use crate::hdf5::tree::Tree;
+use crate::meaning::spectrum::BandList;
 use crate::{AxisOrder, Scaling};
 
 /// A line of a product's table: where a cube lies, and what it is.
@@ -41,7 +41,7 @@ pub(crate) struct ProductCube {
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// Band centres.
-    pub wavelengths: Option<Wavelengths>,
+    pub wavelengths: Option<BandList>,
     /// Widths.
     pub fwhm: Option<Vec<f64>>,
     /// Their unit, if it differs from that of the band centres.

@@ -7,8 +7,9 @@
 
 use super::Product;
 use super::layout::{Facts, ProductCube, is_cube};
-use crate::hdf5::spectral::{Wavelengths, from_dataset};
-use crate::hdf5::tree::{Tree, parent};
+use crate::container::parent;
+use crate::hdf5::tree::Tree;
+use crate::meaning::spectrum::{BandList, from_array};
 use crate::{AxisOrder, Scaling};
 
 const RADIANCE: &str = "NEON radiance";
@@ -36,13 +37,13 @@ impl Product for Neon {
 
     fn facts(&self, cube: &ProductCube, tree: &Tree, _bands: usize) -> Facts {
         let group = parent(&cube.path);
-        let wavelengths = from_dataset(tree, &format!("{group}/Metadata/Spectral_Data/Wavelength"));
+        let wavelengths = from_array(tree, &format!("{group}/Metadata/Spectral_Data/Wavelength"));
         let attributes = tree.attributes(group);
         let windows: Vec<Vec<f64>> = ["Band_Window_1_Nanometers", "Band_Window_2_Nanometers"]
             .into_iter()
             .filter_map(|name| attributes.numbers(name).filter(|window| window.len() == 2))
             .collect();
-        let good = |list: &Wavelengths| {
+        let good = |list: &BandList| {
             let inside = |nm: f64| windows.iter().any(|w| w[0] <= nm && nm <= w[1]);
             list.values.iter().map(|nm| !inside(*nm)).collect()
         };

@@ -16,8 +16,8 @@ use super::layout::{Facts, Layout, ProductCube, of_table};
 use super::quality::Test;
 use super::{Layer, Product};
 use crate::AxisOrder;
-use crate::hdf5::spectral::from_dataset;
 use crate::hdf5::tree::Tree;
+use crate::meaning::spectrum::from_array;
 
 static LAYOUTS: [Layout; 5] = [
     l1b("/observation_data/rhot_blue"),
@@ -63,7 +63,7 @@ impl Product for Pace {
         let detector = cube.dataset().strip_prefix("rhot_");
         let width = detector.map(|detector| format!("{PARAMETERS}/{detector}_bandpass"));
         Facts {
-            wavelengths: from_dataset(tree, &wavelengths(cube)),
+            wavelengths: from_array(tree, &wavelengths(cube)),
             fwhm: width.and_then(|path| tree.list(&path)),
             unit: Some(match cube.dataset() {
                 "Rrs" => "sr^-1",

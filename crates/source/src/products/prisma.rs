@@ -18,8 +18,8 @@ use hsipack_format::geo::{Unit, Utm};
 use super::layout::{Facts, ProductCube, is_cube};
 use super::quality::Test;
 use super::{Layer, Product};
-use crate::hdf5::spectral::Wavelengths;
 use crate::hdf5::tree::{Attributes, Tree};
+use crate::meaning::spectrum::BandList;
 use crate::{AxisOrder, Scaling};
 
 /// See the [module](self).
@@ -151,7 +151,7 @@ fn describe_bands(root: &Attributes, sensor: &str, bands: usize, facts: &mut Fac
         facts.empty_bands = unused;
     }
     let unit = Some("nm".to_owned());
-    facts.wavelengths = Some(Wavelengths { values, unit, found: format!("attribute '{name}'") });
+    facts.wavelengths = Some(BandList { values, unit, found: format!("attribute '{name}'") });
 }
 
 fn scaling(root: &Attributes, sensor: &str) -> Option<Scaling> {

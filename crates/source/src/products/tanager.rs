@@ -22,8 +22,9 @@ use super::layout::{Facts, Layout, ProductCube, flags, of_table};
 use super::quality::Test;
 use super::{Layer, Product};
 use crate::AxisOrder;
-use crate::hdf5::spectral::Wavelengths;
-use crate::hdf5::tree::{Tree, parent};
+use crate::container::parent;
+use crate::hdf5::tree::Tree;
+use crate::meaning::spectrum::BandList;
 
 static LAYOUTS: [Layout; 6] = [
     cube("/HDFEOS/GRIDS/HYP/Data Fields/surface_reflectance", true),
@@ -54,7 +55,7 @@ impl Product for Tanager {
     fn facts(&self, cube: &ProductCube, tree: &Tree, _bands: usize) -> Facts {
         let attributes = tree.attributes(&cube.path);
         let unit = |name: &str| attributes.text(name).or_else(|| Some("nm".to_owned()));
-        let wavelengths = attributes.numbers("wavelengths").map(|values| Wavelengths {
+        let wavelengths = attributes.numbers("wavelengths").map(|values| BandList {
             values,
             unit: unit("wavelengths_units"),
             found: "attribute 'wavelengths'".to_owned(),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Command, Error, Opt, Result, remedy};
 
 use super::metadata::{ArrayMetadata, Node};
+use super::tree::{self, ZarrTree, scales};
 use crate::OpenOptions;
+use crate::container::ArrayEntry;
 use crate::variables::{self, Candidate, lengths_text};
 
 /// Limits of the search for cubes: how deep groups may be nested, and how many nodes are visited.
@@ -23,13 +25,13 @@ pub(super) fn refuse_packed(path: &Path, node: &Node) -> Result<()> {
     }
 }
 
-/// An array in a dataset.
-#[derive(Debug)]
+/// The array that is the cube, and the dataset around it.
 pub(super) struct Found {
     pub folder: PathBuf,
-    /// Path within the dataset, for messages and `file::name`.
-    pub name: String,
     pub node: Node,
+    pub tree: ZarrTree,
+    /// The array's path in the tree.
+    path: String,
 }
 
 impl Found {
@@ -37,8 +39,25 @@ impl Found {
         self.node.array.as_ref()
     }
 
+    pub fn entry(&self) -> Option<ArrayEntry> {
+        tree::entry(self.path.clone(), &self.node)
+    }
+}
+
+/// An array that a search found.
+#[derive(Debug)]
+struct Listed {
+    folder: PathBuf,
+    /// Path within the dataset, for messages and `file::name`.
+    name: String,
+    node: Node,
+    /// Whether it is not an image in full resolution: a smaller copy, or a map of labels.
+    is_secondary: bool,
+}
+
+impl Listed {
     fn candidate(&self) -> Candidate {
-        match self.array() {
+        match &self.node.array {
             Some(ArrayMetadata { shape, dtype: Some(dtype), .. }) => {
                 Candidate::numbers(&self.name, shape, *dtype)
             }
@@ -64,7 +83,8 @@ pub(super) fn whole_path(path: &Path, root: Node, options: &OpenOptions) -> Resu
         .at(path)
         .with_remedy("give the path without '::'"));
     }
-    Ok(Found { folder: path.to_owned(), name, node: root })
+    let (tree, inside) = ZarrTree::around(path);
+    Ok(Found { folder: path.to_owned(), node: root, tree, path: inside })
 }
 
 /// The array that the user named, or the only one that can be a cube.
@@ -86,10 +106,24 @@ pub(super) fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
     };
     let prefix = folder.strip_prefix(path).unwrap_or(Path::new(""));
     collect(&folder, &prefix.to_string_lossy(), 0, &mut 0, &mut arrays)?;
-    let candidates: Vec<Candidate> = arrays.iter().map(Found::candidate).collect();
-    let options = OpenOptions { variable: wanted, ..options.clone() };
-    let place = variables::choose(path, &options, &candidates)?;
-    Ok(arrays.swap_remove(place))
+    let place = match wanted {
+        None if arrays.iter().any(|one| !one.is_secondary) => {
+            let first: Vec<usize> =
+                (0..arrays.len()).filter(|place| !arrays[*place].is_secondary).collect();
+            let candidates: Vec<Candidate> =
+                first.iter().map(|place| arrays[*place].candidate()).collect();
+            first[variables::choose_unnamed(path, options.mask, &candidates)?]
+        }
+        wanted => {
+            let candidates: Vec<Candidate> = arrays.iter().map(Listed::candidate).collect();
+            let options = OpenOptions { variable: wanted, ..options.clone() };
+            variables::choose(path, &options, &candidates)?
+        }
+    };
+    let entry = |one: &Listed| tree::entry(format!("/{}", one.name), &one.node);
+    let tree = ZarrTree::listed(path, arrays.iter().filter_map(entry).collect());
+    let Listed { folder, name, node, .. } = arrays.swap_remove(place);
+    Ok(Found { folder, node, tree, path: format!("/{name}") })
 }
 
 /// All arrays below the group in `folder`.
@@ -98,7 +132,7 @@ fn collect(
     prefix: &str,
     depth: usize,
     looked_at: &mut usize,
-    into: &mut Vec<Found>,
+    into: &mut Vec<Listed>,
 ) -> Result<()> {
     let fail = |error| Error::io(folder, "cannot read", error);
     let mut children: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -107,12 +141,20 @@ fn collect(
         .collect::<std::io::Result<_>>()
         .map_err(fail)?;
     children.sort();
+    let own = Node::read(folder)?.map(|node| node.attributes).unwrap_or_default();
+    let is_labels = own.contains_key("image-label")
+        || own.get("ome").is_some_and(|ome| ome.get("image-label").is_some());
+    let smaller: Vec<String> = scales(&own)
+        .flat_map(|scale| scale.paths().skip(1).map(str::to_owned).collect::<Vec<_>>())
+        .collect();
     for child in children.into_iter().filter(|child| child.is_dir()) {
         let Some(node) = Node::read(&child)? else { continue };
-        let own = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let name = if prefix.is_empty() { own } else { format!("{prefix}/{own}") };
+        let own_name = child.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name =
+            if prefix.is_empty() { own_name.clone() } else { format!("{prefix}/{own_name}") };
         if node.array.is_some() {
-            into.push(Found { folder: child, name, node });
+            let is_secondary = is_labels || smaller.contains(&own_name);
+            into.push(Listed { folder: child, name, node, is_secondary });
         } else if depth < MAX_DEPTH {
             collect(&child, &name, depth + 1, looked_at, into)?;
         }

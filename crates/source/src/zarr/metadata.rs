@@ -45,6 +45,9 @@ pub struct ArrayMetadata {
     pub dtype: Option<DType>,
     /// Names of the axes; empty if they have none.
     pub dimensions: Vec<Option<String>>,
+    /// The number for chunks that were not written, if it also marks missing values. xarray means this by Zarr v2's
+    /// `fill_value`, in which it stores `_FillValue`. In other arrays it is a value like any other.
+    pub missing: Option<f64>,
     /// How chunks lie in files.
     pub stored: Stored,
 }
@@ -275,7 +278,7 @@ fn array_v3(json: &Value) -> Result<ArrayMetadata> {
         .as_array()
         .map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect())
         .unwrap_or_default();
-    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, stored })
+    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, missing: None, stored })
 }
 
 fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetadata> {
@@ -299,7 +302,10 @@ fn array_v2(json: &Value, attributes: &Map<String, Value>) -> Result<ArrayMetada
         .and_then(Value::as_array)
         .map(|names| names.iter().map(|name| name.as_str().map(str::to_owned)).collect())
         .unwrap_or_default();
-    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, stored })
+    let by_xarray =
+        attributes.contains_key("_ARRAY_DIMENSIONS") && !attributes.contains_key("_FillValue");
+    let missing = json["fill_value"].as_f64().filter(|_| by_xarray);
+    Ok(ArrayMetadata { shape, type_name, dtype, dimensions, missing, stored })
 }
 
 /// Bytes of a decoded chunk, and chunks in a shard. Refuses chunks that do not fit the array, or that would

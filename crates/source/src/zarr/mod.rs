@@ -1,22 +1,20 @@
 //! Zarr v2 and v3 arrays in folders, sharded or not.
 //!
-//! A dataset is a folder: an array, or a group with arrays in it, of which one is the cube. The axes
-//! follow from their names (`dimension_names`, xarray's `_ARRAY_DIMENSIONS`), or else from the number
-//! of wavelengths beside the cube. Otherwise they are taken as (row, column, band).
+//! A dataset is a folder: an array, or a group with arrays in it, of which one is the cube. Names of axes are
+//! `dimension_names`, xarray's `_ARRAY_DIMENSIONS`, or the axes of OME-Zarr. The rules of all containers
+//! (`meaning/`) decide what the array means.
 //!
 //! The crate `zarrs` decodes chunks, one at a time. A chunk (in a sharded array: an inner chunk) is
 //! decoded as a whole, so at least this much memory is needed. Chunks beyond 2 GiB are refused.
 //! `zarrs` does not verify `crc32c` if a read needs only part of a chunk or shard: damage that still
 //! decodes shows only in reads of whole chunks.
 
-mod axes;
 mod choose;
 mod chunks;
 mod decoded;
-mod grid;
 mod inflate;
 pub mod metadata;
-mod spectral;
+mod tree;
 
 use std::ops::Range;
 use std::path::Path;
@@ -24,14 +22,13 @@ use std::path::Path;
 use hsipack_format::{CubeShape, Error, Result};
 use zarrs::array::{Array, ArrayShardedExt, ArraySubset};
 
-use self::axes::{Kept, axis_order};
 use self::choose::{Found, choose, refuse_packed, whole_path};
 use self::chunks::{ChunkFiles, open_zarrs, retrieve};
 use self::metadata::{METADATA_FILES, Node};
-use self::spectral::{Spectrum, describe_values};
 use crate::detect::check_size;
 use crate::flat::permute;
-use crate::{Access, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs};
+use crate::meaning::{Known, Placed, Subject};
+use crate::{Access, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs};
 
 /// Reads below this size take longer to find chunks than to decode them.
 const WORTHWHILE: usize = 1 << 20;
@@ -68,7 +65,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         Some(_) => whole_path(path, root, options)?,
         None => choose(path, options)?,
     };
-    ZarrSource::open(found, options).map(|source| Box::new(source) as Box<dyn Source>)
+    open_array(&found, options).map_err(|error| error.at(&found.folder))
 }
 
 fn not_a_folder(path: &Path) -> Error {
@@ -91,64 +88,42 @@ fn not_a_folder(path: &Path) -> Error {
 struct ZarrSource {
     info: CubeInfo,
     array: Array<ChunkFiles>,
-    order: AxisOrder,
-    /// Which of the array's axes are the cube's, and how many it has.
-    axes: Vec<usize>,
-    rank: usize,
+    placed: Placed,
     /// Rows that lie in the same chunks.
     chunk_rows: usize,
 }
 
-impl ZarrSource {
-    fn open(found: Found, options: &OpenOptions) -> Result<Self> {
-        Self::open_array(&found, options).map_err(|error| error.at(&found.folder))
+fn open_array(found: &Found, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let (Some(metadata), Some(entry)) = (found.array(), found.entry()) else {
+        return Err(Error::malformed("not an array"));
+    };
+    let subject = Subject { container: &found.tree, entry: &entry, layout: None, options };
+    let dtype = metadata.dtype.ok_or_else(|| {
+        Error::unsupported(format!("values of type '{}'", metadata.type_name))
+            .with_remedy("give an array of integers or floats")
+    })?;
+    refuse_unwritten(found, options)?;
+    let array = open_zarrs(&found.folder, &metadata.stored)?;
+    if array.shape().iter().map(|length| *length as usize).ne(metadata.shape.iter().copied()) {
+        return Err(Error::malformed("the metadata changed while they were being read"));
     }
-
-    fn open_array(found: &Found, options: &OpenOptions) -> Result<Self> {
-        let Some(metadata) = found.array() else { return Err(Error::malformed("not an array")) };
-        let kept = Kept::of(found, options)?;
-        let lengths = kept.lengths;
-        let dtype = metadata.dtype.ok_or_else(|| {
-            Error::unsupported(format!("values of type '{}'", metadata.type_name))
-                .with_remedy("give an array of integers or floats")
-        })?;
-        refuse_unwritten(found, options)?;
-        let array = open_zarrs(&found.folder, &metadata.stored)?;
-        if array.shape().iter().map(|length| *length as usize).ne(metadata.shape.iter().copied()) {
-            return Err(Error::malformed("the metadata changed while they were being read"));
-        }
-        let mut notes = Vec::new();
-        let spectrum = Spectrum::find(found, &lengths, &mut notes);
-        let order = axis_order(&kept, spectrum.as_ref(), options, &mut notes);
-        let shape = order.shape(lengths);
-        if shape.is_empty() {
-            return Err(Error::malformed(format!("the cube is empty: {shape}")));
-        }
-        check_size(shape, dtype)?;
-        let mut info =
-            CubeInfo::new(format!("Zarr v{}", found.node.version), shape, dtype, &found.folder);
-        info.notes = notes;
-        if let Some(spectrum) = spectrum {
-            spectrum.describe(&mut info);
-        }
-        describe_values(&found.node.attributes, &mut info);
-        // If the user names the axes, the names in the file do not count.
-        if options.axes.is_none() && !options.mask {
-            info.geo = grid::geo(found, &kept, order, shape, &mut info.notes);
-        }
-        let rank = metadata.shape.len();
-        let chunk = match metadata.stored.shards.is_some() {
-            true => array.effective_subchunk_shape(),
-            false => array.chunk_shape(&vec![0; rank]).ok(),
-        };
-        let chunk_rows = chunk
-            .and_then(|chunk| {
-                let row_axis = kept.axes.get(order.position(Axis::Row))?;
-                chunk.get(*row_axis).map(|rows| rows.get())
-            })
-            .map_or(1, |rows| usize::try_from(rows).unwrap_or(usize::MAX).clamp(1, shape.rows));
-        Ok(Self { info, array, order, axes: kept.axes, rank, chunk_rows })
-    }
+    let mut notes = Vec::new();
+    let placed = subject.place(&mut notes)?;
+    let shape = placed.shape();
+    check_size(shape, dtype)?;
+    let mut info =
+        CubeInfo::new(format!("Zarr v{}", found.node.version), shape, dtype, &found.folder);
+    info.notes = notes;
+    let reading = subject.describe(&placed, Known::default(), &mut info)?;
+    info.geo = subject.geo(&placed, &mut info.notes);
+    let chunk = match metadata.stored.shards.is_some() {
+        true => array.effective_subchunk_shape(),
+        false => array.chunk_shape(&vec![0; metadata.shape.len()]).ok(),
+    };
+    let chunk_rows = chunk
+        .and_then(|chunk| chunk.get(placed.row_axis()).map(|rows| rows.get()))
+        .map_or(1, |rows| usize::try_from(rows).unwrap_or(usize::MAX).clamp(1, shape.rows));
+    Ok(reading.apply(Box::new(ZarrSource { info, array, placed, chunk_rows })))
 }
 
 /// Refuses an array to which nothing was written: it would read as zeros. Most likely the dataset was
@@ -190,13 +165,10 @@ impl Source for ZarrSource {
         let block = CubeShape { rows: rows.len(), ..self.info.shape };
         let dtype = self.info.dtype;
         // Axes that are not the cube's have length 1.
-        let mut ranges = vec![0..1u64; self.rank];
-        let lengths = self.order.lengths(self.info.shape);
-        for ((axis, place), length) in self.order.0.iter().zip(&self.axes).zip(lengths) {
-            ranges[*place] = match axis {
-                Axis::Row => rows.start as u64..rows.end as u64,
-                _ => 0..length as u64,
-            };
+        let whole = |length: &usize| 0..*length as u64;
+        let mut ranges: Vec<Range<u64>> = self.placed.lengths.iter().map(whole).collect();
+        if let Some(range) = ranges.get_mut(self.placed.row_axis()) {
+            *range = rows.start as u64..rows.end as u64;
         }
         let name = |error: Error| error.at(&self.info.files[0]);
         let bytes = retrieve(&self.array, &ArraySubset::new_with_ranges(&ranges)).map_err(name)?;
@@ -204,13 +176,13 @@ impl Source for ZarrSource {
         if bytes.len() != len {
             return Err(name(Error::malformed(format!("{} bytes instead of {len}", bytes.len()))));
         }
-        if self.order == AxisOrder::BIP {
+        if self.placed.order == AxisOrder::BIP {
             out.reset(dtype, block.values()).copy_from_slice(&bytes);
             return Ok(());
         }
         let (to, scratch) = out.reset_with_scratch(dtype, block.values(), len);
         scratch.copy_from_slice(&bytes);
-        permute(self.order, block, false, dtype.size(), scratch, to);
+        permute(self.placed.order, block, false, dtype.size(), scratch, to);
         Ok(())
     }
 }

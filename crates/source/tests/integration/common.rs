@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_source::{OpenOptions, RowBuffer, Source};
+use hsipack_format::ErrorKind;
+use hsipack_source::{Axes, OpenOptions, RowBuffer, Source};
 use hsipack_testing::skipped;
 use sha2::{Digest, Sha256};
 
@@ -39,10 +40,23 @@ pub fn truth(folder: &Path, name: &str) -> serde_json::Value {
     all[name].clone()
 }
 
-/// Opens `path` as a cube.
+/// Opens `path` as a cube. If its lengths could be those of (band, row, column), and nothing else says what its axes are,
+/// they are (row, column, band).
 pub fn open(path: &Path, variable: Option<&str>) -> Box<dyn Source> {
-    let options = OpenOptions { variable: variable.map(str::to_owned), ..Default::default() };
-    hsipack_source::open(path, &options).unwrap_or_else(|error| panic!("{error}"))
+    open_with_axes(
+        path,
+        OpenOptions { variable: variable.map(str::to_owned), ..Default::default() },
+    )
+}
+
+/// Like [`open`], with other options.
+pub fn open_with_axes(path: &Path, mut options: OpenOptions) -> Box<dyn Source> {
+    let opened = hsipack_source::open(path, &options).or_else(|error| {
+        let asks = error.kind() == ErrorKind::Ambiguous && error.to_string().contains("axes");
+        options.axes = Axes::parse("yxb").filter(|_| asks && options.axes.is_none());
+        if options.axes.is_some() { hsipack_source::open(path, &options) } else { Err(error) }
+    });
+    opened.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// SHA-256 of all values of a cube in (row, column, band) order, little-endian as stored, read

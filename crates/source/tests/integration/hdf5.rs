@@ -210,7 +210,7 @@ fn what_does_not_fit_is_left_out_with_a_note() {
     let info = info("misfit.h5", None);
     assert_eq!(info.wavelength, None);
     assert!(
-        info.notes.iter().any(|note| note.contains("5 entries for 12 bands")),
+        info.notes.iter().any(|note| note.contains("5 values for 12 bands")),
         "{:?}",
         info.notes
     );
@@ -297,7 +297,7 @@ fn masks_are_images_or_layers() {
     let matlab = with("v73.mat", &mask("gt", None));
     check_against_truth(&*matlab, &truth(&fixture(""), "hdf5/masks.h5#labels"));
     let refused = error("masks.h5", Some("labels"));
-    assert_says(&refused, ErrorKind::Unsupported, &["2-D", "7x9", "can be a mask"]);
+    assert_says(&refused, ErrorKind::Unsupported, &["2-D", "7x9", "as a mask with mask"]);
     // The only image of class ids is chosen, although the file also contains a cube.
     let Some(path) = shared("derived/m3_v73.mat") else { return };
     let options = OpenOptions { mask: true, variable: Some("map".into()), ..Default::default() };

@@ -103,14 +103,22 @@ fn without_names_the_band_axis_is_the_one_as_long_as_the_wavelengths() {
     let shape = source.info().shape;
     assert_eq!((shape.rows, shape.columns, shape.bands), (9, 7, 12));
     assert!(source.info().notes.is_empty());
+    // Widths say as much as wavelengths.
     metadata["attributes"]["wavelength"] = json!([1.0, 2.0]);
     std::fs::write(path.join("zarr.json"), metadata.to_string()).unwrap();
     let source = open(&path, None);
     let shape = source.info().shape;
-    assert_eq!((shape.rows, shape.columns, shape.bands), (9, 12, 7));
+    assert_eq!((shape.rows, shape.columns, shape.bands), (9, 7, 12));
     assert_eq!(source.info().wavelength, None);
     let notes = source.info().notes.join("; ");
-    assert!(notes.contains("2 entries") && notes.contains("no names"), "{notes}");
+    assert!(notes.contains("2 values for 12 bands"), "{notes}");
+    metadata["attributes"] = json!({});
+    std::fs::write(path.join("zarr.json"), metadata.to_string()).unwrap();
+    let source = open(&path, None);
+    let shape = source.info().shape;
+    assert_eq!((shape.rows, shape.columns, shape.bands), (9, 12, 7));
+    let notes = source.info().notes.join("; ");
+    assert!(notes.contains("nothing says what the axes are"), "{notes}");
 }
 
 #[test]
@@ -120,7 +128,7 @@ fn masks_are_one_band_whatever_their_axes_order() {
         let source = hsipack_source::open(&fixture(name), &options).unwrap();
         check_against_truth(&*source, &truth(&fixture(""), name));
         let error = hsipack_source::open(&fixture(name), &OpenOptions::default()).err().unwrap();
-        assert!(error.remedy().unwrap().to_string().contains("for a mask, use mask"), "{error}");
+        assert!(error.remedy().unwrap().to_string().contains("as a mask with mask"), "{error}");
     }
     let options = OpenOptions { variable: Some("classes".to_owned()), ..options };
     let source = hsipack_source::open(&fixture("zarr/group_v3.zarr"), &options).unwrap();
@@ -147,7 +155,7 @@ fn datasets_without_one_clear_cube_are_refused_with_a_remedy() {
     check_fixture("zarr/two_cubes.zarr#cube1");
     refused(&two, Some("cube2"), ErrorKind::Conflict, "no variable 'cube2'; the file holds");
     let group = fixture("zarr/group_v3.zarr");
-    refused(&group, Some("scene/wavelength"), ErrorKind::Unsupported, "1 axes");
+    refused(&group, Some("scene/wavelength"), ErrorKind::Unsupported, "1-D");
     let single = fixture("zarr/v3_uint8.zarr");
     refused(&single, Some("a"), ErrorKind::Unsupported, "single array");
     let fixture = |name: &str| fixture(&format!("zarr/{name}"));

@@ -1,0 +1,100 @@
+//! One view of every container: a tree of named, typed arrays with attributes.
+//!
+//! HDF5 (with NetCDF-4 and MATLAB v7.3), Zarr v2 and v3, MATLAB v5 and `.npz` implement [`Container`]. What the arrays mean
+//! is decided once for all of them, in [`meaning`](crate::meaning).
+//!
+//! Paths begin with a slash and have slashes between names: `/scan/cube`. The root group is the empty path. Lengths and
+//! names of axes are in the index order that the format's own tools show: NumPy's, h5py's, MATLAB's.
+
+mod attributes;
+#[cfg(test)]
+mod in_memory;
+mod recoded;
+
+use hsipack_format::{DType, Result};
+
+pub(crate) use self::attributes::{Attributes, JsonAttributes, NoAttributes, Value, plain};
+#[cfg(test)]
+pub(crate) use self::in_memory::InMemory;
+pub(crate) use self::recoded::recoded;
+
+/// An array in a container.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ArrayEntry {
+    /// Full path.
+    pub path: String,
+    /// Lengths in index order.
+    pub lengths: Vec<usize>,
+    /// Type of its numbers; `None` if it holds something else.
+    pub dtype: Option<DType>,
+}
+
+impl ArrayEntry {
+    /// The last component of the path.
+    pub fn name(&self) -> &str {
+        name_of(&self.path)
+    }
+
+    /// The number of values, if at most one axis is longer than 1.
+    pub fn list_len(&self) -> Option<usize> {
+        let long = self.lengths.iter().filter(|length| **length != 1).count();
+        (!self.lengths.is_empty() && long <= 1).then(|| self.lengths.iter().product())
+    }
+}
+
+/// The last component of a path.
+pub(crate) fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// The path without its last component; the root is empty.
+pub(crate) fn parent(path: &str) -> &str {
+    path.rfind('/').map_or("", |slash| &path[..slash])
+}
+
+/// A tree of named, typed arrays with attributes.
+pub(crate) trait Container {
+    /// The arrays directly in the group at `group` whose names are `wanted`.
+    fn arrays_in(&self, group: &str, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry>;
+
+    /// The arrays anywhere whose names are `wanted`.
+    fn arrays_anywhere(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry>;
+
+    /// The array at `path`.
+    fn array(&self, path: &str) -> Option<ArrayEntry> {
+        self.arrays_in(parent(path), &|name| name == name_of(path)).into_iter().next()
+    }
+
+    /// The attributes of the group or array at `path`.
+    fn attributes(&self, path: &str) -> Box<dyn Attributes + '_>;
+
+    /// The names of the axes of the array at `path`; empty, or one per axis.
+    fn axis_names(&self, path: &str) -> Vec<Option<String>>;
+
+    /// The values of a small array: numbers or texts. `None` if it is large or holds something else.
+    ///
+    /// # Errors
+    /// If the format must not be used when a list in it is damaged.
+    fn values(&self, path: &str) -> Result<Option<Value>>;
+
+    /// The number that marks missing values of the array at `path` outside of its attributes.
+    fn fill_value(&self, path: &str) -> Option<f64> {
+        let _ = path;
+        None
+    }
+}
+
+/// The array called `name` nearest to the array at `path`: in its group, or in a group around it.
+pub(crate) fn nearest(container: &dyn Container, path: &str, name: &str) -> Option<ArrayEntry> {
+    if name.starts_with('/') {
+        return container.array(name);
+    }
+    let mut group = path;
+    while !group.is_empty() {
+        group = parent(group);
+        if let Some(found) = container.array(&format!("{group}/{name}")) {
+            return Some(found);
+        }
+    }
+    None
+}
