@@ -59,7 +59,7 @@ class Case:
     read: Callable[[Path], Cube]
     variable: str | None = None
     options: tuple[str, ...] = field(default=())
-    # Whether its lengths could be those of (band, row, column), and nothing else says what they are.
+    # Whether only its lengths say what the axes are, and could be those of (band, row, column).
     asks: bool = False
 
     @property

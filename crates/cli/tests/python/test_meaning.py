@@ -197,9 +197,8 @@ def check(
         arrays = dict(stack.arrays())
         for what, wanted in (("wavelength", nm), ("fwhm", fwhm)):
             own: Any = arrays[what][...] if what in arrays else None
-            if (own is None) != (wanted is None):
-                wrong.append(f"{row.name}: {what} {own}")
-            elif wanted is not None and not np.allclose(own, wanted, rtol=1e-6):
+            same = own is wanted if wanted is None or own is None else np.allclose(own, wanted)
+            if not same:
                 wrong.append(f"{row.name}: {what} {own}")
         flags = image.attrs["hsipack"].get("good_bands")
         if flags != (None if good is None else [bool(flag) for flag in good]):
