@@ -70,7 +70,7 @@ def refusal(*arguments: object, **options: object) -> hsipack.Error:
 
 
 def test_overflow_names_scale(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.full((4, 5, 6), 7e4, np.float32))
+    np.save(tmp_path / "a.npy", np.full((5, 4, 6), 7e4, np.float32))
     error = refusal(tmp_path / "a.npy", tmp_path / "out")
     assert isinstance(error, hsipack.RangeError)
     assert error.remedy == 'pass scale="auto", a larger scale, or dtype="float32"'
@@ -79,21 +79,21 @@ def test_overflow_names_scale(tmp_path: Path) -> None:
 
 
 def test_missing_masks_name_mask_fill(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    np.save(tmp_path / "a.npy", np.zeros((5, 4, 6), np.float32))
     error = refusal(tmp_path / "a.npy", tmp_path / "out", mask="{dir}/{stem}_m.png")
     assert error.remedy
     assert error.remedy.endswith("cubes without one with mask_fill")
 
 
 def test_an_existing_output_names_append(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    np.save(tmp_path / "a.npy", np.zeros((5, 4, 6), np.float32))
     hsipack.convert(tmp_path / "a.npy", tmp_path / "out")
     error = refusal(tmp_path / "a.npy", tmp_path / "out")
     assert error.remedy == "choose another output, delete it, or pass append=True"
 
 
 def test_a_dataset_without_splits_names_the_function_that_packs_them(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    np.save(tmp_path / "a.npy", np.zeros((5, 4, 6), np.float32))
     hsipack.convert(tmp_path / "a.npy", tmp_path / "out")
     dataset = hsipack.open(tmp_path / "out")
     with pytest.raises(hsipack.ConflictError) as caught:
@@ -127,7 +127,7 @@ def test_notes_speak_python_too(tmp_path: Path) -> None:
 
 
 def test_a_state_of_another_seed_names_the_seed(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((4, 5, 6), np.float32))
+    np.save(tmp_path / "a.npy", np.zeros((5, 4, 6), np.float32))
     hsipack.convert(tmp_path / "a.npy", tmp_path / "out")
     state = hsipack.Loader(tmp_path / "out", device="cpu", seed=1).state_dict()
     other = hsipack.Loader(tmp_path / "out", device="cpu", seed=2)

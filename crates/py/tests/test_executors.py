@@ -261,9 +261,9 @@ def test_what_is_wrong_with_a_cube_is_said_and_nothing_is_left(tmp_path: Path) -
     folder = tmp_path / "cubes"
     folder.mkdir()
     for number in range(6):
-        np.save(folder / f"cube{number}.npy", np.full((4, 5, 6), number, np.float32))
+        np.save(folder / f"cube{number}.npy", np.full((5, 4, 6), number, np.float32))
     # The error occurs only when values are read.
-    np.save(folder / "cube3.npy", np.full((4, 5, 6), 1e6, np.float32))
+    np.save(folder / "cube3.npy", np.full((5, 4, 6), 1e6, np.float32))
     for executor in (ThreadPoolExecutor(2), processes("spawn")):
         with executor, pytest.raises(hsipack.RangeError, match=r"cube3.npy.*does not fit"):
             hsipack.convert(folder, tmp_path / "out", executor=executor, shard_size=500)

@@ -36,7 +36,8 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
         np.save(folder / f"masks/c{number}.npy", mask(number))
     out = folder / "d.hsipack"
     names = [folder / f"c{number}.npy" for number in range(len(SHAPES))]
-    hsipack.convert(names, out, mask={"gt": f"{folder}/masks/{{stem}}.npy"}, chunk=(3, 2))
+    masks = {"gt": f"{folder}/masks/{{stem}}.npy"}
+    hsipack.convert(names, out, mask=masks, chunk=(3, 2), axes="yxb")
     return out
 
 

@@ -44,7 +44,7 @@ def normalised(values: np.ndarray, how: str) -> np.ndarray:
 def gappy() -> np.ndarray:
     """(rows, columns, bands) float32, exact in float16: spectra with every kind of gap."""
     rng = np.random.default_rng(5)
-    values = (rng.integers(-40, 400, (4, 5, 9)) / 16).astype(np.float32)
+    values = (rng.integers(-40, 400, (5, 5, 9)) / 16).astype(np.float32)
     values[0, 0, 3] = values[0, 1, 8] = np.nan
     values[0, 2, 0], values[0, 3, 4] = np.inf, -np.inf
     values[0, 4, [1, 2]] = np.nan, np.inf
@@ -244,7 +244,7 @@ def test_panels_reflect_between_nothing_and_all(panel: float, tmp_path: Path) ->
 
 
 def test_reports_have_both_greatest_errors_and_bad_bands(tmp_path: Path) -> None:
-    values = np.full((3, 4, 5), 0.1, np.float32)
+    values = np.full((4, 4, 5), 0.1, np.float32)
     values[..., 1] = 1000.3
     values[..., 3] = np.nan
     np.save(tmp_path / "cube.npy", values)
@@ -256,5 +256,4 @@ def test_reports_have_both_greatest_errors_and_bad_bands(tmp_path: Path) -> None
     relative = [abs(float(np.float16(x)) - x) / x for x in (0.1, 1000.3)]
     assert worst.band == (4, 1)[int(np.argmax(relative))]
     np.testing.assert_allclose(worst.relative, max(relative), rtol=1e-3)
-    (note,) = report.notes
-    assert note == "3x4x3: band 3 is without a value in any cube; bands can leave them out"
+    assert "4x4x3: band 3 is without a value in any cube; bands can leave them out" in report.notes

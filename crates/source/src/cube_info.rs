@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use hsipack_format::{CubeShape, DType, Geo};
-
-use crate::radiometry::Radiometry;
+use serde::{Deserialize, Serialize};
 
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///
@@ -60,6 +59,30 @@ impl std::fmt::Display for Exposure {
         write!(f, "{} = {}", self.field, self.time)?;
         if self.unit.is_empty() { Ok(()) } else { write!(f, " {}", self.unit) }
     }
+}
+
+/// Where a file says how the numbers of each column and band become physical values. This takes some megabytes, so it is
+/// read only when it is needed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Radiometry {
+    /// The file.
+    pub file: PathBuf,
+    /// Columns of its cube.
+    pub columns: usize,
+    /// Bands of its cube.
+    pub bands: usize,
+}
+
+/// What [`Radiometry::read`] returns. Every list has one value per (column, band), the band fastest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlaceScaling {
+    /// Subtracted from stored numbers.
+    pub background: Vec<f64>,
+    /// The background after the last row, if it was measured again there. In between, the background changes evenly from
+    /// row to row.
+    pub last_background: Option<Vec<f64>>,
+    /// Numbers are divided by this afterwards; 0 where nothing is known.
+    pub divisor: Vec<f64>,
 }
 
 /// What a file says about its cube.

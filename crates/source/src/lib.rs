@@ -20,7 +20,7 @@
 //! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
-//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
+//! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `file`, `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
 //! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata`, `geo_keys` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
@@ -33,7 +33,7 @@
 //! `reader.rs` is the trait [`Source`], `cube_info.rs` what a source says about its cube. Several formats share these files.
 //! `flat.rs` is the engine for every format that is one n-d array in a stretch of bytes.
 //! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
-//! the arrays of a container, and `joined.rs` makes one cube of several. `cube_axes.rs` has the axes as the user names them.
+//! the arrays of a container, and `joined.rs` makes one cube of several. `axes.rs` has the axes as the user names them.
 //! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
 //! what these arrays mean: axes, bands, values, place. `wavelengths.rs` knows units,
 //! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
@@ -41,6 +41,7 @@
 #![deny(missing_docs)]
 
 pub mod array_geo;
+mod axes;
 mod axis_order;
 mod buffer;
 mod cf;
@@ -55,6 +56,7 @@ pub mod hdf5;
 pub mod htc;
 mod joined;
 mod jpeg2000;
+mod lengths;
 pub mod matlab;
 mod meaning;
 pub mod numpy;
@@ -70,14 +72,13 @@ mod wavelengths;
 mod xml;
 pub mod zarr;
 
+pub use axes::Axes;
 pub use axis_order::{Axis, AxisOrder};
 pub use buffer::RowBuffer;
-pub use cube_axes::Axes;
-pub use cube_info::{CubeInfo, Exposure, Scaling};
+pub use cube_info::{CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
 pub use detect::{is_container_folder, is_cube_file, is_unread_archive, open};
 pub use open_options::OpenOptions;
 pub use products::{images_of_metadata, is_product_folder};
-pub use radiometry::{PlaceScaling, Radiometry};
 pub use reader::{Access, Source};
 pub(crate) use reader::{read_band_of_rows, whole_runs};
 pub use wavelengths::guess as guess_wavelength_unit;

@@ -1,6 +1,6 @@
 //! Options of opening a file.
 
-use crate::cube_axes::Axes;
+use crate::axes::Axes;
 
 /// How to open a file: what the user gives besides its path.
 #[derive(Clone, Debug, Default)]

@@ -15,7 +15,8 @@ use std::path::Path;
 
 use hsipack_format::{DType, Error, Opt, Result, remedy};
 
-use super::OpenOptions;
+use crate::lengths::lengths_text;
+use crate::open_options::OpenOptions;
 
 /// What an array may be used as if the user names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,12 +94,6 @@ impl Candidate {
         let (name, what) = (name.into(), what.into());
         Self { name, what, role: Role::Other, bytes: 0, whole: false }
     }
-}
-
-/// The lengths as text, such as `8x10x32`.
-pub(super) fn lengths_text(lengths: &[usize]) -> String {
-    let lengths: Vec<String> = lengths.iter().map(usize::to_string).collect();
-    lengths.join("x")
 }
 
 /// The part of a variable's path after its last separator.

@@ -334,6 +334,37 @@ def test_texts_beside_the_cube_are_lists_and_units(hsipack: Hsipack, tmp_path: P
     assert check(hsipack, tmp_path, rows, NM) == 17
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("axes", ["cyx", "tczyx", "zyx", "yxc"])
+def test_ome_zarr_names_axes_and_channels(
+    hsipack: Hsipack, tmp_path: Path, version: Any, axes: str
+) -> None:
+    """OME-Zarr 0.4 and 0.5: the axes and the labels of channels, in the attributes of the group."""
+    bands = "c" if "c" in axes else "z"
+    letters = {"t": 1, "z": 1, "y": ROWS, "x": COLUMNS} | {bands: BANDS}
+    places = [f"yx{bands}".index(axis) for axis in axes if axis in f"yx{bands}"]
+    image = CUBE.transpose(places)
+    array = image.reshape([letters[axis] for axis in axes])
+    channels = [{"label": f"{value} nm"} for value in NM]
+    about = {
+        "multiscales": [
+            {"axes": [{"name": axis} for axis in axes], "datasets": [{"path": "0"}, {"path": "1"}]}
+        ],
+        "omero": {"channels": channels},
+    }
+    path = tmp_path / "image.zarr"
+    group = zarr.create_group(
+        path, zarr_format=version, attributes=about if version == 2 else {"ome": about}
+    )
+    for level, data in enumerate((array, array[..., ::2])):
+        group.create_array(str(level), data=np.ascontiguousarray(data))
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(path, out=out)
+    stack: Any = zarr.open_group(out, mode="r")[f"{ROWS}x{COLUMNS}x{BANDS}"]
+    np.testing.assert_array_equal(stack["image"][0], CUBE)
+    np.testing.assert_allclose(stack["wavelength"][...], NM)
+
+
 def test_bad_bands_have_many_names(hsipack: Hsipack, tmp_path: Path) -> None:
     """Lists of good bands."""
     names = ("bbl", "good_bands", "goodBands", "good_wavelengths", "bad_band_list")

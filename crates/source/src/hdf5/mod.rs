@@ -15,6 +15,7 @@
 //! decoded, even if it exceeds the budget.
 
 mod choose;
+mod file;
 mod heaps;
 mod inflate;
 mod meaning;
@@ -30,8 +31,9 @@ use hsipack_format::{DType, Error, ErrorKind, Result};
 use hsipack_store::small;
 
 use self::choose::choose;
+use self::file::damaged;
 use self::meaning::Meaning;
-use self::tree::{Entry, Tree, Values, damaged};
+use self::tree::{Entry, Tree, Values};
 use crate::{CubeInfo, OpenOptions, Source, joined, products};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";

@@ -11,8 +11,8 @@ use hdf5::plist::DatasetCreate;
 use hdf5::{Container, Dataset, H5Type, Hyperslab, SliceOrIndex};
 use hsipack_format::{CubeShape, DType, Error, Result};
 
+use super::file::damaged;
 use super::inflate::with_chunks_of;
-use super::tree::damaged;
 use crate::flat::{FileBytes, FlatLayout, FlatSource, permute};
 use crate::meaning::Placed;
 use crate::{Access, CubeInfo, RowBuffer, Source};

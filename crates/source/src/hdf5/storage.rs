@@ -17,21 +17,18 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Once;
 
 use hdf5::Dataset;
 use hdf5::dataset::Layout;
 use hdf5::plist::DatasetCreate;
 use hdf5::sync::sync;
-use hdf5_sys::h5l::{H5L_TYPE_EXTERNAL, H5Lunregister};
 use hdf5_sys::h5p::{
     H5Pget_virtual_count, H5Pget_virtual_dsetname, H5Pget_virtual_filename, H5Pget_virtual_vspace,
 };
 use hdf5_sys::h5s::{H5S_MAX_RANK, H5Sclose, H5Sget_simple_extent_dims};
 use hsipack_format::{Error, ErrorKind, Result};
 
-use super::inflate;
-use super::tree::{damaged, open_file};
+use super::file::{damaged, open_file};
 
 /// No recording is spread over more files.
 const MOST_SOURCES: usize = 20_000;
@@ -41,20 +38,6 @@ const DEEPEST: usize = 8;
 const LONGEST_NAME: usize = 1 << 16;
 /// The environment variable for where libhdf5 looks first for the files of a virtual dataset.
 const SEARCH_FIRST: &str = "HDF5_VDS_PREFIX";
-
-/// From now on, in this process, libhdf5 follows no external links and inflates no chunk beyond its size.
-pub(super) fn restrict_libhdf5() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        sync(|| {
-            // SAFETY: a call without pointers, made while no other thread is in libhdf5. It fails only if
-            // the kind of link is not known, which is what is wanted.
-            unsafe { H5Lunregister(H5L_TYPE_EXTERNAL) };
-            // SAFETY: no other thread is in libhdf5, which the call before has initialised.
-            unsafe { inflate::register() };
-        });
-    });
-}
 
 /// The files, other than `path` itself, that hold numbers of `dataset`. The dataset is in the file at
 /// `path` (resolved, as libhdf5 was given it).

@@ -12,12 +12,13 @@ use ::hdf5::types::{
     VarLenUnicode,
 };
 use ::hdf5::{
-    Attribute, Container, Dataset, Datatype, File, Group, LinkType, Location, MinorErrorCode,
-    ObjectReference1, ReferencedObject,
+    Attribute, Container, Dataset, Datatype, File, Group, LinkType, Location, ObjectReference1,
+    ReferencedObject,
 };
 use hsipack_format::geo::MAX_CRS;
 use hsipack_format::{DType, Error, Result};
 
+use super::file::{damaged, open_file};
 use super::storage;
 use crate::container::{self, ArrayEntry, Attributes as _, Value, parent, plain};
 
@@ -26,8 +27,6 @@ const MAX_GROUPS: usize = 10_000;
 const MAX_LINKS: usize = 100_000;
 /// Attributes and lists longer than this are not read. No sensor has as many bands.
 const MAX_LIST: usize = 1 << 20;
-/// libhdf5 keeps this many bytes of a dataset's decompressed chunks for the next read.
-const CHUNK_CACHE: usize = 32 << 20;
 
 /// What a dataset holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -333,45 +332,6 @@ fn hard_links(group: &Group, limit: usize) -> ::hdf5::Result<(Vec<String>, bool)
 /// MATLAB keeps the cells of cell arrays in `#refs#`, and its objects in `#subsystem#`.
 fn skipped(path: &str) -> bool {
     matches!(path, "/#refs#" | "/#subsystem#")
-}
-
-/// Opens a file to read it. If the file system cannot lock (many network drives), the file is opened without a
-/// lock. If another program has the file open for writing, that is an error.
-pub(super) fn open_file(path: &Path) -> Result<File> {
-    storage::restrict_libhdf5();
-    // libhdf5 opens the file by name, so it is fetched first.
-    hsipack_store::mirror::fetch(path)?;
-    let open = |lock: bool| {
-        File::with_options()
-            .with_fapl(|p| p.file_locking(lock).chunk_cache(12_421, CHUNK_CACHE, 1.0))
-            .open(path)
-    };
-    let first = match open(true) {
-        Ok(file) => return Ok(file),
-        Err(error) => error,
-    };
-    if !first.contains_minor(MinorErrorCode::CantLockFile) {
-        return Err(damaged("cannot open this HDF5 file", &first).at(path));
-    }
-    // 11 is EAGAIN: another program holds the lock. Any other error means that the file system cannot lock.
-    let busy = |stack: ::hdf5::ExpandedErrorStack| {
-        stack.iter().any(|frame| frame.desc().contains("errno = 11,"))
-    };
-    if first.stack().is_some_and(busy) {
-        return Err(Error::new(
-            hsipack_format::ErrorKind::Io,
-            "another program has this HDF5 file open for writing",
-        )
-        .at(path)
-        .with_remedy("close it there first"));
-    }
-    open(false).map_err(|error| damaged("cannot open this HDF5 file", &error).at(path))
-}
-
-/// Turns an error of libhdf5 into an error about a malformed file.
-pub(crate) fn damaged(doing: &str, error: &::hdf5::Error) -> Error {
-    Error::malformed(format!("{doing}: {error}"))
-        .with_remedy("copy the file again; it is cut short or damaged")
 }
 
 /// The attributes of one object. Names are compared by their letters and digits only.

@@ -90,7 +90,7 @@ fn candidate(name: &str, array: &Array) -> Candidate {
     match &array.dtype {
         Ok(dtype) => Candidate::numbers(name, &array.lengths, *dtype),
         Err(reason) => {
-            let lengths = variables::lengths_text(&array.lengths);
+            let lengths = crate::lengths::lengths_text(&array.lengths);
             Candidate::other(name, format!("{lengths}, {reason}"))
         }
     }
@@ -124,7 +124,7 @@ impl Located {
         if FlatSource::data_len(shape, dtype) != Some(frame.decoded_len()) {
             return Err(Error::malformed(format!(
                 "the header states {} of {dtype}, the Blosc frame holds {} bytes",
-                variables::lengths_text(&self.array.lengths),
+                crate::lengths::lengths_text(&self.array.lengths),
                 frame.decoded_len()
             ))
             .with_remedy("copy the file again; it is damaged"));

@@ -27,7 +27,7 @@ use crate::container::{self, ArrayEntry, Attributes, Container, NoAttributes, Va
 use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
 use crate::meaning::{Known, Placed, Subject};
 use crate::variables::{self, Candidate, Role};
-use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source, cube_axes};
+use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source};
 
 /// How many scalars are read to find the shape of an image. Reading one in a compressed struct inflates
 /// everything before it.
@@ -111,7 +111,7 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     };
     let end = FlatSource::data_len(shape, numbers.dtype)
         .and_then(|len| len.checked_add(numbers.offset))
-        .ok_or_else(|| cube_axes::too_large(&variable.lengths))?;
+        .ok_or_else(|| crate::lengths::too_large(&variable.lengths))?;
     let source: Box<dyn Source> = match &numbers.stream {
         Some(stream) => {
             Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), numbers, end)))
@@ -444,11 +444,11 @@ fn candidate(variable: &Variable, options: &OpenOptions) -> Candidate {
             }
         }
         Content::Text(_) => {
-            let lengths = variables::lengths_text(&variable.lengths);
+            let lengths = crate::lengths::lengths_text(&variable.lengths);
             Candidate::other(&variable.name, format!("{lengths} text"))
         }
         Content::Other(what) => {
-            let lengths = variables::lengths_text(&variable.lengths);
+            let lengths = crate::lengths::lengths_text(&variable.lengths);
             Candidate::other(&variable.name, format!("{lengths} {what}"))
         }
     }

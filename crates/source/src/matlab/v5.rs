@@ -398,7 +398,7 @@ impl<I: Input> Walker<'_, I> {
         let values = header.lengths.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
         let size = values.and_then(|values| values.checked_mul(stored.size()));
         if size.is_none_or(|size| size as u64 != tag.size) {
-            let lengths = crate::variables::lengths_text(&header.lengths);
+            let lengths = crate::lengths::lengths_text(&header.lengths);
             return Err(damaged(&format!(
                 "'{path}' of {lengths} cannot be {} bytes of {stored}",
                 tag.size

@@ -17,11 +17,13 @@ use std::collections::BTreeSet;
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 
 use super::spectrum;
+use crate::axes::Axes;
 use crate::axis_order::{Axis, AxisOrder};
 use crate::container::{ArrayEntry, Container, plain};
-use crate::cube_axes::{Axes, kept_axes, too_large};
+use crate::cube_axes::kept_axes;
+use crate::lengths::lengths_text;
+use crate::lengths::too_large;
 use crate::open_options::OpenOptions;
-use crate::variables::lengths_text;
 
 /// A cube within an array.
 #[derive(Clone, Debug, PartialEq)]

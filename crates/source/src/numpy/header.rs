@@ -4,8 +4,8 @@ use std::io::Read;
 
 use hsipack_format::{DType, Error, Result};
 
+use crate::AxisOrder;
 use crate::flat::FlatLayout;
-use crate::{AxisOrder, cube_axes, variables};
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 /// Magic, version and the longer kind of header length.
@@ -50,11 +50,11 @@ impl NpyHeader {
         let values = self.shape.iter().try_fold(1usize, |all, one| all.checked_mul(*one));
         let bytes = values.and_then(|values| values.checked_mul(self.dtype.size()));
         let end = bytes.and_then(|bytes| bytes.checked_add(self.data_offset));
-        end.map(|end| end as u64).ok_or_else(|| cube_axes::too_large(&self.shape))
+        end.map(|end| end as u64).ok_or_else(|| crate::lengths::too_large(&self.shape))
     }
 
     pub(super) fn text(&self) -> String {
-        format!("{} {}", variables::lengths_text(&self.shape), self.dtype)
+        format!("{} {}", crate::lengths::lengths_text(&self.shape), self.dtype)
     }
 }
 

@@ -17,7 +17,7 @@ use hsipack_format::{Error, Result};
 use hsipack_store::small;
 
 use super::Product;
-use crate::radiometry::{PlaceScaling, Radiometry};
+use crate::cube_info::{PlaceScaling, Radiometry};
 use crate::{CubeInfo, Exposure};
 
 const MAGIC: &[u8] = b"HYSPEX";

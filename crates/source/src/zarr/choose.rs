@@ -9,7 +9,8 @@ use super::metadata::{ArrayMetadata, Node};
 use super::tree::{self, ZarrTree, scales};
 use crate::OpenOptions;
 use crate::container::ArrayEntry;
-use crate::variables::{self, Candidate, lengths_text};
+use crate::lengths::lengths_text;
+use crate::variables::{self, Candidate};
 
 /// Limits of the search for cubes: how deep groups may be nested, and how many nodes are visited.
 const MAX_DEPTH: usize = 16;

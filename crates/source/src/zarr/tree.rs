@@ -17,6 +17,8 @@ use crate::variables::to_f64;
 const MAX_LIST: usize = 1 << 20;
 /// The most names of one folder that are compared.
 const MAX_NAMES: usize = 10_000;
+/// The attribute as which labels of channels are read.
+const WAVELENGTH: &str = "wavelength";
 /// How far above an array its dataset may begin.
 const MAX_DEPTH: usize = 16;
 
@@ -113,6 +115,11 @@ impl Container for ZarrTree {
         if let Some(fill) = attributes.get("_FillValue").and_then(encoded) {
             attributes.insert("_FillValue".to_owned(), Json::from(fill));
         }
+        if let Some(labels) = channel_labels(&attributes)
+            && !attributes.contains_key(WAVELENGTH)
+        {
+            attributes.insert(WAVELENGTH.to_owned(), labels);
+        }
         Box::new(JsonAttributes(attributes))
     }
 
@@ -174,6 +181,14 @@ impl Scale<'_> {
         let axes = self.0["axes"].as_array().into_iter().flatten();
         axes.filter_map(|axis| axis["name"].as_str().or(axis.as_str()).map(str::to_owned)).collect()
     }
+}
+
+/// The labels of OME-Zarr's channels, such as `450 nm`.
+fn channel_labels(attributes: &Map<String, Json>) -> Option<Json> {
+    let ome = attributes.get("ome").and_then(|ome| ome.get("omero"));
+    let channels = ome.or_else(|| attributes.get("omero"))?["channels"].as_array()?;
+    let labels = channels.iter().map(|channel| channel["label"].as_str().map(Json::from));
+    labels.collect::<Option<Vec<_>>>().filter(|labels| !labels.is_empty()).map(Json::Array)
 }
 
 /// The number in a fill value that xarray encoded: base64 of a little-endian double.
