@@ -165,6 +165,46 @@ impl CubeInfo {
         };
     }
 
+    /// Fills in what `other`, another description of the same cube, says about bands, values and place, and this one
+    /// does not. Returns the names of the properties that were filled in.
+    pub(crate) fn complete(&mut self, other: CubeInfo) -> Vec<&'static str> {
+        fn fill<T>(slot: &mut Option<T>, value: Option<T>) -> bool {
+            let is_filled = slot.is_none() && value.is_some();
+            if is_filled {
+                *slot = value;
+            }
+            is_filled
+        }
+        let is_scaled = !self.is_scaled() && other.is_scaled();
+        if is_scaled {
+            (self.scaling, self.band_scaling) = (other.scaling, other.band_scaling);
+        }
+        let filled = [
+            (fill(&mut self.wavelength, other.wavelength), "wavelengths"),
+            (fill(&mut self.fwhm, other.fwhm), "fwhm"),
+            (fill(&mut self.good_bands, other.good_bands), "bad bands"),
+            (fill(&mut self.band_names, other.band_names), "band names"),
+            (fill(&mut self.class_names, other.class_names), "class names"),
+            (fill(&mut self.ignore_value, other.ignore_value), "ignore value"),
+            (is_scaled, "scaling"),
+            (fill(&mut self.exposure, other.exposure), "integration time"),
+            (fill(&mut self.geo, other.geo), "georeferencing"),
+        ];
+        filled.into_iter().filter_map(|(is_filled, what)| is_filled.then_some(what)).collect()
+    }
+
+    /// Whether this description says something else about bands, values or place than `other`.
+    pub(crate) fn differs_from(&self, other: &CubeInfo) -> bool {
+        self.wavelength != other.wavelength
+            || self.fwhm != other.fwhm
+            || self.good_bands != other.good_bands
+            || self.band_names != other.band_names
+            || self.ignore_value != other.ignore_value
+            || self.scaling != other.scaling
+            || self.band_scaling != other.band_scaling
+            || self.geo != other.geo
+    }
+
     /// Whether stored numbers are not physical values yet.
     pub fn is_scaled(&self) -> bool {
         self.band_scaling.is_some() || self.radiometry.is_some() || !self.scaling.is_none()

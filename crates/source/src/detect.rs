@@ -1,7 +1,7 @@
 //! Detects the format of a file, first by its content, then by its name.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use hsipack_format::{CubeShape, DType, Error, Result};
@@ -9,9 +9,10 @@ use hsipack_store::mirror::{self, Pin};
 use hsipack_store::small;
 
 use super::{
-    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, hdf5, htc, jpeg2000, matlab, numpy,
-    png, products, tiff, tivita, zarr,
+    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, foreign, hdf5, htc, jpeg2000, matlab,
+    numpy, png, products, tiff, tivita, zarr,
 };
+use crate::reader::Described;
 
 /// How many bytes at the start of a file the formats see.
 const HEAD: u64 = 4096;
@@ -30,18 +31,39 @@ type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
 
 /// The formats, the most reliable signatures first. ENVI is last: its data files have no signature and are recognised by the
 /// header beside them.
-const FORMATS: [(Recognise, Open); 10] = [
+const FORMATS: [(Recognise, Open); 11] = [
     (hdf5::recognises, hdf5::open),
     (numpy::recognises, numpy::open),
     (matlab::recognises, matlab::open),
-    (tiff::recognises, tiff::open),
+    (tiff::recognises, open_tiff),
     (png::recognises, png::open),
     (jpeg2000::recognises, jpeg2000::open),
+    (foreign::recognises, foreign::open),
     (zarr::recognises, zarr::open),
     (htc::recognises, htc::open),
     (tivita::recognises, tivita::open),
-    (envi::recognises, envi::open),
+    (envi::recognises, open_envi),
 ];
+
+/// Opens a TIFF file, with what an ENVI header beside it says.
+fn open_tiff(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    let source = tiff::open(path, options)?;
+    // Products say more about their images than such headers.
+    if products::is_of_delivery(path) || !envi::has_header(path) {
+        return Ok(source);
+    }
+    let mut info = source.info().clone();
+    envi::describe_tiff(path, &mut info);
+    Ok(Box::new(Described { info, source }))
+}
+
+/// Opens the data of a header, which may be a TIFF file.
+fn open_envi(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
+    match envi::tiff_of(path) {
+        Some(image) => open_tiff(&image, options),
+        None => envi::open(path, options),
+    }
+}
 
 /// Opens the cube in `path`, a file or a folder, in any known format.
 ///
@@ -139,6 +161,14 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
                 .at(path)
                 .with_remedy("unpack it, or pack it again as .zip, .tar, .tar.gz or .tgz"))
         }
+        None if foreign::is_named(path, &head) => foreign::open(path, options),
+        None if options.mask && is_json(&head) => {
+            Err(Error::unsupported("the file holds polygons or other JSON, not a picture of class ids")
+                .at(path)
+                .with_remedy(
+                    "draw the polygons into a picture of class ids (rasterio.features.rasterize, or the export of the labelling tool), and give that",
+                ))
+        }
         None if options.mask => {
             Err(Error::unsupported("not a mask in any format hsipack knows").at(path).with_remedy(
                 "give a PNG or TIFF picture of class ids (not a JPEG, which changes them), .npy, .npz, .mat, ENVI or HDF5",
@@ -151,6 +181,14 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
             ))
         }
     }
+}
+
+/// Whether a file that starts with `head` is JSON, as labelling tools write polygons.
+fn is_json(head: &[u8]) -> bool {
+    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head).trim_ascii_start();
+    let Some((first, rest)) = text.split_first() else { return false };
+    let second = rest.trim_ascii_start().first();
+    matches!((first, second), (b'{', Some(b'"' | b'}')) | (b'[', Some(b'{' | b'[' | b']')))
 }
 
 /// Refuses cubes with too many values to count, or with rows too large for memory. Readers call this if they must know it
@@ -182,6 +220,12 @@ fn check_row(info: &CubeInfo) -> Result<()> {
     }
 }
 
+/// The file with the values of the cube that the file at `path` describes; `None` if `path` is not a header, or its data
+/// are missing.
+pub fn data_of(path: &Path) -> Option<PathBuf> {
+    envi::data_of(path)
+}
+
 /// Whether `path` is a folder that is itself a cube container, not a folder of cubes.
 pub fn is_container_folder(path: &Path) -> bool {
     ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
@@ -207,13 +251,39 @@ pub fn is_cube_file(path: &Path) -> bool {
     !head.is_empty()
         && !png::recognises(path, &head)
         && !jpeg2000::recognises(path, &head)
-        && (recognised(signed) || header && envi::recognises(path, &head))
+        && !foreign::recognises(path, &head)
+        && (recognised(signed)
+            || header && envi::recognises(path, &head) && envi::tiff_of(path).is_none())
 }
 
 /// Whether a file's name ends like that of an archive that cannot be opened.
 pub fn is_unread_archive(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     UNREAD.iter().any(|ending| name.ends_with(ending))
+}
+
+/// A file that is no cube, for messages about folders without cubes.
+pub struct Other {
+    /// What it is, if that is known.
+    pub format: Option<&'static str>,
+    /// How to convert it, if it can hold a cube.
+    pub way_out: Option<String>,
+}
+
+/// What a file is that [`is_cube_file`] does not accept.
+pub fn other(path: &Path) -> Other {
+    let head = small::head(path, HEAD).unwrap_or_default();
+    let raw = || {
+        (!head.is_empty() && envi::recognises(path, &head)).then_some("raw data without a header")
+    };
+    let picture = || png::recognises(path, &head).then_some("a PNG picture");
+    let foreign = foreign::name_of(path, &head);
+    let jpeg2000 = jpeg2000::recognises(path, &head)
+        .then(|| jpeg2000::refusal(path).remedy().map(ToString::to_string).unwrap_or_default());
+    Other {
+        format: foreign.or_else(picture).or_else(raw),
+        way_out: jpeg2000.or_else(|| foreign::way_out(path, &head)),
+    }
 }
 
 #[cfg(test)]

@@ -17,21 +17,22 @@
 //!
 //! | format | in | parts |
 //! |---|---|---|
-//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri` |
+//! | ENVI header + data (bsq, bil, bip; gzip) | `envi/` | `search`, `header`, `fields`, `bands`, `map_info`, `esri`, `tiff` |
 //! | `.npy`, `.npz` | `numpy/` | `header`, `npz` |
 //! | MATLAB v5 `.mat` | `matlab/` | `v5` |
 //! | HDF5, NetCDF-4, HDF-EOS, MATLAB v7.3 | `hdf5/` | `file`, `tree`, `heaps`, `storage`, `inflate`, `choose`, `meaning`, `read` |
-//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `gdal_metadata`, `geo_keys` |
+//! | TIFF, GeoTIFF, BigTIFF | `tiff/` | `directory`, `pages`, `planes`, `chunks`, `description`, `spectrum`, `gdal_metadata`, `geo_keys` |
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
 //! | PNG, for masks | `png.rs` | |
-//! | JPEG 2000, refused by name | `jpeg2000.rs` | |
+//! | JPEG 2000, NetCDF-3, HDF4, FITS and others, refused by name | `foreign.rs`, `jpeg2000.rs` | |
 //!
 //! [`products`] says what the numbers of a sensor's product mean, in any format: one file per product.
 //!
 //! `reader.rs` is the trait [`Source`], `cube_info.rs` what a source says about its cube. Several formats share these files.
 //! `flat.rs` is the engine for every format that is one n-d array in a stretch of bytes.
+//! `side_file.rs` adds what GDAL's side files say, and `spectrum_text.rs` reads spectra in texts.
 //! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
 //! the arrays of a container, and `joined.rs` makes one cube of several. `axes.rs` has the axes as the user names them.
 //! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
@@ -51,6 +52,7 @@ mod cube_info;
 mod detect;
 pub mod envi;
 pub mod flat;
+mod foreign;
 pub(crate) mod georeference;
 pub mod hdf5;
 pub mod htc;
@@ -65,6 +67,8 @@ pub mod png;
 pub mod products;
 mod radiometry;
 mod reader;
+mod side_file;
+mod spectrum_text;
 pub mod tiff;
 pub mod tivita;
 mod variables;
@@ -76,7 +80,9 @@ pub use axes::Axes;
 pub use axis_order::{Axis, AxisOrder};
 pub use buffer::RowBuffer;
 pub use cube_info::{CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
-pub use detect::{is_container_folder, is_cube_file, is_unread_archive, open};
+pub use detect::{
+    Other, data_of, is_container_folder, is_cube_file, is_unread_archive, open, other,
+};
 pub use open_options::OpenOptions;
 pub use products::{images_of_metadata, is_product_folder};
 pub use reader::{Access, Source};

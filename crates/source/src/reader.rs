@@ -55,6 +55,40 @@ pub trait Source: Send + Sync {
     }
 }
 
+/// A cube as its format reads it, with another description: that of its product, or of a file beside it.
+pub(crate) struct Described {
+    /// The description.
+    pub info: CubeInfo,
+    /// The cube.
+    pub source: Box<dyn Source>,
+}
+
+impl Source for Described {
+    fn info(&self) -> &CubeInfo {
+        &self.info
+    }
+
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+
+    fn preferred_rows(&self, budget: usize) -> usize {
+        self.source.preferred_rows(budget)
+    }
+
+    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.source.read_rows(rows, out)
+    }
+
+    fn has_cheap_bands(&self) -> bool {
+        self.source.has_cheap_bands()
+    }
+
+    fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+        self.source.read_band(band, rows, out)
+    }
+}
+
 /// [`Source::read_band`], by reading rows of all bands.
 pub(crate) fn read_band_of_rows<S: Source + ?Sized>(
     source: &S,

@@ -41,18 +41,35 @@ pub fn guess(values: &[f64]) -> (f64, &'static str) {
     }
 }
 
+/// How many nm the unit of widths without a unit has: `own`, the factor of their wavelengths, if widths
+/// of that size are possible, otherwise that of nm or µm. `None` if they are possible in no unit.
+pub(super) fn width_factor(widths: &[f64], nm: &[f64], own: f64) -> Option<f64> {
+    /// Widths as fractions of their wavelengths: from monochromators to broad filters.
+    const POSSIBLE: std::ops::RangeInclusive<f64> = 1e-4..=1.0;
+    let both = widths.iter().zip(nm).filter(|(width, nm)| **width > 0.0 && **nm > 0.0);
+    let mut fractions: Vec<f64> = both.map(|(width, nm)| width / nm).collect();
+    fractions.sort_by(f64::total_cmp);
+    let Some(median) = fractions.get(fractions.len() / 2) else { return Some(own) };
+    [own, 1.0, 1e3].into_iter().find(|factor| POSSIBLE.contains(&(median * factor)))
+}
+
 /// Converts `fwhm` to nm: with its own unit if it has one, otherwise with the unit of its
-/// wavelengths. `wavelength` gives these as stored and in nm, which shows their unit.
+/// wavelengths, or the one that makes them possible widths. `wavelength` gives these as stored and in
+/// nm, which shows their unit.
 pub(super) fn fwhm_to_nm(
     fwhm: &[f64],
     unit: Option<&str>,
     wavelength: Option<(&[f64], &[f64])>,
 ) -> Result<Vec<f64>, String> {
     if unit.and_then(known_unit).is_none()
-        && let Some((stored, nm)) = wavelength
-        && let Some((stored, nm)) = stored.iter().zip(nm).find(|(stored, _)| **stored > 0.0)
+        && let Some((stored, all)) = wavelength
+        && let Some((stored, nm)) = stored.iter().zip(all).find(|(stored, _)| **stored > 0.0)
     {
         let factor = 10f64.powi((nm / stored).log10().round() as i32);
+        let Some(factor) = width_factor(fwhm, all, factor) else {
+            return Err("the fwhm cannot be the widths of these wavelengths in any unit, so they are left out"
+                .to_owned());
+        };
         let nm = scaled(fwhm, factor);
         return match nm.iter().all(|value| value.is_finite() && *value >= 0.0) {
             true => Ok(nm),
@@ -128,6 +145,9 @@ mod tests {
         assert_eq!(fwhm_to_nm(&[0.005], None, Some((&stored, &nm))).unwrap(), [5.0]);
         assert_eq!(fwhm_to_nm(&[5.0], None, Some((&nm, &nm))).unwrap(), [5.0]);
         assert_eq!(fwhm_to_nm(&[0.005], Some("um"), Some((&nm, &nm))).unwrap(), [5.0]);
+        assert_eq!(fwhm_to_nm(&[0.005], None, Some((&nm, &nm))).unwrap(), [5.0], "in µm");
+        assert_eq!(fwhm_to_nm(&[5.0], None, Some((&stored, &nm))).unwrap(), [5.0], "in nm");
+        assert!(fwhm_to_nm(&[1e9], None, Some((&nm, &nm))).unwrap_err().contains("any unit"));
         for bad in [f64::NAN, -1.0, 1e307] {
             assert!(fwhm_to_nm(&[bad], None, Some((&stored, &nm))).is_err(), "{bad}");
         }

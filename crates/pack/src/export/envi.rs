@@ -23,11 +23,17 @@ enum Values {
     Scaled(DType),
 }
 
+/// Whether readers take a divisor for a multiplier: 0.001 and other powers of ten below 1.
+fn looks_like_multiplier(divisor: f64) -> bool {
+    let power = divisor.log10();
+    divisor < 1.0 && (power - power.round()).abs() < 1e-9
+}
+
 fn values(Scaling { factor: scale, offset }: Scaling, stored: DType) -> Values {
     let divisor = 1.0 / scale;
     if offset != 0.0 {
         Values::Scaled(DType::F64)
-    } else if divisor.is_finite() && 1.0 / divisor == scale {
+    } else if divisor.is_finite() && 1.0 / divisor == scale && !looks_like_multiplier(divisor) {
         Values::Stored { divisor }
     } else if stored == DType::F16 && (1e-30..1e30).contains(&scale.abs()) {
         Values::Scaled(DType::F32)
@@ -174,6 +180,8 @@ mod tests {
         assert_eq!(of(1.0, DType::F16), Values::Stored { divisor: 1.0 });
         assert_eq!(of(0.0009765625, DType::F16), Values::Stored { divisor: 1024.0 });
         assert_eq!(of(0.0001, DType::F16), Values::Stored { divisor: 10000.0 });
+        assert_eq!(of(64.0, DType::F16), Values::Stored { divisor: 0.015625 });
+        assert!(matches!(of(1000.0, DType::F16), Values::Scaled(_)));
         // For these numbers, 1 / (1 / x) is not x.
         let odd = (1..1000).map(f64::from).find(|x| 1.0 / (1.0 / x) != *x).unwrap();
         assert_eq!(of(odd, DType::F16), Values::Scaled(DType::F32));

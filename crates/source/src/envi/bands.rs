@@ -1,57 +1,142 @@
 //! What an ENVI header says about bands and classes. Contradictory entries are dropped, with a
 //! note.
 
-use super::fields::{Fields, number, shorten, tokens};
-use crate::wavelengths::{Unit, guess, known_unit, scaled};
+use super::fields::{Fields, shorten};
+use crate::spectrum_text::{self, NumberList, Quantity, counts, number_list, wavelengths_in_names};
+use crate::wavelengths::{Unit, guess, known_unit, scaled, width_factor};
 
-/// The list under `key`, one number per band. Any other list is dropped, with a note.
-fn numbers(fields: &Fields, key: &str, bands: usize, notes: &mut Vec<String>) -> Option<Vec<f64>> {
-    let tokens: Vec<&str> = tokens(fields.get(key)?).collect();
-    if tokens.is_empty() {
+/// A list of one number per band, and the unit that it or its key states.
+struct BandList<'a> {
+    key: &'a str,
+    values: Vec<f64>,
+    unit: Option<String>,
+}
+
+/// The list for `quantity`, under any key with this meaning; ENVI's own key comes first. Lists that do not have one
+/// number per band are dropped, with a note.
+fn list_of<'a>(
+    fields: &'a Fields,
+    quantity: Quantity,
+    bands: usize,
+    notes: &mut Vec<String>,
+) -> Option<BandList<'a>> {
+    let own = match quantity {
+        Quantity::Wavelength => "wavelength",
+        Quantity::Fwhm => "fwhm",
+        Quantity::GoodBands => "bbl",
+    };
+    let meaning = |key: &str| spectrum_text::key(key).filter(|key| key.quantity == quantity);
+    let keys = fields.all().filter_map(|(key, text)| {
+        let unit = meaning(key).filter(|key| !key.is_unit)?.unit;
+        Some((key, text, unit))
+    });
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_by_key(|(key, ..)| *key != own);
+    keys.into_iter().find_map(|(key, text, unit)| {
+        let NumberList { values, unit: inline } = numbers(key, text, bands, notes)?;
+        if quantity == Quantity::Wavelength && counts(&values) {
+            let key = shorten(key);
+            notes.push(format!("`{key}` numbers the bands; it does not give wavelengths"));
+            return None;
+        }
+        Some(BandList { key, values, unit: inline.or(unit) })
+    })
+}
+
+/// The list in `text`, one number per band. Any other list is dropped, with a note.
+fn numbers(key: &str, text: &str, bands: usize, notes: &mut Vec<String>) -> Option<NumberList> {
+    let list = number_list(text);
+    let count = list.as_ref().map_or_else(|count| *count, |list| list.values.len());
+    if count == 0 {
         return None;
     }
-    if tokens.len() != bands {
-        notes.push(format!(
-            "`{key}` has {} values for {bands} bands, so it is not used",
-            tokens.len()
-        ));
+    let key = shorten(key);
+    if count != bands {
+        notes.push(format!("`{key}` has {count} values for {bands} bands, so it is not used"));
         return None;
     }
-    let values: Option<Vec<f64>> =
-        tokens.iter().map(|token| number(token).filter(|value| value.is_finite())).collect();
-    if values.is_none() {
+    if list.is_err() {
         notes.push(format!("`{key}` holds values that are not numbers, so it is not used"));
     }
-    values
+    list.ok()
 }
 
 pub(super) type SpectralAxis = (Option<Vec<f64>>, Option<Vec<f64>>);
 
-/// Wavelengths and fwhm in nm.
+/// Wavelengths and fwhm in nm. If no list has the wavelengths, they are taken from the names of the bands.
 pub(super) fn spectral_axis(
     fields: &Fields,
     bands: usize,
+    names: Option<&[String]>,
     notes: &mut Vec<String>,
 ) -> SpectralAxis {
-    let wavelength = numbers(fields, "wavelength", bands, notes);
-    let fwhm = numbers(fields, "fwhm", bands, notes);
-    if wavelength.is_none() && fwhm.is_none() {
-        return (None, None);
-    }
-    let Some(factor) = unit_factor(fields, wavelength.as_deref(), notes) else {
-        return (None, None);
+    let wavelength = list_of(fields, Quantity::Wavelength, bands, notes);
+    let fwhm = list_of(fields, Quantity::Fwhm, bands, notes);
+    let (mut nm, fwhm) = match (&wavelength, &fwhm) {
+        (None, None) => (None, None),
+        _ => in_nm(fields, wavelength, fwhm, notes),
     };
-    let convert = |values: Vec<f64>| scaled(&values, factor);
-    let usable = |values: &Vec<f64>| {
+    if nm.is_none() {
+        nm = names.and_then(wavelengths_in_names);
+        notes.extend(nm.as_ref().map(|_| "the wavelengths are taken from `band names`".to_owned()));
+    }
+    (nm, fwhm)
+}
+
+fn in_nm(
+    fields: &Fields,
+    wavelength: Option<BandList<'_>>,
+    fwhm: Option<BandList<'_>>,
+    notes: &mut Vec<String>,
+) -> SpectralAxis {
+    let stated = wavelength.as_ref().and_then(|list| list.unit.clone());
+    let values = wavelength.as_ref().map(|list| list.values.as_slice());
+    let own = fwhm
+        .as_ref()
+        .and_then(|list| list.unit.clone())
+        .or_else(|| unit_of(fields, Quantity::Fwhm));
+    let own = own.as_deref().and_then(known_unit);
+    let factor = match own {
+        Some(Unit::Length(own)) if wavelength.is_none() => Some(own),
+        _ => unit_factor(fields, stated, values, notes),
+    };
+    let Some(factor) = factor else { return (None, None) };
+    let fwhm_factor = match own {
+        Some(Unit::Length(own)) => own,
+        _ => factor,
+    };
+    let usable = |values: &[f64], factor: f64| {
         values.iter().all(|value| *value >= 0.0 && (*value * factor).is_finite())
     };
-    let unusable = |values: &Option<Vec<f64>>| values.as_ref().is_some_and(|v| !usable(v));
-    if unusable(&wavelength) || unusable(&fwhm) {
-        notes.push("negative or infinite wavelengths or fwhm are not used".to_owned());
+    let mut convert = |list: Option<BandList<'_>>, factor: f64| {
+        let values = list?.values;
+        if usable(&values, factor) {
+            return Some(scaled(&values, factor));
+        }
+        let note = "negative or infinite wavelengths or fwhm are not used".to_owned();
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+        None
+    };
+    let wavelength = convert(wavelength, factor);
+    let fwhm_factor = match (&wavelength, &fwhm, own) {
+        (Some(nm), Some(widths), None) => width_factor(&widths.values, nm, factor),
+        _ => Some(fwhm_factor),
+    };
+    let fwhm = fwhm_factor.and_then(|factor| convert(fwhm, factor));
+    match fwhm_factor {
+        None => notes.push(
+            "`fwhm` cannot be the widths of these wavelengths in any unit, so it is not used"
+                .to_owned(),
+        ),
+        Some(other) if other != factor && own.is_none() => {
+            notes.push("`fwhm` is assumed to be in another unit than the wavelengths".to_owned())
+        }
+        Some(_) => {}
     }
-    let wavelength: Option<Vec<f64>> = wavelength.filter(usable).map(convert);
     note_unlikely(wavelength.as_deref(), notes);
-    (wavelength, fwhm.filter(usable).map(convert))
+    (wavelength, fwhm)
 }
 
 /// Adds a note if wavelengths are implausible. Headers that say nanometres but list micrometres, or
@@ -65,14 +150,26 @@ fn note_unlikely(wavelength: Option<&[f64]>, notes: &mut Vec<String>) {
     }
 }
 
+/// The unit that a key of its own states for `quantity`.
+fn unit_of(fields: &Fields, quantity: Quantity) -> Option<String> {
+    let is_unit = |key: &str| {
+        spectrum_text::key(key).is_some_and(|key| key.is_unit && key.quantity == quantity)
+    };
+    let own = fields.word("wavelength units").filter(|_| quantity == Quantity::Wavelength);
+    let key = fields.all().map(|(key, _)| key).find(|key| is_unit(key));
+    own.or_else(|| fields.word(key?)).map(|unit| unit.trim_matches(['"', '\'', ' ']).to_owned())
+}
+
 /// How many nm one unit of the header's wavelengths has. The unit is guessed if the header does not
 /// state it.
 fn unit_factor(
     fields: &Fields,
+    stated: Option<String>,
     wavelength: Option<&[f64]>,
     notes: &mut Vec<String>,
 ) -> Option<f64> {
-    let unit = fields.word("wavelength units").unwrap_or("unknown");
+    let unit = stated.or_else(|| unit_of(fields, Quantity::Wavelength));
+    let unit = unit.as_deref().unwrap_or("unknown");
     if let Some(Unit::Length(factor)) = known_unit(unit) {
         return Some(factor);
     }
@@ -97,11 +194,12 @@ pub(super) fn good_bands(
     bands: usize,
     notes: &mut Vec<String>,
 ) -> Option<Vec<bool>> {
-    let values = numbers(fields, "bbl", bands, notes)?;
+    let BandList { key, values, .. } = list_of(fields, Quantity::GoodBands, bands, notes)?;
     if values.iter().any(|value| *value != 0.0 && *value != 1.0) {
-        notes.push(
-            "`bbl` holds values other than 0 (bad) and 1 (good), so it is not used".to_owned(),
-        );
+        notes.push(format!(
+            "`{}` holds values other than 0 (bad) and 1 (good), so it is not used",
+            shorten(key)
+        ));
         return None;
     }
     Some(values.into_iter().map(|value| value == 1.0).collect())

@@ -2,9 +2,10 @@
 //! `bands.rs` interpret them.
 
 use std::collections::BTreeMap;
-use std::iter::Peekable;
 
 use hsipack_format::{Error, Result};
+
+pub(super) use crate::spectrum_text::number;
 
 /// Decodes header text as UTF-8, or as Latin-1 if it is not valid UTF-8 (because of a `µ`, or a
 /// name in `description`).
@@ -39,31 +40,57 @@ const LAYOUT_KEYS: [&str; 8] = [
     "file compression",
 ];
 
-/// The keys of a header, in lower case, with all their values, without braces.
-pub(crate) struct Fields(BTreeMap<String, Vec<String>>);
+/// To find where a list without a closing brace ends, all lines after it are read.
+const MOST_UNBALANCED: usize = 32;
+
+/// The keys of a header, in lower case and with spaces between words, with all their values, without braces.
+pub(crate) struct Fields {
+    values: BTreeMap<String, Vec<String>>,
+    /// Keys whose lists have no closing brace.
+    unclosed: Vec<String>,
+}
 
 impl Fields {
     pub(crate) fn parse(text: &str) -> Result<Fields> {
-        let mut lines = lines(text).peekable();
-        if !lines.next().is_some_and(is_first_line) {
+        let lines: Vec<&str> = lines(text).collect();
+        let Some((_, mut rest)) = lines.split_first().filter(|(first, _)| is_first_line(first))
+        else {
             return Err(not_a_header(text));
-        }
-        let mut fields: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        while let Some(line) = lines.next() {
+        };
+        let mut fields = Fields { values: BTreeMap::new(), unclosed: Vec::new() };
+        let mut unbalanced = 0;
+        while let Some((line, after)) = rest.split_first() {
+            rest = after;
             let Some((key, value)) = line.split_once('=') else { continue };
-            let key = key.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
-            let value = value_of(&key, value.trim(), &mut lines)?;
-            if !value.is_empty() {
-                fields.entry(key).or_default().push(value);
+            // Scripts write `wavelength_units`.
+            let words = key.split(|letter: char| letter == '_' || letter.is_whitespace());
+            let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+            let key = words.join(" ").to_lowercase();
+            let Value { text, is_closed, is_balanced } = value_of(value.trim(), &mut rest);
+            unbalanced += usize::from(!is_balanced);
+            if unbalanced > MOST_UNBALANCED {
+                return Err(Error::malformed("the header has many lists without a closing brace")
+                    .with_remedy("copy the header again, it may be damaged"));
+            }
+            if !is_closed {
+                fields.unclosed.push(key.clone());
+            }
+            if !text.is_empty() {
+                fields.values.entry(key).or_default().push(text);
             }
         }
-        Ok(Fields(fields))
+        Ok(fields)
+    }
+
+    /// The keys with their last values.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.values.iter().filter_map(|(key, values)| Some((key.as_str(), values.last()?.as_str())))
     }
 
     /// The value of `key`. If the key occurs more than once, the last value counts, as in other
     /// readers.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        Some(self.0.get(key)?.last()?.as_str())
+        Some(self.values.get(key)?.last()?.as_str())
     }
 
     /// The value of `key`, without a comment after it.
@@ -87,11 +114,17 @@ impl Fields {
         }
     }
 
-    /// Notes about keys that occur more than once with different values. An error if the layout
-    /// depends on such a key.
-    pub(super) fn duplicates(&self) -> Result<Vec<String>> {
-        let mut notes = Vec::new();
-        for (key, values) in &self.0 {
+    /// Notes about keys that occur more than once with different values, and about lists without an end. An error if
+    /// the layout depends on a key that occurs more than once.
+    pub(super) fn contradictions(&self) -> Result<Vec<String>> {
+        let unclosed = |key: &String| {
+            format!(
+                "the list of `{}` has no closing brace; it is read up to the next key",
+                shorten(key)
+            )
+        };
+        let mut notes: Vec<String> = self.unclosed.iter().map(unclosed).collect();
+        for (key, values) in &self.values {
             let differ = values.windows(2).any(|pair| !pair[0].eq_ignore_ascii_case(&pair[1]));
             if !differ {
                 continue;
@@ -111,29 +144,74 @@ impl Fields {
     }
 }
 
-/// The value that starts with `first`. If it opens a brace, the value continues to the closing
-/// brace.
-fn value_of<'a>(
-    key: &str,
-    first: &'a str,
-    lines: &mut Peekable<impl Iterator<Item = &'a str>>,
-) -> Result<String> {
-    let opens_below = first.is_empty().then(|| lines.next_if(|line| line.starts_with('{')));
-    let first = opens_below.flatten().unwrap_or(first);
-    let Some(mut line) = first.strip_prefix('{') else { return Ok(first.to_owned()) };
-    let mut value = String::new();
-    loop {
-        if let Some(end) = line.rfind('}') {
-            value.push_str(&line[..end]);
-            return Ok(value.trim().to_owned());
+/// A value.
+struct Value {
+    text: String,
+    /// Whether a brace ends its list.
+    is_closed: bool,
+    /// Whether all braces in the list have an end.
+    is_balanced: bool,
+}
+
+/// The value that starts with `first`. If it opens a brace or a bracket, the value continues to the closing one. Takes
+/// the lines of the value from `rest`.
+fn value_of<'a>(first: &'a str, rest: &mut &[&'a str]) -> Value {
+    let opens = |line: &str| line.starts_with(['{', '[']);
+    let first = match rest.split_first() {
+        Some((next, after)) if first.is_empty() && opens(next) => {
+            *rest = after;
+            *next
         }
-        value.push_str(line);
-        value.push('\n');
-        line = lines.next().ok_or_else(|| {
-            Error::malformed(format!("the list of `{}` has no closing brace", shorten(key)))
-                .with_remedy("copy the header again, it may be cut short, or add the brace")
-        })?;
+        _ => first,
+    };
+    if !opens(first) {
+        return Value { text: continued(first, rest), is_closed: true, is_balanced: true };
     }
+    let (open, close) = if first.starts_with('{') { ('{', '}') } else { ('[', ']') };
+    let lines = || std::iter::once(&first[1..]).chain(rest.iter().copied());
+    // Lists may contain lists.
+    let mut depth = 1i64;
+    let end = lines().position(|line| {
+        depth += line.matches(open).count() as i64 - line.matches(close).count() as i64;
+        depth <= 0
+    });
+    // Without an end, the list ends before the next key, or at the first brace before that.
+    let (last, is_closed) = match end {
+        Some(end) => (end, true),
+        None => {
+            let next = lines().skip(1).position(starts_with_key);
+            let last = next.unwrap_or(rest.len());
+            match lines().take(last + 1).position(|line| line.contains(close)) {
+                Some(end) => (end, true),
+                None => (last, false),
+            }
+        }
+    };
+    let whole = lines().take(last + 1).collect::<Vec<_>>().join("\n");
+    *rest = &rest[last..];
+    let text = whole.rfind(close).filter(|_| is_closed).map_or(&whole[..], |end| &whole[..end]);
+    Value { text: text.trim().to_owned(), is_closed, is_balanced: end.is_some() }
+}
+
+/// A list without braces continues on the next line if it ends with a comma.
+fn continued<'a>(first: &'a str, rest: &mut &[&'a str]) -> String {
+    let mut text = first.to_owned();
+    while text.ends_with(',')
+        && let Some((next, after)) = rest.split_first()
+        && !next.contains('=')
+    {
+        *rest = after;
+        text.push('\n');
+        text.push_str(next);
+    }
+    text
+}
+
+/// Whether a line is `key = value`, and not part of a list of numbers or names.
+fn starts_with_key(line: &str) -> bool {
+    let Some((key, _)) = line.split_once('=') else { return false };
+    let is_key = |letter: char| letter.is_alphanumeric() || " _-()".contains(letter);
+    key.starts_with(char::is_alphabetic) && key.chars().all(is_key)
 }
 
 fn not_a_header(text: &str) -> Error {
@@ -155,12 +233,6 @@ fn not_a_header(text: &str) -> Error {
 pub(crate) fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| letter == ',' || letter.is_whitespace())
         .filter(|token| !token.is_empty())
-}
-
-/// Parses a number, also as IDL and Fortran write it (`1.5d+02`).
-pub(super) fn number(text: &str) -> Option<f64> {
-    let text = text.trim().trim_matches('"');
-    text.parse().ok().or_else(|| text.replace(['d', 'D'], "e").parse().ok())
 }
 
 /// A value from a file, short enough for a message.

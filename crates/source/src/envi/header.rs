@@ -13,6 +13,8 @@
 //!  367.656}
 //! ```
 
+use std::path::Path;
+
 use hsipack_format::{CubeShape, DType, Error, Geo, Result};
 
 use super::bands::{class_names, good_bands, names, spectral_axis};
@@ -20,7 +22,8 @@ use super::esri;
 use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
 use super::map_info;
 use crate::flat::FlatSource;
-use crate::{AxisOrder, Exposure};
+use crate::spectrum_text::number_list;
+use crate::{AxisOrder, CubeInfo, Exposure, Scaling};
 
 /// How the bands of a cube lie in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +59,11 @@ impl Interleave {
     }
 }
 
-/// What an ENVI header says about an image.
+/// What a header says about an image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
+    /// Whose header it is, `ENVI` or `ESRI`.
+    pub format: &'static str,
     /// lines × samples × bands.
     pub shape: CubeShape,
     /// `data type`.
@@ -73,6 +78,10 @@ pub struct Header {
     pub compressed: bool,
     /// `file type = ENVI Classification`.
     pub classification: bool,
+    /// `file type = TIFF`: the data file is a TIFF file.
+    pub of_tiff: bool,
+    /// What an ESRI header says about bytes between rows or bands.
+    pub padding: Option<String>,
     /// `wavelength` in nm.
     pub wavelength: Option<Vec<f64>>,
     /// `fwhm` in nm.
@@ -86,8 +95,9 @@ pub struct Header {
     /// `data ignore value`, rounded to the element type, because -1.23e34, for example, is not a
     /// float32.
     pub ignore_value: Option<f64>,
-    /// `reflectance scale factor`, or 1 if there is none.
-    pub divide: f64,
+    /// `data gain values` and `data offset values`, otherwise `reflectance scale factor`: one entry for all bands, or
+    /// one for each band.
+    pub scaling: Vec<Scaling>,
     /// `tint`, `integration time`, `exposure time` or `exposure`.
     pub exposure: Option<Exposure>,
     /// `map info` and `coordinate system string`.
@@ -101,6 +111,28 @@ impl Header {
     /// overflow.
     pub fn file_len(&self) -> u64 {
         self.offset + FlatSource::data_len(self.shape, self.dtype).unwrap_or(0)
+    }
+
+    /// The description of the cube in `data`.
+    pub(super) fn into_info(self, format: String, data: &Path) -> CubeInfo {
+        let mut info = CubeInfo {
+            wavelength: self.wavelength,
+            fwhm: self.fwhm,
+            good_bands: self.good_bands,
+            band_names: self.band_names,
+            ignore_value: self.ignore_value,
+            exposure: self.exposure,
+            class_names: self.class_names,
+            geo: self.geo,
+            notes: self.notes,
+            ..CubeInfo::new(format, self.shape, self.dtype, data)
+        };
+        if self.scaling.len() == self.shape.bands {
+            info.scale_bands(self.scaling);
+        } else if let Some(scaling) = self.scaling.first() {
+            info.scaling = *scaling;
+        }
+        info
     }
 
     /// How [`file_len`](Self::file_len) is computed, for messages.
@@ -143,8 +175,8 @@ pub(super) fn kind(head: &[u8]) -> Kind {
 #[doc(hidden)]
 pub fn parse(bytes: &[u8]) -> Result<Header> {
     let fields = Fields::parse(&decode(bytes))?;
-    let mut notes = fields.duplicates()?;
-    let classification = file_type(&fields, &mut notes)?;
+    let mut notes = fields.contradictions()?;
+    let kind = file_type(&fields, &mut notes)?;
     require_keys(&fields)?;
     refuse_frame_offsets(&fields)?;
     let shape = shape(&fields)?;
@@ -155,35 +187,48 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
         return Err(Error::malformed(format!("a cube of {shape} {dtype} is impossibly large"))
             .with_remedy("correct lines, samples and bands"));
     }
-    let (wavelength, fwhm) = spectral_axis(&fields, shape.bands, &mut notes);
+    let band_names = names(&fields, "band names", "bands", shape.bands, &mut notes);
+    let (wavelength, fwhm) = spectral_axis(&fields, shape.bands, band_names.as_deref(), &mut notes);
     note_unused_calibration(&fields, &mut notes);
     Ok(Header {
+        format: "ENVI",
         shape,
         dtype,
         interleave: interleave(&fields)?,
         big_endian: byte_order(&fields, dtype, &mut notes)?,
         offset,
         compressed: fields.whole("file compression")?.unwrap_or(0) != 0,
-        classification,
+        classification: kind == FileType::Classification,
+        of_tiff: kind == FileType::Tiff,
+        padding: None,
         wavelength,
         fwhm,
         good_bands: good_bands(&fields, shape.bands, &mut notes),
-        band_names: names(&fields, "band names", "bands", shape.bands, &mut notes),
+        band_names,
         class_names: class_names(&fields, &mut notes),
         ignore_value: ignore_value(&fields, dtype, &mut notes),
-        divide: divisor(&fields, &mut notes),
+        scaling: scaling(&fields, shape.bands, &mut notes),
         exposure: exposure(&fields),
         geo: map_info::geo(&fields, &mut notes),
         notes,
     })
 }
 
-/// Whether the header describes a classification map. An error if it does not describe an image.
-fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<bool> {
-    let Some(text) = fields.word("file type") else { return Ok(false) };
+/// The kinds of images that headers describe.
+#[derive(Clone, Copy, PartialEq)]
+enum FileType {
+    Standard,
+    Classification,
+    Tiff,
+}
+
+/// The kind of the image. An error if the header does not describe an image.
+fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<FileType> {
+    let Some(text) = fields.word("file type") else { return Ok(FileType::Standard) };
     match text.to_lowercase().as_str() {
-        "envi" | "envi standard" => Ok(false),
-        "envi classification" => Ok(true),
+        "envi" | "envi standard" => Ok(FileType::Standard),
+        "envi classification" => Ok(FileType::Classification),
+        "tiff" | "tif" | "geotiff" => Ok(FileType::Tiff),
         "envi spectral library" => Err(Error::unsupported(
             "an ENVI spectral library: a table of single spectra, not an image",
         )
@@ -197,7 +242,7 @@ fn file_type(fields: &Fields, notes: &mut Vec<String>) -> Result<bool> {
         }
         _ => {
             notes.push(format!("file type is '{}'; read as ENVI Standard", shorten(text)));
-            Ok(false)
+            Ok(FileType::Standard)
         }
     }
 }
@@ -293,8 +338,23 @@ fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<
     }
 }
 
+/// Keys of the value that marks missing data; ENVI's own comes first.
+const IGNORE_KEYS: [&str; 11] = [
+    "data ignore value",
+    "no data values",
+    "null value",
+    "ignore value",
+    "nodata",
+    "no data",
+    "nodata value",
+    "no data value",
+    "fill value",
+    "fillvalue",
+    "missing value",
+];
+
 fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Option<f64> {
-    let text = fields.word("data ignore value")?;
+    let (key, text) = IGNORE_KEYS.iter().find_map(|key| Some((key, fields.word(key)?)))?;
     let values: Option<Vec<f64>> = tokens(text).map(number).collect();
     // A list with one value per band is fine if all values are the same.
     let value = values.as_deref().and_then(|values| match values {
@@ -307,23 +367,90 @@ fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Optio
         Some(value) if dtype == DType::F32 => Some(f64::from(value as f32)),
         Some(value) => Some(value),
         None => {
-            notes.push(format!(
-                "data ignore value '{}' is not used: it is not a single number",
-                shorten(text)
-            ));
+            notes.push(format!("{key} '{}' is not used: it is not a single number", shorten(text)));
             None
         }
     }
 }
 
-fn divisor(fields: &Fields, notes: &mut Vec<String>) -> f64 {
-    let Some(text) = fields.word("reflectance scale factor") else { return 1.0 };
+/// How stored numbers become physical values.
+///
+/// GDAL writes scale and offset of each band as `data gain values` and `data offset values`. If a header has these and
+/// `reflectance scale factor`, both describe the same step, so only one of them is used.
+fn scaling(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Vec<Scaling> {
+    let mut list = |key: &str, usual: f64| {
+        let values = fields.get(key).map(number_list)?;
+        let values = values.map(|list| list.values).unwrap_or_default();
+        match values.len() {
+            1 => Some(vec![values[0]; bands]),
+            count if count == bands => Some(values),
+            count => {
+                notes.push(format!(
+                    "`{key}` is not a list of {bands} numbers (it has {count}), so it is not used"
+                ));
+                Some(vec![usual; bands])
+            }
+        }
+    };
+    let (gains, offsets) = (list("data gain values", 1.0), list("data offset values", 0.0));
+    let factor = scale_factor(fields, notes);
+    let gains = gains.unwrap_or_else(|| vec![1.0; bands]);
+    let offsets = offsets.unwrap_or_else(|| vec![0.0; bands]);
+    if gains.contains(&0.0) {
+        notes.push("`data gain values` has zeros, so it is not used".to_owned());
+        return vec![factor.unwrap_or(Scaling::NONE)];
+    }
+    let scaling = |(multiply, add): (f64, f64)| Scaling { multiply, divide: 1.0, add };
+    let by_band: Vec<Scaling> = gains.into_iter().zip(offsets).map(scaling).collect();
+    if by_band.iter().all(Scaling::is_none) {
+        return vec![factor.unwrap_or(Scaling::NONE)];
+    }
+    if factor.is_some() {
+        notes.push(
+            "the header has `data gain values` or `data offset values` and a scale factor; the scale factor is not used"
+                .to_owned(),
+        );
+    }
+    let alike = by_band.windows(2).all(|pair| pair[0] == pair[1]);
+    if alike { by_band[..1].to_vec() } else { by_band }
+}
+
+/// Keys of the scale factor; ENVI's own comes first.
+const SCALE_KEYS: [&str; 8] = [
+    "reflectance scale factor",
+    "scale factor",
+    "data scale factor",
+    "reflectancescalefactor",
+    "scalefactor",
+    "radiance scale factor",
+    "scaling factor",
+    "reflectance scaling factor",
+];
+
+/// Other keys: a factor from 10 divides and a factor below 1 multiplies. ENVI's own factor divides, but 0.0001 and other
+/// powers of ten below 1 can only have been meant as multipliers.
+fn scale_factor(fields: &Fields, notes: &mut Vec<String>) -> Option<Scaling> {
+    let (key, text) = SCALE_KEYS.iter().find_map(|key| Some((*key, fields.word(key)?)))?;
+    let is_own = key == SCALE_KEYS[0];
+    let is_multiplier = |factor: f64| {
+        let power = factor.log10();
+        factor < 1.0 && (!is_own || (power - power.round()).abs() < 1e-9)
+    };
     match number(text) {
-        Some(factor) if factor.is_finite() && factor > 0.0 => factor,
-        Some(0.0) => 1.0, // how some writers spell "none"
+        Some(1.0) => None,
+        Some(0.0) => None, // how some writers spell "none"
+        Some(multiply) if multiply > 0.0 && is_multiplier(multiply) => {
+            if is_own {
+                notes.push(format!("{key} {multiply} is taken as a multiplier, not as a divisor"));
+            }
+            Some(Scaling { multiply, ..Scaling::NONE })
+        }
+        Some(divide) if divide.is_finite() && (divide >= 10.0 || is_own && divide > 0.0) => {
+            Some(Scaling { divide, ..Scaling::NONE })
+        }
         _ => {
-            notes.push(format!("reflectance scale factor '{}' is not used", shorten(text)));
-            1.0
+            notes.push(format!("{key} '{}' is not used", shorten(text)));
+            None
         }
     }
 }
@@ -341,15 +468,9 @@ fn exposure(fields: &Fields) -> Option<Exposure> {
     ["tint", "integration time", "exposure time", "exposure"].into_iter().find_map(said).or(both)
 }
 
-/// Adds notes about calibration per band, which is not used: ENVI's own tools apply it only on
-/// request.
+/// Adds notes about the step from radiance to reflectance, which is not used: ENVI's own tools apply it only on request.
 fn note_unused_calibration(fields: &Fields, notes: &mut Vec<String>) {
-    for key in [
-        "data gain values",
-        "data offset values",
-        "data reflectance gain values",
-        "data reflectance offset values",
-    ] {
+    for key in ["data reflectance gain values", "data reflectance offset values"] {
         if fields.get(key).is_some() {
             notes.push(format!("the header has `{key}`, which are not applied"));
         }
@@ -383,7 +504,7 @@ mod tests {
         assert_eq!(header.dtype, DType::U16);
         assert_eq!(header.interleave, Interleave::Bil);
         assert_eq!((header.big_endian, header.offset, header.compressed), (false, 0, false));
-        assert_eq!((header.divide, header.ignore_value), (1.0, None));
+        assert_eq!((&header.scaling, header.ignore_value), (&vec![Scaling::NONE], None));
         assert_eq!(header.file_len(), 48);
         assert_eq!(header.notes, [""; 0]);
     }
@@ -424,9 +545,94 @@ mod tests {
     }
 
     #[test]
-    fn a_brace_that_never_closes_is_an_error_naming_the_key() {
-        let error = refuse(&format!("ENVI\n{LAYOUT}wavelength = {{1, 2\n"));
-        assert!(error.what().contains("`wavelength`"), "{error}");
+    fn a_list_without_a_closing_brace_ends_before_the_next_key() {
+        for more in [
+            "wavelength = {450,\n 500\nwavelength units = nm\n",
+            "wavelength units = nm\nband names = {a, b}\nwavelength = {450, 500",
+            "wavelength = {450,\n500\nband names = {a, b}\nwavelength units = nm",
+            "wavelength units = nm\nwavelength = [450,\n 500\nbbl = {1, 1}",
+        ] {
+            let header = with(more);
+            assert_eq!(header.wavelength, Some(vec![450.0, 500.0]), "{more}");
+            assert!(header.notes[0].contains("list of `wavelength`"), "{:?}", header.notes);
+        }
+        let many = "a = {\n".repeat(100_000);
+        assert!(refuse(&format!("ENVI\n{LAYOUT}{many}")).what().contains("closing brace"));
+    }
+
+    #[test]
+    fn lists_may_contain_lists_and_continue_without_braces() {
+        let header = with(
+            "description = {a {b}\n lines = 7}\nwavelength units = nm\nwavelength = 450,\n500",
+        );
+        assert_eq!((header.shape.rows, header.wavelength), (3, Some(vec![450.0, 500.0])));
+        assert_eq!(header.notes, [""; 0]);
+    }
+
+    #[test]
+    fn wavelengths_are_found_under_other_keys_and_in_names() {
+        for more in [
+            "wavelengths = {450, 500}\nwavelength units = nm",
+            "Wavelength_nm = {450, 500}",
+            "wavelength = [450, 500]\nwavelength_unit = {nm}",
+            "wavelength = {0.45, 0.5}\nunits of wavelengths = um",
+            "wavelength = {450 nm, 500 nm}",
+            "wavelength = {450,0; 500,0}\nwavelength units = nm",
+            "band centers (nm) = {450, 500}",
+            "wavelength = {1, 2}\nwavelengths = {450 nm, 500 nm}",
+        ] {
+            assert_eq!(with(more).wavelength, Some(vec![450.0, 500.0]), "{more}");
+        }
+        let header = with("band names = {Band 1 (0.45 Micrometers), Band 2 (0.5 Micrometers)}");
+        assert_eq!(header.wavelength, Some(vec![450.0, 500.0]));
+        assert_eq!(header.notes, ["the wavelengths are taken from `band names`"]);
+        let header = with("wavelength = {1, 2}\nwavelength units = Micrometers");
+        assert_eq!(header.wavelength, None);
+        assert!(header.notes[0].contains("numbers the bands"), "{:?}", header.notes);
+    }
+
+    #[test]
+    fn widths_may_have_a_unit_of_their_own() {
+        for more in ["fwhm units = nm\nfwhm = {5, 6}", "fwhm = {5 nm, 6 nm}", "fwhm_nm = {5, 6}"] {
+            let header =
+                with(&format!("wavelength = {{0.45, 0.5}}\nwavelength units = um\n{more}"));
+            assert_eq!(header.fwhm, Some(vec![5.0, 6.0]), "{more}");
+        }
+        assert_eq!(with("fwhm_nm = {5, 6}").fwhm, Some(vec![5.0, 6.0]));
+        for (wavelength, unit, fwhm) in
+            [("450, 500", "nm", "0.005, 0.006"), ("0.45, 0.5", "um", "5, 6")]
+        {
+            let header = with(&format!(
+                "wavelength = {{{wavelength}}}\nwavelength units = {unit}\nfwhm = {{{fwhm}}}"
+            ));
+            assert_eq!(header.fwhm, Some(vec![5.0, 6.0]), "{unit}");
+            assert!(header.notes[0].contains("another unit"), "{:?}", header.notes);
+        }
+    }
+
+    #[test]
+    fn gains_and_offsets_scale_each_band() {
+        let of = |more: &str| {
+            let header = with(more);
+            let parts = |scaling: &Scaling| (scaling.multiply, scaling.divide, scaling.add);
+            (header.scaling.iter().map(parts).collect::<Vec<_>>(), header.notes.len())
+        };
+        let (gain, offset) = ("data gain values = {2, 4}\n", "data offset values = {1, 3}\n");
+        assert_eq!(of(&format!("{gain}{offset}")), (vec![(2.0, 1.0, 1.0), (4.0, 1.0, 3.0)], 0));
+        assert_eq!(of(gain), (vec![(2.0, 1.0, 0.0), (4.0, 1.0, 0.0)], 0));
+        assert_eq!(of("data gain values = {2, 2}"), (vec![(2.0, 1.0, 0.0)], 0));
+        assert_eq!(of("data gain values = 2"), (vec![(2.0, 1.0, 0.0)], 0));
+        assert_eq!(of("data gain values = {1, 1}"), (vec![(1.0, 1.0, 0.0)], 0));
+        for bad in [
+            "data gain values = {2, 3, 4}",
+            "data gain values = {0, 1}",
+            "data gain values = {x, 1}",
+        ] {
+            assert_eq!(of(bad), (vec![(1.0, 1.0, 0.0)], 1), "{bad}");
+        }
+        let factor = "reflectance scale factor = 10000\n";
+        assert_eq!(of(&format!("{factor}data gain values = {{1, 1}}")), (vec![(1.0, 1e4, 0.0)], 0));
+        assert_eq!(of(&format!("{factor}{gain}")), (vec![(2.0, 1.0, 0.0), (4.0, 1.0, 0.0)], 1));
     }
 
     #[test]
@@ -500,11 +706,13 @@ mod tests {
             ("Angstroms", "5000,6250", [500.0, 625.0]),
             ("nm", "5.0d+02 600", [500.0, 600.0]),
         ] {
-            let more = format!("wavelength = {{{given}}}\nfwhm = {{0.25,0.25}}\n");
+            let first = number(tokens(given).next().unwrap()).unwrap();
+            let width = first / 128.0;
+            let more = format!("wavelength = {{{given}}}\nfwhm = {{{width},{width}}}\n");
             let header = with(&format!("{more}wavelength units = {unit}"));
             assert_eq!(header.wavelength, Some(want.to_vec()), "{unit}");
-            let factor = want[0] / number(tokens(given).next().unwrap()).unwrap();
-            assert_eq!(header.fwhm, Some(vec![0.25 * factor; 2]), "{unit}");
+            let close = |nm: &f64| (nm - want[0] / 128.0).abs() < 1e-9;
+            assert!(header.fwhm.unwrap().iter().all(close), "{unit}");
             assert_eq!(header.notes, [""; 0]);
         }
         let header = with("wavelength = {500, 600}\nwavelength units = nm\nwavelength units = NM");
@@ -556,7 +764,8 @@ mod tests {
             ("wavelength = {1, 1e300}\nwavelength units = m", "infinite"),
             ("fwhm = {1, 1e300}\nwavelength units = m", "infinite"),
             ("wavelength = {9000, 8000}\nwavelength units = Wavenumber", "'Wavenumber'"),
-            ("wavelength = {1, 2}\nwavelength units = Index", "'Index'"),
+            ("wavelength = {1, 3}\nwavelength units = Index", "'Index'"),
+            ("wavelength = {1, 2}\nwavelength units = nm", "numbers the bands"),
             ("fwhm = {1, 2}", "`fwhm` is not used"),
         ] {
             let header = with(more);
@@ -606,11 +815,22 @@ mod tests {
 
     #[test]
     fn the_scale_factor_divides_unless_it_makes_no_sense() {
-        for (text, want, notes) in
-            [("10000", 1e4, 0), ("1.0", 1.0, 0), ("0", 1.0, 0), ("-5", 1.0, 1), ("x", 1.0, 1)]
-        {
-            let header = with(&format!("reflectance scale factor = {text}"));
-            assert_eq!((header.divide, header.notes.len()), (want, notes), "{text}");
+        for (line, multiply, divide, notes) in [
+            ("reflectance scale factor = 10000", 1.0, 1e4, 0),
+            ("reflectance scale factor = 2", 1.0, 2.0, 0),
+            ("reflectance scale factor = 1.0", 1.0, 1.0, 0),
+            ("reflectance scale factor = 0", 1.0, 1.0, 0),
+            ("reflectance scale factor = 0.015625", 1.0, 0.015625, 0),
+            ("reflectance scale factor = 1e-4", 1e-4, 1.0, 1),
+            ("reflectance scale factor = -5", 1.0, 1.0, 1),
+            ("reflectance scale factor = x", 1.0, 1.0, 1),
+            ("Scale_Factor = 10000", 1.0, 1e4, 0),
+            ("scale factor = 0.0001", 1e-4, 1.0, 0),
+            ("scale factor = 2", 1.0, 1.0, 1),
+        ] {
+            let header = with(line);
+            let want = Scaling { multiply, divide, add: 0.0 };
+            assert_eq!((header.scaling, header.notes.len()), (vec![want], notes), "{line}");
         }
     }
 
@@ -630,11 +850,6 @@ mod tests {
         assert_eq!(kind(esri.as_bytes()), Kind::Esri);
         assert_eq!(kind(b"ncols 6\nnrows 5\nxllcorner 0\n1 2 3"), Kind::Other);
         assert_eq!(kind(b"ENVI\r\nncols 6\nnrows 5\nnbits 8"), Kind::Envi);
-        let error = esri::refusal(esri.as_bytes());
-        assert!(error.remedy().unwrap().to_string().ends_with(
-            "samples = 6, lines = 5, bands = 7, data type = 4, interleave = bip, byte order = 1, \
-             header offset = 0"
-        ));
     }
 
     proptest! {
@@ -642,14 +857,14 @@ mod tests {
         fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             let _ = parse(&bytes);
             let _ = kind(&bytes);
-            let _ = esri::refusal(&bytes);
+            let _ = esri::parse(&bytes);
         }
 
         #[test]
         fn arbitrary_lines_below_the_first_never_panic(
             lines in proptest::collection::vec(
                 ("(samples|lines|bands|data type|interleave|byte order|header offset|wavelength|fwhm|\
-                   bbl|band names|classes|class names|data ignore value|file type|.{0,8})",
+                   bbl|band names|classes|class names|data ignore value|file type|data gain values|.{0,8})",
                  "( ?= ?)",
                  "(\\{)?([0-9]{1,20}|[-0-9.,e ]{0,12}|bil|bsq|.{0,12})(\\})?"), 0..20),
         ) {
@@ -688,7 +903,7 @@ mod tests {
         prop_assert!(fits(header.fwhm.as_ref().map(Vec::len)));
         prop_assert!(fits(header.good_bands.as_ref().map(Vec::len)));
         prop_assert!(fits(header.band_names.as_ref().map(Vec::len)));
-        prop_assert!(header.divide.is_finite() && header.divide > 0.0);
+        prop_assert!([1, bands].contains(&header.scaling.len()));
         Ok(())
     }
 }

@@ -8,6 +8,8 @@
 //! data given:    x.img → x.img.hdr, x.hdr
 //! ```
 //!
+//! ESRI's headers (`esri.rs`) are read as well. A header may also describe a TIFF file beside it (`tiff.rs`).
+//!
 //! The size of a plain data file is checked before anything is read. For a gzip file, only an upper limit
 //! is known at that point. If such a file ends early or its checksum is wrong, reading its last row fails.
 
@@ -17,6 +19,7 @@ mod fields;
 pub mod header;
 mod map_info;
 mod search;
+mod tiff;
 
 use std::collections::BTreeSet;
 use std::io::{BufReader, Read};
@@ -31,7 +34,9 @@ pub(super) use self::fields::{Fields, decode, tokens};
 use self::header::{Header, Interleave, Kind};
 use self::search::{file_name, find_data, has_suffix, header_names};
 use crate::flat::{FileBytes, FlatLayout, FlatSource, StreamBytes};
-use crate::{CubeInfo, OpenOptions, Scaling, Source};
+use crate::{CubeInfo, OpenOptions, Source, side_file};
+
+pub(super) use self::tiff::{describe_tiff, tiff_of};
 
 /// Headers with thousands of bands take some 100 KB.
 const LARGEST_HEADER: u64 = 4 << 20;
@@ -64,14 +69,25 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
             .at(path)
             .with_remedy(format!("leave out ::{variable}")));
     }
-    let pair = match kind_of(path) {
-        Kind::Envi => Pair::from_header(path)?,
-        Kind::Esri => return Err(refuse_esri(path)),
-        // This says what is wrong with the header.
-        Kind::Other if has_suffix(path, "hdr") => Pair::from_header(path)?,
-        Kind::Other => Pair::from_data(path)?,
-    };
-    pair.open(options)
+    let is_header = kind_of(path) != Kind::Other || has_suffix(path, "hdr");
+    if !is_header {
+        return Pair::from_data(path)?.open(options);
+    }
+    // If this is no header, the error says what is wrong with it.
+    Pair::from_header(path, read_header(path)?)?.open(options)
+}
+
+/// The file that holds the values of the cube which the file at `path` describes; `None` if `path` is not a header, or its
+/// data file is missing.
+pub(super) fn data_of(path: &Path) -> Option<PathBuf> {
+    let is_header = has_suffix(path, "hdr") && kind_of(path) != Kind::Other;
+    let header = is_header.then(|| read_header(path).ok())??;
+    tiff::image_of(path, &header).or_else(|| Some(find_data(path, &header).ok()?.0))
+}
+
+/// Whether there is a header of raw data beside the file at `path`.
+pub(super) fn has_header(path: &Path) -> bool {
+    header_names(path).iter().any(|header| kind_of(header) != Kind::Other)
 }
 
 /// A header and its data file.
@@ -83,8 +99,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn from_header(path: &Path) -> Result<Pair> {
-        let header = read_header(path)?;
+    fn from_header(path: &Path, header: Header) -> Result<Pair> {
         let (data_path, data) = find_data(path, &header)?;
         Ok(Pair { header, header_path: path.to_owned(), data_path, data })
     }
@@ -93,6 +108,7 @@ impl Pair {
         let names = header_names(path);
         let of_kind = |kind| names.iter().filter(move |name| kind_of(name) == kind);
         let mut pairs: Vec<Result<Pair>> = of_kind(Kind::Envi)
+            .chain(of_kind(Kind::Esri))
             .map(|name| {
                 let header = read_header(name)?;
                 let data = DataFile::measure(path)?;
@@ -100,16 +116,11 @@ impl Pair {
             })
             .collect();
         if pairs.is_empty() {
-            return Err(match of_kind(Kind::Esri).next() {
-                Some(esri) => refuse_esri(esri),
-                None => match names.iter().find(|name| name.is_file()) {
-                    Some(other) => {
-                        Error::malformed("not an ENVI header: its first line is not ENVI")
-                            .at(other)
-                            .with_remedy("correct the header")
-                    }
-                    None => no_header(path, &names),
-                },
+            return Err(match names.iter().find(|name| name.is_file()) {
+                Some(other) => Error::malformed("not an ENVI header: its first line is not ENVI")
+                    .at(other)
+                    .with_remedy("correct the header"),
+                None => no_header(path, &names),
             });
         }
         let fits = |pair: &Result<Pair>| pair.as_ref().is_ok_and(Pair::fits);
@@ -164,11 +175,13 @@ impl Pair {
             big_endian: self.header.big_endian,
             rows_reversed: false,
         };
-        let (end, line) = (self.header.file_len(), self.line());
+        let (end, most) = (self.header.file_len(), self.most_surplus());
         let data_path = self.data_path.clone();
-        let info = self.into_info(gzip);
+        let mut info = self.into_info(gzip);
+        complete(&mut info);
+        side_file::describe(&data_path, &mut info);
         Ok(Box::new(if gzip {
-            FlatSource::new(info, layout, gzip_bytes(data_path, end, line))
+            FlatSource::new(info, layout, gzip_bytes(data_path, end, most))
         } else {
             FlatSource::new(info, layout, FileBytes::open(&data_path)?)
         }))
@@ -177,6 +190,13 @@ impl Pair {
     /// Checks the size of a plain data file.
     fn check_size(&mut self) -> Result<()> {
         let (len, expected) = (self.data.len, self.header.file_len());
+        if let Some(padding) = self.header.padding.take_if(|_| len != expected) {
+            return Err(Error::unsupported(format!(
+                "{} says that there are bytes between the rows or bands ({padding})",
+                self.header_path.display()
+            ))
+            .with_remedy("convert it: gdal_translate -of ENVI IN OUT"));
+        }
         if self.header.compressed && len != expected {
             return Err(Error::malformed(
                 "the header says gzip (file compression = 1), but it is not",
@@ -200,16 +220,15 @@ impl Pair {
         Ok(())
     }
 
-    /// Bytes of a line of the image.
-    fn line(&self) -> u64 {
-        let Header { shape, dtype, .. } = self.header;
-        FlatSource::data_len(CubeShape { rows: 1, ..shape }, dtype).unwrap_or(u64::MAX)
+    /// Other bytes may follow the cube, such as lines of a recording that went on. But as many bytes as the cube has mean
+    /// that the header belongs to another cube, or has another data type.
+    fn most_surplus(&self) -> u64 {
+        self.header.file_len() - self.header.offset
     }
 
-    /// Accepts a few bytes of padding after the cube. A line or more means that the header belongs to
-    /// another cube.
     fn check_surplus(&mut self, len: u64, expected: u64) -> Result<()> {
-        if len - expected >= self.line() {
+        let surplus = len - expected;
+        if surplus >= self.most_surplus() {
             return Err(Error::malformed(format!(
                 "has {len} bytes, but {} requires only {expected}: {}",
                 self.header_path.display(),
@@ -219,7 +238,14 @@ impl Pair {
                 "correct samples, lines, bands, data type or header offset in the header",
             ));
         }
-        self.note(format!("{} bytes after the cube are not used", len - expected));
+        let Header { shape, dtype, .. } = self.header;
+        let line = FlatSource::data_len(CubeShape { rows: 1, ..shape }, dtype).unwrap_or(1);
+        let lines = match (surplus % line, surplus / line) {
+            (0, 1) => " (a whole line)".to_owned(),
+            (0, lines) => format!(" ({lines} whole lines)"),
+            _ => String::new(),
+        };
+        self.note(format!("{surplus} bytes{lines} after the cube are not used"));
         Ok(())
     }
 
@@ -260,22 +286,29 @@ impl Pair {
     }
 
     fn into_info(self, gzip: bool) -> CubeInfo {
-        let header = self.header;
-        let name = header.interleave.name().to_uppercase();
-        let format = format!("ENVI {name}{}", if gzip { ", gzip" } else { "" });
-        CubeInfo {
-            wavelength: header.wavelength,
-            fwhm: header.fwhm,
-            good_bands: header.good_bands,
-            band_names: header.band_names,
-            ignore_value: header.ignore_value,
-            scaling: Scaling { divide: header.divide, ..Scaling::NONE },
-            exposure: header.exposure,
-            class_names: header.class_names,
-            geo: header.geo,
-            notes: header.notes,
-            files: vec![self.data_path.clone(), self.header_path],
-            ..CubeInfo::new(format, header.shape, header.dtype, self.data_path)
+        let name = self.header.interleave.name().to_uppercase();
+        let format = format!("{} {name}{}", self.header.format, if gzip { ", gzip" } else { "" });
+        let mut info = self.header.into_info(format, &self.data_path);
+        info.files.push(self.header_path);
+        info
+    }
+}
+
+/// Fills in what another header of the same data says about the bands. Some cameras write `x.hdr`, and other programs add
+/// `x.img.hdr`.
+fn complete(info: &mut CubeInfo) {
+    let (data, own) = (info.files[0].clone(), info.files[1].clone());
+    let names = header_names(&data);
+    let others = names.iter().filter(|name| name.file_name() != own.file_name() && is_there(name));
+    for other in others.filter(|name| kind_of(name) == Kind::Envi) {
+        let Ok(header) = read_header(other) else { continue };
+        if header.shape != info.shape {
+            continue;
+        }
+        let added = info.complete(header.into_info(String::new(), &data));
+        if !added.is_empty() {
+            info.notes.push(format!("{} taken from {}", added.join(", "), file_name(other)));
+            info.files.push(other.clone());
         }
     }
 }
@@ -309,23 +342,23 @@ impl DataFile {
     }
 }
 
-/// The content of a gzip file that holds an array up to `end`, and fewer than `line` bytes after it.
-fn gzip_bytes(path: PathBuf, end: u64, line: u64) -> StreamBytes {
+/// The content of a gzip file that holds an array up to `end`, and fewer than `most` bytes after it.
+fn gzip_bytes(path: PathBuf, end: u64, most: u64) -> StreamBytes {
     let file = path.clone();
     StreamBytes::new(path, move || {
         let input = small::window(&file)?;
         let stream = MultiGzDecoder::new(BufReader::with_capacity(256 << 10, input));
-        Ok(Box::new(Verified { stream, left: end, line }))
+        Ok(Box::new(Verified { stream, left: end, most }))
     })
 }
 
 /// A gzip stream that is read to its end when the array ends, because the decoder compares the checksum
-/// only there. As with plain data, a line or more after the array means that the header belongs to another
+/// only there. As with plain data, too many bytes after the array mean that the header belongs to another
 /// cube.
 struct Verified<R> {
     stream: R,
     left: u64,
-    line: u64,
+    most: u64,
 }
 
 impl<R: Read> Read for Verified<R> {
@@ -334,8 +367,8 @@ impl<R: Read> Read for Verified<R> {
         if self.left > 0 {
             self.left = self.left.saturating_sub(read as u64);
             if self.left == 0 {
-                let behind = (&mut self.stream).take(self.line);
-                if std::io::copy(&mut { behind }, &mut std::io::sink())? == self.line {
+                let behind = (&mut self.stream).take(self.most);
+                if std::io::copy(&mut { behind }, &mut std::io::sink())? == self.most {
                     return Err(std::io::Error::new(
                         std::io::ErrorKind::InvalidData,
                         "the data are longer than the header says",
@@ -366,14 +399,16 @@ fn read_header_text(path: &Path) -> Result<Vec<u8>> {
 }
 
 fn read_header(path: &Path) -> Result<Header> {
-    header::parse(&read_header_text(path)?).map_err(|error| error.at(path))
-}
-
-fn refuse_esri(path: &Path) -> Error {
-    match read_header_text(path) {
-        Ok(text) => esri::refusal(&text).at(path),
-        Err(error) => error,
-    }
+    let text = read_header_text(path)?;
+    let read = || {
+        if header::kind(&text) != Kind::Esri {
+            return header::parse(&text);
+        }
+        let mut header = esri::parse(&text)?;
+        esri::add_reference_system(&mut header, path);
+        Ok(header)
+    };
+    read().map_err(|error| error.at(path))
 }
 
 fn no_header(path: &Path, names: &[PathBuf]) -> Error {
@@ -398,7 +433,7 @@ mod tests {
         encoder.write_all(b"spectrum").unwrap();
         let mut bytes = encoder.finish().unwrap();
         let read = |bytes: &[u8]| {
-            let mut stream = Verified { stream: MultiGzDecoder::new(bytes), left: 8, line: 8 };
+            let mut stream = Verified { stream: MultiGzDecoder::new(bytes), left: 8, most: 8 };
             stream.read_exact(&mut [0; 8])
         };
         assert!(read(&bytes).is_ok());

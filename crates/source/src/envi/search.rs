@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Error, Result};
 
 use super::header::{Header, Interleave, Kind};
+use super::tiff::is_tiff;
 use super::{DataFile, is_there, kind_of};
 
 /// Suffixes of data files, in the order in which they are tried. The names of the interleaves
@@ -54,7 +55,7 @@ fn upper_case(path: &Path, base_len: usize) -> PathBuf {
 }
 
 /// `path` with `.suffix` appended; `path` itself if the suffix is empty.
-fn append(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn append(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     if !suffix.is_empty() {
         name.push(".");
@@ -108,9 +109,9 @@ impl<'a> Candidates<'a> {
         Self { header_path, files: Vec::new(), seen: own.into_iter().collect() }
     }
 
-    /// Adds `path` if it is a file that was not added before, and not a header.
+    /// Adds `path` if it is a file that was not added before, and neither a header nor a TIFF file.
     fn add(&mut self, path: PathBuf) {
-        if !is_there(&path) || kind_of(&path) != Kind::Other {
+        if !is_there(&path) || kind_of(&path) != Kind::Other || is_tiff(&path) {
             return;
         }
         if let Ok(data) = DataFile::measure(&path)

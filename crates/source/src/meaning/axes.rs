@@ -258,7 +258,7 @@ pub(super) fn place(
                 Opt::Mask,
                 ", leave it out with ",
                 Opt::Exclude,
-                ", or save it with a third axis"
+                ", or save it with a third axis; if each file is one band of a scene, stack them: numpy.dstack"
             ]));
         }
         _ => three(container, entry, product, options, notes)?,

@@ -28,6 +28,10 @@ pub(crate) enum Part {
 ///
 /// A name is `start`, any text, `end`, and one of `endings`, in upper or lower case. A `#` in `start` stands for a
 /// digit, a `*` at the end of `end` for any text.
+///
+/// Users rename deliveries. A line without `start` fits such files: any text or none may be before `end`, whose hyphen
+/// is left out if there is none. They count only if the metadata and an image are there, and the metadata belong to the
+/// product ([`Product::owns`]).
 #[derive(Debug)]
 pub(crate) struct FileName {
     /// How names begin.
@@ -57,6 +61,17 @@ impl FileName {
             endings => endings.iter().find_map(|ending| small.strip_suffix(ending)),
         };
         let (stem, end) = (stem?, self.end.to_ascii_lowercase());
+        if self.start.is_empty()
+            && let Some(bare) = end.strip_prefix('-')
+        {
+            let is_bare = match bare.strip_suffix('*') {
+                Some(bare) => stem.starts_with(bare),
+                None => stem == bare,
+            };
+            if is_bare {
+                return Some("");
+            }
+        }
         let base = match end.strip_suffix('*') {
             Some(end) => &stem[..stem.rfind(end)?],
             None => stem.strip_suffix(&end)?,
@@ -68,9 +83,10 @@ impl FileName {
     /// may contain any text.
     pub(super) fn names(&self, base: &str) -> Vec<String> {
         let spelled = |ending: &&str| [ending.to_ascii_uppercase(), (*ending).to_owned()];
-        let small = self.end.to_ascii_lowercase();
-        let mut stems = vec![format!("{base}{}", self.end)];
-        if small != self.end {
+        let end = if base.is_empty() { self.end.trim_start_matches('-') } else { self.end };
+        let small = end.to_ascii_lowercase();
+        let mut stems = vec![format!("{base}{end}")];
+        if small != end {
             stems.push(format!("{base}{small}"));
         }
         let endings = if self.end.ends_with('*') { &[] } else { self.endings };
@@ -105,7 +121,13 @@ pub(crate) fn find(path: &Path) -> Option<Found> {
     PRODUCTS.into_iter().find_map(|product| {
         let (line, base) =
             product.files().iter().find_map(|line| Some((line, line.base(name)?)))?;
-        Some(Found { product, part: line.part, path: path.to_owned(), base: base.to_owned() })
+        let found =
+            Found { product, part: line.part, path: path.to_owned(), base: base.to_owned() };
+        let is_whole = || {
+            let image = found.beside(|part| matches!(part, Part::Image(_))).into_iter().next();
+            image.is_some() && found.metadata().is_some_and(|path| product.owns(&path))
+        };
+        (!line.start.is_empty() || is_whole()).then_some(found)
     })
 }
 
@@ -159,8 +181,11 @@ impl Found {
     pub fn image_names(&self) -> String {
         let lines = self.product.files().iter();
         let images = lines.filter(|line| matches!(line.part, Part::Image(_)));
-        let names: Vec<String> =
+        let mut names: Vec<String> =
             images.filter_map(|line| line.names(&self.base).into_iter().next()).collect();
+        // Lines without a start repeat the names of the others.
+        let mut seen = std::collections::HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         names.join(" or ")
     }
 }
@@ -205,6 +230,16 @@ mod tests {
         let names = line.names("ENMAP01-a");
         assert_eq!(names[..2], ["ENMAP01-a-SPECTRAL_IMAGE.TIF", "ENMAP01-a-SPECTRAL_IMAGE.tif"]);
         assert!(names.contains(&"ENMAP01-a-spectral_image.geotiff".to_owned()));
+        let renamed = FileName { start: "", end: "-METADATA", endings: &[".xml"], ..line };
+        for (name, base) in [
+            ("METADATA.XML", Some("")),
+            ("metadata.xml", Some("")),
+            ("patch 1-METADATA.xml", Some("patch 1")),
+            ("MYMETADATA.xml", None),
+        ] {
+            assert_eq!(renamed.base(name), base, "{name}");
+        }
+        assert!(renamed.names("").contains(&"metadata.xml".to_owned()));
         let layers = FileName { end: "-QL_*", part: Part::Layer, ..line };
         assert_eq!(layers.base("ENMAP01-a-QL_PIXELMASK.TIF"), Some("ENMAP01-a"));
         assert_eq!(layers.base("ENMAP01-a.TIF"), None);

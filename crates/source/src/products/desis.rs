@@ -6,6 +6,7 @@
 //! | `DESIS-HSI-…-METADATA.xml` | gain and offset, centre and width of each band |
 //! | `DESIS-HSI-…-SPECTRAL_IMAGE.hdr` | the same as an ENVI header; read if there is no XML |
 //! | `DESIS-HSI-…-QL_….tif` | quality layers |
+//! | `SPECTRAL_IMAGE.tif`, `METADATA.xml`, `QL_….tif` | the same, renamed; also after another text and a hyphen |
 //!
 //! Physical values are stored numbers × `gainOfBand` + `offsetOfBand`; missing values are −32768.
 
@@ -22,11 +23,14 @@ use crate::{CubeInfo, Scaling, xml};
 
 const TIFF: [&str; 3] = [".tif", ".tiff", ".geotiff"];
 
-static FILES: [FileName; 4] = [
+static FILES: [FileName; 7] = [
     FileName { start: "DESIS-", end: "-SPECTRAL_IMAGE", endings: &TIFF, part: Part::Image("") },
     FileName { start: "DESIS-", end: "-METADATA", endings: &[".xml"], part: Part::Metadata },
     FileName { start: "DESIS-", end: "-SPECTRAL_IMAGE", endings: &[".hdr"], part: Part::Metadata },
     FileName { start: "DESIS-", end: "-QL_*", endings: &TIFF, part: Part::Layer },
+    FileName { start: "", end: "-SPECTRAL_IMAGE", endings: &TIFF, part: Part::Image("") },
+    FileName { start: "", end: "-METADATA", endings: &[".xml"], part: Part::Metadata },
+    FileName { start: "", end: "-QL_*", endings: &TIFF, part: Part::Layer },
 ];
 
 const LEVELS: [&str; 3] = ["L1B", "L1C", "L2A"];
@@ -52,8 +56,14 @@ impl Product for Desis {
         &FILES
     }
 
+    fn owns(&self, path: &Path) -> bool {
+        dlr::read(path).is_ok_and(|text| Metadata::parse(&text).is_ok())
+    }
+
     fn describe(&self, file: &Found, info: &mut CubeInfo) -> Result<()> {
-        let level = dlr::level(&file.base, &LEVELS);
+        let level = dlr::level(&file.base, &LEVELS).map(str::to_owned);
+        let level = level.or_else(|| stated_level(file));
+        let level = level.as_deref();
         info.format = format!("DESIS {} ({})", level.unwrap_or("product"), info.format);
         info.ignore_value = Some(IGNORE);
         let is_l2 = level == Some("L2A");
@@ -132,6 +142,14 @@ fn from_xml(
         info.ignore_value = Some(background);
     }
     Ok(metadata.bands)
+}
+
+/// The processing level in the metadata of a renamed delivery.
+fn stated_level(file: &Found) -> Option<String> {
+    let path = file
+        .metadata()
+        .filter(|path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("xml")))?;
+    Metadata::parse(&dlr::read(&path).ok()?).ok()?.level
 }
 
 /// What a METADATA.xml says.

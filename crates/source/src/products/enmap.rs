@@ -6,6 +6,7 @@
 //! | `ENMAP…-SPECTRAL_IMAGE_VNIR.TIF`, `…_SWIR.TIF` | the two cubes of L1B, each in its detector's own grid |
 //! | `ENMAP…-METADATA.XML` | gain and offset, centre, width and detector of each band; bands without data |
 //! | `ENMAP…-QL_….TIF` | quality layers |
+//! | `SPECTRAL_IMAGE.TIF`, `METADATA.XML`, `QL_….TIF` | the same, renamed; also after another text and a hyphen |
 //!
 //! Physical values are stored numbers × `GainOfBand` + `OffsetOfBand`. Missing values are 0 (`backgroundValue`) in L1
 //! and −32768 in L2A, whatever its XML says. Bands of L1C and L2A are in order of wavelength, so the bands of both
@@ -27,27 +28,35 @@ const RASTERS: [&str; 7] = [".tif", ".tiff", ".geotiff", ".bsq", ".bil", ".bip",
 /// ENVI headers lie beside `.BSQ`, `.BIL` and `.BIP`.
 const HEADER: [&str; 1] = [".hdr"];
 
-static FILES: [FileName; 12] = [
-    image("-SPECTRAL_IMAGE", ""),
-    image("-SPECTRAL_IMAGE_COG", ""),
-    image("-SPECTRAL_IMAGE_VNIR", "VNIR"),
-    image("-SPECTRAL_IMAGE_VNIR_COG", "VNIR"),
-    image("-SPECTRAL_IMAGE_SWIR", "SWIR"),
-    image("-SPECTRAL_IMAGE_SWIR_COG", "SWIR"),
-    header("-SPECTRAL_IMAGE", ""),
-    header("-SPECTRAL_IMAGE_VNIR", "VNIR"),
-    header("-SPECTRAL_IMAGE_SWIR", "SWIR"),
+static FILES: [FileName; 20] = [
+    image("ENMAP", "-SPECTRAL_IMAGE", ""),
+    image("ENMAP", "-SPECTRAL_IMAGE_COG", ""),
+    image("ENMAP", "-SPECTRAL_IMAGE_VNIR", "VNIR"),
+    image("ENMAP", "-SPECTRAL_IMAGE_VNIR_COG", "VNIR"),
+    image("ENMAP", "-SPECTRAL_IMAGE_SWIR", "SWIR"),
+    image("ENMAP", "-SPECTRAL_IMAGE_SWIR_COG", "SWIR"),
+    header("ENMAP", "-SPECTRAL_IMAGE", ""),
+    header("ENMAP", "-SPECTRAL_IMAGE_VNIR", "VNIR"),
+    header("ENMAP", "-SPECTRAL_IMAGE_SWIR", "SWIR"),
     FileName { start: "ENMAP", end: "-METADATA", endings: &[".xml"], part: Part::Metadata },
     FileName { start: "ENMAP", end: "-QL_*", endings: &RASTERS, part: Part::Layer },
     FileName { start: "ENMAP", end: "-QL_*", endings: &HEADER, part: Part::Layer },
+    image("", "-SPECTRAL_IMAGE", ""),
+    image("", "-SPECTRAL_IMAGE_VNIR", "VNIR"),
+    image("", "-SPECTRAL_IMAGE_SWIR", "SWIR"),
+    header("", "-SPECTRAL_IMAGE", ""),
+    header("", "-SPECTRAL_IMAGE_VNIR", "VNIR"),
+    header("", "-SPECTRAL_IMAGE_SWIR", "SWIR"),
+    FileName { start: "", end: "-METADATA", endings: &[".xml"], part: Part::Metadata },
+    FileName { start: "", end: "-QL_*", endings: &RASTERS, part: Part::Layer },
 ];
 
-const fn header(end: &'static str, name: &'static str) -> FileName {
-    FileName { start: "ENMAP", end, endings: &HEADER, part: Part::Plain(name) }
+const fn header(start: &'static str, end: &'static str, name: &'static str) -> FileName {
+    FileName { start, end, endings: &HEADER, part: Part::Plain(name) }
 }
 
-const fn image(end: &'static str, name: &'static str) -> FileName {
-    FileName { start: "ENMAP", end, endings: &RASTERS, part: Part::Image(name) }
+const fn image(start: &'static str, end: &'static str, name: &'static str) -> FileName {
+    FileName { start, end, endings: &RASTERS, part: Part::Image(name) }
 }
 
 const LEVELS: [&str; 3] = ["L1B", "L1C", "L2A"];
@@ -75,12 +84,24 @@ impl Product for Enmap {
         &FILES
     }
 
+    fn owns(&self, path: &Path) -> bool {
+        dlr::read(path).is_ok_and(|text| Metadata::parse(&text).is_ok())
+    }
+
     fn describe(&self, file: &Found, info: &mut CubeInfo) -> Result<()> {
         let level = dlr::level(&file.base, &LEVELS);
-        info.format = format!("EnMAP {} ({})", level.unwrap_or("product"), info.format);
-        let Some(path) = file.metadata() else { return without_metadata(file, level, info) };
+        let Some(path) = file.metadata() else {
+            info.format = format!("EnMAP {} ({})", level.unwrap_or("product"), info.format);
+            return without_metadata(file, level, info);
+        };
         let text = dlr::read(&path)?;
         let metadata = Metadata::parse(&text).map_err(|why| dlr::unusable(&path, why))?;
+        let named = level.unwrap_or(if file.base.to_ascii_uppercase().starts_with("ENMAP") {
+            "product"
+        } else {
+            &metadata.level
+        });
+        info.format = format!("EnMAP {named} ({})", info.format);
         check(file, &path, level, &metadata, info)?;
         let image = metadata.image(file.part);
         dlr::describe(&metadata.bands[image.bands.clone()], info);

@@ -38,14 +38,14 @@ mod quality;
 mod tanager;
 pub mod wyvern;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, Result};
 
 use self::delivery::{FileName, Found, Part};
 use super::hdf5::tree::Tree;
-use super::{Access, CubeInfo, OpenOptions, RowBuffer, Source, jpeg2000};
+use super::{CubeInfo, OpenOptions, Source, jpeg2000};
+use crate::reader::Described;
 
 #[doc(hidden)]
 pub use self::aviris::{parse_centres, parse_gain};
@@ -60,6 +60,11 @@ pub(crate) trait Product: Sync {
     /// The table of file names in a delivery. The first line that fits counts.
     fn files(&self) -> &'static [FileName] {
         &[]
+    }
+
+    /// Whether the metadata at `path`, which do not have the product's name, are of this product.
+    fn owns(&self, _path: &Path) -> bool {
+        false
     }
 
     /// Adds to `info` what the product defines about the cube in a file from [`files`](Self::files).
@@ -254,6 +259,11 @@ pub(super) fn is_unread_cube(path: &Path) -> bool {
         })
 }
 
+/// Whether the file at `path` is part of a product's delivery, by its name.
+pub(super) fn is_of_delivery(path: &Path) -> bool {
+    delivery::find(path).is_some()
+}
+
 /// Whether a folder holds a product's cube or its metadata.
 pub fn is_product_folder(path: &Path) -> bool {
     path.is_dir() && delivery::in_folder(path).is_ok_and(|found| !found.is_empty())
@@ -266,37 +276,5 @@ pub fn images_of_metadata(path: &Path) -> Vec<PathBuf> {
             found.images().into_iter().map(|image| image.path).collect()
         }
         _ => Vec::new(),
-    }
-}
-
-/// A cube as its format reads it, with what its product says about it.
-struct Described {
-    info: CubeInfo,
-    source: Box<dyn Source>,
-}
-
-impl Source for Described {
-    fn info(&self) -> &CubeInfo {
-        &self.info
-    }
-
-    fn access(&self) -> Access {
-        self.source.access()
-    }
-
-    fn preferred_rows(&self, budget: usize) -> usize {
-        self.source.preferred_rows(budget)
-    }
-
-    fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
-        self.source.read_rows(rows, out)
-    }
-
-    fn has_cheap_bands(&self) -> bool {
-        self.source.has_cheap_bands()
-    }
-
-    fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
-        self.source.read_band(band, rows, out)
     }
 }

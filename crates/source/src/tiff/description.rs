@@ -3,6 +3,7 @@
 
 use hsipack_format::{Error, Result};
 
+use crate::axis_order::{Axis, AxisOrder};
 use crate::xml;
 
 /// What ImageDescription says about the pages' meaning.
@@ -10,6 +11,8 @@ use crate::xml;
 pub(super) struct Hints {
     /// Images that follow the first one without directories of their own.
     pub headless_images: Option<usize>,
+    /// The axes of the array in the file, and their lengths, if the description names them.
+    pub array: Option<(AxisOrder, [usize; 3])>,
 }
 
 impl Hints {
@@ -19,16 +22,18 @@ impl Hints {
     /// # Errors
     /// If it says that the pages have more than one axis.
     pub fn read(description: &str, pages: usize) -> Result<Self> {
+        let mut array = None;
         let axes = if description.starts_with("ImageJ=") {
             imagej_axes(description)
         } else if description.trim_start().starts_with('{') {
+            array = named_axes(description);
             shaped_axes(description)
         } else if description.contains("<OME") {
             ome_axes(description)
         } else {
             None
         };
-        let Some(axes) = axes else { return Ok(Self::default()) };
+        let Some(axes) = axes else { return Ok(Self { array, ..Self::default() }) };
         let long: Vec<_> = axes.iter().copied().filter(|length| *length > 1).collect();
         let images = long.iter().try_fold(1usize, |product, length| product.checked_mul(*length));
         if long.len() > 1 && (images == Some(pages) || pages == 1) {
@@ -40,7 +45,7 @@ impl Hints {
             .with_remedy("write one file for each cube"));
         }
         let headless_images = images.filter(|images| pages == 1 && *images > 1);
-        Ok(Self { headless_images })
+        Ok(Self { headless_images, array })
     }
 }
 
@@ -69,6 +74,32 @@ fn shaped_axes(description: &str) -> Option<Vec<usize>> {
     (truncated || shape.len() > 3).then(|| shape[..shape.len().saturating_sub(2)].to_vec())
 }
 
+/// The axes in tifffile's `{"shape": [5, 4, 6], "axes": "YXC"}`, without those of length 1; `None` unless these are rows,
+/// columns and one other axis.
+fn named_axes(description: &str) -> Option<(AxisOrder, [usize; 3])> {
+    let json: serde_json::Value = serde_json::from_str(description).ok()?;
+    let (shape, axes) = (json["shape"].as_array()?, json["axes"].as_str()?);
+    if shape.len() != axes.chars().count() {
+        return None;
+    }
+    let mut long = Vec::new();
+    for (length, letter) in shape.iter().zip(axes.chars()) {
+        let length = usize::try_from(length.as_u64()?).ok()?;
+        let axis = match letter.to_ascii_uppercase() {
+            'Y' => Axis::Row,
+            'X' => Axis::Column,
+            _ => Axis::Band,
+        };
+        if length != 1 {
+            long.push((axis, length));
+        }
+    }
+    let long: [(Axis, usize); 3] = long.try_into().ok()?;
+    let order = long.map(|(axis, _)| axis);
+    let has_all = [Axis::Row, Axis::Column, Axis::Band].iter().all(|axis| order.contains(axis));
+    has_all.then(|| (AxisOrder(order), long.map(|(_, length)| length)))
+}
+
 /// Lengths of OME's Z, C and T axes.
 fn ome_axes(description: &str) -> Option<Vec<usize>> {
     let document = xml::parse(description).ok()?;
@@ -91,6 +122,14 @@ mod tests {
         assert_eq!(images(r#"{"shape": [5, 4, 3]}"#, 5).unwrap(), None);
         assert_eq!(images(r#"{"shape": [5, 4, 3], "truncated": true}"#, 1).unwrap(), Some(5));
         assert!(images(r#"{"shape": [2, 5, 4, 3]}"#, 10).is_err());
+        let array = |text: &str| Hints::read(text, 5).unwrap().array;
+        let rows = r#"{"shape": [5, 4, 6], "axes": "YXC"}"#;
+        assert_eq!(array(rows), Some((AxisOrder::BIP, [5, 4, 6])));
+        let single = r#"{"shape": [1, 5, 4, 6], "axes": "TYCX"}"#;
+        assert_eq!(array(single), Some((AxisOrder::BIL, [5, 4, 6])));
+        for axes in ["QQQ", "YX", "YYX"] {
+            assert_eq!(array(&rows.replace("YXC", axes)), None);
+        }
         let ome = |z: u32, c: u32| {
             format!(
                 r#"<?xml version="1.0"?><OME xmlns="http://www.openmicroscopy.org/Schemas/OME/2016-06">

@@ -32,12 +32,13 @@ const BITS_PER_SAMPLE: u16 = 258;
 const COMPRESSION: u16 = 259;
 const PHOTOMETRIC: u16 = 262;
 const FILL_ORDER: u16 = 266;
-const DESCRIPTION: u16 = 270;
+pub(super) const DESCRIPTION: u16 = 270;
 const STRIP_OFFSETS: u16 = 273;
 const SAMPLES_PER_PIXEL: u16 = 277;
 const ROWS_PER_STRIP: u16 = 278;
 const STRIP_BYTE_COUNTS: u16 = 279;
 const PLANAR_CONFIGURATION: u16 = 284;
+pub(super) const PAGE_NAME: u16 = 285;
 const PREDICTOR: u16 = 317;
 const SUB_DIRECTORIES: u16 = 330;
 const TILE_WIDTH: u16 = 322;
@@ -45,6 +46,9 @@ const TILE_HEIGHT: u16 = 323;
 const TILE_OFFSETS: u16 = 324;
 const TILE_BYTE_COUNTS: u16 = 325;
 const SAMPLE_FORMAT: u16 = 339;
+pub(super) const XMP: u16 = 700;
+pub(super) const IMAGEJ_SIZES: u16 = 50838;
+pub(super) const IMAGEJ_TEXTS: u16 = 50839;
 const GDAL_METADATA: u16 = 42112;
 const GDAL_NODATA: u16 = 42113;
 pub(super) const GEO_KEYS: u16 = 34735;
@@ -55,7 +59,11 @@ pub(super) const MODEL_TRANSFORMATION: u16 = 34264;
 
 /// The tags that matter here. Others are not kept, because thousands of directories that overlap in the file could have
 /// thousands of entries each.
-const KNOWN: [u16; 28] = [
+const KNOWN: [u16; 32] = [
+    PAGE_NAME,
+    XMP,
+    IMAGEJ_SIZES,
+    IMAGEJ_TEXTS,
     SUBFILE_TYPE,
     OLD_SUBFILE_TYPE,
     SUB_DIRECTORIES,
@@ -157,7 +165,7 @@ pub struct Directories<'a> {
 }
 
 /// Whether a file that starts with `head` is a TIFF file.
-pub(super) fn has_signature(head: &[u8]) -> bool {
+pub(crate) fn has_signature(head: &[u8]) -> bool {
     matches!(head.get(..4), Some(b"II\x2A\0" | b"MM\0\x2A" | b"II\x2B\0" | b"MM\0\x2B"))
 }
 
@@ -441,6 +449,25 @@ impl<'a> Directories<'a> {
         let bytes = text.then(|| self.bytes_at(entry.at, entry.count, "a text").ok())??;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+    }
+
+    /// The text of a tag, if it has at most `most` bytes.
+    pub(super) fn short_text(&self, page: &Page, tag: u16, most: u64) -> Option<String> {
+        let entry = page.entries.iter().find(|entry| entry.tag == tag)?;
+        (entry.count <= most).then(|| self.text(page, tag))?
+    }
+
+    /// The bytes of a tag, if there is such a tag and they can be read.
+    pub(super) fn raw(&self, page: &Page, tag: u16) -> Option<Vec<u8>> {
+        let entry = page.entries.iter().find(|entry| entry.tag == tag)?;
+        let is_bytes = matches!(entry.kind, 1 | 2 | 7) && entry.count <= MAX_TEXT;
+        is_bytes.then(|| self.bytes_at(entry.at, entry.count, "bytes").ok())?
+    }
+
+    /// The whole numbers of a tag, at most `most`; `None` if there is no such tag or it cannot be read.
+    pub(super) fn long_numbers(&self, page: &Page, tag: u16, most: u64) -> Option<Vec<u64>> {
+        let entry = page.entries.iter().find(|entry| entry.tag == tag)?;
+        self.numbers(*entry, most).ok()
     }
 
     /// ImageDescription.

@@ -1,4 +1,4 @@
-//! What GDAL's XML metadata (TIFF tag 42112) says about bands.
+//! GDAL's metadata of bands: the XML in TIFF tag 42112, and the XML in side files such as `x.tif.aux.xml`.
 //!
 //! ```xml
 //! <GDALMetadata>
@@ -7,24 +7,39 @@
 //!   <Item name="CENTRAL_WAVELENGTH_UM" sample="0" domain="IMAGERY">0.5408</Item>
 //!   <Item name="wavelength" domain="ENVI">{540.84, 580.76}</Item>
 //! </GDALMetadata>
+//!
+//! <PAMDataset>
+//!   <PAMRasterBand band="1">
+//!     <NoDataValue>-9999</NoDataValue> <Scale>0.0001</Scale>
+//!     <Metadata><MDI key="wavelength">540.84</MDI></Metadata>
+//!   </PAMRasterBand>
+//! </PAMDataset>
 //! ```
 //!
-//! `sample` counts bands from 0; items without it are about the whole file.
+//! `sample` counts bands from 0, and `band` from 1; items without them are about the whole file.
 
-use std::sync::LazyLock;
+use hsipack_format::{Error, Geo, Result};
+use roxmltree::Node;
 
-use hsipack_format::{Error, Result};
-use regex::Regex;
-
-use crate::wavelengths::{fwhm_to_nm, to_nm};
+use crate::georeference;
+use crate::spectrum_text::{self, Quantity, number_list};
+use crate::wavelengths::{Unit, fwhm_to_nm, known_unit, to_nm};
 use crate::xml;
 use crate::{CubeInfo, Scaling};
+
+#[doc(hidden)]
+pub use crate::spectrum_text::wavelengths_in_names;
+
+/// No file has lists of one property under more names. Each takes a pass over all items.
+const MOST_NAMES: usize = 32;
 
 /// The items of a GDAL metadata text.
 #[derive(Debug, Default)]
 #[doc(hidden)]
 pub struct GdalMetadata {
     items: Vec<Item>,
+    /// Where the pixels lie, if a side file says so.
+    geo: Option<Geo>,
 }
 
 #[derive(Debug)]
@@ -33,6 +48,12 @@ struct Item {
     role: String,
     sample: Option<usize>,
     text: String,
+}
+
+/// Numbers of a property, one per band, and their unit if it is stated.
+struct Numbers {
+    values: Vec<f64>,
+    unit: Option<String>,
 }
 
 impl GdalMetadata {
@@ -57,7 +78,40 @@ impl GdalMetadata {
                 }
             })
             .collect();
-        Ok(Self { items })
+        Ok(Self { items, geo: None })
+    }
+
+    /// Parses the text of a side file.
+    ///
+    /// # Errors
+    /// If it is not well-formed XML.
+    pub fn parse_side_file(text: &str) -> Result<Self> {
+        let document = xml::parse(text)
+            .map_err(|why| Error::malformed(format!("it is not valid XML: {why}")))?;
+        let root = document.root_element();
+        let mut items = Vec::new();
+        add_metadata(root, None, &mut items);
+        for band in xml::all(root, "PAMRasterBand") {
+            let number = band.attribute("band").and_then(|text| text.trim().parse::<usize>().ok());
+            let Some(sample) = number.and_then(|number| number.checked_sub(1)) else { continue };
+            for (element, role) in [
+                ("Description", "description"),
+                ("Scale", "scale"),
+                ("Offset", "offset"),
+                ("NoDataValue", "nodata"),
+            ] {
+                if let Some(text) = xml::text(band, element) {
+                    items.push(Item {
+                        name: role.to_owned(),
+                        role: role.to_owned(),
+                        sample: Some(sample),
+                        text: text.to_owned(),
+                    });
+                }
+            }
+            add_metadata(band, Some(sample), &mut items);
+        }
+        Ok(Self { items, geo: geo(root) })
     }
 
     /// The texts that `matches` picks, one for each of `bands` bands; `None` if one is missing.
@@ -69,34 +123,6 @@ impl GdalMetadata {
             }
         }
         texts.into_iter().collect()
-    }
-
-    /// The numbers of `name`: one item per band, or one list for the file. `Err` holds the length
-    /// of a list that does not fit.
-    fn numbers(&self, name: &str, bands: usize) -> Option<Result<Vec<f64>, usize>> {
-        if let Some(texts) = self.per_band(bands, |item| item.name == name)
-            && let Some(numbers) = texts.iter().map(|text| number(text)).collect()
-        {
-            return Some(Ok(numbers));
-        }
-        let names = [name.to_owned(), format!("{name}s")];
-        let item =
-            self.items.iter().find(|item| item.sample.is_none() && names.contains(&item.name))?;
-        let numbers: Vec<f64> = item
-            .text
-            .trim_matches(['{', '}', '[', ']', ' ', '\n'])
-            .split([',', ' ', ';', '\n', '\t'])
-            .filter(|text| !text.is_empty())
-            .map(number)
-            .collect::<Option<_>>()?;
-        Some(if numbers.len() == bands { Ok(numbers) } else { Err(numbers.len()) })
-    }
-
-    /// A text about the file or, if there is none, about its first band.
-    fn text(&self, name: &str) -> Option<&str> {
-        let named = |item: &&Item| item.name == name;
-        let about_file = self.items.iter().filter(named).find(|item| item.sample.is_none());
-        about_file.or_else(|| self.items.iter().find(named)).map(|item| item.text.as_str())
     }
 
     /// Names of the bands.
@@ -118,42 +144,116 @@ impl GdalMetadata {
         names.into_iter().collect()
     }
 
-    /// Writes what is known into `info`, whose shape says how many bands there are.
+    /// Writes what is known into `info`, whose shape says how many bands there are. What `info` already has is replaced
+    /// only where these items say something else.
     pub fn describe(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
-        info.band_names = self.band_names(bands);
+        if let Some(names) = self.band_names(bands) {
+            info.band_names = Some(names);
+        }
         self.describe_wavelengths(info);
         self.describe_scaling(info);
-        info.good_bands = match self.numbers("bbl", bands) {
-            Some(Ok(flags)) => Some(flags.iter().map(|flag| *flag != 0.0).collect()),
-            Some(Err(length)) => {
-                info.notes.push(disagrees("bad-band", length, bands));
-                None
+        if let Some(numbers) = self.numbers(Quantity::GoodBands, bands, &mut info.notes) {
+            info.good_bands = Some(numbers.values.iter().map(|flag| *flag != 0.0).collect());
+        }
+        if let Some(value) = self.ignore_value(bands, &mut info.notes) {
+            info.ignore_value = value;
+        }
+        if let Some(geo) = &self.geo {
+            info.geo = Some(geo.clone());
+        }
+    }
+
+    /// The meaning of the name of an item for `quantity`, if it has one.
+    fn key(item: &Item, quantity: Quantity) -> Option<spectrum_text::Key> {
+        let name = match item.name.strip_prefix("netcdf_dim_") {
+            // GDAL gives each band its place on the dimensions that a NetCDF variable has besides the image's.
+            Some(dimension @ ("band" | "bands")) if quantity == Quantity::Wavelength => {
+                let value = number(&item.text).is_some_and(|value| value >= 200.0);
+                value.then(|| dimension.replace("band", "wavelength"))?
             }
-            None => None,
+            Some(dimension) => dimension.to_owned(),
+            None => item.name.clone(),
         };
-        info.ignore_value = self.text("data_ignore_value").and_then(number);
+        spectrum_text::key(&name).filter(|key| key.quantity == quantity)
+    }
+
+    /// The numbers of `quantity`, from the items of the bands or from a list for the file. Adds a note about a list that
+    /// does not fit.
+    fn numbers(
+        &self,
+        quantity: Quantity,
+        bands: usize,
+        notes: &mut Vec<String>,
+    ) -> Option<Numbers> {
+        let known: Vec<(&Item, spectrum_text::Key)> =
+            self.items.iter().filter_map(|item| Some((item, Self::key(item, quantity)?))).collect();
+        let values = || known.iter().filter(|(_, key)| !key.is_unit);
+        // Each name stands for itself: `fwhm` and `fwhm_um` have different units.
+        let mut names: Vec<&str> = values().map(|(item, _)| item.name.as_str()).collect();
+        names.sort_by_key(|name| !["wavelength", "fwhm", "bbl"].contains(name));
+        names.dedup();
+        let stated = self.unit(quantity, &known);
+        let mut seen = std::collections::HashSet::new();
+        for name in names.into_iter().filter(|name| seen.insert(*name)).take(MOST_NAMES) {
+            let of_name = || values().filter(|(item, _)| item.name == name);
+            let unit = of_name().find_map(|(_, key)| key.unit.clone()).or_else(|| stated.clone());
+            if let Some(texts) = self.per_band(bands, |item| item.name == name) {
+                let lists = texts.iter().map(|text| number_list(text).ok());
+                let lists = lists.map(|list| list.filter(|list| list.values.len() == 1));
+                if let Some(lists) = lists.collect::<Option<Vec<_>>>() {
+                    let inline = lists.first().and_then(|list| list.unit.clone());
+                    let alike = lists.iter().all(|list| list.unit == inline);
+                    let values = lists.iter().map(|list| list.values[0]).collect();
+                    return alike.then(|| Numbers { values, unit: inline.or(unit) });
+                }
+            }
+            let Some((item, _)) = of_name().find(|(item, _)| item.sample.is_none()) else {
+                continue;
+            };
+            match number_list(&item.text) {
+                Ok(list) if list.values.len() == bands => {
+                    return Some(Numbers { values: list.values, unit: list.unit.or(unit) });
+                }
+                Ok(list) if list.values.len() > 1 => {
+                    notes.push(disagrees(quantity, list.values.len(), bands));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The unit of `quantity` in an item of its own.
+    fn unit(&self, quantity: Quantity, known: &[(&Item, spectrum_text::Key)]) -> Option<String> {
+        let of_key = known.iter().filter(|(_, key)| key.is_unit).map(|(item, _)| item);
+        let of_key = of_key.min_by_key(|item| item.sample);
+        // `units` is the unit of the values, unless it is one of wavelengths.
+        let named = self.items.iter().find(|item| {
+            quantity == Quantity::Wavelength
+                && ["unit", "units"].contains(&item.name.as_str())
+                && matches!(known_unit(&item.text), Some(Unit::Length(_)))
+        });
+        of_key.copied().or(named).map(|item| item.text.clone())
     }
 
     fn describe_wavelengths(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
-        let unit = self.text("wavelength_units").or_else(|| self.text("wavelength_unit"));
-        let mut stored = None;
-        match self.numbers("wavelength", bands) {
-            Some(Ok(values)) => match to_nm(&values, unit) {
-                Ok(nm) => {
-                    info.wavelength = Some(nm);
-                    stored = Some(values);
+        let (mut stored, mut unit) = (None, None);
+        if let Some(numbers) = self.numbers(Quantity::Wavelength, bands, &mut info.notes) {
+            unit = numbers.unit.clone();
+            if spectrum_text::counts(&numbers.values) {
+                info.notes
+                    .push("the wavelengths in its metadata number the bands; left out".to_owned());
+            } else {
+                match to_nm(&numbers.values, numbers.unit.as_deref()) {
+                    Ok(nm) => {
+                        info.wavelength = Some(nm);
+                        stored = Some(numbers.values);
+                    }
+                    Err(why) => info.notes.push(why),
                 }
-                Err(why) => info.notes.push(why),
-            },
-            Some(Err(length)) => info.notes.push(disagrees("wavelength", length, bands)),
-            None => {}
-        }
-        if info.wavelength.is_none()
-            && let Some(Ok(values)) = self.numbers("central_wavelength_um", bands)
-        {
-            info.wavelength = to_nm(&values, Some("um")).ok();
+            }
         }
         if info.wavelength.is_none()
             && let Some(nm) = info.band_names.as_deref().and_then(wavelengths_in_names)
@@ -161,34 +261,26 @@ impl GdalMetadata {
             info.wavelength = Some(nm);
             info.notes.push("the wavelengths are taken from the band names".to_owned());
         }
+        let Some(fwhm) = self.numbers(Quantity::Fwhm, bands, &mut info.notes) else { return };
         let pair = stored.as_deref().zip(info.wavelength.as_deref());
-        let fwhm = match self.numbers("fwhm", bands) {
-            Some(Ok(values)) => Some(fwhm_to_nm(&values, unit, pair)),
-            Some(Err(length)) => Some(Err(disagrees("fwhm", length, bands))),
-            None => match self.numbers("fwhm_um", bands) {
-                Some(Ok(values)) => Some(fwhm_to_nm(&values, Some("um"), None)),
-                _ => None,
-            },
-        };
-        match fwhm {
-            Some(Ok(nm)) => info.fwhm = Some(nm),
-            Some(Err(why)) => info.notes.push(why),
-            None => {}
+        let own = fwhm.unit.or_else(|| unit.filter(|_| pair.is_none()));
+        match fwhm_to_nm(&fwhm.values, own.as_deref(), pair) {
+            Ok(nm) => info.fwhm = Some(nm),
+            Err(why) => info.notes.push(why),
         }
     }
 
-    /// The factor `what` of each band, or `usual` if there is none. If there are several, the last
-    /// one counts.
-    fn factors(&self, what: &str, bands: usize, usual: f64) -> Vec<f64> {
+    /// The factor `what` of each band, if an item gives it. If there are several, the last one counts.
+    fn factors(&self, what: &str, bands: usize) -> Vec<Option<f64>> {
         let is = |item: &&Item| item.role == what || item.role.is_empty() && item.name == what;
-        let (mut of_file, mut of_bands) = ((0, usual), vec![(0, usual); bands]);
+        let (mut of_file, mut of_bands) = ((0, None), vec![(0, None); bands]);
         for (place, item) in self.items.iter().filter(is).enumerate() {
             let slot = match item.sample {
                 Some(sample) => of_bands.get_mut(sample),
                 None => Some(&mut of_file),
             };
             if let (Some(slot), Some(value)) = (slot, number(&item.text)) {
-                *slot = (place + 1, value);
+                *slot = (place + 1, Some(value));
             }
         }
         of_bands.into_iter().map(|own| if own.0 > of_file.0 { own.1 } else { of_file.1 }).collect()
@@ -197,10 +289,10 @@ impl GdalMetadata {
     /// `value * SCALE + OFFSET`, band by band. As in GDAL, a band without them is used as stored.
     fn describe_scaling(&self, info: &mut CubeInfo) {
         let bands = info.shape.bands;
-        let (scales, offsets) =
-            (self.factors("scale", bands, 1.0), self.factors("offset", bands, 0.0));
-        let usable = |(multiply, add): (&f64, &f64)| {
-            multiply.is_finite() && *multiply != 0.0 && add.is_finite()
+        let (scales, offsets) = (self.factors("scale", bands), self.factors("offset", bands));
+        let usable = |(scale, offset): (&Option<f64>, &Option<f64>)| {
+            scale.is_none_or(|scale| scale.is_finite() && scale != 0.0)
+                && offset.is_none_or(f64::is_finite)
         };
         if !scales.iter().zip(&offsets).all(usable) {
             info.notes.push(
@@ -209,55 +301,108 @@ impl GdalMetadata {
             );
             return;
         }
-        let scaling = |(multiply, add)| Scaling { multiply, divide: 1.0, add };
-        info.scale_bands(scales.into_iter().zip(offsets).map(scaling).collect());
-        if !info.is_scaled()
-            && let Some(divide) = self.text("reflectance_scale_factor").and_then(number)
-            && divide.is_finite()
-            && divide > 0.0
-        {
-            info.scaling.divide = divide;
+        if scales.iter().chain(&offsets).any(Option::is_some) {
+            let scaling = |(band, (scale, offset)): (usize, (Option<f64>, Option<f64>))| {
+                let before = info.scaling_of(band);
+                let is_silent = scale.is_none() && offset.is_none();
+                if is_silent {
+                    before
+                } else {
+                    Scaling {
+                        multiply: scale.unwrap_or(1.0),
+                        divide: 1.0,
+                        add: offset.unwrap_or(0.0),
+                    }
+                }
+            };
+            let all = scales.into_iter().zip(offsets).enumerate().map(scaling).collect();
+            info.scale_bands(all);
         }
+        if !info.is_scaled()
+            && let Some(scaling) = self.stated_factor()
+        {
+            info.scaling = scaling;
+        }
+    }
+
+    /// The scaling in an item under another name than GDAL's, such as `Reflectance_Scale_Factor`: a factor from 10
+    /// divides and a factor below 1 multiplies.
+    fn stated_factor(&self) -> Option<Scaling> {
+        let compact = |name: &str| -> String {
+            let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
+            name.chars().filter(|letter| letter.is_alphanumeric()).collect()
+        };
+        let is_factor = |item: &&Item| compact(&item.name).ends_with("scalefactor");
+        let factor = self.items.iter().filter(is_factor).find_map(|item| number(&item.text))?;
+        match factor {
+            _ if factor >= 10.0 && factor.is_finite() => {
+                Some(Scaling { divide: factor, ..Scaling::NONE })
+            }
+            _ if factor > 0.0 && factor < 1.0 => {
+                Some(Scaling { multiply: factor, ..Scaling::NONE })
+            }
+            _ => None,
+        }
+    }
+
+    /// The number that marks missing data: of the bands if they agree, otherwise of the file. NaN needs no mark.
+    fn ignore_value(&self, bands: usize, notes: &mut Vec<String>) -> Option<Option<f64>> {
+        let of_bands: Vec<f64> = self
+            .items
+            .iter()
+            .filter(|item| item.role == "nodata" && item.sample.is_some_and(|band| band < bands))
+            .filter_map(|item| number(&item.text))
+            .collect();
+        if let Some((first, rest)) = of_bands.split_first() {
+            if rest.iter().all(|value| value.total_cmp(first).is_eq()) {
+                return Some((!first.is_nan()).then_some(*first));
+            }
+            notes.push("the bands have different ignore values, so none is used".to_owned());
+        }
+        let names = ["data_ignore_value", "nodata", "nodata_value", "no_data_value", "_fillvalue"];
+        let is = |item: &&Item| {
+            let name = item.name.rsplit_once('#').map_or(item.name.as_str(), |(_, name)| name);
+            item.role.is_empty() && names.contains(&name)
+        };
+        let value = self.items.iter().filter(is).find_map(|item| number(&item.text));
+        value.map(|value| (!value.is_nan()).then_some(value))
     }
 }
 
-fn disagrees(what: &str, length: usize, bands: usize) -> String {
+/// Adds the items in the `Metadata` elements of a side file, which are about one band or the whole file.
+fn add_metadata(node: Node<'_, '_>, sample: Option<usize>, items: &mut Vec<Item>) {
+    for entry in xml::all(node, "Metadata").flat_map(|metadata| xml::all(metadata, "MDI")) {
+        items.push(Item {
+            name: entry.attribute("key").unwrap_or_default().to_lowercase(),
+            role: String::new(),
+            sample,
+            text: entry.text().unwrap_or_default().trim().to_owned(),
+        });
+    }
+}
+
+/// Where the pixels lie, according to a side file.
+fn geo(root: Node<'_, '_>) -> Option<Geo> {
+    let numbers = xml::text(root, "GeoTransform")?.split(',').map(number);
+    let transform: Vec<f64> = numbers.collect::<Option<_>>()?;
+    let geo = Geo::new(None, transform.try_into().ok()?)?;
+    Some(match xml::text(root, "SRS").and_then(georeference::crs) {
+        Some((crs, unit)) => Geo { crs: Some(crs), unit, ..geo },
+        None => geo,
+    })
+}
+
+fn disagrees(quantity: Quantity, length: usize, bands: usize) -> String {
+    let what = match quantity {
+        Quantity::Wavelength => "wavelength",
+        Quantity::Fwhm => "fwhm",
+        Quantity::GoodBands => "bad-band",
+    };
     format!("the {what} list has {length} entries for {bands} bands; left out")
 }
 
 fn number(text: &str) -> Option<f64> {
     text.trim().parse().ok()
-}
-
-/// Wavelengths in nm, if every name ends with a number and these can only be wavelengths. They must
-/// rise or fall strictly, and either all have a unit, or all have a fraction and lie in the range
-/// that sensors see.
-#[doc(hidden)]
-pub fn wavelengths_in_names(names: &[String]) -> Option<Vec<f64>> {
-    /// A number at the end of a name, and its unit.
-    static LAST_NUMBER: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?i)([0-9]+(?:\.[0-9]+)?)\s*(nm|nanometers?|um|µm|μm|microns?|micrometers?)?\s*[)\]]?\s*$")
-            .expect("a regular expression")
-    });
-    let mut values = Vec::with_capacity(names.len());
-    let mut units = Vec::with_capacity(names.len());
-    let mut fractions = true;
-    for name in names {
-        let found = LAST_NUMBER.captures(name)?;
-        fractions &= found[1].contains('.');
-        values.push(number(&found[1])?);
-        units.push(found.get(2).map(|unit| unit.as_str().to_lowercase()));
-    }
-    let rising = values.windows(2).all(|pair| pair[0] < pair[1]);
-    let falling = values.windows(2).all(|pair| pair[0] > pair[1]);
-    let one_unit = units.windows(2).all(|pair| pair[0] == pair[1]);
-    if values.len() < 2 || !(rising || falling) || !one_unit {
-        return None;
-    }
-    let unit = units[0].as_deref();
-    let within = |low: f64, high: f64| values.iter().all(|value| (low..=high).contains(value));
-    let sensible = unit.is_some() || fractions && (within(200.0, 20_000.0) || within(0.2, 20.0));
-    sensible.then(|| to_nm(&values, unit).ok())?
 }
 
 #[cfg(test)]
@@ -333,18 +478,67 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_can_only_be_wavelengths_give_wavelengths() {
-        let found = |names: &[&str]| {
-            wavelengths_in_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
-        };
-        assert_eq!(found(&["b (540.84)", "c (580.76)"]).unwrap(), [540.84, 580.76]);
-        assert_eq!(found(&["450 nm", "500 nm"]).unwrap(), [450.0, 500.0]);
-        assert_eq!(found(&["0.45 um", "0.50 um"]).unwrap(), [450.0, 500.0]);
-        assert_eq!(found(&["Band 1", "Band 2"]), None);
-        assert_eq!(found(&["Band 400", "Band 401"]), None);
-        assert_eq!(found(&["x 540.8", "y 530.1", "z 560.0"]), None);
-        assert_eq!(found(&["450 nm", "no number"]), None);
-        assert_eq!(found(&["pca 1.5"]), None);
+    fn side_files_add_to_what_the_file_says() {
+        let xml = r#"<PAMDataset>
+              <SRS>EPSG:32632</SRS><GeoTransform> 600000, 10, 0, 5000000, 0, -10</GeoTransform>
+              <Metadata domain="IMAGE_STRUCTURE"><MDI key="INTERLEAVE">BAND</MDI></Metadata>
+              <PAMRasterBand band="1">
+                <Description>450 nm</Description><NoDataValue le_hex_equiv="00">-9.999E3</NoDataValue>
+                <Offset>-0.25</Offset><Scale>0.5</Scale>
+                <Metadata><MDI key="wavelength">0.45</MDI><MDI key="wavelength_units">Micrometers</MDI></Metadata>
+              </PAMRasterBand>
+              <PAMRasterBand band="2">
+                <Description>500 nm</Description><NoDataValue>-9999</NoDataValue>
+                <Metadata><MDI key="wavelength">0.5</MDI><MDI key="STATISTICS_MEAN">3</MDI></Metadata>
+              </PAMRasterBand>
+            </PAMDataset>"#;
+        let mut info = CubeInfo::new("TIFF", CubeShape::new(1, 1, 2), DType::U16, "a.tif");
+        info.scaling = Scaling { divide: 100.0, ..Scaling::NONE };
+        GdalMetadata::parse_side_file(xml).unwrap().describe(&mut info);
+        assert_eq!(info.wavelength, Some(vec![450.0, 500.0]));
+        assert_eq!(info.ignore_value, Some(-9999.0));
+        assert_eq!(info.scaling_of(0), Scaling { multiply: 0.5, divide: 1.0, add: -0.25 });
+        assert_eq!(info.scaling_of(1), Scaling { divide: 100.0, ..Scaling::NONE });
+        let geo = info.geo.unwrap();
+        assert_eq!((geo.crs.as_deref(), geo.transform[1]), (Some("EPSG:32632"), 10.0));
+        assert!(GdalMetadata::parse_side_file("no XML").is_err());
+    }
+
+    #[test]
+    fn wavelengths_are_known_by_many_names() {
+        for (name, unit, factor) in [
+            ("WAVELENGTH", "", 1.0),
+            ("center_wavelength", "", 1.0),
+            ("wavelength_nm", "", 1.0),
+            ("wavelength_um", "", 1e-3),
+            ("NETCDF_DIM_wavelength", "", 1.0),
+            ("NETCDF_DIM_bands", "", 1.0),
+            ("wavelength", r#"<Item name="units" sample="0">nm</Item>"#, 1.0),
+            ("wavelength", r#"<Item name="wavelength#units">um</Item>"#, 1e-3),
+        ] {
+            let item = |band: usize, nm: f64| {
+                format!(r#"<Item name="{name}" sample="{band}">{}</Item>"#, nm * factor)
+            };
+            let info = described(&items(&format!("{unit}{}{}", item(0, 500.0), item(1, 600.0))), 2);
+            assert_eq!(info.wavelength, Some(vec![500.0, 600.0]), "{name} {unit}");
+        }
+        let counts = r#"<Item name="NETCDF_DIM_wavelength" sample="0">1</Item><Item name="NETCDF_DIM_wavelength" sample="1">2</Item>"#;
+        assert_eq!(described(&items(counts), 2).wavelength, None);
+        let list = r#"<Item name="Wavelengths">[500 nm; 600 nm]</Item>"#;
+        assert_eq!(described(&items(list), 2).wavelength, Some(vec![500.0, 600.0]));
+    }
+
+    #[test]
+    fn factors_under_other_names_divide_or_multiply() {
+        for (name, value, multiply, divide) in [
+            ("Reflectance_Scale_Factor", "10000", 1.0, 1e4),
+            ("scale factor", "0.0001", 1e-4, 1.0),
+            ("cube#scale_factor", "0.0001", 1e-4, 1.0),
+            ("ScaleFactor", "2", 1.0, 1.0),
+        ] {
+            let info = described(&items(&format!(r#"<Item name="{name}">{value}</Item>"#)), 2);
+            assert_eq!(info.scaling, Scaling { multiply, divide, add: 0.0 }, "{name}");
+        }
     }
 
     #[test]
@@ -382,15 +576,15 @@ mod tests {
     proptest! {
         #[test]
         fn never_panics(text in ".*", bands in 0usize..5) {
-            if let Ok(metadata) = GdalMetadata::parse(&text) {
-                let shape = CubeShape::new(1, 1, bands);
+            let shape = CubeShape::new(1, 1, bands);
+            for metadata in [GdalMetadata::parse(&text), GdalMetadata::parse_side_file(&text)].into_iter().flatten() {
                 metadata.describe(&mut CubeInfo::new("TIFF", shape, DType::U8, "a"));
             }
         }
 
         #[test]
         fn never_panics_on_odd_items(
-            name in "(wavelength|fwhm|bbl|scale|offset|band_[0-9]{1,20}|data_ignore_value)",
+            name in "(wavelength|fwhm|bbl|wavelength_units|scale_factor|netcdf_dim_bands|scale|offset|band_[0-9]{1,20}|data_ignore_value)",
             sample in "[0-9]{0,20}",
             text in "[-0-9.,{} eEnai]*",
             bands in 0usize..5,

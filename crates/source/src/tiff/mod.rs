@@ -13,7 +13,7 @@
 //! has them, say what the bands are. GeoTIFF's keys (`geo_keys.rs`) say where the pixels lie.
 //!
 //! `directory.rs` reads the directories, `pages.rs` picks those of the cube, `planes.rs` finds their values, and
-//! `chunks.rs` decodes them.
+//! `chunks.rs` decodes them. `description.rs` knows what other programs say about axes, and `spectrum.rs` about wavelengths.
 
 mod chunks;
 mod description;
@@ -22,6 +22,7 @@ pub mod gdal_metadata;
 mod geo_keys;
 mod pages;
 mod planes;
+mod spectrum;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use self::pages::{Image, cube_pages};
 use self::planes::{add_headless_pages, pixel_layout, read_planes};
 use crate::detect::{MAX_ROW, check_size};
 use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, MemoryBytes};
+use crate::side_file;
 use crate::{Access, Axes, Axis, AxisOrder, CubeInfo, OpenOptions, RowBuffer, Source, whole_runs};
 
 /// A read of at least this many bytes costs little more than copying it.
@@ -84,24 +86,31 @@ fn open_source(
     let (pixel, planes) = add_headless_pages(pixel, planes, &hints, first, len)?;
 
     let contiguous = pixel.samples > 1;
-    let (usual, lengths) = match contiguous {
+    let (natural, lengths) = match contiguous {
         true => (AxisOrder::BIP, [pixel.height, pixel.width, pixel.samples]),
         false => (AxisOrder::BSQ, [planes.len(), pixel.height, pixel.width]),
     };
+    let named = hints.array.filter(|(_, of_array)| *of_array == lengths).map(|(order, _)| order);
+    let usual = named.unwrap_or(natural);
     let order = options.axes.as_ref().map(Axes::of_three).transpose()?.unwrap_or(usual);
     if !contiguous && planes.len() == 1 && !options.mask {
         return Err(Error::unsupported(format!(
             "this is a single {}x{} image, not a cube",
             pixel.height, pixel.width
         ))
-        .with_remedy(remedy!["give a file with several bands; for a mask, use ", Opt::Mask]));
+        .with_remedy(remedy![
+            "give a file with several bands; if each file is one band of a scene, stack them first: \
+             gdalbuildvrt -separate ALL.vrt FILES, then gdal_translate ALL.vrt ALL.tif, or hsipack.pack in Python; for a mask, use ",
+            Opt::Mask
+        ]));
     }
     let shape = order.shape(lengths);
     check_size(shape, pixel.dtype)?;
     if pixel.row_bytes() as u64 > MAX_ROW {
         return Err(Error::unsupported(format!("an image of {} columns is too wide", pixel.width)));
     }
-    if !contiguous && planes.len() > 1 && !first.planar && options.axes.is_none() {
+    let is_guess = options.axes.is_none() && named.is_none();
+    if !contiguous && planes.len() > 1 && !first.planar && is_guess {
         notes.extend(doubtful_pages(lengths));
     }
 
@@ -123,9 +132,11 @@ fn open_source(
             }
         }
     }
-    if order == usual {
+    spectrum::describe(&directories, &images, &description, &mut info);
+    if order == natural {
         info.geo = geo_keys::geo(&directories, first, &mut info.notes);
     }
+    side_file::describe(path, &mut info);
     if planes.iter().any(|plane| plane.chunks.iter().any(|chunk| chunk.offset == 0)) {
         info.notes.push(format!(
             "page {first_number} lacks some strips or tiles; they are filled with the ignore value, or 0"

@@ -229,29 +229,43 @@ fn a_header_without_its_data_lists_the_names_tried() {
 }
 
 #[test]
-fn an_esri_header_is_refused_by_name_with_the_keys_that_would_do() {
+fn the_esri_header_of_a_camera_is_read() {
     let Some(data) = shared("envi_malformed/darkReference_arcgis") else { return };
-    let header = data.with_file_name("darkReference_arcgis.hdr");
-    for path in [&data, &header] {
-        let error = refusal(path);
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert_eq!(error.path(), Some(header.as_path()));
-        assert!(error.what().contains("ESRI"), "{error}");
-        assert!(error.remedy().unwrap().to_string().contains(
-            "samples = 1600, lines = 1, bands = 978, data type = 12, interleave = bil, byte order = 0"
-        ));
+    for path in [data.with_file_name("darkReference_arcgis.hdr"), data] {
+        let source = open(&path, None);
+        check_against_truth(
+            &*source,
+            &truth(&shared("").unwrap(), "envi_malformed/darkReference_arcgis"),
+        );
+        let info = source.info();
+        assert_eq!(info.format, "ESRI BIL");
+        assert_eq!(info.wavelength, None);
+        assert_eq!(info.notes, ["WAVELENGTHS has 636 numbers for 978 bands, so it is not used"]);
     }
-    // The advice works: with these keys, the cube has the true values.
-    let folder = tempfile::tempdir().unwrap();
-    fs::copy(&data, folder.path().join("dark")).unwrap();
-    let advice = refusal(&header).remedy().unwrap().to_string();
-    let (_, keys) = advice.split_once("then ").unwrap();
-    let path = folder.path().join("dark.hdr");
-    fs::write(&path, format!("ENVI\n{}", keys.replace(", ", "\n"))).unwrap();
-    check_against_truth(
-        &*open(&path, None),
-        &truth(&shared("").unwrap(), "envi_malformed/darkReference_arcgis"),
-    );
+}
+
+#[test]
+fn esri_headers_with_padding_are_refused_if_the_size_agrees() {
+    let header = "NROWS 3\nNCOLS 4\nNBANDS 2\nNBITS 16\nLAYOUT BIL\nBANDROWBYTES 10\n";
+    let folder = Folder::new(&[("x.hdr", header.as_bytes()), ("x.bil", &counting(SIZE))]);
+    assert_eq!(open(&folder.path("x.bil"), None).info().shape, CubeShape::new(3, 4, 2));
+    fs::write(folder.path("x.bil"), counting(SIZE + 12)).unwrap();
+    let error = refusal(&folder.path("x.bil"));
+    assert!(error.what().contains("BANDROWBYTES is 10, not 8"), "{error}");
+}
+
+#[test]
+fn the_reference_system_of_an_esri_header_is_in_a_prj_file() {
+    let header = "NROWS 3\nNCOLS 4\nNBANDS 2\nNBITS 16\nULXMAP 615\nULYMAP 485\nXDIM 30\nYDIM 30\n";
+    let folder = Folder::new(&[
+        ("x.hdr", header.as_bytes()),
+        ("x.bil", &counting(SIZE)),
+        ("x.prj", b"EPSG:32632"),
+    ]);
+    let source = open(&folder.path("x.hdr"), None);
+    let geo = source.info().geo.as_ref().unwrap();
+    assert_eq!(geo.crs.as_deref(), Some("EPSG:32632"));
+    assert_eq!(geo.transform, [600.0, 30.0, 0.0, 500.0, 0.0, -30.0]);
 }
 
 #[test]
@@ -562,7 +576,7 @@ fn a_variable_is_refused_and_an_axis_order_noted() {
 }
 
 #[test]
-fn data_of_more_lines_than_the_header_says_are_refused() {
+fn lines_behind_the_cube_are_a_note_and_a_second_cube_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let header = "ENVI\nsamples = 3\nlines = 2\nbands = 4\ndata type = 1\ninterleave = bil\nbyte order = 0\n";
     std::fs::write(folder.path().join("cube.hdr"), header).unwrap();
@@ -572,7 +586,9 @@ fn data_of_more_lines_than_the_header_says_are_refused() {
     };
     let padded = open(24 + 11).unwrap();
     assert!(padded.info().notes.iter().any(|note| note.contains("11 bytes")));
-    for bytes in [24 + 12, 72] {
+    let longer = open(24 + 12).unwrap();
+    assert_eq!(longer.info().notes, ["12 bytes (a whole line) after the cube are not used"]);
+    for bytes in [48, 72] {
         let error = open(bytes).err().unwrap().to_string();
         assert!(
             error.contains("cube.img") && error.contains(&format!("has {bytes} bytes")),

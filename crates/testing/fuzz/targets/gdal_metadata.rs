@@ -9,8 +9,9 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|text: &str| {
     let names: Vec<String> = text.lines().map(str::to_owned).collect();
     let _ = wavelengths_in_names(&names);
-    let Ok(metadata) = GdalMetadata::parse(text) else { return };
-    for bands in [1, 2, 7] {
+    let both = [GdalMetadata::parse(text), GdalMetadata::parse_side_file(text)];
+    let both = both.iter().flatten().flat_map(|metadata| [1, 2, 7].map(|bands| (metadata, bands)));
+    for (metadata, bands) in both {
         let mut info = CubeInfo::new("TIFF", CubeShape::new(1, 1, bands), DType::U16, "a.tif");
         metadata.describe(&mut info);
         let finite = |list: &Option<Vec<f64>>| list.iter().flatten().all(|value| value.is_finite());
