@@ -266,12 +266,54 @@ pub(crate) fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<
         .at(folder)
         .with_remedy("unpack it, and give the folder"));
     }
+    Err(no_cube(folder, excluded))
+}
+
+/// How many files a message about a folder without cubes lists.
+const LISTED: usize = 5;
+
+/// The error for a folder without cubes. It lists files that are there.
+fn no_cube(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Error {
     let place = if mirror::is_of_archive(folder) { "archive" } else { "folder" };
-    Err(Error::conflict(format!("no cube in this {place}")).at(folder).with_remedy(remedy![
-        "check the path, and ",
-        Opt::Exclude,
-        "; hidden files are packed only if they are named"
-    ]))
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter().flatten();
+    let files = walk.filter(|entry| entry.file_type().is_file());
+    let (mut listed, mut left_out, mut way_out) = (Vec::new(), false, None);
+    for file in files {
+        let path = file.path();
+        if is_hidden(file.file_name()) {
+            continue;
+        }
+        if listed.len() == LISTED {
+            listed.push("…".to_owned());
+            break;
+        }
+        let name = path.strip_prefix(folder).unwrap_or(path).display();
+        let is_excluded = excluded(path);
+        let other = (!is_excluded).then(|| hsipack_source::other(path));
+        let format = other.as_ref().and_then(|other| other.format);
+        left_out |= is_excluded;
+        listed.push(match format {
+            _ if is_excluded => format!("{name} (excluded)"),
+            Some(format) => format!("{name} ({format})"),
+            None => name.to_string(),
+        });
+        way_out = way_out.or(other.and_then(|other| other.way_out));
+    }
+    let error =
+        |there: String| Error::conflict(format!("no cube in this {place}{there}")).at(folder);
+    if listed.is_empty() {
+        return error(", which has no files".to_owned())
+            .with_remedy("check the path; hidden files are packed only if they are named");
+    }
+    let error = error(format!("; it has {}", listed.join(", ")));
+    match way_out {
+        Some(way_out) => error.with_remedy(way_out),
+        None if left_out => error.with_remedy(remedy!["check the path, and ", Opt::Exclude]),
+        None => error.with_remedy(
+            "check the path; cubes are ENVI headers with their data, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
+             Tivita and HTC files; hidden files are packed only if they are named",
+        ),
+    }
 }
 
 /// Adds the cubes below `folder` to `inputs`; their names are relative to `root`.

@@ -35,6 +35,7 @@ pub mod precision;
 pub mod preview;
 pub mod progress;
 pub mod repair;
+mod repeats;
 pub mod spectra;
 pub mod split;
 mod staged;

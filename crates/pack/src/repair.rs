@@ -332,7 +332,8 @@ impl Mender<'_> {
                 shape.rows,
                 shape.columns,
                 optional,
-            )?;
+            )?
+            .map(|reader| reader.filling(recipe.mask_fill));
             let fill = recipe.mask_fill.unwrap_or(0);
             let encoded = encoder.encode_mask(
                 reader.as_ref(),

@@ -176,6 +176,8 @@ pub struct MaskReader {
     new_ids: Option<ClassTable>,
     /// Whether layers are known to be 0 or 1, so that values need not be checked.
     is_boolean: bool,
+    /// The class id of pixels that have no class in the file; if `None`, such pixels are an error.
+    fill: Option<u16>,
 }
 
 impl MaskReader {
@@ -214,14 +216,8 @@ impl MaskReader {
             let source = hsipack_source::open(&file.file, &options)?;
             let shape = source.info().shape;
             if (shape.rows, shape.columns) != (rows, columns) {
-                return Err(Error::conflict(format!(
-                    "the mask has {}x{} pixels, but its cube {} has {rows}x{columns}",
-                    shape.rows,
-                    shape.columns,
-                    input.text()
-                ))
-                .at(file.file)
-                .with_remedy("give the mask of this cube, rows × columns"));
+                let sizes = [[shape.rows, shape.columns], [rows, columns]];
+                return Err(other_size(sizes, &input.text()).at(file.file));
             }
             layers.push((source, file));
         }
@@ -251,6 +247,7 @@ impl MaskReader {
                     file_classes: Vec::new(),
                     new_ids: None,
                     is_boolean: true,
+                    fill: None,
                 });
             }
         };
@@ -297,7 +294,21 @@ impl MaskReader {
             None => class_names,
         };
         let class_names = classes::named(class_names, &group.class_names);
-        Ok(Self { layers, layer_names, class_names, file_classes, new_ids, is_boolean: false })
+        Ok(Self {
+            layers,
+            layer_names,
+            class_names,
+            file_classes,
+            new_ids,
+            is_boolean: false,
+            fill: None,
+        })
+    }
+
+    /// Gives pixels without a class, which are NaN, negative or the file's nodata value, the class id `fill` if there is
+    /// one. In boolean layers they are 0.
+    pub fn filling(self, fill: Option<u16>) -> Self {
+        Self { fill, ..self }
     }
 
     /// Its first file.
@@ -327,6 +338,7 @@ impl MaskReader {
     ) -> Result<()> {
         out.clear();
         let mut layer = 0;
+        let mut without_class = Vec::new();
         for (source, file) in &self.layers {
             source.read_rows(rows.clone(), buffer)?;
             let info = source.info();
@@ -338,11 +350,19 @@ impl MaskReader {
             }
             for (pixel, id) in out.iter_mut().enumerate() {
                 for band in 0..bands {
-                    let value = ids.next().map_err(|value| {
-                        let (row, column) =
-                            (rows.start + pixel / info.shape.columns, pixel % info.shape.columns);
-                        refuse_id(value, row, column, &file.file)
-                    })?;
+                    let value = match ids.next() {
+                        Ok(value) => value,
+                        Err(value) => {
+                            let has_none = has_no_class(value, info.ignore_value);
+                            if !has_none || self.fill.is_none() {
+                                let columns = info.shape.columns;
+                                let place = (rows.start + pixel / columns, pixel % columns);
+                                return Err(refuse_id(value, has_none, place, &file.file));
+                            }
+                            without_class.push(pixel);
+                            0
+                        }
+                    };
                     if boolean {
                         *id |= u16::from(value != 0) << (layer + band);
                     } else {
@@ -354,6 +374,9 @@ impl MaskReader {
         }
         if let Some(table) = &self.new_ids {
             out.iter_mut().for_each(|id| *id = table.of(*id));
+        }
+        if let Some(fill) = self.fill.filter(|_| self.layer_names.is_empty()) {
+            without_class.into_iter().for_each(|pixel| out[pixel] = fill);
         }
         Ok(())
     }
@@ -380,14 +403,25 @@ impl MaskReader {
             self.read_rows(rows, &mut buffer, &mut out)?;
             greatest = out.iter().copied().fold(greatest, u16::max);
             if self.layers.len() == 1 && shape.bands > 1 && !is_boolean(&buffer) {
-                return Err(Error::unsupported(format!(
-                    "the mask has {} bands that are not boolean",
-                    shape.bands
-                ))
-                .at(file.file.clone())
-                .with_remedy(
-                    "give one band of class ids, rows × columns, not one-hot probabilities",
-                ));
+                let is_picture = [3, 4].contains(&shape.bands) && source.info().dtype == DType::U8;
+                let error = if is_picture {
+                    Error::unsupported(format!(
+                        "the mask has {} bands, like an RGB picture of colours; colours are not class ids",
+                        shape.bands
+                    ))
+                    .with_remedy(
+                        "save the class ids as one band, for example a grayscale or palette PNG",
+                    )
+                } else {
+                    Error::unsupported(format!(
+                        "the mask has {} bands that are not boolean",
+                        shape.bands
+                    ))
+                    .with_remedy(
+                        "give one band of class ids, rows × columns, not one-hot probabilities",
+                    )
+                };
+                return Err(error.at(file.file.clone()));
             }
         }
         Ok(greatest)
@@ -399,13 +433,53 @@ fn is_boolean(buffer: &RowBuffer) -> bool {
     (0..buffer.len()).all(|_| ids.next().is_ok_and(|value| value <= 1))
 }
 
-fn refuse_id(value: f64, row: usize, column: usize, file: &Path) -> Error {
-    Error::new(
+/// Whether a value that is not a class id marks pixels without a class.
+fn has_no_class(value: f64, nodata: Option<f64>) -> bool {
+    value.is_nan() || value < 0.0 && value.fract() == 0.0 || Some(value) == nodata
+}
+
+fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path) -> Error {
+    let (row, column) = place;
+    let error = Error::new(
         ErrorKind::Overflow,
         format!("row {row}, column {column} of the mask is {value}, which is not a class id"),
     )
-    .at(file)
-    .with_remedy("class ids are whole numbers from 0 to 65535")
+    .at(file);
+    match has_no_class {
+        true => error.with_remedy(remedy![
+            "class ids are whole numbers from 0 to 65535; if the value marks pixels without a class (nodata), give them one with ",
+            Opt::MaskFill.to("ID")
+        ]),
+        false => error.with_remedy("class ids are whole numbers from 0 to 65535"),
+    }
+}
+
+/// The error for a mask of another size than its cube: rows and columns of both.
+fn other_size([mask, cube]: [[usize; 2]; 2], name: &str) -> Error {
+    let [rows, columns] = cube;
+    // How many times the sides of `large` are those of `small`, if both are so by the same factor.
+    let factor = |large: [usize; 2], small: [usize; 2]| {
+        let is_multiple = large[0].is_multiple_of(small[0]) && large[1].is_multiple_of(small[1]);
+        let factors = (large[0] / small[0], large[1] / small[1]);
+        (is_multiple && factors.0 == factors.1).then_some(factors.0)
+    };
+    let resample = format!(
+        "resample the mask to {rows}x{columns} pixels without interpolation (nearest neighbour)"
+    );
+    let (why, remedy) = if mask == [columns, rows] {
+        ("; its sides are exchanged".to_owned(), "transpose the mask".to_owned())
+    } else if let Some(factor) = factor(mask, cube) {
+        (format!(": it is larger by a factor of {factor}"), resample)
+    } else if let Some(factor) = factor(cube, mask) {
+        (format!(": it is smaller by a factor of {factor}"), resample)
+    } else {
+        (String::new(), "give the mask of this cube, rows × columns".to_owned())
+    };
+    Error::conflict(format!(
+        "the mask has {}x{} pixels, but its cube {name} has {rows}x{columns}{why}",
+        mask[0], mask[1]
+    ))
+    .with_remedy(remedy)
 }
 
 /// The values of a buffer as class ids.
@@ -446,6 +520,20 @@ mod tests {
             groups(&[option("a", Some("x")), option("b", None), option("a", Some("y"))]).unwrap();
         assert_eq!(groups.len(), 2);
         assert_eq!(groups[0].patterns.len(), 2);
+    }
+
+    #[test]
+    fn errors_about_sizes_say_how_they_differ() {
+        for (mask, what) in [
+            ([24, 16], "larger by a factor of 2"),
+            ([6, 4], "smaller by a factor of 2"),
+            ([8, 12], "sides are exchanged"),
+            ([24, 8], "its cube a has 12x8"),
+            ([13, 8], "its cube a has 12x8"),
+        ] {
+            let error = other_size([mask, [12, 8]], "a");
+            assert!(error.what().contains(what) && error.remedy().is_some(), "{error}");
+        }
     }
 
     #[test]

@@ -657,7 +657,8 @@ pub struct ConvertOptions {
         arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", help_heading = "Samples")
     )]
     pub mask: Vec<MaskOption>,
-    /// Class id, 0 to 65535, for cubes that have no mask file [default: a missing mask is an error]
+    /// Class id, 0 to 65535, for cubes that have no mask file, and for pixels without a class (NaN, negative or nodata)
+    /// [default: both are errors]
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "ID", requires = "mask", help_heading = "Samples")

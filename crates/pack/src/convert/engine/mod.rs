@@ -416,7 +416,8 @@ impl<'a> Engine<'a> {
             Some(fingerprint) => {
                 let (input, name) = (&planned.input, &planned.name);
                 let reader =
-                    MaskReader::open(group, input, name, shape.rows, shape.columns, false)?;
+                    MaskReader::open(group, input, name, shape.rows, shape.columns, false)?
+                        .map(|reader| reader.filling(self.options.mask_fill));
                 if let Some(reader) = reader.as_ref().filter(|_| self.planned_before)
                     && reader.fingerprint()? != *fingerprint
                 {

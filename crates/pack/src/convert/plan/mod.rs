@@ -29,6 +29,7 @@ use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
 use crate::input::{self, Input};
 use crate::precision::Information;
+use crate::repeats::without_repeats;
 
 /// A planned conversion.
 #[derive(Debug)]
@@ -114,6 +115,11 @@ impl PlannedSample {
         self.text("group")
     }
 
+    /// Its label, if the user's tables give one.
+    pub fn label(&self) -> Option<String> {
+        self.text("label")
+    }
+
     fn text(&self, column: &str) -> Option<String> {
         // Programs that give columns write null for no value.
         let value = self.columns.get(column).filter(|value| !value.is_null())?;
@@ -178,7 +184,7 @@ const OPENED_TOGETHER: usize = 128;
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
     let groups = masks::groups(&options.mask)?;
-    let mut inputs = input::expand(&options.inputs, &options.exclude)?;
+    let mut inputs = without_repeats(input::expand(&options.inputs, &options.exclude)?);
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups)?;
     for inputs in inputs.chunks(OPENED_TOGETHER) {

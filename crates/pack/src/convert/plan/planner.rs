@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use hsipack_format::metadata::MaskMeaning;
@@ -119,9 +119,21 @@ impl<'a> Planner<'a> {
                     .at(&input.file)
                     .with_remedy("leave it out if it is the same cube, or give it another name in a CSV list"));
             }
-            return Err(Error::conflict(format!("another cube already has the name {name}"))
+            let other = self.plan.samples.iter().find(|sample| sample.name == name);
+            let other = other.map(|other| other.input.text()).unwrap_or_default();
+            let folder = |file: &Path| file.parent().map(Path::to_owned);
+            let beside = folder(Path::new(&other)) == folder(Path::new(&input.text()));
+            return Err(Error::conflict(format!("another cube already has the name {name}: {other}"))
                 .at(&input.file)
-                .with_remedy("give a common parent folder, so that names include the path, or give names in a CSV list"));
+                .with_remedy(if beside {
+                    remedy![
+                        "if both hold the same cube, give only one of them, or leave the other out with ",
+                        Opt::Exclude,
+                        "; otherwise give names in a CSV list"
+                    ]
+                } else {
+                    remedy!["give a common parent folder, so that names include the path, or give names in a CSV list"]
+                }));
         }
         let bands = select_bands(&info, &self.options.values)?;
         let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
@@ -378,10 +390,14 @@ impl<'a> Planner<'a> {
     ) -> Result<(Vec<Option<String>>, Vec<PlannedMask>)> {
         let (mut fingerprints, mut arrays) = (Vec::new(), Vec::new());
         for group in &self.plan.masks {
-            let optional = self.options.mask_fill.is_some();
+            let fill = self.options.mask_fill;
             let made = self.made.get(&group.name);
             let reader = match made {
-                None => MaskReader::open(group, input, name, shape.rows, shape.columns, optional)?,
+                None => {
+                    let size = (shape.rows, shape.columns);
+                    MaskReader::open(group, input, name, size.0, size.1, fill.is_some())?
+                        .map(|reader| reader.filling(fill))
+                }
                 Some(_) => None,
             };
             fingerprints.push(reader.as_ref().map(MaskReader::fingerprint).transpose()?);
@@ -395,7 +411,7 @@ impl<'a> Planner<'a> {
                 Some(reader) => {
                     (reader.scan()?, reader.layer_names.clone(), reader.class_names.clone())
                 }
-                None => (self.options.mask_fill.unwrap_or(0), Vec::new(), None),
+                None => (fill.unwrap_or(0), Vec::new(), None),
             };
             let wide = greatest > 255 || layers.len() > 8;
             let dtype = if wide { DType::U16 } else { DType::U8 };
@@ -510,6 +526,7 @@ impl<'a> Planner<'a> {
         self.class_names.give(&mut self.plan.stacks)?;
         self.plan.notes.extend(self.class_names.notes(&self.plan.stacks, self.base));
         self.note_made();
+        self.note_single_bands();
         self.note_groups();
         self.note_no_split();
         self.limit_splits();
@@ -520,6 +537,19 @@ impl<'a> Planner<'a> {
         super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
+    }
+
+    /// Adds a note if several cubes have one band each: most likely they are the bands of one scene.
+    fn note_single_bands(&mut self) {
+        let single = |sample: &&PlannedSample| {
+            sample.info.shape.bands == 1 && sample.input.stands_for.is_none()
+        };
+        let count = self.plan.samples.iter().filter(single).count();
+        if count > 1 {
+            self.plan.notes.push(format!(
+                "{count} cubes have a single band; if each file is one band of a scene, stack them into one file first, or pack the array with hsipack.pack in Python"
+            ));
+        }
     }
 
     /// Adds a note that masks which were added after packing are empty in the new cubes.
