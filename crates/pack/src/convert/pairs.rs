@@ -5,6 +5,8 @@
 //! | Specim IQ; Specim FX, Fenix and others by Lumo | `NAME` | `WHITEREF_NAME` | `DARKREF_NAME` |
 //! | Headwall, MV.X | any in the folder, such as `raw_0` | `whiteReference` | `darkReference` |
 //!
+//! Specim IQ also keeps `WHITEDARKREF_NAME`: dark frames with the integration time of the white reference.
+//!
 //! The files are in the same folder as the cube. If references have other names, a pattern gives their paths.
 
 use std::path::{Path, PathBuf};
@@ -54,6 +56,8 @@ impl Kind {
 }
 
 const KINDS: [Kind; 2] = [Kind::White, Kind::Dark];
+/// Starts the name of the dark reference of a white reference.
+const WHITE_DARK: &str = "WHITEDARKREF_";
 /// Endings that may follow Headwall's names. Headers come first, because they say where their data are.
 const ENDINGS: [&str; 4] = [".hdr", ".bin.hdr", "", ".bin"];
 
@@ -82,12 +86,23 @@ fn is_named(file: &str, name: &str) -> bool {
 /// Whether a file in a folder is the reference of a cube there, and therefore not a cube to pack.
 pub fn is_reference(path: &Path) -> bool {
     let name = text(path.file_name());
-    let specim = KINDS.iter().find_map(|kind| name.strip_prefix(kind.prefix()));
+    let mut prefixes = KINDS.iter().map(|kind| kind.prefix()).chain([WHITE_DARK]);
+    let specim = prefixes.find_map(|prefix| name.strip_prefix(prefix));
     if specim.is_some_and(|cube| path.with_file_name(cube).is_file()) {
         return true;
     }
     let raw = || ["raw_0", "raw_0.hdr"].iter().any(|raw| path.with_file_name(raw).is_file());
     KINDS.iter().any(|kind| is_named(&name, kind.name())) && raw()
+}
+
+/// The dark reference that belongs to the white reference `white`, by Specim's naming rule.
+pub fn dark_of_white(white: &Path) -> Option<PathBuf> {
+    let name = text(white.file_name());
+    let rest = name.strip_prefix(Kind::White.prefix())?;
+    let stem = Path::new(rest).with_extension("hdr");
+    let names = [format!("{WHITE_DARK}{}", stem.display()), format!("{WHITE_DARK}{rest}")];
+    let mut all = names.iter().map(|name| white.with_file_name(name));
+    all.find(|candidate| candidate.is_file() && hsipack_source::is_cube_file(candidate))
 }
 
 /// Finds the file of a cube's reference.
@@ -177,6 +192,7 @@ mod tests {
             "a/scan.raw",
             "a/WHITEREF_scan.hdr",
             "a/DARKREF_scan.hdr",
+            "a/WHITEDARKREF_scan.hdr",
             "b/raw_0",
             "b/raw_0.hdr",
             "b/raw_2000",
@@ -200,11 +216,17 @@ mod tests {
             assert_eq!(found(cube, Kind::White).as_deref(), Some("b/whiteReference.hdr"));
             assert_eq!(found(cube, Kind::Dark).as_deref(), Some("b/darkReference.bin.hdr"));
         }
+        let white_dark = Some(path("a/WHITEDARKREF_scan.hdr"));
+        assert_eq!(dark_of_white(&path("a/WHITEREF_scan.hdr")), white_dark);
+        assert_eq!(dark_of_white(&path("a/WHITEREF_scan.raw")), white_dark);
+        assert_eq!(dark_of_white(&path("c/WHITEREF_core.tif")), None);
+        assert_eq!(dark_of_white(&path("b/whiteReference.hdr")), None);
         assert_eq!(found("c/core.tif", Kind::White).as_deref(), Some("c/WHITEREF_core.tif"));
         assert_eq!(found("c/core.tif", Kind::Dark), None);
         assert_eq!(found("b/whiteReference", Kind::Dark), None);
         for (file, reference) in [
             ("a/WHITEREF_scan.hdr", true),
+            ("a/WHITEDARKREF_scan.hdr", true),
             ("a/scan.hdr", false),
             ("b/darkReference.bin", true),
             ("b/whiteReference.hdr", true),

@@ -1,6 +1,10 @@
 //! White and dark references of a cube: opens them, compares them with the cube, and averages them. `pairs.rs` finds
 //! their files.
 //!
+//! Specim IQ also records dark frames with the integration time of the white reference. If they are there and the dark
+//! reference is subtracted from the cube, they are subtracted from the white reference:
+//! (cube − dark) / (white − its dark).
+//!
 //! Every file's own scaling is applied first. If the white reference was recorded with another integration time than
 //! the cube, the quotient is multiplied by time of white / time of cube, as the makers do.
 
@@ -47,6 +51,8 @@ pub fn check(options: &ValueOptions, input: &Input, info: &CubeInfo) -> Result<F
 struct References {
     white: Option<Box<dyn Source>>,
     dark: Option<Box<dyn Source>>,
+    /// Dark frames with the integration time of the white reference.
+    white_dark: Option<Box<dyn Source>>,
 }
 
 impl References {
@@ -72,12 +78,22 @@ impl References {
             .at(one)
             .with_remedy(remedy!["correct ", Opt::White, " or ", Opt::Dark]));
         }
-        Ok(Self { white, dark })
+        let of_white = file_of(&white).filter(|_| dark.is_some());
+        let white_dark = of_white.and_then(|white| pairs::dark_of_white(&white));
+        let white_dark = white_dark.map(|file| open_fitting(&Input::of(&file), input, info));
+        Ok(Self { white, dark, white_dark: white_dark.transpose()? })
     }
 
     fn fit(&self, options: &ValueOptions, input: &Input, info: &CubeInfo) -> Fit {
         let (white, dark) = (file_of(&self.white), file_of(&self.dark));
         let mut fit = Fit { white_time: 1.0, notes: Vec::new(), white, dark };
+        if let Some(file) = file_of(&self.white_dark) {
+            fit.notes.push(format!(
+                "{}: {} is subtracted from the white reference, and the dark reference from the cube",
+                input.text(),
+                file.display()
+            ));
+        }
         for (kind, source) in [("white", &self.white), ("dark", &self.dark)] {
             let Some(reference) = source.as_ref().map(|source| source.info()) else { continue };
             let mut note = |what: String| {
@@ -184,15 +200,17 @@ pub fn load(
     };
     let white = mean(&references.white, Kind::White)?;
     let dark = mean(&references.dark, Kind::Dark)?;
+    let white_dark = mean(&references.white_dark, Kind::Dark)?;
     if let Some(white) = &white {
-        check_white(white, dark.as_ref(), &fit, input)?;
+        check_white(white, white_dark.as_ref().or(dark.as_ref()), &fit, input)?;
     }
     let values = columns * bands.map_or(info.shape.bands, <[usize]>::len);
     let dark = dark.map_or_else(|| vec![0.0; values], |dark| dark.values);
     let panel = options.white_reflectance * fit.white_time;
+    let white_dark = white_dark.as_ref().map_or(&dark, |white_dark| &white_dark.values);
     let span = match white {
         // A dead column, which is no brighter than the dark reference, gives no value: 0 makes it NaN.
-        Some(white) => (white.values.iter().zip(&dark))
+        Some(white) => (white.values.iter().zip(white_dark))
             .map(|(white, dark)| ((white - dark) / panel).max(0.0))
             .collect(),
         None => vec![1.0; values],
@@ -255,7 +273,11 @@ fn open_reference(
     input: &Input,
     cube: &CubeInfo,
 ) -> Result<Box<dyn Source>> {
-    let file = pairs::find(reference, kind, input)?;
+    open_fitting(&pairs::find(reference, kind, input)?, input, cube)
+}
+
+/// Opens the reference in `file` and refuses one that does not fit the cube.
+fn open_fitting(file: &Input, input: &Input, cube: &CubeInfo) -> Result<Box<dyn Source>> {
     let options = OpenOptions { variable: file.variable.clone(), ..Default::default() };
     let source = hsipack_source::open(&file.file, &options)?;
     check_grid(source.info(), input, cube).map_err(|error| error.at(&file.file))?;
