@@ -7,6 +7,7 @@
 
 mod config;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -134,6 +135,27 @@ pub fn print(report: &Report) {
         return;
     }
     say!("{}: {} in {:.1} s", report.output, output::count(report.cubes, "cube"), report.seconds);
+    for stack in report.stacks.iter().take(SHOWN) {
+        let range = stack.wavelengths.map_or_else(
+            || "without wavelengths".to_owned(),
+            |[least, greatest]| {
+                format!("{} to {} nm", output::number(least), output::number(greatest))
+            },
+        );
+        let masks = match &stack.masks[..] {
+            [] => String::new(),
+            masks => format!(", masks: {}", masks.join(", ")),
+        };
+        let cubes = output::count(stack.cubes, "cube");
+        say!("  {}: {cubes}, {range}{masks}", stack.name);
+    }
+    if report.stacks.len() > SHOWN {
+        say!("  and {} more shapes (see --json)", report.stacks.len() - SHOWN);
+    }
+    let columns = [("labels", &report.columns.labels), ("splits", &report.columns.splits)];
+    for (what, counts) in columns.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+        say!("  {what}: {}", values(counts, report.cubes));
+    }
     say!(
         "  {} of files -> {} packed -> {} stored (ratio {:.2})",
         output::bytes(report.source_bytes),
@@ -175,6 +197,20 @@ pub fn print(report: &Report) {
     if !report.skipped.is_empty() {
         say!("  {} left out (listed above)", output::count(report.skipped.len(), "input"));
     }
+}
+
+/// Values and how many cubes have each: `train 8, test 4, none 1`.
+fn values(counts: &BTreeMap<String, usize>, cubes: usize) -> String {
+    let mut listed: Vec<String> =
+        counts.iter().take(SHOWN).map(|(value, count)| format!("{value} {count}")).collect();
+    if counts.len() > SHOWN {
+        listed.push(format!("and {} more", counts.len() - SHOWN));
+    }
+    let without = cubes.saturating_sub(counts.values().sum());
+    if without > 0 {
+        listed.push(format!("none {without}"));
+    }
+    listed.join(", ")
 }
 
 fn print_estimate(estimate: &convert::Estimate) {

@@ -56,4 +56,4 @@ pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
 pub(crate) use options::words;
 pub use options::*;
-pub use run::{Report, WorstError, convert};
+pub use run::{PackedColumns, PackedStack, Report, WorstError, convert};

@@ -1,6 +1,6 @@
 //! A whole conversion: plan, pack, commit, report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use super::bad_bands::{self, BadBands};
 use super::engine::{self, Outcome, SampleRecord};
 use super::metadata::{self, Metadata};
 use super::options::{ConvertOptions, Mode, Normalize};
-use super::plan::{self, Plan, PlannedSample};
+use super::plan::{self, Plan, PlannedSample, PlannedStack};
 use super::request;
 use super::shared_geo;
 use super::staging::{self, About, Begun, Claim, Staging};
@@ -33,6 +33,11 @@ pub struct Report {
     pub output: String,
     /// Number of cubes that were packed, by this run and the interrupted runs before it.
     pub cubes: usize,
+    /// The stacks to which cubes were added.
+    pub stacks: Vec<PackedStack>,
+    /// Labels and splits of the packed cubes.
+    #[serde(flatten)]
+    pub columns: PackedColumns,
     /// Bytes of the source files.
     pub source_bytes: u64,
     /// Bytes of the packed values before compression.
@@ -62,6 +67,57 @@ pub struct Report {
     pub skipped: Vec<String>,
     /// Whether everything had already been done.
     pub already_complete: bool,
+}
+
+/// The cubes of one shape that were packed, so that a user sees what was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct PackedStack {
+    /// `ROWSxCOLUMNSxBANDS`.
+    pub name: String,
+    /// Number of cubes that were packed.
+    pub cubes: usize,
+    /// The shortest and the longest wavelength in nm, if they are known.
+    pub wavelengths: Option<[f64; 2]>,
+    /// Masks with their types, such as `organs (uint8)`.
+    pub masks: Vec<String>,
+}
+
+/// How many packed cubes have a label or a split.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PackedColumns {
+    /// Number of cubes with each label.
+    pub labels: BTreeMap<String, usize>,
+    /// Number of cubes in each split.
+    pub splits: BTreeMap<String, usize>,
+}
+
+impl PackedColumns {
+    fn of(plan: &Plan) -> Self {
+        let mut all = Self::default();
+        for sample in &plan.samples {
+            for (counts, value) in
+                [(&mut all.labels, sample.label()), (&mut all.splits, sample.split())]
+            {
+                if let Some(value) = value {
+                    *counts.entry(value).or_default() += 1;
+                }
+            }
+        }
+        all
+    }
+}
+
+fn packed_stack(stack: &PlannedStack) -> PackedStack {
+    let range = |nm: &Vec<f64>| {
+        let least = nm.iter().copied().fold(f64::INFINITY, f64::min);
+        [least, nm.iter().copied().fold(0.0, f64::max)]
+    };
+    PackedStack {
+        name: stack.name.clone(),
+        cubes: stack.samples.len(),
+        wavelengths: stack.wavelength.as_ref().map(range),
+        masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),
+    }
 }
 
 /// The greatest relative and the greatest absolute quantisation error, which may be in different bands.
@@ -454,6 +510,8 @@ pub(super) fn report(
     Report {
         output: options.output.display().to_string(),
         cubes: plan.samples.len(),
+        stacks: plan.stacks.iter().map(packed_stack).collect(),
+        columns: PackedColumns::of(plan),
         source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
         packed_bytes: packed as u64,
         stored_bytes: bytes,
@@ -534,6 +592,8 @@ pub(super) fn complete(output: &Path, start: Instant) -> Report {
     Report {
         output: output.display().to_string(),
         cubes: 0,
+        stacks: Vec::new(),
+        columns: PackedColumns::default(),
         source_bytes: 0,
         packed_bytes: 0,
         stored_bytes: 0,
