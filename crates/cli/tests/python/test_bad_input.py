@@ -105,7 +105,7 @@ def header_of_noise(folder: Path) -> Path:
 def esri(folder: Path) -> Path:
     data = write_envi(folder / "cube.hdr", smooth_cube())
     (folder / "cube.hdr").write_text(
-        "BYTEORDER I\nLAYOUT BIL\nNROWS 12\nNCOLS 9\nNBANDS 11\nNBITS 32\n"
+        "BYTEORDER I\nLAYOUT BIC\nNROWS 12\nNCOLS 9\nNBANDS 11\nNBITS 32\n"
     )
     return data
 
@@ -251,7 +251,7 @@ def tivita_cut(folder: Path) -> Path:
         (header_without_data, "data file"),
         (data_without_header, "without an ENVI header"),
         (header_of_noise, "header"),
-        (esri, "ESRI"),
+        (esri, "LAYOUT is 'bic'"),
         (cut_gzip, "compressed data end"),
         (npy_2d, "2-D"),
         (npy_5d, "5-D"),

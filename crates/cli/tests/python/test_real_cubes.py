@@ -186,11 +186,18 @@ def test_a_wavelength_list_of_another_length_is_dropped_and_said(
     assert_same_bits(read_zarr(out)[0], expected(stored))
 
 
+def test_a_camera_s_esri_header_is_read(shared: Path, hsipack: Hsipack, tmp_path: Path) -> None:
+    """Its BANDROWBYTES is wrong, and its wavelengths are of another camera."""
+    file = shared / "envi_malformed/darkReference_arcgis"
+    report = hsipack.convert(file, out=tmp_path / "out")
+    assert any("636 numbers for 978 bands" in note for note in report["notes"])
+    stored = np.fromfile(file, "<u2").reshape(1, 978, 1600).transpose(0, 2, 1)
+    assert_same_bits(read_zarr(tmp_path / "out")[0], expected(stored))
+
+
 @pytest.mark.parametrize(
     ("file", "names", "reason"),
     [
-        ("envi_malformed/darkReference_arcgis", "envi_malformed/darkReference_arcgis.hdr", "ESRI"),
-        ("envi_malformed/darkReference_arcgis.hdr", None, "ESRI"),
         ("envi_malformed/darkReference4.hdr", None, "bup"),
         ("envi_malformed/image_no_data_upper_BSQ.hdr", None, "data file"),
         ("derived/corn_bsq_c64.img", "derived/corn_bsq_c64", "complex"),
