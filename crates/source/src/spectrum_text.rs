@@ -7,18 +7,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::wavelengths::{Unit, known_unit, scaled, to_nm};
-
-/// A property of bands that a list describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quantity {
-    /// Centres of the bands.
-    Wavelength,
-    /// Full widths at half maximum.
-    Fwhm,
-    /// 1 for good bands, 0 for bad ones.
-    GoodBands,
-}
+pub(super) use crate::meaning::spectrum::Kind as Quantity;
+use crate::meaning::spectrum::{rank, without_unit};
+use crate::wavelengths::{Unit, known_unit, scaled, to_nm};
 
 /// The meaning of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,105 +22,29 @@ pub(super) struct Key {
     pub unit: Option<String>,
 }
 
-/// Words of keys without spaces, in lower case. Any other key with `wavelength` in it counts as well, unless it has one of
-/// [`OTHERWISE`].
-const WAVELENGTHS: [&str; 25] = [
-    "wl",
-    "wls",
-    "wvl",
-    "wvls",
-    "wv",
-    "wave",
-    "waves",
-    "wav",
-    "wavs",
-    "wlen",
-    "wavelen",
-    "lambda",
-    "lambdas",
-    "lam",
-    "λ",
-    "cwl",
-    "cwls",
-    "bandcenter",
-    "bandcenters",
-    "bandcentre",
-    "bandcentres",
-    "center",
-    "centers",
-    "centre",
-    "centres",
-];
-/// Parts of keys that are about wavelengths but are not wavelengths.
-const OTHERWISE: [&str; 20] = [
-    "fwhm",
-    "width",
-    "good",
-    "bad",
-    "flag",
-    "min",
-    "max",
-    "range",
-    "step",
-    "resolution",
-    "error",
-    "uncert",
-    "shift",
-    "count",
-    "num",
-    "index",
-    "delta",
-    "valid",
-    "name",
-    "half",
-];
-const WIDTHS: [&str; 6] = [
-    "bandwidth",
-    "bandwidths",
-    "fullwidthhalfmax",
-    "fullwidthhalfmaximum",
-    "fullwidthathalfmaximum",
-    "fullwidthathalfmax",
-];
-const GOOD_BANDS: [&str; 7] = [
-    "bbl",
-    "goodbands",
-    "goodband",
-    "goodbandlist",
-    "goodbandslist",
-    "goodwavelengths",
-    "goodwavelength",
-];
+/// Names that arrays in containers need more evidence for, but keys of bands do not.
+const CENTERS: [&str; 4] = ["center", "centers", "centre", "centres"];
 
-/// The property that a key in lower case and without spaces is about.
-fn quantity(compact: &str) -> Option<Quantity> {
-    let has = |words: &[&str]| words.iter().any(|word| compact.contains(word));
-    if GOOD_BANDS.contains(&compact) {
-        Some(Quantity::GoodBands)
-    } else if WIDTHS.contains(&compact) || has(&["fwhm"]) {
-        Some(Quantity::Fwhm)
-    } else {
-        let is_one = WAVELENGTHS.contains(&compact) || has(&["wavelength"]) && !has(&OTHERWISE);
-        is_one.then_some(Quantity::Wavelength)
-    }
-}
-
-/// What a key such as `wavelength`, `Wavelength_Units` or `band centers (um)` means.
+/// What a key such as `wavelength`, `Wavelength_Units` or `band centers (um)` means. The names are those of arrays in
+/// containers.
 pub(super) fn key(text: &str) -> Option<Key> {
     let small = text.to_lowercase();
-    let words =
-        small.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
+    let words = small.split(|letter: char| !letter.is_alphanumeric());
     let words: Vec<&str> =
-        words.filter(|word| !["of", "the", "in", "list", "values"].contains(word)).collect();
-    let is_unit_word = |word: &str| ["unit", "units", "uom"].contains(&word);
-    let unit_of = |word: &str| matches!(known_unit(word), Some(Unit::Length(_)));
-    let is_unit = words.iter().any(|word| is_unit_word(word));
-    let unit = words.iter().find(|word| unit_of(word)).map(|word| (*word).to_owned());
-    let compact: String =
-        words.into_iter().filter(|word| !is_unit_word(word) && !unit_of(word)).collect();
+        words.filter(|word| !["", "of", "the", "in", "list", "values"].contains(word)).collect();
+    let is_unit_word = |word: &&str| ["unit", "units", "uom"].contains(word);
+    let is_unit = words.iter().any(is_unit_word);
+    let compact: String = words.into_iter().filter(|word| !is_unit_word(word)).collect();
+    let quantity = |name: &str| {
+        let kinds = [Quantity::GoodBands, Quantity::Fwhm, Quantity::Wavelength];
+        let kind = kinds.into_iter().find(|kind| rank(name, *kind).is_some_and(|rank| rank < 2));
+        let is_center = || CENTERS.contains(&&*without_unit(name).0);
+        kind.or_else(|| is_center().then_some(Quantity::Wavelength))
+    };
     if let Some(stem) = ["units", "unit"].into_iter().find_map(|end| compact.strip_suffix(end)) {
         return Some(Key { quantity: quantity(stem)?, is_unit: true, unit: None });
     }
+    let unit = without_unit(&compact).1.map(str::to_owned);
     Some(Key { quantity: quantity(&compact)?, is_unit, unit })
 }
 

@@ -21,7 +21,9 @@ use super::bands::{class_names, good_bands, names, spectral_axis};
 use super::esri;
 use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
 use super::map_info;
+use crate::container::plain;
 use crate::flat::FlatSource;
+use crate::meaning::{missing, scaling};
 use crate::spectrum_text::number_list;
 use crate::{AxisOrder, CubeInfo, Exposure, Scaling};
 
@@ -207,7 +209,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
         band_names,
         class_names: class_names(&fields, &mut notes),
         ignore_value: ignore_value(&fields, dtype, &mut notes),
-        scaling: scaling(&fields, shape.bands, &mut notes),
+        scaling: scaling_of(&fields, shape.bands, &mut notes),
         exposure: exposure(&fields),
         geo: map_info::geo(&fields, &mut notes),
         notes,
@@ -338,23 +340,16 @@ fn byte_order(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Result<
     }
 }
 
-/// Keys of the value that marks missing data; ENVI's own comes first.
-const IGNORE_KEYS: [&str; 11] = [
-    "data ignore value",
-    "no data values",
-    "null value",
-    "ignore value",
-    "nodata",
-    "no data",
-    "nodata value",
-    "no data value",
-    "fill value",
-    "fillvalue",
-    "missing value",
-];
+/// The value of the first key with one of `names`, in the spelling of arrays in containers; `own`, ENVI's key, comes first.
+fn word_of<'a>(fields: &'a Fields, own: &'a str, names: &[&str]) -> Option<(&'a str, &'a str)> {
+    let keys: Vec<(&str, String)> = fields.all().map(|(key, _)| (key, plain(key))).collect();
+    let others = names.iter().flat_map(|name| keys.iter().filter(move |(_, key)| key == name));
+    let others = others.map(|(key, _)| *key);
+    std::iter::once(own).chain(others).find_map(|key| Some((key, fields.word(key)?)))
+}
 
 fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Option<f64> {
-    let (key, text) = IGNORE_KEYS.iter().find_map(|key| Some((key, fields.word(key)?)))?;
+    let (key, text) = word_of(fields, "data ignore value", &missing::NAMES)?;
     let values: Option<Vec<f64>> = tokens(text).map(number).collect();
     // A list with one value per band is fine if all values are the same.
     let value = values.as_deref().and_then(|values| match values {
@@ -377,7 +372,7 @@ fn ignore_value(fields: &Fields, dtype: DType, notes: &mut Vec<String>) -> Optio
 ///
 /// GDAL writes scale and offset of each band as `data gain values` and `data offset values`. If a header has these and
 /// `reflectance scale factor`, both describe the same step, so only one of them is used.
-fn scaling(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Vec<Scaling> {
+fn scaling_of(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Vec<Scaling> {
     let mut list = |key: &str, usual: f64| {
         let values = fields.get(key).map(number_list)?;
         let values = values.map(|list| list.values).unwrap_or_default();
@@ -415,23 +410,14 @@ fn scaling(fields: &Fields, bands: usize, notes: &mut Vec<String>) -> Vec<Scalin
     if alike { by_band[..1].to_vec() } else { by_band }
 }
 
-/// Keys of the scale factor; ENVI's own comes first.
-const SCALE_KEYS: [&str; 8] = [
-    "reflectance scale factor",
-    "scale factor",
-    "data scale factor",
-    "reflectancescalefactor",
-    "scalefactor",
-    "radiance scale factor",
-    "scaling factor",
-    "reflectance scaling factor",
-];
+/// The scale factor that ENVI defines.
+const OWN_SCALE: &str = "reflectance scale factor";
 
 /// Other keys: a factor from 10 divides and a factor below 1 multiplies. ENVI's own factor divides, but 0.0001 and other
 /// powers of ten below 1 can only have been meant as multipliers.
 fn scale_factor(fields: &Fields, notes: &mut Vec<String>) -> Option<Scaling> {
-    let (key, text) = SCALE_KEYS.iter().find_map(|key| Some((*key, fields.word(key)?)))?;
-    let is_own = key == SCALE_KEYS[0];
+    let (key, text) = word_of(fields, OWN_SCALE, &scaling::SCALES)?;
+    let is_own = key == OWN_SCALE;
     let is_multiplier = |factor: f64| {
         let power = factor.log10();
         factor < 1.0 && (!is_own || (power - power.round()).abs() < 1e-9)

@@ -6,7 +6,7 @@ use crate::container::{Attributes, Value, plain};
 
 /// Names of attributes in [`plain`] spelling, the most reliable first. CF has the first two, whose numbers may differ:
 /// xarray takes both as missing.
-const NAMES: [&str; 12] = [
+pub(crate) const NAMES: [&str; 12] = [
     "fillvalue",
     "missingvalue",
     "dataignorevalue",

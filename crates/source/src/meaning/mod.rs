@@ -10,9 +10,9 @@
 //! | `place` | where pixels lie |
 
 mod axes;
-mod missing;
+pub(crate) mod missing;
 mod place;
-mod scaling;
+pub(crate) mod scaling;
 pub(crate) mod spectrum;
 
 use std::collections::BTreeSet;

@@ -12,7 +12,7 @@ use crate::container::{Attributes, Container, Value, parent, plain};
 use super::missing::not_a_number;
 
 /// Names of scale factors in [`plain`] spelling.
-const SCALES: [&str; 9] = [
+pub(crate) const SCALES: [&str; 9] = [
     "scalefactor",
     "reflectancescalefactor",
     "radiancescalefactor",

@@ -9,7 +9,7 @@ use hsipack_format::{Result, text};
 
 use crate::CubeInfo;
 use crate::container::{Container, parent, plain};
-use crate::wavelengths::{Unit, guess, known_unit, scaled};
+use crate::wavelengths::{self, Unit, guess, known_unit, scaled};
 
 /// The most lists of one kind that are read. Reading one from a compressed struct takes long.
 const MOST_LISTS: usize = 32;
@@ -42,9 +42,12 @@ impl BandList {
 
 /// The kinds of lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
+    /// Centres of the bands.
     Wavelength,
+    /// Full widths at half maximum.
     Fwhm,
+    /// 1 for good bands, 0 for bad ones.
     GoodBands,
 }
 
@@ -162,8 +165,12 @@ const UNITS: [&str; 12] = [
 ];
 
 /// The name in plain spelling without the unit at its end, and this unit.
-fn without_unit(name: &str) -> (String, Option<&'static str>) {
+pub(crate) fn without_unit(name: &str) -> (String, Option<&'static str>) {
     let whole = plain(name).replace("μm", "um").replace("µm", "um");
+    // The last letters of these words are no unit.
+    if ["maximum", "minimum", "spectrum"].iter().any(|word| whole.ends_with(word)) {
+        return (whole, None);
+    }
     for unit in UNITS {
         if let Some(rest) = whole.strip_suffix(unit).filter(|rest| !rest.is_empty()) {
             return (rest.to_owned(), Some(unit));
@@ -173,7 +180,7 @@ fn without_unit(name: &str) -> (String, Option<&'static str>) {
 }
 
 /// How well a name says that a list is of this kind, 0 best; `None` if it does not.
-fn rank(name: &str, kind: Kind) -> Option<u8> {
+pub(crate) fn rank(name: &str, kind: Kind) -> Option<u8> {
     let (base, unit) = without_unit(name);
     let is = |names: &[&str]| names.contains(&&*base);
     match kind {
@@ -598,24 +605,11 @@ fn describe_widths(widths: &BandList, wavelengths: Option<&Wavelengths>, info: &
 /// How many nm the unit of widths without a unit has, and whether it differs from that of the wavelengths: theirs if the
 /// widths are possible in it, otherwise nm or µm.
 fn width_factor(widths: &[f64], wavelengths: &Wavelengths) -> Option<(bool, f64)> {
-    /// Widths as fractions of their wavelengths: from monochromators to broad filters.
-    const POSSIBLE: std::ops::RangeInclusive<f64> = 1e-4..=1.0;
     let stored =
         wavelengths.list.values.iter().zip(&wavelengths.nm).find(|(stored, _)| **stored > 0.0);
     let own = stored.map_or(1.0, |(stored, nm)| 10f64.powi((nm / stored).log10().round() as i32));
-    let mut fractions: Vec<f64> = widths
-        .iter()
-        .zip(&wavelengths.nm)
-        .filter(|(width, nm)| **width > 0.0 && **nm > 0.0)
-        .map(|(width, nm)| width / nm)
-        .collect();
-    fractions.sort_by(f64::total_cmp);
-    let Some(median) = fractions.get(fractions.len() / 2) else { return Some((false, own)) };
-    let fits = |factor: &f64| POSSIBLE.contains(&(median * factor));
-    if fits(&own) {
-        return Some((false, own));
-    }
-    [1.0, 1e3].into_iter().find(fits).map(|factor| (true, factor))
+    let factor = wavelengths::width_factor(widths, &wavelengths.nm, own)?;
+    Some((factor != own, factor))
 }
 
 /// The list in the array at `path`, with its unit; for products that know where their lists are.

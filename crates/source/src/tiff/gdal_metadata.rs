@@ -21,7 +21,9 @@
 use hsipack_format::{Error, Geo, Result};
 use roxmltree::Node;
 
+use crate::container::plain;
 use crate::georeference;
+use crate::meaning::{missing, scaling};
 use crate::spectrum_text::{self, Quantity, number_list};
 use crate::wavelengths::{Unit, fwhm_to_nm, known_unit, to_nm};
 use crate::xml;
@@ -328,11 +330,10 @@ impl GdalMetadata {
     /// The scaling in an item under another name than GDAL's, such as `Reflectance_Scale_Factor`: a factor from 10
     /// divides and a factor below 1 multiplies.
     fn stated_factor(&self) -> Option<Scaling> {
-        let compact = |name: &str| -> String {
-            let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
-            name.chars().filter(|letter| letter.is_alphanumeric()).collect()
+        let is_factor = |item: &&Item| {
+            let name = plain(last_part(&item.name));
+            item.role.is_empty() && name != "scale" && scaling::SCALES.contains(&&*name)
         };
-        let is_factor = |item: &&Item| compact(&item.name).ends_with("scalefactor");
         let factor = self.items.iter().filter(is_factor).find_map(|item| number(&item.text))?;
         match factor {
             _ if factor >= 10.0 && factor.is_finite() => {
@@ -359,10 +360,8 @@ impl GdalMetadata {
             }
             notes.push("the bands have different ignore values, so none is used".to_owned());
         }
-        let names = ["data_ignore_value", "nodata", "nodata_value", "no_data_value", "_fillvalue"];
         let is = |item: &&Item| {
-            let name = item.name.rsplit_once('#').map_or(item.name.as_str(), |(_, name)| name);
-            item.role.is_empty() && names.contains(&name)
+            item.role.is_empty() && missing::NAMES.contains(&&*plain(last_part(&item.name)))
         };
         let value = self.items.iter().filter(is).find_map(|item| number(&item.text));
         value.map(|value| (!value.is_nan()).then_some(value))
@@ -399,6 +398,11 @@ fn disagrees(quantity: Quantity, length: usize, bands: usize) -> String {
         Quantity::GoodBands => "bad-band",
     };
     format!("the {what} list has {length} entries for {bands} bands; left out")
+}
+
+/// GDAL gives attributes of a NetCDF variable the name `variable#attribute`.
+fn last_part(name: &str) -> &str {
+    name.rsplit_once('#').map_or(name, |(_, name)| name)
 }
 
 fn number(text: &str) -> Option<f64> {
