@@ -82,8 +82,8 @@ def convert(
             are ``None``.
         path_columns: a regular expression that is matched with the path of each cube; its named
             groups become columns.
-        mask_fill: with ``mask``, the class id for cubes without a mask file. If ``None``, a missing
-            mask file is an error.
+        mask_fill: with ``mask``, the class id for cubes without a mask file, and for pixels without
+            a class (NaN, negative or nodata). If ``None``, both are errors.
         classes: new ids for classes of the mask, by class id or by the name in the mask file:
             ``{"tumour": 3, 7: 3, "*": 255}``. ``"*"`` stands for all classes that are not named;
             without it, they keep their ids. For several masks, ``{"organs": {7: 3}}``. The new ids
