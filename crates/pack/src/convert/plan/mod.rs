@@ -7,6 +7,7 @@ mod append;
 mod bits;
 mod class_names;
 mod cube;
+mod cube_notes;
 pub(crate) mod pieces;
 mod planner;
 mod scale;

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::append::{calibration_note, continued, made_masks, values_of, with_made};
 use super::class_names::ClassNames;
+use super::cube_notes::CubeNotes;
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{
     Pair, Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands,
@@ -41,6 +42,7 @@ pub(super) struct Planner<'a> {
     made: BTreeMap<String, MaskMeaning>,
     /// How the cubes of the dataset were packed.
     theirs: Option<ValueOptions>,
+    cube_notes: CubeNotes,
 }
 
 /// What a file says about its cube.
@@ -102,6 +104,7 @@ impl<'a> Planner<'a> {
             class_names: ClassNames::of(base),
             made,
             theirs,
+            cube_notes: CubeNotes::default(),
         })
     }
 
@@ -147,7 +150,9 @@ impl<'a> Planner<'a> {
             return Err(error.at(&input.file));
         }
         // From here on nothing can fail, so the cube is added to the plan.
-        self.plan.notes.extend(info.notes.iter().map(|note| format!("{}: {note}", input.text())));
+        for note in &info.notes {
+            self.cube_notes.add(&input.text(), note, &mut self.plan.notes);
+        }
         self.plan.notes.extend(references.notes);
         if references.white.is_some() || references.dark.is_some() {
             let text = |file: Option<PathBuf>| {
