@@ -548,3 +548,24 @@ def test_few_bytes_lie_there_at_a_time(tmp_path: Path) -> None:
     assert 0 < most <= room * 6 // 5
     names = hsipack.open(tmp_path / "packed").samples.column("name")
     assert names == [str(number) for number in range(40)]
+
+
+def test_the_report_says_what_was_packed(tmp_path: Path) -> None:
+    """Also if arrays are converted in several groups."""
+
+    def cubes() -> Any:
+        for number in range(5):
+            shape = (6, 5, 3) if number < 4 else (4, 4, 3)
+            cube = np.full(shape, number + 0.5, dtype=np.float32)
+            mask = np.full(shape[:2], number % 2, dtype=np.uint8)
+            more = {"masks": {"organs": mask}, "wavelengths": [450, 550, 650]}
+            split = "train" if number else "test"
+            yield f"cube {number}", cube, {**more, "label": f"l{number % 2}", "split": split}
+
+    for name, options in [("one", {}), ("many", {"scratch_size": 1})]:
+        report = hsipack.pack(cubes(), tmp_path / f"{name}.hsipack", **options)
+        stacks = {stack.name: stack for stack in report.stacks}
+        assert {name: stack.cubes for name, stack in stacks.items()} == {"6x5x3": 4, "4x4x3": 1}
+        assert stacks["6x5x3"].wavelengths == (450, 650)
+        assert stacks["6x5x3"].masks == ["organs (uint8)"]
+        assert (report.labels, report.splits) == ({"l0": 3, "l1": 2}, {"train": 4, "test": 1})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -37,12 +38,32 @@ class WorstError:
 
 
 @dataclass(frozen=True)
+class PackedStack:
+    """The packed cubes of one shape.
+
+    Attributes:
+        name: rows, columns and bands, such as ``480x640x100``.
+        cubes: number of cubes.
+        wavelengths: the shortest and the longest wavelength in nm; None if they are unknown.
+        masks: the masks with their types, such as ``organs (uint8)``.
+    """
+
+    name: str
+    cubes: int
+    wavelengths: tuple[float, float] | None
+    masks: list[str]
+
+
+@dataclass(frozen=True)
 class ConvertReport:
     """The result of a conversion.
 
     Attributes:
         output: the dataset.
         cubes: number of packed cubes, including those of earlier interrupted runs.
+        stacks: the packed cubes of each shape, as they were read.
+        labels: number of packed cubes with each label.
+        splits: number of packed cubes in each split.
         source_bytes: bytes of the source files.
         packed_bytes: bytes of the values before compression.
         stored_bytes: bytes of the shards; if cubes were appended, by how much the shards grew.
@@ -60,6 +81,9 @@ class ConvertReport:
 
     output: str
     cubes: int
+    stacks: list[PackedStack]
+    labels: dict[str, int]
+    splits: dict[str, int]
     source_bytes: int
     packed_bytes: int
     stored_bytes: int
@@ -324,10 +348,16 @@ def _made(kind: type[_T], values: dict[str, Any]) -> _T:
     return kind(**{name: value for name, value in values.items() if name in names})
 
 
+def _packed_stack(values: dict[str, Any]) -> PackedStack:
+    wavelengths = values["wavelengths"] and tuple(values["wavelengths"])
+    return _made(PackedStack, {**values, "wavelengths": wavelengths})
+
+
 def convert_report(text: str) -> ConvertReport:
     """The report of a conversion, from JSON."""
     values = json.loads(text)
     values["worst"] = values["worst"] and _made(WorstError, values["worst"])
+    values["stacks"] = [_packed_stack(stack) for stack in values["stacks"]]
     return _made(ConvertReport, values)
 
 
@@ -352,9 +382,18 @@ def together(output: str, reports: Sequence[ConvertReport], before: int) -> Conv
             absolute_wavelength=absolute.absolute_wavelength,
         )
     packed, stored = total("packed_bytes"), total("stored_bytes")
+    stacks: dict[str, PackedStack] = {}
+    for stack in (stack for report in reports for stack in report.stacks):
+        known = stacks.get(stack.name)
+        cubes = stack.cubes + (known.cubes if known else 0)
+        # Stacks of one shape have the same wavelengths and masks.
+        stacks[stack.name] = replace(stack, cubes=cubes)
     return ConvertReport(
         output=output,
         cubes=before + total("cubes"),
+        stacks=list(stacks.values()),
+        labels=dict(sum((Counter(report.labels) for report in reports), Counter())),
+        splits=dict(sum((Counter(report.splits) for report in reports), Counter())),
         source_bytes=total("source_bytes"),
         packed_bytes=packed,
         stored_bytes=stored,
