@@ -242,6 +242,7 @@ pub(super) fn cubes(candidates: &[Candidate]) -> (&'static str, Vec<usize>) {
 
 fn none_fits(path: &Path, mask: bool, candidates: &[Candidate]) -> Error {
     let wanted = if mask { "2-D or 3-D" } else { "3-D" };
+    let layers = indices(candidates, |one| one.role == Role::Layer);
     let error = Error::unsupported(format!(
         "there is no {wanted} array of real numbers; the file holds {}",
         listing(path, candidates)
@@ -249,8 +250,14 @@ fn none_fits(path: &Path, mask: bool, candidates: &[Candidate]) -> Error {
     .at(path);
     if mask {
         error.with_remedy("save the mask as one array of rows x columns")
-    } else if candidates.iter().any(|one| one.role == Role::Layer) {
-        error.with_remedy(remedy!["a 2-D array can be a mask (", Opt::Mask, "), not a cube"])
+    } else if !layers.is_empty() {
+        let stack = match layers.len() {
+            1 => "",
+            _ => {
+                "; if each array is one band of a scene, stack them (numpy.dstack) and save the cube"
+            }
+        };
+        error.with_remedy(remedy!["a 2-D array can be a mask (", Opt::Mask, "), not a cube", stack])
     } else {
         error.with_remedy("save the cube as one array of rows x columns x bands")
     }

@@ -557,3 +557,18 @@ def test_a_mask_beside_the_cube_says_which_axes_are_rows_and_columns(
                 ),
             )
     assert check(hsipack, tmp_path, rows) == 72
+
+
+def test_bands_as_arrays_of_their_own_are_to_be_stacked(hsipack: Hsipack, tmp_path: Path) -> None:
+    bands = {f"band_{band}": CUBE[..., band] for band in range(3)}
+    with h5py.File(tmp_path / "bands.h5", "w") as file:
+        for name, band in bands.items():
+            file[name] = band
+    scipy.io.savemat(tmp_path / "bands.mat", bands)
+    np.savez(tmp_path / "bands.npz", **bands)
+    for path in (tmp_path / f"bands.{ending}" for ending in ("h5", "mat", "npz")):
+        message = hsipack.refuse(path, out=tmp_path / "out.hsipack", names=path)
+        assert "stack them (numpy.dstack)" in message, message
+    np.savez(tmp_path / "one.npz", band=CUBE[..., 0])
+    path = tmp_path / "one.npz"
+    assert "dstack" not in hsipack.refuse(path, out=tmp_path / "out.hsipack", names=path)
