@@ -565,7 +565,7 @@ def test_bands_as_arrays_of_their_own_are_to_be_stacked(hsipack: Hsipack, tmp_pa
         for name, band in bands.items():
             file[name] = band
     scipy.io.savemat(tmp_path / "bands.mat", bands)
-    np.savez(tmp_path / "bands.npz", **bands)
+    np.savez(tmp_path / "bands.npz", **bands)  # type: ignore[arg-type]
     for path in (tmp_path / f"bands.{ending}" for ending in ("h5", "mat", "npz")):
         message = hsipack.refuse(path, out=tmp_path / "out.hsipack", names=path)
         assert "stack them (numpy.dstack)" in message, message
