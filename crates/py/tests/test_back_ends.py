@@ -389,19 +389,25 @@ def test_no_gradients_are_recorded() -> None:
 
 @pytest.mark.alone
 def test_calls_of_torch_are_quick() -> None:
-    """An operation on small tensors takes less than 10 µs, torch's own time included."""
+    """An operation on small tensors takes at most seven times as long as one that Python calls, in
+    a build without optimisation. How fast the machine is does not matter.
+    """
     ops = [{"op": "snv"}, {"op": "gaussian_blur", "kernel": [3, 3], "p": 1.0}] * 5
     pipeline = _hsipack.Pipeline(json.dumps(ops))
     image = torch.rand(1, 4, 8, 8)
     _, drawn = pipeline.augment(image.__dlpack__(), [], 0, [(0, 0)], 1, "torch")
-    times = []
+    calls = calls_of(pipeline, image, drawn)
+    assert calls > 10 * len(ops)
+    ours, pythons = [], []
     for _ in range(50):
         start = time.perf_counter()
         pipeline.replay(image.__dlpack__(), [], drawn, 1, "torch")
-        times.append(time.perf_counter() - start)
-    calls = calls_of(pipeline, image, drawn)
-    assert calls > 10 * len(ops)
-    assert min(times) / calls < 10e-6, (min(times), calls)
+        middle = time.perf_counter()
+        for _ in range(calls):
+            torch.add(image, image)
+        ours.append(middle - start)
+        pythons.append(time.perf_counter() - middle)
+    assert min(ours) < 7 * min(pythons), (min(ours), min(pythons), calls)
 
 
 def calls_of(pipeline: _hsipack.Pipeline, image: Tensor, drawn: str) -> int:

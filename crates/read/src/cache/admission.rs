@@ -104,6 +104,11 @@ impl Admission {
         self.begun.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the consumer has its first batch.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
     /// A thread waited for a task, which then waited for data.
     pub(super) fn waited(&self, task: Duration, data: Duration) {
         if self.begun.load(Ordering::Relaxed) {

@@ -60,8 +60,18 @@ pub(crate) struct Cache {
     budget: u64,
     memory: Memory,
     admission: Admission,
-    /// Whether chunks are kept only when there is time for it.
-    keeps_in_idle_time: bool,
+    keeping: Keeping,
+}
+
+/// When decoded chunks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keeping {
+    /// As soon as they are decoded.
+    AtOnce,
+    /// As soon as they are decoded, but not before the consumer has its first batch.
+    AfterFirstBatch,
+    /// When there is time for it (`admission.rs`). An epoch needs so many bytes of decoded chunks.
+    InIdleTime { needed: u64 },
 }
 
 /// Where chunks are kept.
@@ -120,8 +130,7 @@ impl SharedChunks {
 }
 
 impl Cache {
-    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept. With `in_idle_time_for`, the bytes of all
-    /// decoded chunks that an epoch needs, decoded chunks are kept only when there is time for it.
+    /// An empty cache of at most `budget` bytes; `None` if nothing is to be kept.
     ///
     /// # Errors
     /// If there is not enough memory for a note about every chunk.
@@ -129,21 +138,24 @@ impl Cache {
         dataset: &Dataset,
         kind: CacheKind,
         budget: u64,
-        in_idle_time_for: Option<u64>,
+        keeping: Keeping,
     ) -> Result<Option<Self>> {
         if kind == CacheKind::None {
             return Ok(None);
         }
         let memory = Memory::Own(Arena::new(dataset, budget)?);
-        let keeps_in_idle_time = in_idle_time_for.is_some() && kind == CacheKind::Decoded;
-        let admission = Admission::new(in_idle_time_for.unwrap_or(0));
-        Ok(Some(Self { kind, budget, memory, admission, keeps_in_idle_time }))
+        let keeping = if kind == CacheKind::Decoded { keeping } else { Keeping::AtOnce };
+        let admission = Admission::new(match keeping {
+            Keeping::InIdleTime { needed } => needed,
+            Keeping::AtOnce | Keeping::AfterFirstBatch => 0,
+        });
+        Ok(Some(Self { kind, budget, memory, admission, keeping }))
     }
 
     /// A cache of decoded chunks, of at most `budget` bytes, in memory that processes share.
     pub(crate) fn shared(chunks: SharedChunks, budget: u64) -> Self {
         let (kind, memory) = (CacheKind::Decoded, Memory::Shared(chunks));
-        Self { kind, budget, memory, admission: Admission::new(0), keeps_in_idle_time: false }
+        Self { kind, budget, memory, admission: Admission::new(0), keeping: Keeping::AtOnce }
     }
 
     /// Whether chunks are kept decoded.
@@ -185,11 +197,14 @@ impl Cache {
         self.admission.decoded(decoded.len(), took);
         let took = match &self.memory {
             Memory::Own(arena) => {
-                let left = match self.keeps_in_idle_time.then(|| self.admission.left(arena.took()))
-                {
-                    None => None,
-                    Some(None) => return,
-                    Some(left) => left,
+                let left = match self.keeping {
+                    Keeping::AtOnce => None,
+                    Keeping::AfterFirstBatch if !self.admission.has_begun() => return,
+                    Keeping::AfterFirstBatch => None,
+                    Keeping::InIdleTime { .. } => match self.admission.left(arena.took()) {
+                        None => return,
+                        left => left,
+                    },
                 };
                 let bytes = if self.keeps_decoded() { decoded } else { stored };
                 arena.keep(array, number, bytes, self.budget, left)
@@ -211,7 +226,7 @@ impl Cache {
 
     /// Records that a thread waited for a task, and then for data, in which time chunks may be kept.
     pub(crate) fn waited(&self, task: Duration, data: Duration) {
-        if self.keeps_in_idle_time {
+        if matches!(self.keeping, Keeping::InIdleTime { .. }) {
             self.admission.waited(task, data);
         }
     }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use hsipack_store::remote::is_url;
+
 use super::cache_choice::CacheChoice;
 use super::member::{Member, state_before};
 use super::new_ids::IdTables;
 use super::options::LoaderOptions;
 use crate::Result;
-use crate::cache::{Cache, CacheKind, CacheTimes, SharedChunks};
+use crate::cache::{Cache, CacheKind, CacheTimes, Keeping, SharedChunks};
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 use crate::decode::Decoder;
@@ -66,8 +68,15 @@ impl Reader {
                 // If several windows of an epoch need a chunk, keeping it pays in the same epoch.
                 let once = reader.plan.items() <= reader.plan.samples().len();
                 let needed = cached.needed_bytes;
-                let in_idle_time = cached.chosen && once && needed >= IDLE_TIME_FROM;
-                Cache::new(dataset, kind, bytes, in_idle_time.then_some(needed))?
+                let keeping = match cached.chosen && once && needed >= IDLE_TIME_FROM {
+                    false => Keeping::AtOnce,
+                    // What is not kept is fetched again, which others may have to pay for.
+                    true if is_url(dataset.path()) && dataset.local_cache().is_none() => {
+                        Keeping::AfterFirstBatch
+                    }
+                    true => Keeping::InIdleTime { needed },
+                };
+                Cache::new(dataset, kind, bytes, keeping)?
             }
         };
         Ok(reader)
