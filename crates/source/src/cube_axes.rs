@@ -40,6 +40,28 @@ pub(super) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize
     }
 }
 
+/// The error for an array without values.
+pub(super) fn empty(lengths: &[usize]) -> Error {
+    Error::malformed(format!("the array is empty: its shape is {}", lengths_text(lengths)))
+        .with_remedy("leave this file out, or write it again")
+}
+
+/// The error for an array with fewer than three axes.
+pub(super) fn too_few_axes(lengths: &[usize]) -> Error {
+    Error::unsupported(format!(
+        "the array is {}-D ({}); a cube has rows, columns and bands",
+        lengths.len(),
+        lengths_text(lengths)
+    ))
+    .with_remedy(remedy![
+        "give it as a mask with ",
+        Opt::Mask,
+        ", leave it out with ",
+        Opt::Exclude,
+        ", or save it with a third axis; if each file is one band of a scene, stack them: numpy.dstack"
+    ])
+}
+
 /// The cube shape of an array and the order of its axes, slowest index first, as in `lengths`. Additional
 /// axes of length 1 are dropped, which moves no value.
 ///
@@ -51,26 +73,12 @@ pub(super) fn cube_axes(
     lengths: &[usize],
     options: &OpenOptions,
 ) -> Result<(CubeShape, AxisOrder)> {
-    let text = lengths_text(lengths);
     if lengths.contains(&0) {
-        return Err(Error::malformed(format!("the array is empty: its shape is {text}"))
-            .with_remedy("leave this file out, or write it again"));
+        return Err(empty(lengths));
     }
     let (shape, order) = match *lengths {
         [rows, columns] if options.mask => (CubeShape::new(rows, columns, 1), AxisOrder::BIP),
-        [] | [_] | [_, _] => {
-            return Err(Error::unsupported(format!(
-                "the array is {}-D ({text}); a cube has rows, columns and bands",
-                lengths.len()
-            ))
-            .with_remedy(remedy![
-                "give it as a mask with ",
-                Opt::Mask,
-                ", leave it out with ",
-                Opt::Exclude,
-                ", or save it with a third axis"
-            ]));
-        }
+        [] | [_] | [_, _] => return Err(too_few_axes(lengths)),
         _ => {
             let kept = kept_axes(lengths, options.axes.as_ref())?;
             let order = options.axes.as_ref().map_or(AxisOrder::BIP, Axes::order);

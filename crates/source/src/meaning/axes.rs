@@ -20,7 +20,7 @@ use super::spectrum;
 use crate::axes::Axes;
 use crate::axis_order::{Axis, AxisOrder};
 use crate::container::{ArrayEntry, Container, plain};
-use crate::cube_axes::kept_axes;
+use crate::cube_axes::{empty, kept_axes, too_few_axes};
 use crate::lengths::lengths_text;
 use crate::lengths::too_large;
 use crate::open_options::OpenOptions;
@@ -241,26 +241,12 @@ pub(super) fn place(
     notes: &mut Vec<String>,
 ) -> Result<Placed> {
     let lengths = entry.lengths.clone();
-    let text = lengths_text(&lengths);
     if lengths.contains(&0) {
-        return Err(Error::malformed(format!("the array is empty: its shape is {text}"))
-            .with_remedy("leave this file out, or write it again"));
+        return Err(empty(&lengths));
     }
     let placed = match lengths.len() {
         2 if options.mask => mask_image(container, entry, options),
-        0..=2 => {
-            return Err(Error::unsupported(format!(
-                "the array is {}-D ({text}); a cube has rows, columns and bands",
-                lengths.len()
-            ))
-            .with_remedy(remedy![
-                "give it as a mask with ",
-                Opt::Mask,
-                ", leave it out with ",
-                Opt::Exclude,
-                ", or save it with a third axis; if each file is one band of a scene, stack them: numpy.dstack"
-            ]));
-        }
+        0..=2 => return Err(too_few_axes(&lengths)),
         _ => three(container, entry, product, options, notes)?,
     };
     if placed.shape().checked_values().is_none() {

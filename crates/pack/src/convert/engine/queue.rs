@@ -61,7 +61,7 @@ pub(super) struct Ticket {
     pub job: Job,
 }
 
-/// What a thread has to do next.
+/// The next work of a thread.
 pub(super) enum Step {
     /// This job.
     Job(Ticket),

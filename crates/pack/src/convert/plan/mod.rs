@@ -188,12 +188,17 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     let mut inputs = without_repeats(input::expand(&options.inputs, &options.exclude)?);
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups)?;
-    for inputs in inputs.chunks(OPENED_TOGETHER) {
+    let mut inputs = inputs.into_iter();
+    loop {
+        let together: Vec<Input> = inputs.by_ref().take(OPENED_TOGETHER).collect();
+        if together.is_empty() {
+            return planner.finish(stop);
+        }
         // Opening files takes longest, above all on servers.
         let examined = threads::in_turn(
             options.jobs.max(1),
             "plan",
-            inputs.iter(),
+            together.iter(),
             || (),
             |(), input| {
                 if stop.load(Ordering::Relaxed) {
@@ -203,8 +208,9 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
                 Ok(Examined::of(input, &options.values))
             },
         )?;
-        for (input, examined) in inputs.iter().zip(examined) {
-            let added = examined.and_then(|examined| planner.add(input.clone(), examined));
+        for (input, examined) in together.into_iter().zip(examined) {
+            let text = input.text();
+            let added = examined.and_then(|examined| planner.add(input, examined));
             let Err(error) = added else { continue };
             if !options.skip_errors {
                 return Err(error);
@@ -213,9 +219,8 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
             planner.plan.skipped.push(if named {
                 error.to_string()
             } else {
-                format!("{}: {error}", input.text())
+                format!("{text}: {error}")
             });
         }
     }
-    planner.finish(stop)
 }

@@ -45,7 +45,7 @@ pub(super) struct Planner<'a> {
     cube_notes: CubeNotes,
 }
 
-/// What a file says about its cube.
+/// The description of an input's cube, and the fingerprint of its files.
 pub(super) struct Examined {
     info: CubeInfo,
     /// Bytes of its files.
