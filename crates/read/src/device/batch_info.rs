@@ -1,4 +1,4 @@
-//! What is known of a batch besides its values, and where its arrays are in a slot.
+//! The metadata of a batch: its items, and where its arrays are in a slot.
 
 use std::sync::Arc;
 

@@ -477,7 +477,7 @@ impl<L: Library> DeviceLoader<L> {
         self.monitor.memory()
     }
 
-    /// What is kept in memory, and why; that of the first dataset if there are several.
+    /// Cache policy, with its reason; that of the first dataset if there are several.
     pub fn cache(&self) -> &CacheChoice {
         &self.shared().first().cached
     }

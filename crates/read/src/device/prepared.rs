@@ -149,7 +149,8 @@ impl PreparedDeviceLoader {
         self.loader.members()
     }
 
-    /// The dataset; the first one if there are several. So it is with everything below that is said of one dataset.
+    /// The dataset. If there are several, this is the first one, and plan, options, cache and workload are also those of the
+    /// first one.
     pub fn dataset(&self) -> &Dataset {
         self.loader.dataset()
     }

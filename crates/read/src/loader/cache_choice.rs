@@ -9,6 +9,7 @@ use super::blocks::{self, Cutting};
 use super::options::{LoaderOptions, ShuffleWindow};
 use crate::cache::{CacheKind, SharedChunks};
 use crate::dataset::Dataset;
+use crate::dataset::array::ArrayRef;
 use crate::dataset::files::is_sharded;
 use crate::plan::{Plan, ShuffleBlocks};
 use crate::{Error, Result};
@@ -76,11 +77,11 @@ impl Chosen {
         options: &LoaderOptions,
         plan: &Plan,
         masks: &[String],
+        needed_bytes: u64,
         ring_bytes: u64,
         fraction: f64,
     ) -> Result<Self> {
-        let needed = needed(dataset, plan, masks)?;
-        let chooser = Chooser { dataset, options, plan, needed, fraction };
+        let chooser = Chooser { dataset, options, plan, masks, needed_bytes, fraction };
         match options.shuffle_window {
             ShuffleWindow::Bytes(bytes) => chooser.asked_for(bytes),
             ShuffleWindow::All | ShuffleWindow::Auto if options.cache != CacheKind::Auto => {
@@ -96,7 +97,9 @@ struct Chooser<'a> {
     dataset: &'a Dataset,
     options: &'a LoaderOptions,
     plan: &'a Plan,
-    needed: Needed,
+    masks: &'a [String],
+    /// Bytes of all decoded chunks that the windows lie in.
+    needed_bytes: u64,
     /// The fraction of the memory that is for this dataset. 1 unless the loader reads several.
     fraction: f64,
 }
@@ -108,7 +111,7 @@ impl Chooser<'_> {
             kind,
             chosen: self.options.cache == CacheKind::Auto,
             limit_bytes,
-            needed_bytes: self.needed.decoded,
+            needed_bytes: self.needed_bytes,
             shared: false,
             shuffle_window: None,
             why,
@@ -129,7 +132,7 @@ impl Chooser<'_> {
             kind: CacheKind::Decoded,
             chosen: self.options.cache == CacheKind::Auto,
             limit_bytes: bytes,
-            needed_bytes: self.needed.decoded,
+            needed_bytes: self.needed_bytes,
             shared: false,
             shuffle_window: Some(shuffled),
             why,
@@ -155,7 +158,7 @@ impl Chooser<'_> {
             Ok(cutting) => Ok(self.in_blocks(bytes, cutting, "requested".to_owned())),
             Err(blocks::NoBlocks::AllFit) => {
                 let why = "requested, and all chunks fit into the shuffle window".to_owned();
-                Ok(self.whole(CacheKind::Decoded, self.needed.decoded, why))
+                Ok(self.whole(CacheKind::Decoded, self.needed_bytes, why))
             }
             Err(blocks::NoBlocks::NothingGained) => {
                 let why = "a shuffle window was requested, but windows hardly share chunks";
@@ -203,11 +206,11 @@ impl Chooser<'_> {
             (bytes, _) => (bytes, "the given limit".to_owned()),
         };
         let room = format!("{} ({limited_by})", memory::size(limit));
-        let decoded = memory::size(self.needed.decoded);
-        if self.needed.decoded <= limit {
+        let decoded = memory::size(self.needed_bytes);
+        if self.needed_bytes <= limit {
             let why =
                 format!("all chunks that are read take {decoded} decoded; they fit into {room}");
-            return Ok(self.whole(CacheKind::Decoded, self.needed.decoded, why));
+            return Ok(self.whole(CacheKind::Decoded, self.needed_bytes, why));
         }
         let (blocks, no_blocks) = self.own_blocks()?;
         if let Some((bytes, cutting)) = blocks {
@@ -218,7 +221,7 @@ impl Chooser<'_> {
             );
             return Ok(self.in_blocks(bytes, cutting, why));
         }
-        let stored = self.needed.stored(self.dataset);
+        let stored = stored_bytes(self.dataset, self.plan, self.masks)?;
         let sizes = format!("{decoded} decoded, {} as stored", memory::size(stored));
         let (kind, bytes, fits) = match stored <= limit {
             true => (CacheKind::Compressed, stored, "only the stored chunks fit"),
@@ -230,7 +233,7 @@ impl Chooser<'_> {
 
     /// All chunks in memory that the processes of this machine share, if there are several processes and the chunks fit.
     fn shared(&self, ring_bytes: u64, ranks: u64) -> Option<Chosen> {
-        let needed = self.needed.decoded;
+        let needed = self.needed_bytes;
         if ranks < 2 {
             return None;
         }
@@ -295,61 +298,55 @@ pub(super) fn ranks_here() -> u64 {
     said.and_then(|said| said.parse().ok()).unwrap_or(1).max(1)
 }
 
-/// The chunks that a plan's windows lie in.
-struct Needed {
-    /// Bytes of the decoded chunks.
-    decoded: u64,
-    /// Stack and array, and the places of the samples that are read.
-    arrays: Vec<(usize, usize, Vec<usize>)>,
-}
-
-/// All chunks of the samples that a plan reads.
-fn needed(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<Needed> {
+/// Calls `each` with every array that a plan reads, and the places of its samples.
+fn for_each_array(
+    dataset: &Dataset,
+    plan: &Plan,
+    masks: &[String],
+    mut each: impl FnMut(ArrayRef<'_>, &[usize]),
+) -> Result<()> {
     let mut by_stack: Vec<Vec<usize>> = vec![Vec::new(); dataset.stacks().len()];
     for sample in plan.samples() {
         let stack = dataset.stack_of(sample.sample)?;
         by_stack[stack].push(dataset.samples().index(sample.sample));
     }
-    let mut needed = Needed { decoded: 0, arrays: Vec::new() };
-    for (stack, samples) in by_stack.into_iter().enumerate().filter(|(_, list)| !list.is_empty()) {
+    for (stack, samples) in by_stack.iter().enumerate().filter(|(_, list)| !list.is_empty()) {
         let masks = masks.iter().map(|name| place(dataset, stack, name));
         for array in std::iter::once(Ok(0)).chain(masks) {
-            let array = dataset.array(stack, array?);
-            let chunks = samples.len() * array.grid().chunks_per_sample();
-            needed.decoded += chunks as u64 * array.chunks.chunk_bytes() as u64;
-            needed.arrays.push((stack, array.array, samples.clone()));
+            each(dataset.array(stack, array?), samples);
         }
     }
-    Ok(needed)
+    Ok(())
 }
 
 /// Bytes of all decoded chunks of the samples that a plan reads.
 pub(super) fn needed_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<u64> {
-    Ok(needed(dataset, plan, masks)?.decoded)
+    let mut bytes = 0;
+    for_each_array(dataset, plan, masks, |array, samples| {
+        let chunks = samples.len() * array.grid().chunks_per_sample();
+        bytes += chunks as u64 * array.chunks.chunk_bytes() as u64;
+    })?;
+    Ok(bytes)
 }
 
-impl Needed {
-    /// Bytes of the files that hold the chunks. Files whose size cannot be read count as nothing, because reading them
-    /// reports the error.
-    fn stored(&self, dataset: &Dataset) -> u64 {
-        let in_array = |(stack, array, samples): &(usize, usize, Vec<usize>)| -> u64 {
-            let array = dataset.array(*stack, *array);
-            let grid = array.grid();
-            if !is_sharded(array.chunks) {
-                let chunks = |index: &usize| {
-                    let index = *index;
-                    (0..grid.chunks_per_sample()).map(move |chunk| (index, chunk))
-                };
-                let bytes =
-                    |(index, chunk)| array.file_bytes(array.number(index, chunk), index, chunk);
-                return samples.iter().flat_map(chunks).map(bytes).sum();
+/// Bytes of the files that hold these chunks. Files whose size cannot be read count as nothing, because reading them
+/// reports the error.
+fn stored_bytes(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<u64> {
+    let mut bytes = 0;
+    for_each_array(dataset, plan, masks, |array, samples| {
+        let grid = array.grid();
+        if !is_sharded(array.chunks) {
+            for index in samples {
+                let chunks = 0..grid.chunks_per_sample();
+                let of_chunk = |chunk| array.file_bytes(array.number(*index, chunk), *index, chunk);
+                bytes += chunks.map(of_chunk).sum::<u64>();
             }
-            let mut shards: Vec<usize> =
-                samples.iter().map(|index| grid.locate(*index).0).collect();
-            shards.sort_unstable();
-            shards.dedup();
-            shards.into_iter().map(|shard| array.file_bytes(shard, 0, 0)).sum()
-        };
-        self.arrays.iter().map(in_array).sum()
-    }
+            return;
+        }
+        let mut shards: Vec<usize> = samples.iter().map(|index| grid.locate(*index).0).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        bytes += shards.into_iter().map(|shard| array.file_bytes(shard, 0, 0)).sum::<u64>();
+    })?;
+    Ok(bytes)
 }

@@ -44,16 +44,16 @@ struct Feeder<'a> {
     spans: Vec<Range<u64>>,
 }
 
-/// What it keeps about a dataset.
+/// The planning of one dataset's batches.
 struct OneDataset<'a> {
     reader: &'a Reader,
     labelled: LabelledMasks<'a>,
     schedule: ShuffleSchedule,
-    /// What the cache on the local disk knows about this loader.
+    /// The chunks that the loader will need, for the cache on the local disk.
     local: LocalPlan,
     /// The dataset was not as it was opened when this epoch began.
     is_suspect: bool,
-    /// What was wrong then, for the next batch.
+    /// The error of that moment, for the next batch.
     suspicion: Option<Error>,
 }
 
@@ -176,7 +176,7 @@ impl<'a> Feeder<'a> {
         Leave::Over
     }
 
-    /// What is left of an epoch. If there is one dataset with a shuffle window, the epoch may have been drawn before.
+    /// The rest of an epoch. If there is one dataset with a shuffle window, the epoch may have been drawn before.
     fn draw(&mut self, plan: &JoinedPlan, epoch: u64, given: &[Segment]) -> Result<JoinedEpoch> {
         if let ([one], []) = (&mut *self.datasets, given)
             && let Some(drawn) = one.schedule.take_epoch(epoch)

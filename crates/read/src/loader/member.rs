@@ -80,6 +80,13 @@ impl Member {
         self
     }
 
+    /// The same with another number of items in an epoch.
+    pub(super) fn of_length(mut self, length: usize) -> Result<Self> {
+        self.options.plan.epoch_length = Some(length);
+        self.unblocked = self.unblocked.of_length(length)?;
+        Ok(Self { plan: self.unblocked.clone(), ..self })
+    }
+
     /// The same at another place among the processes that train together.
     pub(super) fn at(self, share: Share) -> Self {
         Self { options: LoaderOptions { share, ..self.options }, ..self }
@@ -89,8 +96,9 @@ impl Member {
     pub(super) fn choose(self, ring_bytes: u64) -> Result<Self> {
         let options = LoaderOptions { shuffle_window: self.shuffle_window, ..self.options.clone() };
         let Self { dataset, unblocked, masks, memory_fraction, .. } = &self;
+        let needed = self.cached.needed_bytes;
         let Chosen { choice, blocks } =
-            Chosen::of(dataset, &options, unblocked, masks, ring_bytes, *memory_fraction)?;
+            Chosen::of(dataset, &options, unblocked, masks, needed, ring_bytes, *memory_fraction)?;
         let plan = match blocks {
             Some(blocks) => unblocked.in_blocks(blocks)?,
             None => unblocked.clone(),

@@ -495,7 +495,7 @@ impl Loader {
         self.shared.ring.memory_report()
     }
 
-    /// What is kept in memory, and why; that of the first dataset if there are several.
+    /// Cache policy, with its reason; that of the first dataset if there are several.
     pub fn cache(&self) -> &CacheChoice {
         &self.shared.first().cached
     }

@@ -231,7 +231,8 @@ impl PreparedLoader {
 
     /// The state before the first batch of an epoch.
     fn state_before(&self, epoch: u64) -> State {
-        joined_state(self.members.iter().map(|member| member.state_before(epoch)), self.seed)
+        let states = self.members.iter().map(|member| member.state_before(epoch));
+        State::joined(states.collect(), self.seed)
     }
 }
 
@@ -243,12 +244,6 @@ impl Workload {
     pub fn of(dataset: &Dataset, options: &LoaderOptions) -> Result<Self> {
         Ok(PreparedLoader::unchecked(vec![(dataset.clone(), options.clone())], None)?.workload())
     }
-}
-
-/// The state of all datasets, from the state of each.
-pub(super) fn joined_state(states: impl Iterator<Item = State>, seed: u64) -> State {
-    let mut states: Vec<State> = states.collect();
-    if states.len() == 1 { states.remove(0) } else { State::joined(states, seed) }
 }
 
 /// Plans several datasets. Those without a share in the epoch are left out.
@@ -287,11 +282,7 @@ fn members_of(
         let lengths = lengths(&weights, total);
         let members_of_length = members.into_iter().zip(lengths).filter(|(_, length)| *length > 0);
         members = members_of_length
-            .map(|(member, length)| {
-                let mut options = member.options.clone();
-                options.plan.epoch_length = Some(length);
-                Member::new(member.number, &member.dataset, options)
-            })
+            .map(|(member, length)| member.of_length(length))
             .collect::<Result<_>>()?;
     }
     members[1..].iter().try_for_each(|member| check_alike(&members[0], member))?;

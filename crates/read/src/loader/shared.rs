@@ -6,7 +6,7 @@ use super::batch_plan::BatchPlan;
 use super::cache_choice::CacheChoice;
 use super::member::Member;
 use super::options::LoaderOptions;
-use super::prepared::{PreparedLoader, joined_state};
+use super::prepared::PreparedLoader;
 use super::reader::{KeptChunks, Reader};
 use super::stats::{Counters, Statistics};
 use super::times::Record;
@@ -105,7 +105,8 @@ impl Shared {
 
     /// The state before the first batch of an epoch.
     pub(crate) fn state_before(&self, epoch: u64) -> State {
-        joined_state(self.readers.iter().map(|reader| reader.state_before(epoch)), self.seed)
+        let states = self.readers.iter().map(|reader| reader.state_before(epoch));
+        State::joined(states.collect(), self.seed)
     }
 
     /// Where the times of batches are recorded.

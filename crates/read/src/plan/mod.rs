@@ -286,6 +286,15 @@ impl Plan {
         Self::new(self.0.samples.clone(), PlanOptions { blocks, ..self.0.options.clone() })
     }
 
+    /// The same plan with another [`epoch_length`](PlanOptions::epoch_length).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn of_length(&self, length: usize) -> Result<Self> {
+        let epoch_length = Some(length);
+        Self::new(self.0.samples.clone(), PlanOptions { epoch_length, ..self.0.options.clone() })
+    }
+
     /// Number of items of every sample in a round.
     pub(crate) fn counts(&self) -> &[u32] {
         &self.0.pool.counts

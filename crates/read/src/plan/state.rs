@@ -83,8 +83,12 @@ impl State {
         }
     }
 
-    /// The state of several datasets together, from the state of each.
-    pub(crate) fn joined(states: Vec<Self>, seed: u64) -> Self {
+    /// The state of several datasets together, from the state of each. If only one of them gives samples, it is the state
+    /// of this one, but for the seed.
+    pub(crate) fn joined(mut states: Vec<Self>, seed: u64) -> Self {
+        if states.len() == 1 {
+            return Self { seed, ..states.remove(0) };
+        }
         let together = |of: &dyn Fn(&Self) -> &str| {
             let bytes = states.iter().flat_map(|state| of(state).bytes().chain([0]));
             format!("{:016x}", random::fold(bytes.map(u64::from)))
@@ -125,7 +129,7 @@ impl State {
             ..self.clone()
         };
         Ok(match &*self.datasets {
-            [] => vec![self.clone()],
+            [] => vec![Self { seed: seeds[0], ..self.clone() }],
             datasets => datasets.iter().zip(seeds).map(of).collect(),
         })
     }

@@ -170,6 +170,24 @@ fn weights_are_fractions_of_an_epoch() {
 }
 
 #[test]
+fn an_epoch_of_one_of_several_datasets_is_resumed() {
+    let (_folder, datasets) = datasets();
+    let joined = || {
+        let options = images::options(2);
+        let datasets = datasets.iter().map(|dataset| (dataset.clone(), options.clone()));
+        PreparedLoader::joined(datasets.collect(), Some(&[0.0, 1.0, 0.0])).unwrap()
+    };
+    let mut loader = joined().start().unwrap();
+    let all = epoch(&mut loader);
+    loader.set_epoch(0);
+    loader.next_batch().unwrap().unwrap();
+    let state = loader.state();
+    assert_eq!(state.seed, images::options(2).plan.seed);
+    let mut resumed = joined().resumed(&state).unwrap().start().unwrap();
+    assert!(epoch(&mut resumed) == all[1..]);
+}
+
+#[test]
 fn datasets_that_do_not_match_are_refused() {
     let (folder, mut datasets) = datasets();
     let spec = StackSpec::new(20, 20, 6, 2).masks(&["a"]);
