@@ -397,14 +397,16 @@ impl Loader {
         weights: Option<Vec<f64>>,
         state: Option<&str>,
     ) -> PyResult<Self> {
-        let first = datasets.first().map(|(_, settings)| Settings::of(settings)).transpose()?;
-        let first = first.unwrap_or_default();
-        let (pipeline, library) = (first.pipeline().or_raise(py)?, first.library());
-        let device = first.device;
         let mut members = Vec::with_capacity(datasets.len());
+        let mut of_all = None;
         for (dataset, settings) in &datasets {
-            members.push((dataset.get().get(py)?, Settings::of(settings)?.loader));
+            let mut settings = Settings::of(settings)?;
+            members.push((dataset.get().get(py)?, std::mem::take(&mut settings.loader)));
+            of_all.get_or_insert(settings);
         }
+        let of_all = of_all.unwrap_or_default();
+        let (pipeline, library) = (of_all.pipeline().or_raise(py)?, of_all.library());
+        let device = of_all.device;
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let prepare = move || {
             let loader = PreparedLoader::joined(members, weights.as_deref())?;

@@ -12,7 +12,6 @@ import importlib.util
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -387,27 +386,16 @@ def test_no_gradients_are_recorded() -> None:
     assert not case.by("torch", case.image)[0].requires_grad
 
 
-@pytest.mark.alone
-def test_calls_of_torch_are_quick() -> None:
-    """An operation on small tensors takes at most seven times as long as one that Python calls, in
-    a build without optimisation. How fast the machine is does not matter.
-    """
-    ops = [{"op": "snv"}, {"op": "gaussian_blur", "kernel": [3, 3], "p": 1.0}] * 5
-    pipeline = _hsipack.Pipeline(json.dumps(ops))
+def test_operations_call_few_functions_of_torch() -> None:
+    """A call from Rust costs a few µs, more than torch's own work on a small tensor."""
     image = torch.rand(1, 4, 8, 8)
-    _, drawn = pipeline.augment(image.__dlpack__(), [], 0, [(0, 0)], 1, "torch")
-    calls = calls_of(pipeline, image, drawn)
-    assert calls > 10 * len(ops)
-    ours, pythons = [], []
-    for _ in range(50):
-        start = time.perf_counter()
-        pipeline.replay(image.__dlpack__(), [], drawn, 1, "torch")
-        middle = time.perf_counter()
-        for _ in range(calls):
-            torch.add(image, image)
-        ours.append(middle - start)
-        pythons.append(time.perf_counter() - middle)
-    assert min(ours) < 7 * min(pythons), (min(ours), min(pythons), calls)
+    for op, at_most in [
+        ({"op": "snv"}, 40),
+        ({"op": "gaussian_blur", "kernel": [3, 3], "p": 1.0}, 80),
+    ]:
+        pipeline = _hsipack.Pipeline(json.dumps([op]))
+        _, drawn = pipeline.augment(image.__dlpack__(), [], 0, [(0, 0)], 1, "torch")
+        assert 1 < calls_of(pipeline, image, drawn) <= at_most, op
 
 
 def calls_of(pipeline: _hsipack.Pipeline, image: Tensor, drawn: str) -> int:

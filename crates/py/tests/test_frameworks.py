@@ -18,6 +18,7 @@ import hsipack
 import pytest
 import torch
 import two_ranks
+from hsipack.diagnosis._own import LoaderLevels
 from torch.utils.data import (
     DataLoader,
     DistributedSampler,
@@ -269,6 +270,15 @@ def test_accelerate_forgets_loaders_that_are_left_moved_or_closed(
     last = [state.end_of_dataloader for _ in joined]
     assert last == [False] * 5 + [True]
     assert not state.in_dataloader
+
+
+def test_accelerate_does_not_see_the_loaders_of_a_diagnosis(dataset: str, accelerator: Any) -> None:
+    with make(dataset) as loader:
+        levels = LoaderLevels(loader)
+        iteration = iter(levels._like())
+        next(iteration)
+        assert not accelerator.gradient_state.in_dataloader
+        levels.close()
 
 
 def test_accelerates_own_loader_around_batches_knows_the_last_one(

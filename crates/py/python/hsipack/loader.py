@@ -490,7 +490,8 @@ class Loader(DataLoaderAttributes):
                 self._native.next(self._arrived)
             self._arrived = []
         self._end_iteration()
-        self._progress = _accelerate.Progress()
+        if not self._is_alone:
+            self._progress = _accelerate.Progress()
         epoch, number = self.epoch, self._iterations + 1
         if self._peers is not None:
             self._peers.publish(epoch, _ranks.READING)
