@@ -43,6 +43,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Convert(Box<commands::convert::Args>),
+    Layouts(commands::layouts::Args),
     Work(commands::work::Args),
     Commit(commands::commit::Args),
     Validate(commands::validate::Args),
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
     }
     let result = match command {
         Command::Convert(args) => commands::convert::run(*args, Cli::command()),
+        Command::Layouts(args) => commands::layouts::run(&args),
         Command::Work(args) => commands::work::run(args),
         Command::Commit(args) => commands::commit::run(args),
         Command::Validate(args) => commands::validate::run(args),

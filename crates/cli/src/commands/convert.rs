@@ -4,18 +4,22 @@
 //! |---|---|
 //! | `convert.rs` | arguments, how they become options, and the closing report |
 //! | `config.rs` | options from a file (`--config`) |
+//! | `layout.rs` | how the files of a dataset are arranged (`--layout`) |
 
 mod config;
+pub mod layout;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use hsipack_format::Result;
+use hsipack_format::{Error, Result};
 use hsipack_pack::convert::parts::{self, Planned};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{self, ConvertOptions, Report};
 
+use self::config::OptionFile;
+use self::layout::Layout;
 use crate::task::Task;
 use crate::{output, typed};
 
@@ -32,6 +36,11 @@ pub struct Args {
     /// dashes, as in codec = "zstd". Options on the command line override the file
     #[arg(long, value_name = "FILE", display_order = 5)]
     config: Option<PathBuf>,
+
+    /// How the files of a dataset are arranged: a name that `hsipack layouts` lists, or a TOML file. INPUT is then the
+    /// folder of the dataset. Options of --config and on the command line override the layout
+    #[arg(long, value_name = "NAME|FILE", display_order = 5)]
+    layout: Option<String>,
 
     /// Show what would be packed and the estimated size, and write nothing
     #[arg(long, conflicts_with = "resume", display_order = 7)]
@@ -56,17 +65,15 @@ Examples:
   hsipack convert 'flight/*.hdr' -o flight.hsipack --mask '{dir}/{stem}_labels.png' --table cubes.csv
   hsipack convert scene.h5::/reflectance/cube -o scene.hsipack --chunk 64x64 --drop-bad-bands
   hsipack convert raw/ -o raw.hsipack --white auto --dark auto --scale auto
-  hsipack convert scans/ -o scans.hsipack --config tuned.toml --keep-bits auto";
+  hsipack convert scans/ -o scans.hsipack --config tuned.toml --keep-bits auto
+  hsipack convert complete_ms_data/ -o cave.hsipack --layout cave";
 
 /// Runs the command.
 ///
 /// # Errors
 /// The errors of the conversion.
 pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
-    let args = match &args.config {
-        Some(file) => config::merge(file, command)?,
-        None => args,
-    };
+    let args = with_files(args, &command)?;
     let command = typed::command_line(&["--resume"], &["--plan"]);
     let options = ConvertOptions { command, ..args.options };
     if args.dry_run {
@@ -87,6 +94,38 @@ pub fn run(args: Args, command: clap::Command) -> Result<ExitCode> {
     let report = report?;
     output::report(&report, args.json, print);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The arguments, with what `--layout` and `--config` add.
+fn with_files(args: Args, command: &clap::Command) -> Result<Args> {
+    let mut files = Vec::new();
+    let mut inputs = None;
+    if let Some(name) = &args.layout {
+        let layout = Layout::open(name)?;
+        let [root] = &args.options.inputs[..] else {
+            return Err(Error::conflict(format!(
+                "a layout takes one folder, but {} inputs were given",
+                args.options.inputs.len()
+            ))
+            .with_remedy("give the folder that holds the dataset"));
+        };
+        if !layout.note.is_empty() {
+            note!("layout {name}: {}", layout.note);
+        }
+        inputs = Some(layout.inputs(root));
+        files.push(layout.options(layout::shown_path(name), root));
+    }
+    if let Some(path) = &args.config {
+        files.push(OptionFile::read(path)?);
+    }
+    if files.is_empty() {
+        return Ok(args);
+    }
+    let mut merged = config::merge(&files, command)?;
+    if let Some(inputs) = inputs {
+        merged.options.inputs = inputs;
+    }
+    Ok(merged)
 }
 
 /// Reports what the plan found, and how much there is to do.

@@ -8,6 +8,7 @@ pub mod convert;
 pub mod diagnose;
 pub mod export;
 pub mod info;
+pub mod layouts;
 pub mod man;
 pub mod preview;
 pub mod read;

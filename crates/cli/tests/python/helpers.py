@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import resource
 import signal
 import subprocess
@@ -111,7 +112,7 @@ def check_refusal(done: "subprocess.CompletedProcess[str]", names: object) -> st
     if names is not None:
         assert message.startswith(f"hsipack: {names}"), message
     assert message.endswith(")"), f"no remedy: {message}"
-    assert " (" in message, f"no remedy: {message}"
+    assert re.search(r"\s\(", message), f"no remedy: {message}"
     return message
 
 

@@ -5,7 +5,7 @@
 //! line replaces the same option of the file as a whole.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
@@ -15,72 +15,117 @@ use toml::{Table, Value};
 use super::Args;
 
 /// Options that belong to one run, not into a file.
-const NOT_HERE: [&str; 8] =
-    ["output", "config", "resume", "append", "dry-run", "plan", "json", "help"];
+const NOT_HERE: [&str; 9] =
+    ["output", "config", "layout", "resume", "append", "dry-run", "plan", "json", "help"];
 
-/// The arguments of the command line, and those of the file that the command line does not give.
-///
-/// # Errors
-/// If the file cannot be read, is not TOML, or has a key that is not an option or a wrong value.
-pub fn merge(file: &Path, command: Command) -> Result<Args> {
-    let typed: Vec<OsString> = std::env::args_os().collect();
-    merge_with(file, command, &typed)
+/// Options of a file, not yet checked.
+pub struct OptionFile {
+    /// The path, for messages.
+    pub path: PathBuf,
+    /// Options by name.
+    pub options: Table,
 }
 
-fn merge_with(file: &Path, command: Command, typed: &[OsString]) -> Result<Args> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Error::io(file, "cannot read the options", error))?;
-    let table: Table = text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        Error::malformed(format!("line {line} is not TOML: {}", error.message()))
-            .at(file)
-            .with_remedy("write options as in codec = \"zstd\", one a line")
-    })?;
-    // The command line was parsed before, so only options from the file can be wrong.
-    let parse = |words: Vec<OsString>| -> Result<ArgMatches> {
-        let mut matches = command.clone().try_get_matches_from(words).map_err(|error| {
+impl OptionFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is not TOML.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Error::io(path, "cannot read the options", error))?;
+        Self::parse(path, &text)
+    }
+
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// If it is not TOML.
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        let options = text.parse().map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            Error::malformed(format!("line {line} is not TOML: {}", error.message()))
+                .at(path)
+                .with_remedy("write options as in codec = \"zstd\", one a line")
+        })?;
+        Ok(Self { path: path.to_owned(), options })
+    }
+}
+
+/// The arguments of the command line, and those of files that the command line does not give. A file takes precedence
+/// over the files before it.
+///
+/// # Errors
+/// If a file has a key that is not an option or a wrong value.
+pub fn merge(files: &[OptionFile], command: &Command) -> Result<Args> {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    merge_with(files, command, &typed)
+}
+
+pub(super) fn merge_with(
+    files: &[OptionFile],
+    command: &Command,
+    typed: &[OsString],
+) -> Result<Args> {
+    let parse = |words: Vec<OsString>| -> clap::error::Result<ArgMatches> {
+        let mut matches = command.clone().try_get_matches_from(words)?;
+        Ok(matches.remove_subcommand().expect("the command is convert").1)
+    };
+    // The options of files come right after `convert`.
+    let place = typed.iter().position(|word| word == "convert").map_or(typed.len(), |at| at + 1);
+    let with = |words: &[OsString]| [&typed[..place], words, &typed[place..]].concat();
+    let mut matches = parse(typed.to_vec()).expect("the command line was parsed before");
+    let explicit = matches.clone();
+    let mut words = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        words.extend(words_of(file, &files[number + 1..], command, &explicit)?);
+        // The command line was parsed before, so only options of the file can be wrong.
+        matches = parse(with(&words)).map_err(|error| {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
             Error::conflict(first.trim_start_matches("error: ").to_owned())
-                .at(file)
+                .at(&file.path)
                 .with_remedy("see `hsipack convert --help` for what the option takes")
         })?;
-        let own = matches.remove_subcommand();
-        Ok(own.expect("the command is convert").1)
-    };
-    let known = command.find_subcommand("convert").expect("the command is convert");
-    let explicit = parse(typed.to_vec())?;
+    }
+    Args::from_arg_matches(&matches).map_err(|error| Error::conflict(error.to_string()))
+}
+
+/// The options of a file as they would be typed, without those that the command line or a `later` file gives.
+fn words_of(
+    file: &OptionFile,
+    later: &[OptionFile],
+    command: &Command,
+    explicit: &ArgMatches,
+) -> Result<Vec<OsString>> {
+    let convert = command.find_subcommand("convert").expect("the command is convert");
     let is_explicit = |name: &str| {
         let id = name.replace('-', "_");
         explicit.value_source(&id) == Some(ValueSource::CommandLine)
+            || later.iter().any(|file| file.options.contains_key(name))
     };
     let mut words = Vec::new();
-    for (key, value) in &table {
-        let found = known.get_arguments().find(|arg| arg.get_long() == Some(key));
-        let arg = found.filter(|_| !NOT_HERE.contains(&key.as_str())).ok_or_else(|| {
+    for (key, value) in &file.options {
+        let arg = convert.get_arguments().find(|arg| arg.get_long() == Some(key));
+        let arg = arg.filter(|_| !NOT_HERE.contains(&key.as_str())).ok_or_else(|| {
             Error::conflict(format!("{key} is not an option for configuration files"))
-                .at(file)
+                .at(&file.path)
                 .with_remedy("remove the key, or see `hsipack convert --help` for the names")
         })?;
         let takes_value = !matches!(arg.get_action(), ArgAction::SetTrue);
-        let own = spelled(key, value, takes_value).map_err(|error| error.at(file))?;
+        let spelled = spelled(key, value, takes_value).map_err(|error| error.at(&file.path))?;
         // If options exclude each other, one on the command line also overrides the other in the file.
-        let rival = |other: &Arg| {
+        let is_rival = |other: &Arg| {
             let excludes =
-                |one: &Arg, other: &Arg| known.get_arg_conflicts_with(one).contains(&other);
-            (excludes(arg, other) || excludes(other, arg)) && is_explicit(other.get_id().as_str())
+                |one: &Arg, other: &Arg| convert.get_arg_conflicts_with(one).contains(&other);
+            (excludes(arg, other) || excludes(other, arg))
+                && other.get_long().is_some_and(is_explicit)
         };
-        if !is_explicit(key) && !known.get_arguments().any(rival) {
-            words.extend(own);
+        if !is_explicit(key) && !convert.get_arguments().any(is_rival) {
+            words.extend(spelled.into_iter().map(OsString::from));
         }
     }
-    // The options of the file come right after `convert`.
-    let place = typed.iter().position(|word| word == "convert").map_or(typed.len(), |at| at + 1);
-    let mut all = typed[..place].to_vec();
-    all.extend(words.into_iter().map(OsString::from));
-    all.extend_from_slice(&typed[place..]);
-    Args::from_arg_matches(&parse(all)?)
-        .map_err(|error| Error::conflict(error.to_string()).at(file))
+    Ok(words)
 }
 
 /// An option as it would be typed.
@@ -125,7 +170,7 @@ mod tests {
             .chain(words)
             .map(|word| OsString::from(*word))
             .collect();
-        merge_with(&file, crate::Cli::command(), &typed)
+        merge_with(&[OptionFile::read(&file)?], &crate::Cli::command(), &typed)
     }
 
     #[test]
@@ -146,6 +191,28 @@ mod tests {
         let numbers = bands("wavelengths = \"400-500\"", &["--bands", "1"]);
         assert_eq!(numbers, BandSelection::Numbers(vec![1]));
         assert!(!merged("raw-values = false", &[]).unwrap().options.values.raw_values);
+    }
+
+    #[test]
+    fn later_files_override_earlier_ones() {
+        let file = |name: &str, text: &str| OptionFile::parse(Path::new(name), text).unwrap();
+        let files = [
+            file(
+                "layout.toml",
+                "codec = \"lz4\"\nlevel = 2\nbands = \"0-3\"\nexclude = [\"a\", \"b\"]",
+            ),
+            file("config.toml", "level = 5\nwavelengths = \"400-500\"\nexclude = \"c\""),
+        ];
+        let typed = ["hsipack", "convert", "in", "-o", "out"].map(OsString::from);
+        let options = merge_with(&files, &crate::Cli::command(), &typed).unwrap().options;
+        assert_eq!((options.layout.codec, options.layout.level), (Compressor::Lz4, 5));
+        assert_eq!(options.values.bands, BandSelection::Wavelengths(vec![(400.0, 500.0)]));
+        assert_eq!(options.exclude, ["c"]);
+        let files = [file("layout.toml", "level = 12"), file("config.toml", "codec = \"lz4\"")];
+        let Err(error) = merge_with(&files, &crate::Cli::command(), &typed) else {
+            panic!("a level of 12 was accepted")
+        };
+        assert_eq!(error.path(), Some(Path::new("layout.toml")));
     }
 
     #[test]
