@@ -37,7 +37,7 @@ impl BadBands {
 /// The stacks that have bad bands. `stats` has the statistics of each stack, if the values are already known.
 pub(super) fn find(plan: &Plan, stats: Option<&[StackStats]>) -> Vec<BadBands> {
     let of_stack = |(number, stack): (usize, &PlannedStack)| {
-        let chosen = plan.samples[*stack.samples.first()?].bands.as_ref();
+        let chosen = plan.samples[*stack.samples.first()?].description.bands.as_ref();
         let numbers = |bad: &dyn Fn(usize) -> bool| {
             let bands = (0..stack.grid.shape().bands).filter(|band| bad(*band));
             bands.map(|band| chosen.map_or(band, |chosen| chosen[band])).collect::<Vec<_>>()

@@ -424,7 +424,8 @@ fn new_samples<'a>(
             columns.shift_remove(known);
         }
         let label = columns.shift_remove("label");
-        let scaling = sample.info.scaling;
+        let info = sample.description.shared();
+        let scaling = info.scaling;
         let values = &options.values;
         let applied = !scaling.is_none() && !values.raw_values;
         let is_physical = !values.raw_values
@@ -442,18 +443,18 @@ fn new_samples<'a>(
             nan: record.nan,
             inf: record.inf,
             range: record.range,
-            geo: sample.info.geo.clone(),
+            geo: sample.own.geo.clone(),
             source: SourceRecord {
                 path: sample.input.text(),
                 bytes: sample.source_bytes,
                 fingerprint: sample.fingerprint.clone(),
                 format: match sample.input.stands_for {
                     Some(_) => ARRAY.to_owned(),
-                    None => sample.info.format.clone(),
+                    None => info.format.clone(),
                 },
                 scaling: applied.then_some([scaling.multiply, scaling.divide, scaling.add]),
-                ignore_value: values.ignore_value.or(sample.info.ignore_value),
-                unit: sample.info.unit.clone().filter(|_| is_physical),
+                ignore_value: values.ignore_value.or(info.ignore_value),
+                unit: info.unit.clone().filter(|_| is_physical),
             },
             columns,
         }
@@ -559,7 +560,7 @@ fn worst(plan: &Plan, outcome: &Outcome) -> Option<WorstError> {
     };
     let place = |(sample, (band, _)): (&PlannedSample, (usize, f64))| {
         let wavelength = plan.stacks[sample.stack].wavelength.as_ref().map(|nm| nm[band]);
-        let band = sample.bands.as_ref().map_or(band, |bands| bands[band]);
+        let band = sample.description.bands.as_ref().map_or(band, |bands| bands[band]);
         (sample.input.text(), band, wavelength)
     };
     let relative = greatest(|record| record.relative)?;

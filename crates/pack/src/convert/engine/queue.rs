@@ -9,13 +9,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::{Error, Result};
-use hsipack_source::CubeInfo;
 
 use super::Engine;
 use crate::convert::calibration::Calibration;
 use crate::convert::encode::OpenCube;
 use crate::convert::options::{ConvertOptions, Reference, ValueOptions};
-use crate::convert::plan::{self, PlannedSample, PlannedStack};
+use crate::convert::plan::{self, Description, PlannedSample, PlannedStack};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
 
@@ -109,19 +108,21 @@ pub(super) struct References(Mutex<Option<KnownReference>>);
 /// The references that were read last, and the calibration that they gave.
 struct KnownReference {
     /// The description of the cube that they were read for.
-    of: CubeInfo,
-    bands: Option<Vec<usize>>,
+    of: Arc<Description>,
     calibration: Option<Arc<Calibration>>,
 }
 
 impl KnownReference {
     /// Whether they can be used for another cube: one with the same shape, wavelengths, integration time and bands.
     fn serves(&self, sample: &PlannedSample) -> bool {
-        let (ours, theirs) = (&self.of, &sample.info);
+        if Arc::ptr_eq(&self.of, &sample.description) {
+            return true;
+        }
+        let (ours, theirs) = (self.of.shared(), sample.description.shared());
         ours.shape == theirs.shape
             && ours.wavelength == theirs.wavelength
             && ours.exposure == theirs.exposure
-            && self.bands == sample.bands
+            && self.of.bands == sample.description.bands
     }
 }
 
@@ -235,7 +236,8 @@ pub(super) fn open(
 ) -> Result<OpenCube> {
     let values = &engine.options.values;
     let source = plan::open_source(&sample.input, values)?;
-    if source.info().shape != sample.info.shape || source.info().dtype != sample.info.dtype {
+    let planned = sample.description.shared();
+    if source.info().shape != planned.shape || source.info().dtype != planned.dtype {
         return Err(
             Error::conflict("the file changed while it was being converted").at(&sample.input.file)
         );
@@ -246,8 +248,8 @@ pub(super) fn open(
     let calibration = engine.references.calibration(values, sample)?;
     Ok(OpenCube {
         transform: plan::with_calibration(
-            &sample.info,
-            sample.bands.clone(),
+            &sample.info(),
+            sample.description.bands.clone(),
             values,
             stack.scale,
             calibration,
@@ -269,13 +271,13 @@ impl References {
         sample: &PlannedSample,
     ) -> Result<Option<Arc<Calibration>>> {
         let load = || {
-            let bands = sample.bands.as_deref();
-            let calibration = references::load(values, &sample.input, &sample.info, bands)?;
+            let bands = sample.description.bands.as_deref();
+            let calibration = references::load(values, &sample.input, &sample.info(), bands)?;
             Ok(calibration.map(Arc::new))
         };
         let own =
             [&values.white, &values.dark].into_iter().flatten().any(Reference::is_of_each_cube)
-                || sample.info.radiometry.is_some();
+                || sample.own.radiometry.is_some();
         if own {
             return load();
         }
@@ -284,8 +286,8 @@ impl References {
             return Ok(known.calibration.clone());
         }
         let calibration = load()?;
-        let (of, bands) = (sample.info.clone(), sample.bands.clone());
-        *known = Some(KnownReference { of, bands, calibration: calibration.clone() });
+        let of = sample.description.clone();
+        *known = Some(KnownReference { of, calibration: calibration.clone() });
         Ok(calibration)
     }
 }

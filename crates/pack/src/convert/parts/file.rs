@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hsipack_format::metadata::Made;
 use hsipack_format::names::by_name;
@@ -20,7 +21,7 @@ use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
     ChunkShape, ConvertOptions, KeepBits, LayoutOptions, MaskOption, Mode, ValueOptions,
 };
-use crate::convert::plan::{Plan, PlannedMask, PlannedSample, PlannedStack};
+use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
 use crate::input::Input;
 use crate::precision::Information;
@@ -291,9 +292,9 @@ impl StackRecord {
     }
 }
 
-impl From<&PlannedSample> for KindRecord {
-    fn from(sample: &PlannedSample) -> Self {
-        let info = &sample.info;
+impl From<&Description> for KindRecord {
+    fn from(description: &Description) -> Self {
+        let info = description.shared();
         let scaling =
             |scaling: &Scaling| [scaling.multiply, scaling.divide, scaling.add].map(Number::from);
         let exposure = |exposure: &Exposure| {
@@ -314,21 +315,20 @@ impl From<&PlannedSample> for KindRecord {
             unit: info.unit.clone(),
             exposure: info.exposure.as_ref().map(exposure),
             class_names: info.class_names.clone(),
-            bands: sample.bands.clone(),
+            bands: description.bands.clone(),
         }
     }
 }
 
 impl KindRecord {
-    fn info(&self, file: &Path, geo: Option<Geo>) -> Result<CubeInfo> {
+    fn description(&self) -> Result<Description> {
         let scaling = |numbers: &[Number; 3]| {
             let [multiply, divide, add] = numbers.map(f64::from);
             Scaling { multiply, divide, add }
         };
         let exposure = self.exposure.clone();
-        let new =
-            CubeInfo::new(self.format.clone(), shape_of(self.shape), dtype(&self.dtype)?, file);
-        Ok(CubeInfo {
+        let shape = shape_of(self.shape);
+        let info = CubeInfo {
             wavelength: reals(self.wavelength.clone()),
             fwhm: reals(self.fwhm.clone()),
             good_bands: self.good_bands.clone(),
@@ -344,9 +344,9 @@ impl KindRecord {
                 unit,
             }),
             class_names: self.class_names.clone(),
-            geo,
-            ..new
-        })
+            ..CubeInfo::new(self.format.clone(), shape, dtype(&self.dtype)?, "")
+        };
+        Ok(Description::new(info, self.bands.clone()).0)
     }
 }
 
@@ -390,13 +390,19 @@ impl PlanFile {
     pub fn new(plan: &Plan, options: &ConvertOptions, header: Header) -> Self {
         let mut kinds = Vec::new();
         let mut known: HashMap<String, usize> = HashMap::new();
-        let samples = plan.samples.iter().map(|sample| {
-            let kind = KindRecord::from(sample);
+        let mut kind_of: HashMap<*const Description, usize> = HashMap::new();
+        let mut number_of = |description: &Arc<Description>| {
+            let kind = KindRecord::from(&**description);
             let text = serde_json::to_string(&kind).expect("plain values");
-            let kind = *known.entry(text).or_insert_with(|| {
+            *known.entry(text).or_insert_with(|| {
                 kinds.push(kind);
                 kinds.len() - 1
-            });
+            })
+        };
+        let samples = plan.samples.iter().map(|sample| {
+            let description = &sample.description;
+            let kind =
+                *kind_of.entry(Arc::as_ptr(description)).or_insert_with(|| number_of(description));
             // The path as the user would type it: local files that mirror objects exist only in this process.
             let input = Input { variable: None, ..sample.input.clone() };
             SampleRecord {
@@ -406,8 +412,8 @@ impl PlanFile {
                 stack: sample.stack,
                 index: sample.index,
                 kind,
-                geo: sample.info.geo.clone(),
-                radiometry: sample.info.radiometry.clone(),
+                geo: sample.own.geo.clone(),
+                radiometry: sample.own.radiometry.clone(),
                 columns: sample.columns.clone(),
                 masks: sample.masks.clone(),
                 bytes: sample.source_bytes,
@@ -480,18 +486,16 @@ impl PlanFile {
     /// If it contradicts itself.
     pub fn into_plan(self) -> Result<(Plan, ConvertOptions)> {
         let options = self.options.options(&self.output, self.append);
-        let kinds = self.kinds;
+        let kinds = self.kinds.iter().map(|kind| kind.description().map(Arc::new));
+        let kinds = kinds.collect::<Result<Vec<_>>>()?;
         let broken = || Error::malformed("the plan contradicts itself");
         let count = self.stacks.len();
         let samples = self.samples.into_iter().map(|sample| {
             let kind =
                 kinds.get(sample.kind).filter(|_| sample.stack < count).ok_or_else(broken)?;
             Ok(PlannedSample {
-                info: CubeInfo {
-                    radiometry: sample.radiometry,
-                    ..kind.info(&sample.path, sample.geo)?
-                },
-                bands: kind.bands.clone(),
+                description: kind.clone(),
+                own: Box::new(OwnInfo { geo: sample.geo, radiometry: sample.radiometry }),
                 input: Input { variable: sample.variable, ..Input::of(&sample.path) },
                 name: sample.name,
                 stack: sample.stack,

@@ -41,7 +41,7 @@ impl PlannedSample {
     /// # Errors
     /// If a reference cube cannot be read or does not fit.
     pub(crate) fn transform(&self, values: &ValueOptions, scale: f64) -> Result<Transform> {
-        transform(&self.input, &self.info, self.bands.clone(), values, scale)
+        transform(&self.input, &self.info(), self.description.bands.clone(), values, scale)
     }
 }
 

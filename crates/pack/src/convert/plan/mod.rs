@@ -8,14 +8,16 @@ mod bits;
 mod class_names;
 mod cube;
 mod cube_notes;
+mod description;
 pub(crate) mod pieces;
 mod planner;
 mod scale;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::metadata::Made;
-use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Result};
+use hsipack_format::{Codec, CubeShape, DType, Error, ErrorKind, Grid, Result};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, threads};
 use serde::Serialize;
@@ -25,6 +27,7 @@ pub use self::append::check_append;
 pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands};
 pub(crate) use self::cube::{transform, with_calibration};
+pub use self::description::{Description, OwnInfo};
 use self::planner::{Examined, Planner};
 use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
@@ -86,10 +89,10 @@ pub struct PlannedSample {
     pub stack: usize,
     /// Its place in the stack's arrays, counted with the existing samples.
     pub index: usize,
-    /// The description in its file.
-    pub info: CubeInfo,
-    /// Bands that are kept; `None` keeps all.
-    pub bands: Option<Vec<usize>>,
+    /// What its file says about bands and values, and which bands are kept.
+    pub description: Arc<Description>,
+    /// What its file says about it alone.
+    pub own: Box<OwnInfo>,
     /// Columns of the user's tables.
     pub columns: Map<String, Value>,
     /// Fingerprints of the files of its masks. Masks that it lacks (`None`) are filled.
@@ -101,9 +104,19 @@ pub struct PlannedSample {
 }
 
 impl PlannedSample {
+    /// The description in its file.
+    pub fn info(&self) -> CubeInfo {
+        self.description.of(&self.input.file, &self.own)
+    }
+
+    /// Rows, columns and bands in its file.
+    pub fn shape(&self) -> CubeShape {
+        self.description.shared().shape
+    }
+
     /// Bytes of its values, as stored in its file.
     pub fn value_bytes(&self) -> u64 {
-        (self.info.shape.values() * self.info.dtype.size()) as u64
+        (self.shape().values() * self.description.shared().dtype.size()) as u64
     }
 
     /// Its split, if the user's tables give one.

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::append::{calibration_note, continued, made_masks, values_of, with_made};
 use super::class_names::ClassNames;
 use super::cube_notes::CubeNotes;
+use super::description::Descriptions;
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{
     Pair, Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands,
@@ -43,6 +44,7 @@ pub(super) struct Planner<'a> {
     /// How the cubes of the dataset were packed.
     theirs: Option<ValueOptions>,
     cube_notes: CubeNotes,
+    descriptions: Descriptions,
 }
 
 /// The description of an input's cube, and the fingerprint of its files.
@@ -105,6 +107,7 @@ impl<'a> Planner<'a> {
             made,
             theirs,
             cube_notes: CubeNotes::default(),
+            descriptions: Descriptions::default(),
         })
     }
 
@@ -166,6 +169,7 @@ impl<'a> Planner<'a> {
         }
         self.note_references(&input);
         self.names.insert(name.clone());
+        let (description, own) = self.descriptions.share(info, bands);
         let place = self.plan.samples.len();
         let index = self.plan.stacks[stack].existing + self.plan.stacks[stack].samples.len();
         self.plan.stacks[stack].samples.push(place);
@@ -174,8 +178,8 @@ impl<'a> Planner<'a> {
             name,
             stack,
             index,
-            info,
-            bands,
+            description,
+            own: Box::new(own),
             columns,
             masks: mask_fingerprints,
             source_bytes,
@@ -328,16 +332,16 @@ impl<'a> Planner<'a> {
             }
             (None, None) => {}
         }
-        let first = stack.samples.first().map(|first| &self.plan.samples[*first].info);
+        let first = stack.samples.first().map(|first| &self.plan.samples[*first]);
         if let Some(first) = first
-            && let (Some(ours), Some(theirs)) = (&first.unit, &info.unit)
+            && let (Some(ours), Some(theirs)) = (&first.description.shared().unit, &info.unit)
             && ours != theirs
             && !self.options.values.raw_values
         {
             self.plan.notes.push(format!(
                 "{}: its values are in {theirs}, but the values of {} in the same stack of {shape} are in {ours}",
                 file.display(),
-                first.files[0].display()
+                first.input.file.display()
             ));
         }
         let good = pick(&info.good_bands, bands);
@@ -547,7 +551,7 @@ impl<'a> Planner<'a> {
     /// Adds a note if several cubes have one band each: most likely they are the bands of one scene.
     fn note_single_bands(&mut self) {
         let single = |sample: &&PlannedSample| {
-            sample.info.shape.bands == 1 && sample.input.stands_for.is_none()
+            sample.shape().bands == 1 && sample.input.stands_for.is_none()
         };
         let count = self.plan.samples.iter().filter(single).count();
         if count > 1 {

@@ -44,7 +44,7 @@ pub(super) fn greatest_magnitude<'a>(
 /// Cuts a cube into reads that fit into the memory of one thread.
 fn cut<'a>(sample: &'a PlannedSample, options: &ConvertOptions) -> Result<Vec<Piece<'a>>> {
     let cube = Opened::new(sample, &options.values, 1.0)?;
-    let rows = sample.info.shape.rows;
+    let rows = sample.shape().rows;
     let affordable = cube.source.preferred_rows(options.memory / options.jobs.max(1));
     let step = affordable.max(16).min(rows);
     let reads = (0..rows).step_by(step).map(|start| start..rows.min(start + step));
