@@ -10,8 +10,8 @@ use hsipack_measure::diagnose::Facts;
 use hsipack_read::plan::{Crop, Item, Plan, Share, State, Window};
 use hsipack_read::{
     CacheChoice, CacheKind, DeviceBatch, DeviceLoader, Error, KeptChunks, LoaderOptions,
-    LoaderStats, Member, Monitor, OfProcess, PreparedDeviceLoader, PreparedLoader, Result,
-    Statistics, Workload,
+    LoaderStats, Member, MemoryReport, Monitor, OfProcess, PreparedDeviceLoader, PreparedLoader,
+    Result, Statistics, Workload,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyString};
@@ -341,7 +341,8 @@ impl Loader {
             Watched::Running(monitor) => monitor.get(),
             Watched::Closed(..) => return,
         };
-        *watched = Watched::Closed(self.statistics(monitor), self.report(monitor));
+        let memory = monitor.map(Monitor::quick_memory);
+        *watched = Watched::Closed(self.statistics(monitor), self.report(monitor, memory));
     }
 
     fn statistics(&self, monitor: Option<&Monitor>) -> String {
@@ -354,7 +355,7 @@ impl Loader {
         serde_json::to_string(&statistics).expect("plain data")
     }
 
-    fn report(&self, monitor: Option<&Monitor>) -> String {
+    fn report(&self, monitor: Option<&Monitor>, memory: Option<MemoryReport>) -> String {
         let prepared = self.prepared();
         let standardized: serde_json::Map<String, serde_json::Value> = prepared
             .standardized_by()
@@ -373,7 +374,7 @@ impl Loader {
         let device = prepared.device_options().device;
         json!({
             "transfer": monitor.map(Monitor::report),
-            "memory": monitor.map(Monitor::memory),
+            "memory": memory,
             "masks": prepared.masks(),
             "layers": prepared.masks().iter().map(layers).collect::<Vec<_>>(),
             "cache": caches_together(&caches),
@@ -568,6 +569,14 @@ impl Loader {
         patiently(py, move || prepared.batches_per_epoch(epoch))?.or_raise(py)
     }
 
+    /// Bytes that its caches hold.
+    fn cached_bytes(&self) -> u64 {
+        match &*lock(&self.monitor) {
+            Watched::Running(monitor) => monitor.get().map_or(0, Monitor::cached_bytes),
+            Watched::Idle | Watched::Closed(..) => 0,
+        }
+    }
+
     /// Its statistics, as JSON.
     fn stats_json(&self, py: Python<'_>) -> PyResult<String> {
         self.watched(py, |monitor| self.statistics(monitor), |statistics, _| statistics.to_owned())
@@ -590,7 +599,8 @@ impl Loader {
 
     /// A report, as JSON, of how it works, and why it is not faster.
     fn report_json(&self, py: Python<'_>) -> PyResult<String> {
-        self.watched(py, |monitor| self.report(monitor), |_, report| report.to_owned())
+        let report = |monitor: Option<&Monitor>| self.report(monitor, monitor.map(Monitor::memory));
+        self.watched(py, report, |_, report| report.to_owned())
     }
 
     /// For a diagnosis: ids of the samples that it reads, the number of windows of each, and the facts besides the

@@ -146,13 +146,13 @@ class MemoryReport(Record):
     Attributes:
         bytes: bytes of all slots.
         kind: ``page-locked`` for a device, ``locked`` against swapping, or ``plain``.
-        huge_page_bytes: bytes on huge pages.
+        huge_page_bytes: bytes on huge pages; None if they were not counted, as for a closed loader.
         notes: why the memory is no better.
     """
 
     bytes: int
     kind: str
-    huge_page_bytes: int
+    huge_page_bytes: int | None
     notes: list[str]
 
 

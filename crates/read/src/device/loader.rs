@@ -287,7 +287,7 @@ impl<L: Library> DeviceLoader<L> {
             let transfer = Transfer::start(backend, loader, slot_bytes, interrupt)?;
             Box::new(OnDevice { transfer, maker })
         };
-        let notes = shared.ring.memory_report().notes;
+        let notes = shared.ring.quick_memory_report().notes;
         Ok(Self::of(delivery, library, prepared, shared, state, trace, notes))
     }
 

@@ -89,6 +89,11 @@ impl Monitor {
         self.shared.ring.memory_report()
     }
 
+    /// The same without counting huge pages, for which the kernel needs tens of ms in a process with much memory.
+    pub fn quick_memory(&self) -> MemoryReport {
+        self.shared.ring.quick_memory_report()
+    }
+
     /// Cache policy of each dataset, with its reason, and what is in its cache.
     pub fn caches(&self) -> impl Iterator<Item = (&CacheChoice, KeptChunks)> {
         self.shared.caches()
@@ -107,7 +112,7 @@ impl Monitor {
     /// How the loader works, and why it does no better.
     pub fn report(&self) -> DeviceReport {
         let device_slots = self.copies.device_slots();
-        let page_locked = self.memory().kind == "page-locked";
+        let page_locked = self.quick_memory().kind == "page-locked";
         let mut notes = self.notes.clone();
         let given_away = self.copies.given_away();
         if given_away > 0 {

@@ -69,8 +69,8 @@ pub struct MemoryReport {
     pub bytes: usize,
     /// `page-locked` for a device, `locked` against swapping, or `plain`.
     pub kind: &'static str,
-    /// Bytes on huge pages.
-    pub huge_page_bytes: usize,
+    /// Bytes on huge pages; `None` if they were not counted.
+    pub huge_page_bytes: Option<usize>,
     /// Why the memory is no better.
     pub notes: Vec<String>,
 }
@@ -170,17 +170,23 @@ impl Memory {
         self.supply.wait(end).map_err(|error| no_room(self.len(), error))
     }
 
-    /// The state of the memory now. If a device locks it, waits until the first slot is ready.
+    /// The state of the memory now. If a device locks it, waits until the first slot is ready. The kernel needs some ms
+    /// to count huge pages, and tens of ms in a process with much memory.
     pub(crate) fn report(&self) -> MemoryReport {
+        MemoryReport { huge_page_bytes: Some(self.supply.huge_page_bytes()), ..self.quick_report() }
+    }
+
+    /// The state of the memory, without counting huge pages.
+    pub(crate) fn quick_report(&self) -> MemoryReport {
         if self.locking.options.locker.is_some() {
             // If the system refuses the memory, batches report that.
             let _ = self.supply.wait(self.locking.slot_bytes);
         }
         // Not under the lock below, which the supply takes while it holds its own.
-        let (mut notes, huge_page_bytes) = (self.supply.notes(), self.supply.huge_page_bytes());
+        let mut notes = self.supply.notes();
         let state = self.locking.lock();
         notes.extend(state.notes.iter().cloned());
-        MemoryReport { bytes: self.len(), kind: state.kind, huge_page_bytes, notes }
+        MemoryReport { bytes: self.len(), kind: state.kind, huge_page_bytes: None, notes }
     }
 
     /// The first byte.

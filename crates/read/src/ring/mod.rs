@@ -80,6 +80,11 @@ impl<P: Default> Ring<P> {
         self.memory.report()
     }
 
+    /// Describes the ring's memory, without counting huge pages.
+    pub(crate) fn quick_memory_report(&self) -> MemoryReport {
+        self.memory.quick_report()
+    }
+
     /// Bytes of a slot.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.slot_bytes

@@ -261,9 +261,9 @@ impl Report {
     fn ring(&self) -> String {
         let MemoryReport { bytes, kind, huge_page_bytes, .. } = &self.memory;
         let pages = match huge_page_bytes {
-            0 => "no huge pages".to_owned(),
-            all if all >= bytes => "huge pages".to_owned(),
-            some => format!("{} of it on huge pages", output::bytes(*some as u64)),
+            None | Some(0) => "no huge pages".to_owned(),
+            Some(all) if all >= bytes => "huge pages".to_owned(),
+            Some(some) => format!("{} of it on huge pages", output::bytes(*some as u64)),
         };
         format!(
             "{} slots, {} {kind}, {pages}; {:.1} of {} ready when a batch was taken",

@@ -214,7 +214,7 @@ class _Own(Stream):
         kept, since = 0, 0
         for _ in range(self._skip):
             self.next()
-            now: int = self._loader.report().cache.bytes
+            now = self._loader._native.cached_bytes()
             since = 0 if now > kept else since + 1
             kept = now
             if since >= self._full:
