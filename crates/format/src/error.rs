@@ -23,6 +23,8 @@ pub enum ErrorKind {
     Ambiguous,
     /// A value does not fit the type it has to be stored in.
     Overflow,
+    /// A file does not hold what was named in it: a variable, a group, a key.
+    NotFound,
     /// Inputs or options contradict each other, or contradict data already on disk.
     Conflict,
     /// Stored bytes of a packed dataset do not match their checksums or records.
@@ -86,6 +88,11 @@ impl Error {
     /// A [`ErrorKind::Conflict`] error.
     pub fn conflict(what: impl Into<String>) -> Self {
         Self::new(ErrorKind::Conflict, what)
+    }
+
+    /// A [`ErrorKind::NotFound`] error.
+    pub fn not_found(what: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, what)
     }
 
     /// A [`ErrorKind::Damaged`] error.

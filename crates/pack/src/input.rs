@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use hsipack_format::{Error, ErrorKind, Geo, Opt, Result, remedy};
+use hsipack_format::{Error, ErrorKind, Geo, Opt, Result, Sample, remedy};
 use hsipack_store::archive::Kind;
 use hsipack_store::remote::is_url;
 use hsipack_store::{is_packed, mirror};
@@ -13,6 +13,8 @@ use walkdir::WalkDir;
 
 use crate::convert::pairs;
 use crate::convert::staging::is_unfinished;
+use crate::pattern::Fields;
+use crate::stars::Stars;
 use crate::{archives, table, walk};
 
 /// One cube to open.
@@ -31,6 +33,8 @@ pub struct Input {
     pub stands_for: Option<String>,
     /// The georeferencing that a program gave. It takes precedence over that of the file.
     pub geo: Option<Box<Geo>>,
+    /// Values of fields of patterns.
+    pub fields: Fields,
 }
 
 /// The format that is recorded as the source of samples that a program gave as arrays.
@@ -39,8 +43,27 @@ pub const ARRAY: &str = "array";
 impl Input {
     /// The file without a variable, columns or other details.
     pub fn of(file: &Path) -> Self {
-        let (file, columns) = (file.to_owned(), Map::new());
-        Self { file, variable: None, root: None, columns, stands_for: None, geo: None }
+        Self {
+            file: file.to_owned(),
+            variable: None,
+            root: None,
+            columns: Map::new(),
+            stands_for: None,
+            geo: None,
+            fields: Fields::new(),
+        }
+    }
+
+    /// The source of a sample, at the recorded path, with the fields that its patterns use.
+    pub fn of_sample(sample: &Sample) -> Self {
+        Self::parse(&sample.source.path).with_fields_of(sample)
+    }
+
+    /// This input with the recorded fields of a sample, whose source it is.
+    pub fn with_fields_of(self, sample: &Sample) -> Self {
+        let mut fields = sample.source.fields.clone();
+        fields.entry("name".to_owned()).or_insert_with(|| Some(sample.name.clone()));
+        Self { fields, ..self }
     }
 
     /// Parses `file` or `file::variable`. If a file exists whose own name contains `::`, the whole text is its path.
@@ -91,16 +114,24 @@ impl Input {
         }
     }
 
+    /// The path below the searched folder, or the file's name, with `/` between its parts.
+    pub fn relative(&self) -> String {
+        self.below_root().to_string_lossy().replace('\\', "/")
+    }
+
+    fn below_root(&self) -> PathBuf {
+        let url = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
+        let file = url(&self.file);
+        match &self.root {
+            Some(root) => file.strip_prefix(url(root)).unwrap_or(&file).to_owned(),
+            None => file.file_name().unwrap_or(file.as_os_str()).into(),
+        }
+    }
+
     /// The name of the sample: the path below the searched folder, or the file's name. It has no file extension, but
     /// ends in the variable if one was given.
     pub fn default_name(&self) -> String {
-        let told = |path: &Path| mirror::url_of(path).unwrap_or_else(|| path.to_owned());
-        let file = told(&self.file);
-        let path = match &self.root {
-            Some(root) => file.strip_prefix(told(root)).unwrap_or(&file),
-            None => Path::new(file.file_name().unwrap_or(file.as_os_str())),
-        };
-        let stem = path.with_extension("").to_string_lossy().replace('\\', "/");
+        let stem = self.below_root().with_extension("").to_string_lossy().replace('\\', "/");
         match &self.variable {
             Some(variable) => format!("{stem}::{}", variable.trim_start_matches('/')),
             None => stem,
@@ -215,6 +246,7 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
     }
     let found = glob::glob(text)
         .map_err(|error| Error::conflict(format!("{text:?} is not a glob pattern: {error}")))?;
+    let stars = Stars::of(text);
     let mut inputs = Vec::new();
     for path in found {
         let path =
@@ -224,11 +256,14 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
             continue;
         }
         // A path that cannot be read is kept: opening it later gives an error with its name.
+        let mut fields = Fields::new();
+        stars.add(&path.to_string_lossy(), &mut fields);
         let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !hsipack_source::is_container_folder(&path) {
-            inputs.extend(search(&path, excluded)?);
+            let found = search(&path, excluded)?.into_iter();
+            inputs.extend(found.map(|input| Input { fields: fields.clone(), ..input }));
         } else {
-            inputs.push(Input::of(&path));
+            inputs.push(Input { fields, ..Input::of(&path) });
         }
     }
     if inputs.is_empty() { Err(missing()) } else { Ok(inputs) }

@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`input`], [`table`] | turn what the user typed, and tables, into a list of cubes |
+//! | [`pattern`] | patterns with fields that give a path or a name for each cube |
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | check that a packed dataset is intact, and repair it |
 //! | [`split`] | divides labelled pixels among training, validation and test |
@@ -30,6 +31,7 @@ pub mod export;
 pub mod fingerprint;
 pub mod info;
 pub mod input;
+pub mod pattern;
 pub mod physical;
 pub mod precision;
 pub mod preview;
@@ -39,6 +41,7 @@ mod repeats;
 pub mod spectra;
 pub mod split;
 mod staged;
+mod stars;
 pub mod statistics;
 pub mod table;
 pub mod target;

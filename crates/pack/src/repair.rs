@@ -325,15 +325,8 @@ impl Mender<'_> {
             })?;
             let shape = array.shape();
             let optional = recipe.mask_fill.is_some();
-            let reader = MaskReader::open(
-                &group,
-                &input,
-                &sample.name,
-                shape.rows,
-                shape.columns,
-                optional,
-            )?
-            .map(|reader| reader.filling(recipe.mask_fill));
+            let reader = MaskReader::open(&group, &input, shape.rows, shape.columns, optional)?
+                .map(|reader| reader.filling(recipe.mask_fill));
             let fill = recipe.mask_fill.unwrap_or(0);
             let encoded = encoder.encode_mask(
                 reader.as_ref(),

@@ -13,7 +13,7 @@ use crate::input::Input;
 /// A cube or a dataset to inspect.
 pub enum Target {
     /// A cube in a file.
-    Cube(Input, Box<dyn Source>),
+    Cube(Box<Input>, Box<dyn Source>),
     /// A packed dataset.
     Dataset(Box<Dataset>),
 }
@@ -46,7 +46,7 @@ impl Target {
         }
         let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
         let source = plan::open_source(&input, &values)?;
-        Ok(Self::Cube(input, source))
+        Ok(Self::Cube(Box::new(input), source))
     }
 }
 

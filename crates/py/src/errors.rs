@@ -13,7 +13,7 @@ fn class(kind: ErrorKind) -> &'static str {
         ErrorKind::Unsupported => "UnsupportedError",
         ErrorKind::Ambiguous => "AmbiguousError",
         ErrorKind::Overflow => "RangeError",
-        ErrorKind::Conflict | ErrorKind::State => "ConflictError",
+        ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::State => "ConflictError",
         ErrorKind::Damaged => "DamagedError",
         ErrorKind::Memory => "OutOfMemoryError",
         ErrorKind::Device => "DeviceError",

@@ -174,7 +174,7 @@ fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usi
             }
         }
     }
-    Err(Error::conflict(format!(
+    Err(Error::not_found(format!(
         "no variable '{wanted}'; the file holds {}",
         listing(path, candidates)
     ))

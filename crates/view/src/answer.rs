@@ -67,7 +67,7 @@ pub fn bytes<T: Copy, const N: usize>(values: &[T], to: fn(T) -> [u8; N]) -> Vec
 impl From<Error> for Answer {
     fn from(error: Error) -> Self {
         let status = match error.kind() {
-            ErrorKind::Conflict | ErrorKind::Ambiguous => 400,
+            ErrorKind::Conflict | ErrorKind::NotFound | ErrorKind::Ambiguous => 400,
             ErrorKind::Malformed | ErrorKind::Unsupported | ErrorKind::Damaged => 422,
             ErrorKind::Interrupted => 503,
             _ => 500,

@@ -69,7 +69,7 @@ impl Subject {
             |inputs, open| What::Cubes(Box::new(Cubes { inputs, open: Mutex::new(open), values }));
         let what = match Target::open(path, axes) {
             Ok(Target::Dataset(dataset)) => What::Dataset(dataset),
-            Ok(Target::Cube(input, source)) => cubes(vec![input], vec![(0, source.into())]),
+            Ok(Target::Cube(input, source)) => cubes(vec![*input], vec![(0, source.into())]),
             Err(error) if is_url(Path::new(path)) => return Err(error),
             // If there are several cubes, each is opened when it is shown. Otherwise report what is wrong with the one.
             Err(error) => {

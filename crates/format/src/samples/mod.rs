@@ -393,6 +393,7 @@ mod tests {
                 scaling: None,
                 ignore_value: Some(-9999.0),
                 unit: Some("W/(m2 sr nm)".into()),
+                fields: [("scene".to_owned(), Some("a".to_owned()))].into(),
             },
             columns: Map::from_iter([("age".into(), Value::from(41))]),
         }

@@ -1,6 +1,7 @@
 //! One line of `samples.jsonl`: a sample as it is written, and the fields that are read when all lines are read.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
@@ -29,6 +30,10 @@ pub struct SourceRecord {
     /// The unit of the packed values, if the sensor's product defines one and they were neither calibrated nor normalised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
+    /// Values of the fields of patterns that do not follow from the path, such as `{scene}` of a column: they find the files
+    /// of its masks and references again.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, Option<String>>,
 }
 
 /// One line of `samples.jsonl`.

@@ -14,6 +14,7 @@ use super::classes::{self, ClassName, ClassTable, NewClass};
 use super::options::MaskOption;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
+use crate::pattern::{self, Pattern};
 
 /// The patterns that make up one mask array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,38 +88,33 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     }
 }
 
-/// The paths where the mask of a cube may be. The pattern is relative to the working directory. If it is a relative
-/// path that does not begin with the cube's own path, it is also tried relative to the cube's folder.
-pub fn places(pattern: &str, input: &Input, name: &str) -> Vec<Input> {
-    let part =
-        |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    // If the cube is a whole archive, users know the path of the archive.
-    let whole = mirror::archive_of(&input.file);
-    let file = whole.as_ref().unwrap_or(&input.file);
-    let folder =
-        file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let text = pattern
-        .replace("{dir}", &folder.to_string_lossy())
-        .replace("{stem}", &part(file.file_stem()))
-        .replace("{path}", &file.to_string_lossy())
-        .replace("{name}", name);
+/// The paths where the mask of a cube may be; none if a field of the pattern has no value. The pattern is relative to the
+/// working directory. If it is a relative path that does not begin with the cube's own path, it is also tried relative to
+/// the cube's folder.
+///
+/// # Errors
+/// If the pattern has a field that the cube does not have.
+pub fn places(pattern: &str, input: &Input) -> Result<Vec<Input>> {
+    let pattern = Pattern(pattern);
+    let Some(text) = pattern.of(input)? else { return Ok(Vec::new()) };
     let named = Input::parse(&text);
-    let from_the_cube = ["{dir}", "{path}"].iter().any(|field| pattern.starts_with(field));
+    let whole = mirror::archive_of(&input.file);
+    let folder = pattern::folder(whole.as_ref().unwrap_or(&input.file));
     let beside = folder.join(&text);
     let is_whole = named.file.is_absolute() || is_url(&named.file);
-    if from_the_cube || is_whole || folder == Path::new(".") {
-        return vec![named];
+    if pattern.begins_at_the_cube() || is_whole || folder == Path::new(".") {
+        return Ok(vec![named]);
     }
-    vec![named, Input::parse(&beside.to_string_lossy())]
+    Ok(vec![named, Input::parse(&beside.to_string_lossy())])
 }
 
 /// The mask file that a pattern gives for a cube; `None` if there is none.
 ///
 /// # Errors
 /// If both the working directory and the cube's folder have one.
-fn resolve(pattern: &str, input: &Input, name: &str) -> Result<Option<Input>> {
+fn resolve(pattern: &str, input: &Input) -> Result<Option<Input>> {
     let mut there = Vec::new();
-    for place in places(pattern, input, name) {
+    for place in places(pattern, input)? {
         let url = is_url(&place.file);
         match place.here() {
             Ok(place) => there.push(place),
@@ -148,19 +144,31 @@ fn same_file(one: &Path, other: &Path) -> bool {
 }
 
 /// The error for a cube without a mask.
-fn missing(group: &MaskGroup, pattern: &str, input: &Input, name: &str) -> Error {
-    let places: Vec<String> = places(pattern, input, name).iter().map(Input::text).collect();
-    Error::new(
-        ErrorKind::Io,
-        format!("its mask {:?} is missing: there is no {}", group.name, places.join(", and no ")),
-    )
-    .at(&input.file)
-    .with_remedy(remedy![
-        "check the pattern of ",
-        Opt::Mask,
-        ", or name the class of cubes without one with ",
-        Opt::MaskFill
-    ])
+fn missing(group: &MaskGroup, pattern: &str, input: &Input) -> Error {
+    let places = places(pattern, input).unwrap_or_default();
+    let places: Vec<String> = places.iter().map(Input::text).collect();
+    let why = match places.is_empty() {
+        true => format!("a field of {pattern:?} has no value for this cube"),
+        false => format!("there is no {}", places.join(", and no ")),
+    };
+    Error::new(ErrorKind::Io, format!("its mask {:?} is missing: {why}", group.name))
+        .at(&input.file)
+        .with_remedy(remedy![
+            "check the pattern of ",
+            Opt::Mask,
+            ", or name the class of cubes without one with ",
+            Opt::MaskFill
+        ])
+}
+
+/// The error for a mask whose file lacks its variable, with the option for cubes without a mask as a remedy.
+fn without_variable(error: Error) -> Error {
+    let fill = remedy!["name the class of cubes without one with ", Opt::MaskFill];
+    let remedy = match error.remedy() {
+        Some(remedy) => remedy.clone().joined(", or ", fill),
+        None => fill,
+    };
+    error.with_remedy(remedy)
 }
 
 /// An open mask of one cube.
@@ -181,15 +189,14 @@ pub struct MaskReader {
 }
 
 impl MaskReader {
-    /// Opens the mask `group` of the cube in `input`, which has `rows` × `columns` pixels. Returns `None` if a file is
-    /// missing and `optional` is set.
+    /// Opens the mask `group` of the cube in `input`, which has `rows` × `columns` pixels. Returns `None` if a file, or the
+    /// variable in it, is missing and `optional` is set.
     ///
     /// # Errors
     /// If a file is missing or cannot be read, or has another shape.
     pub fn open(
         group: &MaskGroup,
         input: &Input,
-        name: &str,
         rows: usize,
         columns: usize,
         optional: bool,
@@ -201,11 +208,11 @@ impl MaskReader {
         }
         let mut layers = Vec::new();
         for (_, pattern) in &group.patterns {
-            let Some(file) = resolve(pattern, input, name)? else {
+            let Some(file) = resolve(pattern, input)? else {
                 if optional {
                     return Ok(None);
                 }
-                return Err(missing(group, pattern, input, name));
+                return Err(missing(group, pattern, input));
             };
             let options = OpenOptions {
                 variable: file.variable.clone(),
@@ -213,7 +220,15 @@ impl MaskReader {
                 mask: true,
                 image: Some([rows, columns]),
             };
-            let source = hsipack_source::open(&file.file, &options)?;
+            let source = match hsipack_source::open(&file.file, &options) {
+                Ok(source) => source,
+                // Files may differ in the variables that they hold.
+                Err(error) if optional && error.kind() == ErrorKind::NotFound => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    return Err(without_variable(error));
+                }
+                Err(error) => return Err(error),
+            };
             let shape = source.info().shape;
             if (shape.rows, shape.columns) != (rows, columns) {
                 let sizes = [[shape.rows, shape.columns], [rows, columns]];
@@ -545,17 +560,16 @@ mod tests {
 
     #[test]
     fn patterns_take_parts_of_the_cube_s_path() {
-        let input = Input::of(Path::new("data/p1/cube.hdr"));
-        let files = |pattern| {
-            places(pattern, &input, "p1/cube").iter().map(Input::text).collect::<Vec<_>>()
-        };
+        let input = Input { root: Some("data".into()), ..Input::of(Path::new("data/p1/cube.hdr")) };
+        let files =
+            |pattern| places(pattern, &input).unwrap().iter().map(Input::text).collect::<Vec<_>>();
         assert_eq!(files("{dir}/{stem}_mask.png"), ["data/p1/cube_mask.png"]);
         assert_eq!(files("{path}::map"), ["data/p1/cube.hdr::map"]);
         assert_eq!(files("/masks/{stem}.png"), ["/masks/cube.png"]);
         let both = ["masks/p1/cube.mat::gt", "data/p1/masks/p1/cube.mat::gt"];
         assert_eq!(files("masks/{name}.mat::gt"), both);
         let here = Input::of(Path::new("cube.hdr"));
-        assert_eq!(places("{stem}.png", &here, "cube").len(), 1, "the same place twice");
+        assert_eq!(places("{stem}.png", &here).unwrap().len(), 1, "the same place twice");
     }
 
     #[test]
@@ -568,19 +582,19 @@ mod tests {
         }
         let input = Input::of(&cubes.join("a.npy"));
         std::fs::write(cubes.join("masks/a.png"), "x").unwrap();
-        let found = resolve("masks/{stem}.png", &input, "a").unwrap().unwrap();
+        let found = resolve("masks/{stem}.png", &input).unwrap().unwrap();
         assert_eq!(found.file, cubes.join("masks/a.png"));
-        assert!(resolve("other/{stem}.png", &input, "a").unwrap().is_none());
+        assert!(resolve("other/{stem}.png", &input).unwrap().is_none());
         // One file is at the path relative to the working directory, and another beside the cube.
         let here = tempfile::Builder::new().tempdir_in(".").unwrap();
         let here = Path::new(here.path().file_name().unwrap());
         std::fs::write(here.join("a.png"), "x").unwrap();
         let pattern = format!("{}/{{stem}}.png", here.display());
-        let found = resolve(&pattern, &input, "a").unwrap().unwrap();
+        let found = resolve(&pattern, &input).unwrap().unwrap();
         assert_eq!(found.file, here.join("a.png"));
         std::fs::create_dir(cubes.join(here)).unwrap();
         std::fs::write(cubes.join(here).join("a.png"), "x").unwrap();
-        let error = resolve(&pattern, &input, "a").unwrap_err();
+        let error = resolve(&pattern, &input).unwrap_err();
         assert_eq!((error.kind(), error.choices().len()), (ErrorKind::Ambiguous, 2));
     }
 }

@@ -10,7 +10,8 @@
 //! | `transform.rs`, `calibration.rs`, `cast.rs` | from stored numbers to fp16 |
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
-//! | `masks.rs`, `patterns.rs` | class ids and boolean layers, and how their files are found |
+//! | `masks.rs` | class ids and boolean layers, and where their files are |
+//! | `assignment.rs` | options of the form `NAME=VALUE` |
 //! | `classes.rs` | new ids and names for the classes of mask files |
 //! | `dry_run.rs` | shows what would be packed and the estimated size |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
@@ -26,6 +27,7 @@
 
 #[cfg(feature = "clap")]
 mod arguments;
+mod assignment;
 mod bad_bands;
 mod calibration;
 pub(crate) mod cast;
@@ -38,7 +40,6 @@ pub(crate) mod metadata;
 pub(crate) mod options;
 pub(crate) mod pairs;
 pub mod parts;
-mod patterns;
 pub mod plan;
 pub(crate) mod references;
 mod request;
@@ -50,6 +51,7 @@ pub(crate) mod staging;
 pub mod stats;
 pub(crate) mod transform;
 
+pub use assignment::Assignment;
 pub use bad_bands::{BadBands, band_ranges};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass};
 pub use dry_run::{Estimate, StackEstimate, dry_run};

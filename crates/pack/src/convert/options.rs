@@ -27,9 +27,10 @@ use serde_json::{Map, Value};
 
 #[cfg(feature = "clap")]
 use super::arguments;
+use super::assignment::Assignment;
 use super::classes::{ClassName, NewClass, OptionOfClass};
-use super::{pairs, patterns};
 use crate::input::Input;
+use crate::pattern::Pattern;
 
 /// The factor by which stored values must be multiplied to get physical values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -226,7 +227,7 @@ pub enum BandSelection {
 pub enum Reference {
     /// The cube in this file, averaged over its rows.
     File(String),
-    /// For each cube, the file that this pattern gives, with `{dir}`, `{stem}` and `{path}` of the cube.
+    /// For each cube, the file that this pattern gives.
     Pattern(String),
     /// The reference beside each cube, by the naming rules of the camera makers (`convert/pairs.rs`).
     Auto,
@@ -239,18 +240,13 @@ impl Reference {
     }
 }
 
-/// The fields that patterns of references replace by parts of the cube's path.
-const FIELDS: [&str; 4] = ["{dir}", "{stem}", "{path}", "{name}"];
-
 impl FromStr for Reference {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
         Ok(match text {
             "auto" => Self::Auto,
-            pattern if FIELDS.iter().any(|field| pattern.contains(field)) => {
-                Self::Pattern(pattern.to_owned())
-            }
+            pattern if Pattern(pattern).is_of_each_cube() => Self::Pattern(pattern.to_owned()),
             file => Self::File(file.to_owned()),
         })
     }
@@ -363,7 +359,7 @@ pub struct ValueOptions {
     pub drop_bad_bands: bool,
     /// White reference: a cube of the same sensor, averaged over its rows
     ///
-    /// Give a file for all cubes; or a pattern with {dir}, {stem} and {path} of each cube, such as {dir}/white/{stem}.hdr;
+    /// Give a file for all cubes; or a pattern with fields, as --mask, such as {dir}/white/{stem}.hdr;
     /// or `auto` for the reference beside each cube, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs
     /// (value - dark) / (white - dark), each file in its own scale, times the ratio of integration times if they differ.
     /// --dry-run lists the references of each cube.
@@ -539,8 +535,7 @@ pub struct MaskOption {
     pub name: String,
     /// Name of the boolean layer that this pattern gives, if a mask has several layers.
     pub layer: Option<String>,
-    /// Path with `{dir}`, `{stem}`, `{name}` and `{path}` for the cube's folder, file name without extension, sample
-    /// name, and whole path.
+    /// Path with fields.
     pub pattern: String,
     /// New ids for its classes. Classes that are not listed keep their ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -642,12 +637,37 @@ pub struct ConvertOptions {
     /// patterns it is the file's name without the ending: scan_01.
     #[cfg_attr(feature = "clap", arg(long, value_name = "CSV", help_heading = "Samples"))]
     pub table: Option<PathBuf>,
+    /// Column of the table that identifies a cube, and the text that it has for the cube, such as file={stem}.npy
+    /// [default: name={name}]
+    ///
+    /// The pattern has fields, as --mask.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "COLUMN=PATTERN",
+            requires = "table",
+            help_heading = "Samples",
+            hide_short_help = true
+        )
+    )]
+    pub table_key: Option<Assignment>,
+    /// Name of each sample, with fields, as --mask; such as '{group}#{time}' [default: the path below the input folder]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "PATTERN", help_heading = "Samples", hide_short_help = true)
+    )]
+    pub name: Option<String>,
     /// Regular expression for the path of each cube. Its named groups become columns, as in
-    /// '(?P<group>patient\d+)/(?P<label>\w+)_'
+    /// '(?P<group>patient\d+)/(?P<label>\w+)_', and fields of patterns
     #[cfg_attr(feature = "clap", arg(long, value_name = "REGEX", help_heading = "Samples"))]
     pub path_columns: Option<String>,
     /// Pack a mask with each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
     /// '{dir}/{stem}_mask.png' or '{path}::gt' (repeatable) [default NAME: mask]
+    ///
+    /// Further fields are {relative} (the path below the input folder), {parent} (the name of the cube's folder),
+    /// {variable} and {group} (what follows '::' in an input, and the group of that variable), {1}, {2}, … (what the stars
+    /// of an input matched), the columns of --table, and the named groups of --path-columns, as in '{dir}/{scene}_gt.mat'.
     ///
     /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files. A relative path is tried from the working directory and
     /// beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask. The word `product` makes layers of
@@ -739,6 +759,8 @@ impl Default for ConvertOptions {
             exclude: Vec::new(),
             skip_errors: false,
             table: None,
+            table_key: None,
+            name: None,
             path_columns: None,
             mask: Vec::new(),
             mask_fill: None,
@@ -837,14 +859,25 @@ impl ConvertOptions {
                 "give the white reference, or leave out its reflectance",
             );
         }
-        for reference in [&self.values.white, &self.values.dark].into_iter().flatten() {
-            pairs::check(reference)?;
+        if self.table_key.is_some() && self.table.is_none() {
+            let what = format!("{} without {}", Opt::TableKey, Opt::Table);
+            return Err(
+                Error::conflict(what).with_remedy(remedy!["give the table with ", Opt::Table])
+            );
         }
-        for mask in &self.mask {
-            patterns::check_fields("mask", &mask.pattern)?;
-            check_mask_name(&mask.name)?;
-        }
-        Ok(())
+        self.mask.iter().try_for_each(|mask| check_mask_name(&mask.name))
+    }
+
+    /// The patterns of all options, whose fields are looked up for each cube.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = Pattern<'_>> {
+        let references = [&self.values.white, &self.values.dark].into_iter().flatten();
+        let references = references.filter_map(|reference| match reference {
+            Reference::Pattern(pattern) => Some(pattern),
+            Reference::File(_) | Reference::Auto => None,
+        });
+        let masks = self.mask.iter().map(|mask| &mask.pattern);
+        let of_table = self.table_key.iter().map(|key| &key.value);
+        masks.chain(references).chain(&self.name).chain(of_table).map(|text| Pattern(text))
     }
 }
 

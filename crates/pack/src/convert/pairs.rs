@@ -137,38 +137,23 @@ pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
             })
         }
         Reference::Pattern(pattern) => {
-            let all = places(pattern, cube, "");
+            let all = places(pattern, cube)?;
             let mut there = Vec::new();
             for place in &all {
                 there.extend(Some(place.clone().here()?).filter(|place| place.file.exists()));
             }
             there.into_iter().next().ok_or_else(|| {
                 let names: Vec<String> = all.iter().map(Input::text).collect();
-                let missing = names.join(", and no ");
-                Error::new(
-                    ErrorKind::Io,
-                    format!("its {word} reference is missing: there is no {missing}"),
-                )
-                .at(&cube.file)
-                .with_remedy(remedy!["check the pattern of ", kind.option()])
+                let why = match names.is_empty() {
+                    true => format!("a field of {pattern:?} has no value for this cube"),
+                    false => format!("there is no {}", names.join(", and no ")),
+                };
+                Error::new(ErrorKind::Io, format!("its {word} reference is missing: {why}"))
+                    .at(&cube.file)
+                    .with_remedy(remedy!["check the pattern of ", kind.option()])
             })
         }
     }
-}
-
-/// Refuses patterns with a field that cannot be used for references.
-///
-/// # Errors
-/// If the pattern has such a field.
-pub fn check(reference: &Reference) -> Result<()> {
-    let Reference::Pattern(pattern) = reference else { return Ok(()) };
-    if pattern.contains("{name}") {
-        return Err(Error::conflict(format!(
-            "the reference's path {pattern:?} contains {{name}}, but references are looked up before cubes have names"
-        ))
-        .with_remedy("use {dir} (the cube's folder), {stem} (its file name without the ending) or {path}"));
-    }
-    super::patterns::check_fields("reference", pattern)
 }
 
 #[cfg(test)]
@@ -250,9 +235,8 @@ mod tests {
         assert!(text.contains("its dark reference is missing") && text.contains("d_scan.hdr"));
         let error = find(&Reference::Auto, Kind::White, &cube).unwrap_err().to_string();
         assert!(error.contains("WHITEREF_scan") && error.contains("whiteReference"), "{error}");
-        assert!(check(&pattern("{dir}/{name}.hdr")).is_err());
-        assert!(check(&pattern("{dir}/{stem}{foo}.hdr")).is_err());
-        check(&pattern("{path}.white")).unwrap();
+        let error = find(&pattern("{dir}/{stem}{foo}.hdr"), Kind::White, &cube).unwrap_err();
+        assert!(error.what().contains("unknown field {foo}"), "{error}");
         assert_eq!(pattern("white.hdr"), Reference::File("white.hdr".into()));
     }
 }

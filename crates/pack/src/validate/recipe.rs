@@ -74,7 +74,8 @@ pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Result<In
         let remedy = "pack it again with the program that made it";
         return Err(Error::unsupported(what).with_remedy(remedy));
     }
-    find(sample, dataset, root).ok_or_else(|| {
+    let found = find(sample, dataset, root).map(|input| input.with_fields_of(sample));
+    found.ok_or_else(|| {
         Error::new(ErrorKind::Io, format!("the source of sample {} is missing", sample.name))
             .at(&sample.source.path)
             .with_remedy(remedy![

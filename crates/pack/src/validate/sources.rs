@@ -196,9 +196,8 @@ impl Comparer<'_> {
             }
             let shape = array.shape();
             let optional = recipe.mask_fill.is_some();
-            let reader =
-                MaskReader::open(&group, input, &sample.name, shape.rows, shape.columns, optional)?
-                    .map(|reader| reader.filling(recipe.mask_fill));
+            let reader = MaskReader::open(&group, input, shape.rows, shape.columns, optional)?
+                .map(|reader| reader.filling(recipe.mask_fill));
             let slab = array.grid().tile().rows;
             let (mut packed, mut ids) = (Vec::new(), Vec::new());
             let mut scratch = RowScratch::default();

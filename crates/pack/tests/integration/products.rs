@@ -412,7 +412,7 @@ fn detectors_are_joined_in_order_of_wavelength() {
         assert!((total - sum).abs() < 1e-9 * sum, "{total} {sum}");
     }
     let error = open_error(&fixture(pace), Some("rhot_blue+rhot_green"));
-    assert_says(&error, ErrorKind::Conflict, &["rhot_green"]);
+    assert_says(&error, ErrorKind::NotFound, &["rhot_green"]);
 }
 
 #[test]

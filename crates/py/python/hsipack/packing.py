@@ -25,6 +25,8 @@ def convert(
     *,
     mask: Masks | None = None,
     table: Path | None = None,
+    table_key: Mapping[str, str] | None = None,
+    name: str | None = None,
     path_columns: str | None = None,
     mask_fill: int | None = None,
     classes: Mapping[Any, Any] | None = None,
@@ -72,7 +74,11 @@ def convert(
         output: the dataset to write: a folder that does not exist yet, or a URL (``s3://``,
             ``gs://``, ``az://``) with nothing below it.
         mask: where to find the mask of each cube: a path with ``{dir}``, ``{stem}``, ``{name}`` or
-            ``{path}`` of the cube in it. For several masks, a dictionary of such paths by mask
+            ``{path}`` of the cube in it. Columns of ``table`` and named groups of ``path_columns``
+            are fields, too, as in ``"{dir}/{scene}_gt.mat"``; so are ``{relative}`` (the path below
+            the input folder), ``{parent}`` (the name of the cube's folder), ``{variable}`` and
+            ``{group}`` (what follows ``::``, and its group), and ``{1}``, ``{2}``, … (what the
+            stars of an input matched). For several masks, a dictionary of such paths by mask
             name; for boolean layers, by mask and layer name: ``{"tissue": {"liver": "...", ...}}``.
             A relative path is tried in the working directory and beside the cube.
             ``{"quality": "product"}`` makes a mask of the quality layers that EnMAP, DESIS, PRISMA
@@ -80,6 +86,10 @@ def convert(
         table: a CSV file with a column ``name``. The other columns (label, group, split, any) are
             stored with the samples as numbers, booleans (``True``, ``False``) or text; empty cells
             are ``None``.
+        table_key: the column of ``table`` that identifies cubes, and the text that it has for each
+            cube, such as ``{"file": "{stem}.npy"}``. If ``None``, ``{"name": "{name}"}``.
+        name: the name of each sample, such as ``"{group}#{time}"``, with the fields of ``mask``. If
+            ``None``, the path below the input folder without the ending.
         path_columns: a regular expression that is matched with the path of each cube; its named
             groups become columns.
         mask_fill: with ``mask``, the class id for cubes without a mask file, and for pixels without
@@ -365,6 +375,20 @@ def _class_names(option: str, names: Any) -> list[dict[str, Any]]:
     return flat
 
 
+def _assignments(option: str, values: Any) -> list[str]:
+    """Texts by names, as ``NAME=TEXT``."""
+    if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+        raise _options.wrong_type(option, values, "give a dictionary of texts")
+    return [f"{name}={_options.path(option, value)}" for name, value in values.items()]
+
+
+def _one_assignment(option: str, values: Any) -> str:
+    assignments = _assignments(option, values)
+    if len(assignments) != 1:
+        raise _options.wrong(option, values, "give one entry")
+    return assignments[0]
+
+
 _MAX_ID = (1 << 16) - 1
 _OF_PYTHON = ("executor", "progress", "storage_options")
 """Arguments that are no options of the library."""
@@ -372,6 +396,7 @@ _CHECKS: dict[str, Check] = {
     "inputs": _paths,
     "output": _options.path,
     "table": _options.path,
+    "table_key": _one_assignment,
     "exclude": _options.names,
     "dtype": _options.dtype,
     "bands": _bands,

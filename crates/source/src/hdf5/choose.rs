@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsipack_format::{Error, ErrorKind, Result};
+use hsipack_format::{Error, Result};
 
 use super::tree::{Entry, Tree, Values};
 use crate::OpenOptions;
@@ -134,6 +134,6 @@ fn named(
         return Ok(entry);
     }
     let there: Vec<&Entry> = tree.datasets.iter().filter(|e| e.dtype().is_some()).collect();
-    Err(Error::new(ErrorKind::Conflict, format!("there is no dataset '{name}'"))
+    Err(Error::not_found(format!("there is no dataset '{name}'"))
         .with_remedy(format!("the file holds {}", variables::listing(path, &candidates(&there)))))
 }

@@ -68,7 +68,7 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     check_heaps(path)?;
     let opened = match (open_cube(path, options), joined::names(options)) {
         // No dataset has this name, so it may name several cubes to join.
-        (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
+        (Err(error), Some(names)) if error.kind() == ErrorKind::NotFound => {
             open_joined(path, options, &names)
         }
         (opened, _) => opened,
@@ -111,7 +111,7 @@ pub(super) fn quality_layers(path: &Path, variable: Option<&str>) -> Result<Vec<
         Ok(cube.map_or_else(Vec::new, |cube| cube.product.quality_datasets(cube, &tree, path)))
     };
     match (of_one(variable), joined::names(&options)) {
-        (Err(error), Some(names)) if error.kind() == ErrorKind::Conflict => {
+        (Err(error), Some(names)) if error.kind() == ErrorKind::NotFound => {
             let of_each =
                 names.iter().map(|name| of_one(Some(name))).collect::<Result<Vec<_>>>()?;
             Ok(layers_of_joined(&names, of_each))

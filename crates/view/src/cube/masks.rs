@@ -49,17 +49,12 @@ impl<'a> Mask<'a> {
     /// # Errors
     /// If it cannot be opened, or has another shape.
     pub fn of_files(opened: &Opened<'a>, group: &'a MaskGroup) -> Result<Self> {
-        let (input, name);
-        match &opened.of {
-            Of::Sample { sample, .. } => {
-                (input, name) = (Input::parse(&sample.source.path), sample.name.clone());
-            }
-            Of::File { input: file, .. } => {
-                (input, name) = ((*file).clone(), file.default_name());
-            }
-        }
+        let input = match &opened.of {
+            Of::Sample { sample, .. } => Input::of_sample(sample),
+            Of::File { input, .. } => (*input).clone(),
+        };
         let shape = opened.cube.shape;
-        let reader = MaskReader::open(group, &input, &name, shape.rows, shape.columns, false)?;
+        let reader = MaskReader::open(group, &input, shape.rows, shape.columns, false)?;
         let reader = reader.expect("one that is missing is an error");
         Ok(Self::File { name: &group.name, reader })
     }

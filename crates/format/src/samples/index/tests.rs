@@ -58,6 +58,7 @@ fn samples(drawn: &[Drawn]) -> Vec<Sample> {
                 scaling: None,
                 unit: None,
                 ignore_value: None,
+                fields: Default::default(),
             },
             columns: column.iter().map(|name| (name.clone(), Value::Null)).collect::<Map<_, _>>(),
         }

@@ -414,10 +414,9 @@ impl<'a> Engine<'a> {
         let reader = match &planned.masks[mask] {
             None => None,
             Some(fingerprint) => {
-                let (input, name) = (&planned.input, &planned.name);
-                let reader =
-                    MaskReader::open(group, input, name, shape.rows, shape.columns, false)?
-                        .map(|reader| reader.filling(self.options.mask_fill));
+                let input = &planned.input;
+                let reader = MaskReader::open(group, input, shape.rows, shape.columns, false)?
+                    .map(|reader| reader.filling(self.options.mask_fill));
                 if let Some(reader) = reader.as_ref().filter(|_| self.planned_before)
                     && reader.fingerprint()? != *fingerprint
                 {

@@ -24,6 +24,7 @@ use crate::convert::options::{
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
 use crate::input::Input;
+use crate::pattern::Fields;
 use crate::precision::Information;
 
 /// A planned conversion.
@@ -155,6 +156,8 @@ struct SampleRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     radiometry: Option<Radiometry>,
     columns: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Fields::is_empty")]
+    fields: Fields,
     masks: Vec<Option<String>>,
     bytes: u64,
     fingerprint: String,
@@ -415,6 +418,7 @@ impl PlanFile {
                 geo: sample.own.geo.clone(),
                 radiometry: sample.own.radiometry.clone(),
                 columns: sample.columns.clone(),
+                fields: sample.input.fields.clone(),
                 masks: sample.masks.clone(),
                 bytes: sample.source_bytes,
                 fingerprint: sample.fingerprint.clone(),
@@ -496,7 +500,11 @@ impl PlanFile {
             Ok(PlannedSample {
                 description: kind.clone(),
                 own: Box::new(OwnInfo { geo: sample.geo, radiometry: sample.radiometry }),
-                input: Input { variable: sample.variable, ..Input::of(&sample.path) },
+                input: Input {
+                    variable: sample.variable,
+                    fields: sample.fields,
+                    ..Input::of(&sample.path)
+                },
                 name: sample.name,
                 stack: sample.stack,
                 index: sample.index,

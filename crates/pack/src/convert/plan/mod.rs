@@ -6,6 +6,7 @@
 mod append;
 mod bits;
 mod class_names;
+mod columns;
 mod cube;
 mod cube_notes;
 mod description;
@@ -24,6 +25,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use self::append::check_append;
+use self::columns::Columns;
 pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands};
 pub(crate) use self::cube::{transform, with_calibration};
@@ -201,7 +203,18 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     let mut inputs = without_repeats(input::expand(&options.inputs, &options.exclude)?);
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups)?;
-    let mut inputs = inputs.into_iter();
+    let mut columns = Columns::new(options, &inputs)?;
+    let mut complete = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let text = input.text();
+        match columns.complete(input) {
+            Ok(input) => complete.push(input),
+            Err(error) => planner.skip(&text, error)?,
+        }
+    }
+    planner.plan.notes.extend(columns.notes());
+    drop(columns);
+    let mut inputs = complete.into_iter();
     loop {
         let together: Vec<Input> = inputs.by_ref().take(OPENED_TOGETHER).collect();
         if together.is_empty() {
@@ -224,16 +237,9 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
         for (input, examined) in together.into_iter().zip(examined) {
             let text = input.text();
             let added = examined.and_then(|examined| planner.add(input, examined));
-            let Err(error) = added else { continue };
-            if !options.skip_errors {
-                return Err(error);
+            if let Err(error) = added {
+                planner.skip(&text, error)?;
             }
-            let named = error.path().is_some();
-            planner.plan.skipped.push(if named {
-                error.to_string()
-            } else {
-                format!("{text}: {error}")
-            });
         }
     }
 }

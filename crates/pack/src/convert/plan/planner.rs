@@ -10,8 +10,7 @@ use hsipack_format::remedy::current;
 use hsipack_format::{CubeShape, DType, Error, Grid, Opt, Result, remedy};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
-use regex::Regex;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::append::{calibration_note, continued, made_masks, values_of, with_made};
 use super::class_names::ClassNames;
@@ -28,7 +27,6 @@ use crate::convert::pairs::{self, Kind};
 use crate::convert::references;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
-use crate::table::Table;
 
 pub(super) struct Planner<'a> {
     options: &'a ConvertOptions,
@@ -36,8 +34,6 @@ pub(super) struct Planner<'a> {
     pub plan: Plan,
     names: HashSet<String>,
     by_shape: HashMap<CubeShape, usize>,
-    table: Option<Table>,
-    path_columns: Option<Regex>,
     class_names: ClassNames,
     /// Masks of the dataset that were added after packing.
     made: BTreeMap<String, MaskMeaning>,
@@ -71,15 +67,6 @@ impl<'a> Planner<'a> {
         base: Option<&'a Dataset>,
         masks: Vec<MaskGroup>,
     ) -> Result<Self> {
-        let path_columns = options.path_columns.as_deref().map(|pattern| {
-            Regex::new(pattern).map_err(|error| {
-                Error::conflict(format!(
-                    "{} is not a regular expression: {error}",
-                    Opt::PathColumns
-                ))
-                .with_remedy("for example (?P<group>P\\d+)/(?P<day>\\d+)_")
-            })
-        });
         let taken =
             base.iter().flat_map(|base| base.samples().names()).map(str::to_owned).collect();
         let made = made_masks(base);
@@ -101,8 +88,6 @@ impl<'a> Planner<'a> {
             },
             names: taken,
             by_shape: HashMap::new(),
-            table: options.table.as_deref().map(Table::read).transpose()?,
-            path_columns: path_columns.transpose()?,
             class_names: ClassNames::of(base),
             made,
             theirs,
@@ -111,10 +96,11 @@ impl<'a> Planner<'a> {
         })
     }
 
-    pub fn add(&mut self, input: Input, examined: Examined) -> Result<()> {
+    /// Adds an input whose columns are complete.
+    pub fn add(&mut self, mut input: Input, examined: Examined) -> Result<()> {
         let Examined { mut info, source_bytes, fingerprint } = examined;
         info.geo = input.geo.as_deref().cloned().or(info.geo);
-        let columns = self.columns(&input)?;
+        let columns = std::mem::take(&mut input.columns);
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),
             _ => input.default_name(),
@@ -146,7 +132,7 @@ impl<'a> Planner<'a> {
         let shape = CubeShape { bands: kept, ..info.shape };
         self.check_calibrated(&input)?;
         let references = references::check(&self.options.values, &input, &info)?;
-        let (mask_fingerprints, masks) = self.open_masks(&input, &name, shape)?;
+        let (mask_fingerprints, masks) = self.open_masks(&input, shape)?;
         let stack = self.stack(shape, &info, &bands)?;
         if let Err(error) = self.merge_masks(stack, masks) {
             self.forget_if_empty(shape, stack);
@@ -188,39 +174,19 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// The columns for one input, from the CSV list, the table and the path.
-    fn columns(&mut self, input: &Input) -> Result<Map<String, Value>> {
-        let mut columns = input.columns.clone();
-        if let Some(pattern) = &self.path_columns {
-            let path = mirror::url_of(&input.file).unwrap_or_else(|| input.file.clone());
-            let path = path.to_string_lossy();
-            let found = pattern.captures(&path).ok_or_else(|| {
-                Error::conflict("the path does not match the expression for columns")
-                    .at(&input.file)
-                    .with_remedy(remedy!["correct ", Opt::PathColumns])
-            })?;
-            for group in pattern.capture_names().flatten() {
-                if let Some(part) = found.name(group) {
-                    columns.insert(group.to_owned(), Value::from(part.as_str()));
-                }
-            }
+    /// Lists an input that cannot be packed as skipped.
+    ///
+    /// # Errors
+    /// `error`, if such inputs stop the conversion.
+    pub fn skip(&mut self, input: &str, error: Error) -> Result<()> {
+        if !self.options.skip_errors {
+            return Err(error);
         }
-        let name = columns
-            .get("name")
-            .and_then(Value::as_str)
-            .map_or_else(|| input.default_name(), str::to_owned);
-        if let Some(table) = &mut self.table {
-            let row = table.take(&name).ok_or_else(|| {
-                Error::conflict(format!("the table has no row named {name}"))
-                    .at(&input.file)
-                    .with_remedy("add the row, or correct its name")
-            })?;
-            columns.extend(row);
-        }
-        let mut own = columns.clone();
-        own.remove("name");
-        crate::table::check_columns(&own)?;
-        Ok(columns)
+        self.plan.skipped.push(match error.path() {
+            Some(_) => error.to_string(),
+            None => format!("{input}: {error}"),
+        });
+        Ok(())
     }
 
     /// Removes a stack that was created for a cube which then turned out not to fit.
@@ -394,7 +360,6 @@ impl<'a> Planner<'a> {
     fn open_masks(
         &mut self,
         input: &Input,
-        name: &str,
         shape: CubeShape,
     ) -> Result<(Vec<Option<String>>, Vec<PlannedMask>)> {
         let (mut fingerprints, mut arrays) = (Vec::new(), Vec::new());
@@ -404,7 +369,7 @@ impl<'a> Planner<'a> {
             let reader = match made {
                 None => {
                     let size = (shape.rows, shape.columns);
-                    MaskReader::open(group, input, name, size.0, size.1, fill.is_some())?
+                    MaskReader::open(group, input, size.0, size.1, fill.is_some())?
                         .map(|reader| reader.filling(fill))
                 }
                 Some(_) => None,
@@ -519,17 +484,6 @@ impl<'a> Planner<'a> {
             return Err(Error::conflict(format!(
                 "no input could be opened; the first error: {first}"
             )));
-        }
-        if let Some(table) = &self.table {
-            let unused = table.remaining();
-            if !unused.is_empty() {
-                let shown = unused[..unused.len().min(3)].join(", ");
-                self.plan.notes.push(match unused.len() {
-                    1 => format!("one row of the table matches no input: {shown}"),
-                    2 | 3 => format!("{} rows of the table match no input: {shown}", unused.len()),
-                    more => format!("{more} rows of the table match no input: {shown}, …"),
-                });
-            }
         }
         self.class_names.check(&self.plan.masks)?;
         self.class_names.give(&mut self.plan.stacks)?;

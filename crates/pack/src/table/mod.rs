@@ -11,6 +11,7 @@ use hsipack_store::small;
 use serde_json::{Map, Value};
 
 use crate::input::Input;
+use crate::pattern;
 
 /// A table is held in memory. Tables of millions of samples are smaller than this.
 const LARGEST: u64 = 256 << 20;
@@ -19,26 +20,36 @@ const LARGEST: u64 = 256 << 20;
 #[derive(Debug, Default)]
 pub struct Table {
     rows: HashMap<String, Map<String, Value>>,
+    columns: Vec<String>,
 }
 
 impl Table {
-    /// Reads a CSV with a `name` column. If every cell of a column is a whole number, or a number, the column becomes
+    /// Reads a CSV whose column `key` identifies the samples. If every cell of a column is a whole number, or a number, the column becomes
     /// numbers. `True` and `False` become booleans, and empty cells null.
     ///
     /// # Errors
     /// If the file is not a CSV with a header, lacks the column, or names a sample twice.
-    pub fn read(path: &Path) -> Result<Self> {
-        let rows =
-            read_rows(path, "name", remedy!["add a column `name` with the names of the samples"])?;
+    pub fn read(path: &Path, key: &str) -> Result<Self> {
+        let advice = remedy![
+            format!("add a column `{key}`, or name another one that identifies the samples with "),
+            Opt::TableKey
+        ];
+        let rows = read_rows(path, key, advice)?;
         let mut table = Self::default();
         for (mut cells, row) in rows.into_iter().zip(2..) {
-            let Some(Value::String(name)) = cells.remove("name") else {
+            let Some(name) = cells.get(key).and_then(pattern::text_of) else {
                 return Err(Error::malformed(format!(
-                    "row {row} of the table has no name; the header is row 1"
+                    "row {row} of the table has no {key}; the header is row 1"
                 ))
                 .at(path)
-                .with_remedy("give the name of the sample, or leave out the row"));
+                .with_remedy(format!("give the {key} of the sample, or leave out the row")));
             };
+            if key == "name" {
+                cells.remove("name");
+            }
+            if table.columns.is_empty() {
+                table.columns = cells.keys().cloned().collect();
+            }
             check_columns(&cells).map_err(|error| error.at(path))?;
             if table.rows.insert(name.clone(), cells).is_some() {
                 return Err(Error::conflict(format!("the table names {name} twice"))
@@ -47,6 +58,11 @@ impl Table {
             }
         }
         Ok(table)
+    }
+
+    /// Names of its columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(String::as_str)
     }
 
     /// Removes the row of sample `name` and returns it.
@@ -229,7 +245,7 @@ mod tests {
     #[test]
     fn columns_keep_their_type() {
         let file = write("\u{feff}name,label,age,group,code\na, 3 ,1.5,7,007\n\"b,c\",4,2,8,\n");
-        let mut table = Table::read(file.path()).unwrap();
+        let mut table = Table::read(file.path(), "name").unwrap();
         let row = Value::Object(table.take("a").unwrap());
         assert_eq!(row, serde_json::json!({"label": 3, "age": 1.5, "group": "7", "code": "007"}));
         assert_eq!(table.remaining(), ["b,c"]);
@@ -240,7 +256,7 @@ mod tests {
     #[test]
     fn truth_is_boolean_and_zero_and_one_are_numbers() {
         let text = "name,a,b,c,d,e\nx,True,true,0,True,\ny,False,,1,maybe,\n";
-        let mut table = Table::read(write(text).path()).unwrap();
+        let mut table = Table::read(write(text).path(), "name").unwrap();
         let row = |table: &mut Table, name| Value::Object(table.take(name).unwrap());
         let x = serde_json::json!({"a": true, "b": true, "c": 0, "d": "True", "e": null});
         assert_eq!(row(&mut table, "x"), x);
@@ -251,7 +267,7 @@ mod tests {
     #[test]
     fn what_every_sample_has_is_left_out_where_it_is_missing() {
         let text = "name,label,group,split,age\na,,,,\nb,1,g,train,3\n";
-        let mut table = Table::read(write(text).path()).unwrap();
+        let mut table = Table::read(write(text).path(), "name").unwrap();
         let row = Value::Object(table.take("a").unwrap());
         assert_eq!(row, serde_json::json!({"age": null}));
     }
@@ -261,7 +277,7 @@ mod tests {
         for (text, problem) in
             [("label\n1\n", "`name`"), ("name\na\na\n", "twice"), ("name,stack\na,b\n", "stack")]
         {
-            let error = Table::read(write(text).path()).unwrap_err();
+            let error = Table::read(write(text).path(), "name").unwrap_err();
             assert!(error.to_string().contains(problem), "{error}");
         }
     }
@@ -278,12 +294,12 @@ mod tests {
             ("name,x,name\na,1,b\n", "2 columns are called `name`"),
             ("name,x\n,1\n", "row 2 of the table has no name"),
         ] {
-            let error = Table::read(write(text).path()).unwrap_err().to_string();
+            let error = Table::read(write(text).path(), "name").unwrap_err().to_string();
             assert!(error.contains(told) && !error.contains('{'), "{error}");
         }
         let latin = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(latin.path(), b"name,x\na,m\xfcll\n").unwrap();
-        let error = Table::read(latin.path()).unwrap_err().to_string();
+        let error = Table::read(latin.path(), "name").unwrap_err().to_string();
         assert!(error.contains("line 2: the text is not UTF-8"), "{error}");
     }
 }
