@@ -8,7 +8,7 @@ use hsipack_store::Dataset;
 
 use super::{PlannedMask, PlannedStack};
 use crate::convert::classes;
-use crate::convert::masks::{MaskGroup, MaskReader};
+use crate::convert::masks::MaskGroup;
 
 /// What is known about the classes of each mask, by its name.
 pub(super) struct ClassNames {
@@ -41,10 +41,10 @@ impl ClassNames {
     }
 
     /// Adds the names in a mask file, if its classes get new ids.
-    pub(super) fn found(&mut self, group: &MaskGroup, reader: &MaskReader) {
+    pub(super) fn found(&mut self, group: &MaskGroup, file_classes: &[String]) {
         if !group.classes.is_empty() {
             let names = self.in_files.entry(group.name.clone()).or_default();
-            names.extend(reader.file_classes.iter().cloned());
+            names.extend(file_classes.iter().cloned());
         }
     }
 

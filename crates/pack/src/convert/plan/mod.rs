@@ -10,6 +10,7 @@ mod columns;
 mod cube;
 mod cube_notes;
 mod description;
+mod examine;
 pub(crate) mod pieces;
 mod planner;
 mod scale;
@@ -30,7 +31,7 @@ pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands};
 pub(crate) use self::cube::{transform, with_calibration};
 pub use self::description::{Description, OwnInfo};
-use self::planner::{Examined, Planner};
+use self::planner::Planner;
 use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
 use crate::input::{self, Input};
@@ -189,9 +190,9 @@ pub struct PlannedMask {
     pub made: Option<Made>,
 }
 
-/// Number of cubes that are opened before the first of them is added to the plan. If a cube cannot be packed, at most so many
-/// others were opened in vain.
-const OPENED_TOGETHER: usize = 128;
+/// Number of inputs that are examined before the first of them is added to the plan. If one cannot be packed, at most so many
+/// others were examined in vain.
+const EXAMINED_TOGETHER: usize = 128;
 
 /// Plans a conversion. `base` is the dataset to append to; `stop` is set when the user wants to stop.
 ///
@@ -214,9 +215,10 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     }
     planner.plan.notes.extend(columns.notes());
     drop(columns);
+    let examiner = planner.examiner();
     let mut inputs = complete.into_iter();
     loop {
-        let together: Vec<Input> = inputs.by_ref().take(OPENED_TOGETHER).collect();
+        let together: Vec<Input> = inputs.by_ref().take(EXAMINED_TOGETHER).collect();
         if together.is_empty() {
             return planner.finish(stop);
         }
@@ -231,7 +233,7 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
                     return Err(Error::new(ErrorKind::Interrupted, "stopped")
                         .with_remedy("nothing was written yet"));
                 }
-                Ok(Examined::of(input, &options.values))
+                Ok(examiner.examine(input))
             },
         )?;
         for (input, examined) in together.into_iter().zip(examined) {

@@ -1,4 +1,4 @@
-//! Adds every input to the plan. Cube by cube, everything that it needs is opened and checked.
+//! Adds every input to the plan, after it was examined, and checks that it fits those before it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -16,16 +16,13 @@ use super::append::{calibration_note, continued, made_masks, values_of, with_mad
 use super::class_names::ClassNames;
 use super::cube_notes::CubeNotes;
 use super::description::Descriptions;
+use super::examine::{Examined, Examiner};
 use super::scale::{greatest_magnitude, power_of_two_for};
-use super::{
-    Pair, Plan, PlannedMask, PlannedSample, PlannedStack, open_source, pick, select_bands,
-};
+use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
 use crate::convert::classes;
-use crate::convert::masks::{self, MaskGroup, MaskReader};
+use crate::convert::masks::MaskGroup;
 use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
-use crate::convert::references;
-use crate::fingerprint::fingerprint;
 use crate::input::Input;
 
 pub(super) struct Planner<'a> {
@@ -41,24 +38,6 @@ pub(super) struct Planner<'a> {
     theirs: Option<ValueOptions>,
     cube_notes: CubeNotes,
     descriptions: Descriptions,
-}
-
-/// The description of an input's cube, and the fingerprint of its files.
-pub(super) struct Examined {
-    info: CubeInfo,
-    /// Bytes of its files.
-    source_bytes: u64,
-    /// Fingerprint of its files.
-    fingerprint: String,
-}
-
-impl Examined {
-    /// Opens the cube of an input.
-    pub fn of(input: &Input, values: &ValueOptions) -> Result<Self> {
-        let info = open_source(input, values)?.info().clone();
-        let (source_bytes, fingerprint) = fingerprint(&info.files)?;
-        Ok(Self { info, source_bytes, fingerprint })
-    }
 }
 
 impl<'a> Planner<'a> {
@@ -96,10 +75,15 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// Examines inputs of this plan.
+    pub fn examiner(&self) -> Examiner<'a> {
+        Examiner { options: self.options, masks: self.plan.masks.clone(), made: self.made.clone() }
+    }
+
     /// Adds an input whose columns are complete.
     pub fn add(&mut self, mut input: Input, examined: Examined) -> Result<()> {
-        let Examined { mut info, source_bytes, fingerprint } = examined;
-        info.geo = input.geo.as_deref().cloned().or(info.geo);
+        let Examined { info, source_bytes, fingerprint, bands, shape, references, masks } =
+            examined;
         let columns = std::mem::take(&mut input.columns);
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),
@@ -127,12 +111,12 @@ impl<'a> Planner<'a> {
                     remedy!["give a common parent folder, so that names include the path, or give names in a CSV list"]
                 }));
         }
-        let bands = select_bands(&info, &self.options.values)?;
-        let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
-        let shape = CubeShape { bands: kept, ..info.shape };
         self.check_calibrated(&input)?;
-        let references = references::check(&self.options.values, &input, &info)?;
-        let (mask_fingerprints, masks) = self.open_masks(&input, shape)?;
+        for (group, mask) in self.plan.masks.iter().zip(&masks) {
+            self.class_names.found(group, &mask.file_classes);
+        }
+        let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
+        let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
         let stack = self.stack(shape, &info, &bands)?;
         if let Err(error) = self.merge_masks(stack, masks) {
             self.forget_if_empty(shape, stack);
@@ -354,61 +338,6 @@ impl<'a> Planner<'a> {
             Some(stack) => continued(fresh, stack).map_err(|error| error.at(stack.image.folder())),
             None => Ok(fresh),
         }
-    }
-
-    /// Opens the masks of a cube. Returns the fingerprints of those that it has, and what each requires of its array.
-    fn open_masks(
-        &mut self,
-        input: &Input,
-        shape: CubeShape,
-    ) -> Result<(Vec<Option<String>>, Vec<PlannedMask>)> {
-        let (mut fingerprints, mut arrays) = (Vec::new(), Vec::new());
-        for group in &self.plan.masks {
-            let fill = self.options.mask_fill;
-            let made = self.made.get(&group.name);
-            let reader = match made {
-                None => {
-                    let size = (shape.rows, shape.columns);
-                    MaskReader::open(group, input, size.0, size.1, fill.is_some())?
-                        .map(|reader| reader.filling(fill))
-                }
-                Some(_) => None,
-            };
-            fingerprints.push(reader.as_ref().map(MaskReader::fingerprint).transpose()?);
-            if let Some(reader) = &reader {
-                self.class_names.found(group, reader);
-            }
-            let (greatest, layers, class_names) = match &reader {
-                None if made.is_some() => {
-                    (0, Vec::new(), made.and_then(|one| one.class_names.clone()))
-                }
-                Some(reader) => {
-                    (reader.scan()?, reader.layer_names.clone(), reader.class_names.clone())
-                }
-                None => (fill.unwrap_or(0), Vec::new(), None),
-            };
-            let wide = greatest > 255 || layers.len() > 8;
-            let dtype = if wide { DType::U16 } else { DType::U8 };
-            let size = self.options.values.dtype.size();
-            let flat = CubeShape { bands: 1, ..shape };
-            let tile = match self.options.layout.chunk {
-                Some(_) => self.options.layout.tile(shape, size),
-                None => masks::tile(flat),
-            };
-            let per_shard = Grid::samples_for(shape, size, self.options.layout.shard_size);
-            let grid = Grid::new(flat, tile, per_shard)?;
-            let codec = self.options.layout.codec(DType::U16);
-            arrays.push(PlannedMask {
-                name: group.name.clone(),
-                dtype,
-                grid,
-                codec,
-                layers,
-                class_names,
-                made: made.and_then(|one| one.made.clone()),
-            });
-        }
-        Ok((fingerprints, arrays))
     }
 
     /// Adds the masks of a cube to those of its stack.

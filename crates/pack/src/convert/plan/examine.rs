@@ -1,0 +1,110 @@
+//! Examines an input for the plan: opens its cube, references and masks. This reads files, so threads examine several inputs
+//! at once, and nothing here depends on other inputs.
+
+use std::collections::BTreeMap;
+
+use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::{CubeShape, DType, Grid, Result};
+use hsipack_source::CubeInfo;
+
+use super::{PlannedMask, open_source, select_bands};
+use crate::convert::masks::{self, MaskGroup, MaskReader};
+use crate::convert::options::ConvertOptions;
+use crate::convert::references::{self, Fit};
+use crate::fingerprint::fingerprint;
+use crate::input::Input;
+
+/// Examines inputs.
+pub(super) struct Examiner<'a> {
+    pub options: &'a ConvertOptions,
+    /// The masks of every cube.
+    pub masks: Vec<MaskGroup>,
+    /// Masks of the dataset that were added after packing, for which cubes have no files.
+    pub made: BTreeMap<String, MaskMeaning>,
+}
+
+/// What the files of an input say.
+pub(super) struct Examined {
+    /// The description of its cube.
+    pub info: CubeInfo,
+    /// Bytes of its files.
+    pub source_bytes: u64,
+    /// Fingerprint of its files.
+    pub fingerprint: String,
+    /// Bands that are kept; `None` keeps all.
+    pub bands: Option<Vec<usize>>,
+    /// The shape with the bands that are kept.
+    pub shape: CubeShape,
+    /// Its white and dark references.
+    pub references: Fit,
+    /// Its masks, in the order of [`Examiner::masks`].
+    pub masks: Vec<ExaminedMask>,
+}
+
+/// What the file of a mask says.
+pub(super) struct ExaminedMask {
+    /// Fingerprint of its files; `None` if the cube has none, and the mask is filled.
+    pub fingerprint: Option<String>,
+    /// Names of classes in the file.
+    pub file_classes: Vec<String>,
+    /// What it requires of its array.
+    pub array: PlannedMask,
+}
+
+impl Examiner<'_> {
+    /// Examines an input.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or does not fit the options or the cube.
+    pub fn examine(&self, input: &Input) -> Result<Examined> {
+        let values = &self.options.values;
+        let mut info = open_source(input, values)?.info().clone();
+        let (source_bytes, fingerprint) = fingerprint(&info.files)?;
+        info.geo = input.geo.as_deref().cloned().or(info.geo);
+        let bands = select_bands(&info, values)?;
+        let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
+        let shape = CubeShape { bands: kept, ..info.shape };
+        let references = references::check(values, input, &info)?;
+        let masks = self.masks.iter().map(|group| self.mask(group, input, shape));
+        let masks = masks.collect::<Result<_>>()?;
+        Ok(Examined { info, source_bytes, fingerprint, bands, shape, references, masks })
+    }
+
+    fn mask(&self, group: &MaskGroup, input: &Input, shape: CubeShape) -> Result<ExaminedMask> {
+        let fill = self.options.mask_fill;
+        let made = self.made.get(&group.name);
+        let reader = match made {
+            None => MaskReader::open(group, input, shape.rows, shape.columns, fill.is_some())?,
+            Some(_) => None,
+        };
+        let reader = reader.map(|reader| reader.filling(fill));
+        let (greatest, layers, class_names) = match (&reader, made) {
+            (Some(reader), _) => {
+                (reader.scan()?, reader.layer_names.clone(), reader.class_names.clone())
+            }
+            (None, Some(made)) => (0, Vec::new(), made.class_names.clone()),
+            (None, None) => (fill.unwrap_or(0), Vec::new(), None),
+        };
+        let is_wide = greatest > 255 || layers.len() > 8;
+        let layout = &self.options.layout;
+        let size = self.options.values.dtype.size();
+        let flat = CubeShape { bands: 1, ..shape };
+        let tile = match layout.chunk {
+            Some(_) => layout.tile(shape, size),
+            None => masks::tile(flat),
+        };
+        let per_shard = Grid::samples_for(shape, size, layout.shard_size);
+        let array = PlannedMask {
+            name: group.name.clone(),
+            dtype: if is_wide { DType::U16 } else { DType::U8 },
+            grid: Grid::new(flat, tile, per_shard)?,
+            codec: layout.codec(DType::U16),
+            layers,
+            class_names,
+            made: made.and_then(|made| made.made.clone()),
+        };
+        let fingerprint = reader.as_ref().map(MaskReader::fingerprint).transpose()?;
+        let file_classes = reader.map(|reader| reader.file_classes).unwrap_or_default();
+        Ok(ExaminedMask { fingerprint, file_classes, array })
+    }
+}
