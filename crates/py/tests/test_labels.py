@@ -230,6 +230,16 @@ def test_classes_are_packed_with_other_ids(
             hsipack.convert(cubes, tmp_path / "no", mask=only, classes=wrong)  # type: ignore[arg-type]
 
 
+def test_values_that_are_no_class_ids_get_one(tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", np.ones((3, 4, 2), "f4"))
+    np.save(tmp_path / "gt.npy", np.array([[0, -1, np.nan, 1]] * 3))
+    mask = str(tmp_path / "gt.npy")
+    classes = {-1: 255, np.nan: 7, np.int64(-2): 0}
+    hsipack.convert(tmp_path / "c.npy", tmp_path / "d", mask=mask, classes=classes)
+    ds = hsipack.open(tmp_path / "d", output="numpy")
+    assert np.array_equal(ds[0]["mask"], [[0, 255, 7, 1]] * 3)
+
+
 @pytest.mark.parametrize(
     "names",
     [["none", "left lung", "bone"], [None, "", "bone"], {1: "left lung"}, {"labels": {2: "bone"}}],

@@ -82,3 +82,29 @@ def test_conditions_that_mean_nothing(hsipack: Hsipack, packed: Path, tmp_path: 
         done = hsipack.run(*words, "--where", "label == 'sea'")
         assert "no sample fulfils" in check_refusal(done, packed)
     assert not list(tmp_path.iterdir())
+
+
+def test_other_values_of_masks_get_class_ids(hsipack: Hsipack, tmp_path: Path) -> None:
+    np.save(tmp_path / "c.npy", np.ones((3, 4, 2), "f4"))
+    ids = np.array([[0, 1, -1, -1], [2, -9999, 1, 0], [3, 3, -2, 2]], "i4")
+    np.save(tmp_path / "whole.npy", ids)
+    gaps = np.where(ids == -1, np.nan, ids).astype("f4")
+    np.save(tmp_path / "gaps.npy", gaps)
+    masks = ["whole={dir}/whole.npy", "gaps={dir}/gaps.npy"]
+    words = [word for mask in masks for word in ("--mask", mask)]
+    given = "whole.-1=255,whole.-9999=255,whole.*=9,whole.1=1,gaps.nan=7,gaps.-9999=8,gaps.-2=0"
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "c.npy", *words, "--classes", given, out=out)
+    whole = np.select([ids == 1, (ids == -1) | (ids == -9999)], [1, 255], 9)
+    assert np.array_equal(read_zarr(out, array="whole")[0], whole)
+    expected = np.select([np.isnan(gaps), ids == -9999, ids == -2], [7, 8, 0], ids)
+    assert np.array_equal(read_zarr(out, array="gaps")[0], expected)
+    assert hsipack.run("validate", out, "--source").returncode == 0
+    only = ("--mask", "{dir}/whole.npy", "--classes", "-1=255")
+    other = tmp_path / "other.hsipack"
+    message = hsipack.refuse(tmp_path / "c.npy", *only, out=other, names=tmp_path / "whole.npy")
+    assert "is -9999" in message
+    assert "--classes" in message
+    hsipack.convert(tmp_path / "c.npy", *only, "--mask-fill", 0, out=other)
+    expected = np.select([ids == -1, ids < 0], [255, 0], ids)
+    assert np.array_equal(read_zarr(other, array="mask")[0], expected)

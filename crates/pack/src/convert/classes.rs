@@ -23,10 +23,59 @@ pub struct NewClass {
 pub enum OldClass {
     /// Its id.
     Id(u16),
+    /// A value of the file that cannot be a class id, such as -1 or NaN.
+    Value(OtherValue),
     /// Its name in the file.
     Name(String),
     /// Every class that is not listed.
     Others,
+}
+
+/// A value of a mask file that marks a class, or pixels without one, and is not from 0 to 65535: a whole number, or NaN.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OtherValue(f64);
+
+impl OtherValue {
+    /// Whether a pixel has this value.
+    fn is(self, value: f64) -> bool {
+        self.0 == value || self.0.is_nan() && value.is_nan()
+    }
+}
+
+impl PartialEq for OtherValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(other.0)
+    }
+}
+
+impl Eq for OtherValue {}
+
+impl FromStr for OtherValue {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        match text.parse::<f64>() {
+            Ok(value) if value.is_nan() || value.is_finite() && value.fract() == 0.0 => {
+                Ok(Self(value))
+            }
+            _ => Err(format!("{text:?} is neither a whole number nor nan")),
+        }
+    }
+}
+
+impl TryFrom<String> for OtherValue {
+    type Error = String;
+
+    fn try_from(text: String) -> std::result::Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<OtherValue> for String {
+    fn from(OtherValue(value): OtherValue) -> Self {
+        value.to_string()
+    }
 }
 
 /// The name of a class.
@@ -39,12 +88,13 @@ pub struct ClassName {
 }
 
 impl OldClass {
-    /// Parses `*`, an id or a name.
+    /// Parses `*`, an id, another whole number or `nan`, or a name.
     pub fn of(text: &str) -> Self {
-        match text.parse() {
+        match (text.parse(), text.parse()) {
             _ if text == "*" => Self::Others,
-            Ok(id) => Self::Id(id),
-            Err(_) => Self::Name(text.to_owned()),
+            (Ok(id), _) => Self::Id(id),
+            (_, Ok(value)) => Self::Value(value),
+            _ => Self::Name(text.to_owned()),
         }
     }
 
@@ -59,6 +109,7 @@ impl OldClass {
     pub(super) fn id(&self) -> Result<u16> {
         let class = match self {
             Self::Id(id) => return Ok(*id),
+            Self::Value(value) => &String::from(*value),
             Self::Name(name) => name,
             Self::Others => "*",
         };
@@ -204,9 +255,16 @@ impl MaskOption {
     }
 }
 
-/// The new id of every class id.
+/// The new ids of the values in a mask file.
 #[derive(Clone, Debug)]
-pub struct ClassTable(Vec<u16>);
+pub struct ClassTable {
+    /// The new id of every class id.
+    ids: Vec<u16>,
+    /// New ids of other values.
+    values: Vec<(OtherValue, u16)>,
+    /// The new id of all that are not listed.
+    others: Option<u16>,
+}
 
 impl ClassTable {
     /// The table for a mask file with these class names; `None` if all classes keep their ids. A class need not be in
@@ -220,9 +278,14 @@ impl ClassTable {
         }
         let others = classes.iter().find(|new| new.class == OldClass::Others).map(|new| new.id);
         let mut given: Vec<Option<u16>> = vec![None; usize::from(u16::MAX) + 1];
+        let mut values = Vec::new();
         for new in classes {
             let old = match &new.class {
                 OldClass::Others => continue,
+                OldClass::Value(value) => {
+                    values.push((*value, new.id));
+                    continue;
+                }
                 OldClass::Id(id) => usize::from(*id),
                 OldClass::Name(name) => {
                     let names = names.ok_or_else(|| {
@@ -241,12 +304,23 @@ impl ClassTable {
             }
         }
         let new_id = |(old, new): (u16, Option<u16>)| new.or(others).unwrap_or(old);
-        Ok(Some(Self((0..=u16::MAX).zip(given).map(new_id).collect())))
+        let ids = (0..=u16::MAX).zip(given).map(new_id).collect();
+        Ok(Some(Self { ids, values, others }))
     }
 
-    /// The new id.
+    /// The new id of a class id.
     pub(super) fn of(&self, id: u16) -> u16 {
-        self.0[usize::from(id)]
+        self.ids[usize::from(id)]
+    }
+
+    /// The new id of another value, if it is listed.
+    pub(super) fn of_value(&self, value: f64) -> Option<u16> {
+        self.values.iter().find(|(listed, _)| listed.is(value)).map(|(_, id)| *id)
+    }
+
+    /// The new id of all that are not listed.
+    pub(super) fn of_others(&self) -> Option<u16> {
+        self.others
     }
 
     /// Names of the new classes. If several classes become one, it has the name of the first; classes that are listed
@@ -405,6 +479,21 @@ mod tests {
         for bad in ["", "3", "=3", "3="] {
             assert!(bad.parse::<OptionOfClass<String>>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn values_that_are_no_class_ids_are_given_ids_too() {
+        let classes = [new("-1", 255), new("nan", 7), new("99999", 3), new("2", 9)];
+        let table = ClassTable::new(&classes, None).unwrap().unwrap();
+        let of = [-1.0, f64::NAN, 99999.0, -2.0, 0.5].map(|value| table.of_value(value));
+        assert_eq!(of, [Some(255), Some(7), Some(3), None, None]);
+        assert_eq!((table.of(2), table.of(3), table.of_others()), (9, 3, None));
+        let text = serde_json::to_string(&classes).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<NewClass>>(&text).unwrap(), classes);
+        for name in ["inf", "0.5", "-", "1x"] {
+            assert_eq!(OldClass::of(name), OldClass::Name(name.to_owned()));
+        }
+        assert!(OldClass::of("-1").id().is_err());
     }
 
     fn new(text: &str, id: u16) -> NewClass {

@@ -353,7 +353,7 @@ impl MaskReader {
     ) -> Result<()> {
         out.clear();
         let mut layer = 0;
-        let mut without_class = Vec::new();
+        let mut without_id = Vec::new();
         for (source, file) in &self.layers {
             source.read_rows(rows.clone(), buffer)?;
             let info = source.info();
@@ -369,12 +369,12 @@ impl MaskReader {
                         Ok(value) => value,
                         Err(value) => {
                             let has_none = has_no_class(value, info.ignore_value);
-                            if !has_none || self.fill.is_none() {
+                            let Some(id) = self.id_of(value, has_none) else {
                                 let columns = info.shape.columns;
                                 let place = (rows.start + pixel / columns, pixel % columns);
                                 return Err(refuse_id(value, has_none, place, &file.file));
-                            }
-                            without_class.push(pixel);
+                            };
+                            without_id.push((pixel, id));
                             0
                         }
                     };
@@ -390,10 +390,17 @@ impl MaskReader {
         if let Some(table) = &self.new_ids {
             out.iter_mut().for_each(|id| *id = table.of(*id));
         }
-        if let Some(fill) = self.fill.filter(|_| self.layer_names.is_empty()) {
-            without_class.into_iter().for_each(|pixel| out[pixel] = fill);
+        if self.layer_names.is_empty() {
+            without_id.into_iter().for_each(|(pixel, id)| out[pixel] = id);
         }
         Ok(())
+    }
+
+    /// The packed id of a value that is not a class id, if it has one.
+    fn id_of(&self, value: f64, has_no_class: bool) -> Option<u16> {
+        let listed = self.new_ids.as_ref().and_then(|table| table.of_value(value));
+        let others = || self.new_ids.as_ref().and_then(ClassTable::of_others);
+        listed.or_else(|| self.fill.or_else(others).filter(|_| has_no_class))
     }
 
     /// Reads the whole mask and returns its greatest value. Checks that layers are boolean.
@@ -463,7 +470,9 @@ fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path)
     match has_no_class {
         true => error.with_remedy(remedy![
             "class ids are whole numbers from 0 to 65535; if the value marks pixels without a class (nodata), give them one with ",
-            Opt::MaskFill.to("ID")
+            Opt::MaskFill.to("ID"),
+            ", or give this value a class id with ",
+            Opt::NewClasses
         ]),
         false => error.with_remedy("class ids are whole numbers from 0 to 65535"),
     }

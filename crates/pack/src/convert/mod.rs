@@ -53,7 +53,7 @@ pub(crate) mod transform;
 
 pub use assignment::Assignment;
 pub use bad_bands::{BadBands, band_ranges};
-pub use classes::{ClassName, NewClass, OldClass, OptionOfClass};
+pub use classes::{ClassName, NewClass, OldClass, OptionOfClass, OtherValue};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
 pub(crate) use options::words;

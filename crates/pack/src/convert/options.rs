@@ -687,14 +687,15 @@ pub struct ConvertOptions {
     /// Give classes of a mask new ids, such as tumour=3,7=3,*=255 (repeatable)
     /// [default: classes that are not named keep their ids]
     ///
-    /// CLASS is a class id of the mask file, the name of a class in the file, or * for all other classes. With several
-    /// masks, write NAME.CLASS=ID.
+    /// CLASS is a class id of the mask file, another whole number in it or nan, as in -1=255, the name of a class in the
+    /// file, or * for everything else. With several masks, write NAME.CLASS=ID.
     #[cfg_attr(
         feature = "clap",
         arg(
             long,
             value_name = "CLASS=ID",
             value_delimiter = ',',
+            allow_hyphen_values = true,
             requires = "mask",
             help_heading = "Samples"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -96,7 +97,8 @@ def convert(
             a class (NaN, negative or nodata). If ``None``, both are errors.
         classes: new ids for classes of the mask, by class id or by the name in the mask file:
             ``{"tumour": 3, 7: 3, "*": 255}``. ``"*"`` stands for all classes that are not named;
-            without it, they keep their ids. For several masks, ``{"organs": {7: 3}}``. The new ids
+            without it, they keep their ids. Other whole numbers and NaN in the file may get ids,
+            too: ``{-1: 255}``. For several masks, ``{"organs": {7: 3}}``. The new ids
             are recorded, and ``validate(source=True)`` takes them into account.
         class_names: names of a mask's classes, by the ids that are packed: ``{1: "tumour"}``, or a
             list that begins with id 0, with ``None`` for classes without names. For several masks,
@@ -349,13 +351,22 @@ def _classes(option: str, classes: Any) -> list[dict[str, Any]]:
         mask = key if isinstance(value, Mapping) else None
         for one, new in (value if isinstance(value, Mapping) else {key: value}).items():
             old: Any = "others"
-            if not isinstance(one, str):
+            if _is_other_value(one):
+                old = {"value": "nan" if one != one else str(int(one))}
+            elif not isinstance(one, str):
                 old = {"id": _options.natural(option, one, least=0, most=_MAX_ID)}
             elif one != "*":
                 old = {"name": one}
             new_id = _options.natural(f"{option}[{one!r}]", new, least=0, most=_MAX_ID)
             flat.append(_of_class(mask, old, new_id))
     return flat
+
+
+def _is_other_value(key: object) -> bool:
+    """Whether it is a value of a mask file that cannot be a class id: another whole number, or NaN."""
+    if isinstance(key, bool) or not isinstance(key, numbers.Real):
+        return False
+    return key != key or (not 0 <= key <= _MAX_ID and float(key).is_integer())
 
 
 def _class_names(option: str, names: Any) -> list[dict[str, Any]]:
