@@ -14,7 +14,7 @@ use walkdir::WalkDir;
 use crate::convert::pairs;
 use crate::convert::staging::is_unfinished;
 use crate::pattern::Fields;
-use crate::stars::Stars;
+use crate::wildcards::Wildcards;
 use crate::{archives, table, walk};
 
 /// One cube to open.
@@ -246,7 +246,7 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
     }
     let found = glob::glob(text)
         .map_err(|error| Error::conflict(format!("{text:?} is not a glob pattern: {error}")))?;
-    let stars = Stars::of(text);
+    let wildcards = Wildcards::of(text);
     let mut inputs = Vec::new();
     for path in found {
         let path =
@@ -257,7 +257,7 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
         }
         // A path that cannot be read is kept: opening it later gives an error with its name.
         let mut fields = Fields::new();
-        stars.add(&path.to_string_lossy(), &mut fields);
+        wildcards.add(&path.to_string_lossy(), &mut fields);
         let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !hsipack_source::is_container_folder(&path) {
             let found = search(&path, excluded)?.into_iter();

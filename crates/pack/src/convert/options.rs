@@ -31,6 +31,7 @@ use super::assignment::Assignment;
 use super::classes::{ClassName, NewClass, OptionOfClass};
 use crate::input::Input;
 use crate::pattern::Pattern;
+use crate::table::SplitList;
 
 /// The factor by which stored values must be multiplied to get physical values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -221,6 +222,29 @@ pub enum BandSelection {
     Wavelengths(Vec<(f64, f64)>),
 }
 
+/// What happens to a cube that no table or list has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unlisted {
+    /// It is packed, without the columns of the table or list.
+    Keep,
+    /// It is left out.
+    Skip,
+    /// It is an error.
+    Error,
+}
+
+hsipack_format::option_names!(Unlisted, "unlisted", {
+    Keep => "keep",
+    Skip => "skip",
+    Error => "error",
+});
+
+impl Serialize for Unlisted {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        to.serialize_str(self.name())
+    }
+}
+
 /// A white or dark reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -303,6 +327,7 @@ from_words! {
     Nodata: NODATA;
     KeepBits: KEPT_BITS;
     Reference: "a path, a pattern or auto";
+    Unlisted: "keep, skip or error";
 }
 
 /// All options that decide the values of a packed cube for a given source. The dataset stores them, so that
@@ -630,12 +655,15 @@ pub struct ConvertOptions {
     /// Skip inputs that cannot be opened, and list them, instead of stopping
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Inputs"))]
     pub skip_errors: bool,
-    /// CSV with a `name` column. The other columns (label, group, split, any) go to samples.jsonl as numbers,
-    /// booleans (True, False) or text; empty cells become null
+    /// CSV, TSV, JSON, JSON lines or Parquet with a `name` column. The other columns (label, group, split, any) go to
+    /// samples.jsonl as numbers, booleans (True, False) or text; empty cells become null
+    ///
+    /// FILE.json::KEY names a part of a JSON file. Keys of nested objects become columns with dots: files.header. A column
+    /// with the name of a field that hsipack writes itself becomes table.NAME.
     ///
     /// The name of a cube is its path below the folder that was given, without the ending: day1/scan_01. For files and
     /// patterns it is the file's name without the ending: scan_01.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "CSV", help_heading = "Samples"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Samples"))]
     pub table: Option<PathBuf>,
     /// Column of the table that identifies a cube, and the text that it has for the cube, such as file={stem}.npy
     /// [default: name={name}]
@@ -652,6 +680,44 @@ pub struct ConvertOptions {
         )
     )]
     pub table_key: Option<Assignment>,
+    /// Add the columns of another table (repeatable): OTHER is a key of the same JSON file, or another file; its rows are
+    /// found by the equal value in COLUMN of the table, as in annotations.record_id=id
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "OTHER.COLUMN=COLUMN",
+            requires = "table",
+            help_heading = "Samples",
+            hide_short_help = true
+        )
+    )]
+    pub table_join: Vec<Assignment>,
+    /// List of the samples of a split (repeatable): names, stems or paths, one a line, or a JSON list; or a JSON file with
+    /// such lists by the names of splits
+    ///
+    /// Lists of folds, as in [{"train": [...], "val": [...]}, ...], become the columns fold0/train, fold0/val, fold1/train, ...,
+    /// which are true for the samples in a list and false for others.
+    #[cfg_attr(
+        feature = "clap",
+        arg(
+            long,
+            value_name = "NAME=FILE|FILE.json",
+            help_heading = "Samples",
+            hide_short_help = true
+        )
+    )]
+    pub split: Vec<SplitList>,
+    /// Column that is the label of each sample [default: label]
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "COLUMN", help_heading = "Samples", hide_short_help = true)
+    )]
+    pub label_column: Option<String>,
+    /// Whether to keep or skip cubes without a row in the table or without a list, or stop with an error
+    /// [default: error for tables, keep for lists]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "keep|skip|error", value_parser = one_of(&Unlisted::ALL), help_heading = "Samples", hide_short_help = true))]
+    pub unlisted: Option<Unlisted>,
     /// Name of each sample, with fields, as --mask; such as '{group}#{time}' [default: the path below the input folder]
     #[cfg_attr(
         feature = "clap",
@@ -761,6 +827,10 @@ impl Default for ConvertOptions {
             skip_errors: false,
             table: None,
             table_key: None,
+            table_join: Vec::new(),
+            split: Vec::new(),
+            label_column: None,
+            unlisted: None,
             name: None,
             path_columns: None,
             mask: Vec::new(),

@@ -1,81 +1,248 @@
-//! The user's tables: columns for samples by name (`--table`), and CSV lists of inputs.
+//! The user's tables: columns for samples by name (`--table`), lists of names (`--split`), and CSV lists of inputs.
+//!
+//! | file | part |
+//! |---|---|
+//! | `rows.rs` | rows with columns, whatever the format; joining two tables |
+//! | `csv.rs`, `json.rs`, `parquet.rs` | the formats |
+//! | `lists.rs` | names of samples for each split |
+//!
+//! Tables are held in memory. Files may have up to 256 MiB, and tables up to 16 million cells, so that a damaged or hostile
+//! file cannot exhaust it. Nothing recurses deeper than 128 levels.
+
+mod csv;
+pub(crate) mod json;
+mod lists;
+mod parquet;
+mod rows;
 
 use std::collections::HashMap;
-use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hsipack_format::samples::RESERVED_KEYS;
-use hsipack_format::{Error, Opt, Remedy, Result, remedy};
+use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_store::remote::is_url;
 use hsipack_store::small;
 use serde_json::{Map, Value};
 
+pub use self::lists::{NameList, SplitList, read as read_lists};
+
+use self::json::Json;
+use self::rows::Rows;
+use crate::convert::Assignment;
 use crate::input::Input;
-use crate::pattern;
 
 /// A table is held in memory. Tables of millions of samples are smaller than this.
 const LARGEST: u64 = 256 << 20;
 
-/// The rows of a CSV, keyed by one of its columns.
-#[derive(Debug, Default)]
+/// The rows of a table, of which one column identifies samples.
+#[derive(Debug)]
 pub struct Table {
-    rows: HashMap<String, Map<String, Value>>,
-    columns: Vec<String>,
+    rows: Rows,
+    key: String,
+    by_text: HashMap<String, usize>,
+    is_used: Vec<bool>,
 }
 
 impl Table {
-    /// Reads a CSV whose column `key` identifies the samples. If every cell of a column is a whole number, or a number, the column becomes
-    /// numbers. `True` and `False` become booleans, and empty cells null.
+    /// Reads the table `FILE` or `FILE::KEY`: CSV, TSV, JSON, JSON lines or Parquet. KEY names a part of a JSON file. The column
+    /// `key` identifies samples. The rows of other tables are added by `joins`, `OTHER.COLUMN=COLUMN`: OTHER is a key of the same
+    /// JSON file, or another file.
     ///
     /// # Errors
-    /// If the file is not a CSV with a header, lacks the column, or names a sample twice.
-    pub fn read(path: &Path, key: &str) -> Result<Self> {
-        let advice = remedy![
-            format!("add a column `{key}`, or name another one that identifies the samples with "),
-            Opt::TableKey
-        ];
-        let rows = read_rows(path, key, advice)?;
-        let mut table = Self::default();
-        for (mut cells, row) in rows.into_iter().zip(2..) {
-            let Some(name) = cells.get(key).and_then(pattern::text_of) else {
-                return Err(Error::malformed(format!(
-                    "row {row} of the table has no {key}; the header is row 1"
-                ))
-                .at(path)
-                .with_remedy(format!("give the {key} of the sample, or leave out the row")));
-            };
-            if key == "name" {
-                cells.remove("name");
-            }
-            if table.columns.is_empty() {
-                table.columns = cells.keys().cloned().collect();
-            }
-            check_columns(&cells).map_err(|error| error.at(path))?;
-            if table.rows.insert(name.clone(), cells).is_some() {
-                return Err(Error::conflict(format!("the table names {name} twice"))
-                    .at(path)
-                    .with_remedy("keep one of these rows"));
-            }
+    /// If a file is not a table, a column does not exist, or two rows have the same text in a column that identifies them.
+    pub fn read(table: &Path, key: &str, joins: &[Assignment]) -> Result<Self> {
+        let file = File::open(table)?;
+        // A column that is joined may identify samples.
+        let of_file = if joins.is_empty() { key } else { "" };
+        let mut rows = file.rows(of_file, key)?;
+        for join in joins {
+            file.join(&mut rows, join, key)?;
         }
-        Ok(table)
+        Self::new(rows, key).map_err(|error| error.at(&file.path))
+    }
+
+    /// The table in a text of JSON, as [`read`](Self::read).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn of_json(text: &[u8], key: &str) -> Result<Self> {
+        Self::new(json::rows(&json::parse(text)?, key)?, key)
+    }
+
+    fn new(rows: Rows, key: &str) -> Result<Self> {
+        if rows.id(key).is_none() {
+            return Err(no_key(&rows, key));
+        }
+        let by_text = rows.by_text(key)?;
+        Ok(Self { key: key.to_owned(), by_text, is_used: vec![false; rows.len()], rows })
     }
 
     /// Names of its columns.
     pub fn columns(&self) -> impl Iterator<Item = &str> {
-        self.columns.iter().map(String::as_str)
+        self.rows.columns()
     }
 
-    /// Removes the row of sample `name` and returns it.
-    pub fn take(&mut self, name: &str) -> Option<Map<String, Value>> {
-        self.rows.remove(name)
+    /// The row of a sample, without the column `name`; `None` if there is no such row. Several samples may have the same row.
+    pub fn row(&mut self, key: &str) -> Option<Map<String, Value>> {
+        let row = *self.by_text.get(key)?;
+        self.is_used[row] = true;
+        let mut cells = self.rows.map(row);
+        if self.key == "name" {
+            cells.shift_remove("name");
+        }
+        Some(cells)
     }
 
-    /// Names of the rows that were not taken, sorted.
+    /// Like [`row`](Self::row), with null for every empty cell.
+    pub fn row_with_nulls(&mut self, key: &str) -> Option<Map<String, Value>> {
+        let row = *self.by_text.get(key)?;
+        self.is_used[row] = true;
+        let mut cells = self.rows.map_with_nulls(row);
+        if self.key == "name" {
+            cells.shift_remove("name");
+        }
+        Some(cells)
+    }
+
+    /// Whether a row was used.
+    pub fn is_used(&self) -> bool {
+        self.is_used.contains(&true)
+    }
+
+    /// What identifies the rows that were not used, sorted.
     pub fn remaining(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.rows.keys().map(String::as_str).collect();
+        let unused = self.by_text.iter().filter(|(_, row)| !self.is_used[**row]);
+        let mut names: Vec<&str> = unused.map(|(name, _)| name.as_str()).collect();
         names.sort_unstable();
         names
     }
+}
+
+/// The error for a table without the column that identifies samples.
+fn no_key(rows: &Rows, key: &str) -> Error {
+    rows.no_column(key).with_remedy(remedy![
+        format!("add a column `{key}`, or name the one that identifies the samples with "),
+        Opt::TableKey
+    ])
+}
+
+/// A file of a table.
+struct File {
+    path: PathBuf,
+    /// The key of the part that is the table.
+    part: Option<String>,
+    content: Content,
+}
+
+enum Content {
+    Json(Json),
+    Parquet(Vec<u8>),
+    Text(Vec<u8>),
+}
+
+impl File {
+    fn open(table: &Path) -> Result<Self> {
+        let Input { file: path, variable: part, .. } = Input::parse(&table.to_string_lossy());
+        let bytes = bytes(&path)?;
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+        let first = bytes.trim_ascii_start().first();
+        let content = match ending.as_str() {
+            "jsonl" | "ndjson" => Content::Json(at(&path, json::parse_lines(&bytes))?),
+            _ if bytes.starts_with(parquet::SIGNATURE) => Content::Parquet(bytes),
+            "json" => Content::Json(at(&path, json::parse(&bytes))?),
+            "csv" | "tsv" | "txt" | "tab" => Content::Text(bytes),
+            _ if first.is_some_and(|first| b"[{".contains(first)) => {
+                Content::Json(at(&path, json::parse(&bytes))?)
+            }
+            _ => Content::Text(bytes),
+        };
+        if let (Some(part), false) = (&part, matches!(content, Content::Json(_))) {
+            return Err(Error::conflict(format!("only JSON files have parts, such as '{part}'"))
+                .at(path)
+                .with_remedy(format!("leave '::{part}' out")));
+        }
+        Ok(Self { path, part, content })
+    }
+
+    /// The rows of the table. A table of text must have the column `needed`, unless it is empty. Samples are identified by
+    /// `identifier`.
+    fn rows(&self, needed: &str, identifier: &str) -> Result<Rows> {
+        match &self.content {
+            Content::Json(json) => {
+                let part = match &self.part {
+                    None => json::only_records(json).unwrap_or(json),
+                    Some(part) => json.at(part).ok_or_else(|| {
+                        Error::not_found(format!(
+                            "there is no key '{part}'; it has {}",
+                            json.keys()
+                        ))
+                        .at(&self.path)
+                        .with_remedy("give one of them after '::'")
+                    })?,
+                };
+                let several = json::record_keys(json);
+                if self.part.is_none() && several.len() > 1 {
+                    let choices =
+                        several.iter().map(|key| format!("{}::{key}", self.path.display()));
+                    return Err(Error::ambiguous("the file holds several tables")
+                        .with_choices(choices.take(20).collect())
+                        .at(&self.path)
+                        .with_remedy("name one of them"));
+                }
+                at(&self.path, json::rows(part, identifier))
+            }
+            Content::Parquet(bytes) => at(&self.path, parquet::read(bytes.clone())),
+            Content::Text(text) => at(&self.path, csv::read(text, needed)),
+        }
+    }
+
+    /// Adds the rows of another table, `OTHER.COLUMN=COLUMN`.
+    fn join(&self, rows: &mut Rows, join: &Assignment, identifier: &str) -> Result<()> {
+        let Assignment { name, value: ours } = join;
+        let dots: Vec<usize> = name.match_indices('.').map(|(dot, _)| dot).collect();
+        for dot in dots.iter().rev() {
+            let (other, column) = (&name[..*dot], &name[dot + 1..]);
+            let part = match &self.content {
+                Content::Json(json) => json.at(other).filter(|part| !part.is_single()),
+                _ => None,
+            };
+            let (theirs, title) = match part {
+                Some(part) => (at(&self.path, json::rows(part, identifier))?, other.to_owned()),
+                None => {
+                    let beside = self.path.with_file_name(other);
+                    let places = [Path::new(other), &beside];
+                    let is_there =
+                        |place: &&&Path| Input::parse(&place.to_string_lossy()).file.is_file();
+                    let Some(place) = places.iter().find(is_there) else { continue };
+                    let file = File::open(place)?;
+                    let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
+                    (file.rows("", identifier)?, stem.into_owned())
+                }
+            };
+            return at(&self.path, rows.join(&theirs, &title, column, ours))
+                .map_err(|error| error.within(join));
+        }
+        let error = Error::conflict(format!("{join}: there is no table before the last dot"));
+        Err(error.at(&self.path).with_remedy(remedy![
+            "give ",
+            Opt::TableJoin.to("OTHER.COLUMN=COLUMN"),
+            ", where OTHER is a key of the JSON file, or another file"
+        ]))
+    }
+}
+
+fn at<T>(path: &Path, result: Result<T>) -> Result<T> {
+    result.map_err(|error| error.at(path))
+}
+
+/// The bytes of a table's file.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
+    if !is_url(path) && small::open(path)?.1 > LARGEST {
+        return Err(Error::unsupported(format!("the table is larger than {} MiB", LARGEST >> 20))
+            .at(path)
+            .with_remedy("keep only the columns and rows that are needed"));
+    }
+    small::read(path, LARGEST)
 }
 
 /// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's folder. The other
@@ -85,20 +252,24 @@ impl Table {
 /// If the file is not a CSV with a header, or lacks the column.
 pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     let folder = path.parent().unwrap_or(Path::new(""));
-    let advice = remedy!["add a column `path`; to add columns to cubes, use ", Opt::Table];
-    let rows = read_rows(path, "path", advice)?.into_iter().zip(2..);
-    let inputs = rows.map(|(mut cells, row)| {
-        let Some(Value::String(file)) = cells.remove("path") else {
+    let rows = at(path, csv::read(&bytes(path)?, "path"))?;
+    if rows.id("path").is_none() {
+        let advice = remedy!["add a column `path`; to add columns to cubes, use ", Opt::Table];
+        return Err(rows.no_column("path").at(path).with_remedy(advice));
+    }
+    let inputs = (0..rows.len()).map(|row| {
+        let mut cells = rows.map(row);
+        let Some(Value::String(file)) = cells.shift_remove("path") else {
             return Err(Error::malformed(format!(
-                "row {row} of the list has no path; the header is row 1"
+                "{} of the list has no path; the header is row 1",
+                rows.place(row)
             ))
             .at(path)
             .with_remedy("give the path of the cube, or leave out the row"));
         };
         let place = if is_url(Path::new(&file)) { file.into() } else { folder.join(file) };
         let mut input = Input::parse(&place.to_string_lossy());
-        let name = cells.get("name").cloned();
-        cells.remove("name");
+        let name = cells.shift_remove("name");
         check_columns(&cells).map_err(|error| error.at(path))?;
         cells.extend(name.map(|name| ("name".to_owned(), name)));
         input.columns = cells;
@@ -115,7 +286,7 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
 
 /// Refuses columns that have the name of a field that hsipack writes to samples.jsonl.
 pub fn check_columns(row: &Map<String, Value>) -> Result<()> {
-    match row.keys().find(|column| RESERVED_KEYS.contains(&column.as_str())) {
+    match row.keys().find(|column| is_reserved(column)) {
         Some(column) => Err(Error::conflict(format!(
             "the column {column:?} has a name that hsipack uses itself"
         ))
@@ -124,112 +295,9 @@ pub fn check_columns(row: &Map<String, Value>) -> Result<()> {
     }
 }
 
-/// The rows of a CSV that must have the column `needed`; otherwise `advice` is given.
-fn read_rows(path: &Path, needed: &str, advice: Remedy) -> Result<Vec<Map<String, Value>>> {
-    let fail = |error: csv::Error| {
-        let line = |position: Option<csv::Position>| {
-            position.map_or_else(String::new, |position| format!("line {}: ", position.line()))
-        };
-        let what = match error.into_kind() {
-            csv::ErrorKind::Io(error) => return Error::io(path, "cannot read", error),
-            csv::ErrorKind::UnequalLengths { pos, expected_len, len } => format!(
-                "{}the header has {expected_len} columns, but this row has {len}; a comma inside a cell needs quotes around the cell",
-                line(pos)
-            ),
-            csv::ErrorKind::Utf8 { pos, .. } => format!("{}the text is not UTF-8", line(pos)),
-            other => format!("{other:?}"),
-        };
-        Error::malformed(format!("not a CSV: {what}"))
-            .at(path)
-            .with_remedy("save it as comma-separated UTF-8 with a header line")
-    };
-    let (file, size) = small::open(path)?;
-    if size > LARGEST {
-        return Err(Error::unsupported(format!("the table is larger than {} MiB", LARGEST >> 20))
-            .at(path)
-            .with_remedy("keep only the columns and rows that are needed"));
-    }
-    // The file may grow while it is read.
-    let text = file.take(LARGEST);
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text);
-    // Spreadsheet programs write a byte order mark before the first column's name.
-    let header: Vec<String> = reader
-        .headers()
-        .map_err(fail)?
-        .iter()
-        .map(|column| column.trim_start_matches('\u{feff}').to_owned())
-        .collect();
-    let named = header.iter().filter(|column| *column == needed).count();
-    if named != 1 {
-        let columns: Vec<String> = header.iter().map(|column| format!("{column:?}")).collect();
-        let found = columns.join(", ");
-        let (what, advice) = match header.as_slice() {
-            _ if named > 1 => {
-                (format!("{named} columns are called `{needed}`"), remedy!["keep one of them"])
-            }
-            [only] if only.contains([';', '\t']) => (
-                format!(
-                    "the header has one column, {found}, so its cells are not separated by commas"
-                ),
-                remedy!["save it as comma-separated UTF-8 with a header line"],
-            ),
-            _ => (format!("it has no column `{needed}`, only {found}"), advice),
-        };
-        return Err(Error::malformed(what).at(path).with_remedy(advice));
-    }
-    let records = reader.records().collect::<Result<Vec<_>, _>>().map_err(fail)?;
-    let types: Vec<fn(&str) -> Value> = (0..header.len())
-        .map(|column| {
-            column_type(&header[column], records.iter().filter_map(|record| record.get(column)))
-        })
-        .collect();
-    let rows = records.iter().map(|record| {
-        let cells = header.iter().zip(record).zip(&types);
-        // Samples have their own fields for these columns, so empty cells are skipped.
-        let kept = cells.filter(|((column, cell), _)| !cell.is_empty() || !is_own(column));
-        let value = |convert: fn(&str) -> Value, cell: &str| match cell {
-            "" => Value::Null,
-            cell => convert(cell),
-        };
-        kept.map(|((column, cell), convert)| (column.clone(), value(*convert, cell))).collect()
-    });
-    Ok(rows.collect())
-}
-
-/// Whether every sample has a field for this column.
-fn is_own(column: &str) -> bool {
-    ["name", "path", "group", "split", "label"].contains(&column)
-}
-
-/// The function that converts a column's cells: to whole numbers, numbers or booleans (`True`, `false`) if all cells
-/// can be converted. Names, paths, groups and splits always stay text. 0 and 1 are numbers.
-fn column_type<'a>(column: &str, cells: impl Iterator<Item = &'a str>) -> fn(&str) -> Value {
-    let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
-    let text = |cell: &str| Value::from(cell);
-    if ["name", "path", "group", "split"].contains(&column) {
-        return text;
-    }
-    // `007` is a name, not a number.
-    let plain = |cell: &&str| !(cell.len() > 1 && cell.starts_with('0') && !cell.starts_with("0."));
-    if !cells.is_empty() && cells.iter().all(|cell| boolean(cell).is_some()) {
-        return |cell| boolean(cell).map_or(Value::Null, Value::from);
-    }
-    if cells.iter().all(|cell| plain(cell) && cell.parse::<i64>().is_ok()) {
-        |cell| cell.parse::<i64>().map_or(Value::Null, Value::from)
-    } else if cells.iter().all(|cell| plain(cell) && cell.parse::<f64>().is_ok_and(f64::is_finite))
-    {
-        |cell| cell.parse::<f64>().map_or(Value::Null, Value::from)
-    } else {
-        text
-    }
-}
-
-fn boolean(cell: &str) -> Option<bool> {
-    match cell {
-        "true" | "True" | "TRUE" => Some(true),
-        "false" | "False" | "FALSE" => Some(false),
-        _ => None,
-    }
+/// Whether hsipack itself writes a field of this name to samples.jsonl.
+pub(crate) fn is_reserved(column: &str) -> bool {
+    RESERVED_KEYS.contains(&column)
 }
 
 #[cfg(test)]
@@ -245,19 +313,19 @@ mod tests {
     #[test]
     fn columns_keep_their_type() {
         let file = write("\u{feff}name,label,age,group,code\na, 3 ,1.5,7,007\n\"b,c\",4,2,8,\n");
-        let mut table = Table::read(file.path(), "name").unwrap();
-        let row = Value::Object(table.take("a").unwrap());
+        let mut table = Table::read(file.path(), "name", &[]).unwrap();
+        let row = Value::Object(table.row("a").unwrap());
         assert_eq!(row, serde_json::json!({"label": 3, "age": 1.5, "group": "7", "code": "007"}));
         assert_eq!(table.remaining(), ["b,c"]);
-        let row = Value::Object(table.take("b,c").unwrap());
+        let row = Value::Object(table.row("b,c").unwrap());
         assert_eq!(row, serde_json::json!({"label": 4, "age": 2.0, "group": "8", "code": null}));
     }
 
     #[test]
     fn truth_is_boolean_and_zero_and_one_are_numbers() {
         let text = "name,a,b,c,d,e\nx,True,true,0,True,\ny,False,,1,maybe,\n";
-        let mut table = Table::read(write(text).path(), "name").unwrap();
-        let row = |table: &mut Table, name| Value::Object(table.take(name).unwrap());
+        let mut table = Table::read(write(text).path(), "name", &[]).unwrap();
+        let row = |table: &mut Table, name| Value::Object(table.row(name).unwrap());
         let x = serde_json::json!({"a": true, "b": true, "c": 0, "d": "True", "e": null});
         assert_eq!(row(&mut table, "x"), x);
         let y = serde_json::json!({"a": false, "b": null, "c": 1, "d": "maybe", "e": null});
@@ -267,18 +335,101 @@ mod tests {
     #[test]
     fn what_every_sample_has_is_left_out_where_it_is_missing() {
         let text = "name,label,group,split,age\na,,,,\nb,1,g,train,3\n";
-        let mut table = Table::read(write(text).path(), "name").unwrap();
-        let row = Value::Object(table.take("a").unwrap());
+        let mut table = Table::read(write(text).path(), "name", &[]).unwrap();
+        let row = Value::Object(table.row("a").unwrap());
         assert_eq!(row, serde_json::json!({"age": null}));
     }
 
     #[test]
-    fn a_table_needs_names_once_and_no_reserved_columns() {
-        for (text, problem) in
-            [("label\n1\n", "`name`"), ("name\na\na\n", "twice"), ("name,stack\na,b\n", "stack")]
-        {
-            let error = Table::read(write(text).path(), "name").unwrap_err();
+    fn a_table_needs_names_once() {
+        for (text, problem) in [("label\n1\n", "`name`"), ("name\na\na\n", "twice")] {
+            let error = Table::read(write(text).path(), "name", &[]).unwrap_err();
             assert!(error.to_string().contains(problem), "{error}");
+        }
+    }
+
+    /// The rows of a table in a file with this ending.
+    fn rows(ending: &str, text: &str, part: &str, joins: &[&str]) -> Result<Vec<Value>> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(format!("table.{ending}"));
+        std::fs::write(&file, text).unwrap();
+        std::fs::write(folder.path().join("more.csv"), "id,age\n1,30\n2,40\n").unwrap();
+        let joins: Vec<Assignment> = joins.iter().map(|join| join.parse().unwrap()).collect();
+        let mut table =
+            Table::read(Path::new(&format!("{}{part}", file.display())), "name", &joins)?;
+        Ok(["a", "b"].iter().flat_map(|name| table.row(name)).map(Value::Object).collect())
+    }
+
+    #[test]
+    fn every_format_gives_the_same_rows() {
+        let wanted = [
+            serde_json::json!({"label": 1.5, "of.day": "d1"}),
+            serde_json::json!({"label": 2.0, "of.day": null}),
+        ];
+        let object = r#"[{"name": "a", "label": 1.5, "of": {"day": "d1"}}, {"name": "b", "label": 2.0, "of": {"day": null}}]"#;
+        let lines = object[1..object.len() - 1].replace("}, {\"name", "}\n{\"name");
+        for (ending, text) in [
+            ("csv", "name,label,of.day\na,1.5,d1\nb,2.0,\n"),
+            ("csv", "name;label;of.day\na;1,5;d1\nb;2,0;\n"),
+            ("tsv", "name\tlabel\tof.day\na\t1.5\td1\nb\t2.0\t\n"),
+            ("json", object),
+            ("jsonl", &lines),
+            ("data", object),
+        ] {
+            assert_eq!(rows(ending, text, "", &[]).unwrap(), wanted, "{ending} {text}");
+        }
+    }
+
+    #[test]
+    fn parts_of_json_are_tables_and_are_joined() {
+        let text = r#"{"info": {}, "records": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}],
+            "notes": {"by": [{"of": 2, "ripe": true}]}}"#;
+        let joins = ["notes.by.of=id", "more.csv.id=id"];
+        let wanted = [
+            serde_json::json!({"id": 1, "more.id": 1, "age": 30}),
+            serde_json::json!({"id": 2, "of": 2, "ripe": true, "more.id": 2, "age": 40}),
+        ];
+        assert_eq!(rows("json", text, "::records", &joins).unwrap(), wanted);
+        // It is the only list of objects.
+        assert_eq!(rows("json", text, "", &joins).unwrap(), wanted);
+        for (part, joins, problem) in [
+            (
+                "::nothing",
+                &[][..],
+                "there is no key 'nothing'; it has the keys info, records, notes",
+            ),
+            ("::records", &["notes.nothing.of=id"], "it has no column `nothing.of`"),
+            ("::records", &["other.of=id"], "there is no table before the last dot"),
+            ("::records", &["notes.by.of=no"], "it has no column `no`"),
+        ] {
+            let error = rows("json", text, part, joins).unwrap_err().to_string();
+            assert!(error.contains(problem), "{error}");
+        }
+        let two = r#"{"a": [{"name": "x"}], "b": [{"name": "y"}]}"#;
+        let error = rows("json", two, "", &[]).unwrap_err().to_string();
+        assert!(error.contains("table.json::a"), "{error}");
+        let error = rows("csv", "name\na\n", "::part", &[]).unwrap_err().to_string();
+        assert!(error.contains("only JSON files have parts"), "{error}");
+    }
+
+    #[test]
+    fn malformed_tables_are_refused_with_their_file() {
+        let deep = "[".repeat(1_000_000);
+        let long = format!("name,x\n{}", "a,b\n".repeat(3));
+        for (ending, text) in [
+            ("json", deep.as_str()),
+            ("json", "{\"name\": [1, 2"),
+            ("json", "[[]]"),
+            ("jsonl", "{\"name\": \"a\"}\n{\"name\""),
+            ("jsonl", "3"),
+            ("parquet", "PAR1"),
+            ("parquet", "PAR1\0\0\0\0\u{7f}\u{7f}\u{7f}\u{7f}PAR1"),
+            ("csv", &long),
+            ("csv", ""),
+        ] {
+            let error = rows(ending, text, "", &[]).unwrap_err();
+            assert!(error.path().is_some() && error.remedy().is_some(), "{ending}: {error}");
+            assert_ne!(error.kind(), hsipack_format::ErrorKind::Bug, "{error}");
         }
     }
 
@@ -286,20 +437,16 @@ mod tests {
     fn what_is_wrong_with_a_table_is_told_in_words() {
         for (text, told) in [
             ("name,x\na\n", "line 2: the header has 2 columns, but this row has 1"),
-            (
-                "name;x\na;1\n",
-                "the header has one column, \"name;x\", so its cells are not separated by commas",
-            ),
             ("Name,x\na,1\n", "it has no column `name`, only \"Name\", \"x\""),
             ("name,x,name\na,1,b\n", "2 columns are called `name`"),
             ("name,x\n,1\n", "row 2 of the table has no name"),
         ] {
-            let error = Table::read(write(text).path(), "name").unwrap_err().to_string();
+            let error = Table::read(write(text).path(), "name", &[]).unwrap_err().to_string();
             assert!(error.contains(told) && !error.contains('{'), "{error}");
         }
         let latin = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(latin.path(), b"name,x\na,m\xfcll\n").unwrap();
-        let error = Table::read(latin.path(), "name").unwrap_err().to_string();
+        let error = Table::read(latin.path(), "name", &[]).unwrap_err().to_string();
         assert!(error.contains("line 2: the text is not UTF-8"), "{error}");
     }
 }

@@ -27,6 +27,10 @@ def convert(
     mask: Masks | None = None,
     table: Path | None = None,
     table_key: Mapping[str, str] | None = None,
+    table_join: Mapping[str, str] | None = None,
+    split: Path | Mapping[str, Path] | None = None,
+    label_column: str | None = None,
+    unlisted: Literal["keep", "skip", "error"] | None = None,
     name: str | None = None,
     path_columns: str | None = None,
     mask_fill: int | None = None,
@@ -84,11 +88,26 @@ def convert(
             A relative path is tried in the working directory and beside the cube.
             ``{"quality": "product"}`` makes a mask of the quality layers that EnMAP, DESIS, PRISMA
             and others deliver beside a cube.
-        table: a CSV file with a column ``name``. The other columns (label, group, split, any) are
-            stored with the samples as numbers, booleans (``True``, ``False``) or text; empty cells
-            are ``None``.
+        table: a CSV, TSV, JSON, JSON lines or Parquet file with a column ``name``;
+            ``"file.json::key"`` names a part of a JSON file. The other columns (label, group,
+            split, any) are stored with the samples as numbers, booleans (``True``, ``False``) or
+            text; empty cells are ``None``. Keys of nested objects become columns with dots:
+            ``files.header``. A column with the name of a field that hsipack writes itself becomes
+            ``table.NAME``.
         table_key: the column of ``table`` that identifies cubes, and the text that it has for each
             cube, such as ``{"file": "{stem}.npy"}``. If ``None``, ``{"name": "{name}"}``.
+        table_join: adds the columns of other tables: ``{"annotations.record_id": "id"}`` finds the
+            row of ``annotations`` whose ``record_id`` equals the table's column ``id``. The text
+            before the last dot is a key of the same JSON file, or another file.
+        split: lists of the samples of each split, ``{"train": "train.txt", "val": "val.txt"}``: files
+            with a name, stem or path on each line, or JSON lists; or a JSON file with such lists by
+            the names of splits. Lists of folds, ``[{"train": […], "val": […]}, …]``, become the
+            columns ``fold0/train``, ``fold0/val``, …, which are true for the samples in a list and
+            false for others.
+        label_column: the column that is the label of each sample; ``label`` if ``None``.
+        unlisted: whether to ``"keep"`` or ``"skip"`` cubes without a row in the table or without a
+            list, or raise an ``"error"``. If ``None``, an error for tables; cubes in no list are
+            kept.
         name: the name of each sample, such as ``"{group}#{time}"``, with the fields of ``mask``. If
             ``None``, the path below the input folder without the ending.
         path_columns: a regular expression that is matched with the path of each cube; its named
@@ -393,6 +412,12 @@ def _assignments(option: str, values: Any) -> list[str]:
     return [f"{name}={_options.path(option, value)}" for name, value in values.items()]
 
 
+def _split_lists(option: str, lists: Any) -> list[str]:
+    if isinstance(lists, Mapping):
+        return _assignments(option, lists)
+    return [_options.path(option, lists)]
+
+
 def _one_assignment(option: str, values: Any) -> str:
     assignments = _assignments(option, values)
     if len(assignments) != 1:
@@ -408,6 +433,8 @@ _CHECKS: dict[str, Check] = {
     "output": _options.path,
     "table": _options.path,
     "table_key": _one_assignment,
+    "table_join": _assignments,
+    "split": _split_lists,
     "exclude": _options.names,
     "dtype": _options.dtype,
     "bands": _bands,

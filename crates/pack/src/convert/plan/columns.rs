@@ -7,29 +7,34 @@ use hsipack_store::mirror;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use crate::convert::options::ConvertOptions;
+use super::lists;
+use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::input::Input;
 use crate::pattern::{self, Pattern};
-use crate::table::{Table, check_columns};
+use crate::table::{self, NameList, Table};
 
-/// Columns from everything that describes cubes: lists of inputs, paths and tables.
+/// Columns from everything that describes cubes: lists of inputs, paths, tables and lists of splits.
 pub(super) struct Columns<'a> {
     options: &'a ConvertOptions,
     path_columns: Option<Regex>,
     table: Option<Table>,
+    lists: Vec<NameList>,
     /// Names of all fields besides those that follow from the path.
     known: BTreeSet<String>,
     /// Fields that patterns use.
     used: BTreeSet<String>,
     /// Whether the name follows from columns that are known before the table is looked up.
     is_name_before_table: bool,
+    /// The first text that was looked up in the table and not found.
+    not_found: Option<String>,
+    skipped: usize,
 }
 
 impl<'a> Columns<'a> {
-    /// Reads the tables, and checks that the patterns of all options have only fields that exist.
+    /// Reads the tables and lists, and checks that the patterns of all options have only fields that exist.
     ///
     /// # Errors
-    /// If a table cannot be read, an expression is invalid, or a pattern has an unknown field.
+    /// If a table or list cannot be read, an expression is invalid, or a pattern has an unknown field.
     pub fn new(options: &'a ConvertOptions, inputs: &[Input]) -> Result<Self> {
         let path_columns = options.path_columns.as_deref().map(|expression| {
             Regex::new(expression).map_err(|error| {
@@ -42,11 +47,12 @@ impl<'a> Columns<'a> {
         });
         let path_columns = path_columns.transpose()?;
         let key = options.table_key.as_ref().map_or("name", |key| &key.name);
-        let table = options.table.as_deref().map(|file| Table::read(file, key)).transpose()?;
+        let table = options.table.as_deref();
+        let table = table.map(|file| Table::read(file, key, &options.table_join)).transpose()?;
+        let lists = table::read_lists(&options.split)?;
         let mut before_table: BTreeSet<String> = BTreeSet::new();
         for input in inputs {
-            let columns = input.columns.keys().chain(input.fields.keys());
-            for column in columns {
+            for column in input.columns.keys().chain(input.fields.keys()) {
                 if !before_table.contains(column) {
                     before_table.insert(column.clone());
                 }
@@ -56,6 +62,7 @@ impl<'a> Columns<'a> {
         before_table.extend(groups.map(str::to_owned));
         let mut known = before_table.clone();
         known.extend(table.iter().flat_map(Table::columns).map(str::to_owned));
+        known.extend(lists.iter().map(|list| list.column.clone()));
         for pattern in options.patterns() {
             pattern.check(&known)?;
         }
@@ -65,14 +72,59 @@ impl<'a> Columns<'a> {
         let is_name_before_table =
             options.name.as_deref().is_none_or(|name| Pattern(name).check(&before_table).is_ok());
         let used = options.patterns().flat_map(Pattern::fields).map(str::to_owned).collect();
-        Ok(Self { options, path_columns, table, known, used, is_name_before_table })
+        check_label_column(options, &known)?;
+        Ok(Self {
+            options,
+            path_columns,
+            table,
+            lists,
+            known,
+            used,
+            is_name_before_table,
+            not_found: None,
+            skipped: 0,
+        })
     }
 
-    /// Completes the columns of an input, which then include its name, and its fields.
+    /// Completes the columns of the inputs, which then include their names, and their fields. Inputs that tables and lists
+    /// leave out are removed. `skip` takes inputs that cannot be packed.
     ///
     /// # Errors
-    /// If its path does not match the expression for columns, the table has no row for it, or its name has no value.
-    pub fn complete(&mut self, mut input: Input) -> Result<Input> {
+    /// If `skip` fails; if tables and lists do not fit the inputs.
+    pub fn complete(
+        &mut self,
+        inputs: Vec<Input>,
+        skip: &mut dyn FnMut(&str, Error) -> Result<()>,
+    ) -> Result<(Vec<Input>, Vec<String>)> {
+        let mut complete = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let text = input.text();
+            match self.complete_one(input) {
+                Ok(input) => complete.extend(input),
+                Err(error) => skip(&text, error)?,
+            }
+        }
+        self.check_found()?;
+        let listed = lists::assign(&self.lists, &mut complete)?;
+        if !self.lists.is_empty() {
+            complete = self.listed(complete, &listed.is_listed, skip)?;
+        }
+        for input in &mut complete {
+            self.add_fields(input);
+            // Only fields that are used are recorded.
+            input.fields.retain(|field, _| self.used.contains(field));
+            if self.used.contains("relative") {
+                let relative = input.relative();
+                input.fields.insert("relative".to_owned(), Some(relative));
+            }
+        }
+        let mut notes = self.notes();
+        notes.extend(listed.notes);
+        Ok((complete, notes))
+    }
+
+    /// An input with its name and the columns of its path and its row; `None` if it is left out.
+    fn complete_one(&mut self, mut input: Input) -> Result<Option<Input>> {
         self.add_groups(&mut input)?;
         let default_name = match input.columns.get("name").and_then(Value::as_str) {
             Some(name) => name.to_owned(),
@@ -82,40 +134,93 @@ impl<'a> Columns<'a> {
         if self.is_name_before_table {
             self.name(&mut input)?;
         }
-        if let Some(row) = self.row(&input)? {
-            let name = input.columns.shift_remove("name");
-            input.columns.extend(row);
-            input.columns.extend(name.map(|name| ("name".to_owned(), name)));
-            self.add_fields(&mut input);
+        if self.table.is_some() {
+            match self.row(&input)? {
+                Some(row) => {
+                    let name = input.columns.shift_remove("name");
+                    input.columns.extend(row);
+                    input.columns.extend(name.map(|name| ("name".to_owned(), name)));
+                    self.add_fields(&mut input);
+                }
+                None if self.options.unlisted == Some(Unlisted::Skip) => {
+                    self.skipped += 1;
+                    return Ok(None);
+                }
+                None => {}
+            }
         }
         if !self.is_name_before_table {
             self.name(&mut input)?;
         }
-        let mut own = input.columns.clone();
-        own.remove("name");
-        check_columns(&own)?;
-        // Only fields that are used are recorded.
-        let used = &self.used;
-        input.fields.retain(|field, _| used.contains(field));
-        if used.contains("relative") {
-            let relative = input.relative();
-            input.fields.insert("relative".to_owned(), Some(relative));
-        }
-        Ok(input)
+        Ok(Some(input))
     }
 
-    /// Notes for the user about what did not match any input.
-    pub fn notes(&self) -> Vec<String> {
-        let Some(table) = &self.table else { return Vec::new() };
-        let unused = table.remaining();
+    /// The inputs without those that are in no list and therefore left out.
+    fn listed(
+        &mut self,
+        inputs: Vec<Input>,
+        is_listed: &[bool],
+        skip: &mut dyn FnMut(&str, Error) -> Result<()>,
+    ) -> Result<Vec<Input>> {
+        let mut kept = Vec::with_capacity(inputs.len());
+        for (input, is_listed) in inputs.into_iter().zip(is_listed) {
+            match self.options.unlisted.unwrap_or(Unlisted::Keep) {
+                _ if *is_listed => kept.push(input),
+                Unlisted::Keep => kept.push(input),
+                Unlisted::Skip => self.skipped += 1,
+                Unlisted::Error => {
+                    let name = name_of(&input);
+                    let error = Error::conflict(format!("no list of {} has {name}", Opt::Split))
+                        .at(&input.file)
+                        .with_remedy(remedy![
+                            "add it to a list, or pass ",
+                            Opt::Unlisted.to("keep"),
+                            " or ",
+                            Opt::Unlisted.to("skip")
+                        ]);
+                    skip(&input.text(), error)?;
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Refuses a table of which no row was found.
+    fn check_found(&self) -> Result<()> {
+        let (Some(table), Some(text)) = (&self.table, &self.not_found) else { return Ok(()) };
+        if table.is_used() {
+            return Ok(());
+        }
+        let key = self.options.table_key.as_ref().map_or("name", |key| &key.name);
+        let first = table.remaining().first().copied().unwrap_or_default().to_owned();
+        let error = Error::conflict(format!(
+            "no row of the table belongs to an input: the column {key} has values such as {first:?}, but the inputs have such as {text:?}"
+        ));
+        Err(error.at(self.options.table.clone().unwrap_or_default()).with_remedy(remedy![
+            "say what the column has for each cube, such as ",
+            Opt::TableKey.to(format!("{key}={{stem}}"))
+        ]))
+    }
+
+    /// Notes for the user about what did not match any input, and what was left out.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        match self.skipped {
+            0 => {}
+            1 => notes.push("one input is left out: no table or list has it".to_owned()),
+            count => notes.push(format!("{count} inputs are left out: no table or list has them")),
+        }
+        let unused = self.table.as_ref().map(Table::remaining).unwrap_or_default();
         let shown = unused[..unused.len().min(3)].join(", ");
-        let note = match unused.len() {
-            0 => return Vec::new(),
-            1 => format!("one row of the table matches no input: {shown}"),
-            2 | 3 => format!("{} rows of the table match no input: {shown}", unused.len()),
-            more => format!("{more} rows of the table match no input: {shown}, …"),
-        };
-        vec![note]
+        match unused.len() {
+            0 => {}
+            1 => notes.push(format!("one row of the table matches no input: {shown}")),
+            2 | 3 => {
+                notes.push(format!("{} rows of the table match no input: {shown}", unused.len()));
+            }
+            more => notes.push(format!("{more} rows of the table match no input: {shown}, …")),
+        }
+        notes
     }
 
     /// Adds the named groups of the expression for paths.
@@ -173,23 +278,83 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// The row of the table for an input.
+    /// The row of the table for an input; `None` if it has none, and needs none.
     fn row(&mut self, input: &Input) -> Result<Option<Map<String, Value>>> {
         let Some(table) = &mut self.table else { return Ok(None) };
         let pattern = self.options.table_key.as_ref().map_or("{name}", |key| &key.value);
-        let name = input.columns.get("name").and_then(Value::as_str).unwrap_or_default();
-        let key = match pattern {
-            "{name}" => Some(name.to_owned()),
+        let text = match pattern {
+            "{name}" => Some(name_of(input).to_owned()),
             pattern => Pattern(pattern).of(input)?,
         };
-        let row = key.as_deref().and_then(|key| table.take(key));
-        row.map(Some).ok_or_else(|| {
-            let key = key.unwrap_or_default();
-            let error = match &self.options.table_key {
-                None => Error::conflict(format!("the table has no row named {key}")),
-                Some(of) => Error::conflict(format!("the table has no row with {} {key}", of.name)),
-            };
-            error.at(&input.file).with_remedy("add the row, or correct its name")
-        })
+        let row = text.as_deref().and_then(|text| table.row(text));
+        if row.is_some() || self.options.unlisted.is_some_and(|rule| rule != Unlisted::Error) {
+            if row.is_none() {
+                self.not_found.get_or_insert(text.unwrap_or_default());
+            }
+            return Ok(row);
+        }
+        let text = text.unwrap_or_default();
+        let what = match &self.options.table_key {
+            None => format!("the table has no row named {text}"),
+            Some(key) => format!("the table has no row with {} {text}", key.name),
+        };
+        Err(Error::conflict(what).at(&input.file).with_remedy(remedy![
+            "add the row, or correct its name; or pass ",
+            Opt::Unlisted.to("keep"),
+            " or ",
+            Opt::Unlisted.to("skip")
+        ]))
     }
+}
+
+fn name_of(input: &Input) -> &str {
+    input.columns.get("name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Refuses a column for labels that does not exist.
+fn check_label_column(options: &ConvertOptions, known: &BTreeSet<String>) -> Result<()> {
+    let Some(label) = &options.label_column else { return Ok(()) };
+    if known.contains(label) {
+        return Ok(());
+    }
+    let known: Vec<&str> = known.iter().take(20).map(String::as_str).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Err(Error::conflict(format!("there is no column {label:?} for labels"))
+        .with_remedy(format!("give one of the columns that there are: {known}")))
+}
+
+/// Makes a label of the column for labels, and renames columns that have the name of a field that hsipack writes itself:
+/// `id` becomes `table.id`.
+///
+/// # Errors
+/// If a program gave such a column.
+pub(super) fn finish(
+    columns: &mut Map<String, Value>,
+    options: &ConvertOptions,
+    is_array: bool,
+) -> Result<()> {
+    if is_array {
+        let mut own = columns.clone();
+        own.remove("name");
+        table::check_columns(&own)?;
+    }
+    if let Some(column) = options.label_column.as_deref().filter(|column| *column != "label") {
+        if let Some(label) = columns.shift_remove("label") {
+            columns.insert("table.label".to_owned(), label);
+        }
+        if let Some(label) = columns.get(column).filter(|label| !label.is_null()).cloned() {
+            columns.insert("label".to_owned(), label);
+        }
+    }
+    let reserved: Vec<String> = columns
+        .keys()
+        .filter(|name| *name != "name" && table::is_reserved(name))
+        .cloned()
+        .collect();
+    for name in reserved {
+        if let Some(value) = columns.shift_remove(&name) {
+            columns.insert(format!("table.{name}"), value);
+        }
+    }
+    Ok(())
 }

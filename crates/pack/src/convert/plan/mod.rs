@@ -11,6 +11,7 @@ mod cube;
 mod cube_notes;
 mod description;
 mod examine;
+mod lists;
 pub(crate) mod pieces;
 mod planner;
 mod scale;
@@ -205,15 +206,9 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups)?;
     let mut columns = Columns::new(options, &inputs)?;
-    let mut complete = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        let text = input.text();
-        match columns.complete(input) {
-            Ok(input) => complete.push(input),
-            Err(error) => planner.skip(&text, error)?,
-        }
-    }
-    planner.plan.notes.extend(columns.notes());
+    let (complete, notes) =
+        columns.complete(inputs, &mut |input, error| planner.skip(input, error))?;
+    planner.plan.notes.extend(notes);
     drop(columns);
     let examiner = planner.examiner();
     let mut inputs = complete.into_iter();

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::append::{calibration_note, continued, made_masks, values_of, with_made};
 use super::class_names::ClassNames;
+use super::columns;
 use super::cube_notes::CubeNotes;
 use super::description::Descriptions;
 use super::examine::{Examined, Examiner};
@@ -84,7 +85,8 @@ impl<'a> Planner<'a> {
     pub fn add(&mut self, mut input: Input, examined: Examined) -> Result<()> {
         let Examined { info, source_bytes, fingerprint, bands, shape, references, masks } =
             examined;
-        let columns = std::mem::take(&mut input.columns);
+        let mut columns = std::mem::take(&mut input.columns);
+        columns::finish(&mut columns, self.options, input.stands_for.is_some())?;
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),
             _ => input.default_name(),
@@ -524,7 +526,7 @@ impl<'a> Planner<'a> {
 }
 
 /// The most splits for which statistics are recorded.
-const MOST_SPLITS: usize = 64;
+pub(crate) const MOST_SPLITS: usize = 64;
 
 /// A shard has room for at least this many cubes, unless they are large. Otherwise a dataset to which cubes are
 /// appended one by one would have a file for each cube.

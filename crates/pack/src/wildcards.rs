@@ -4,10 +4,10 @@ use regex::Regex;
 
 use crate::pattern::Fields;
 
-/// The stars of a glob: `*` matches within a part of a path, and `**` any number of parts.
-pub struct Stars(Option<Regex>);
+/// The wildcards of a glob: `*` matches within a part of a path, and `**` any number of parts.
+pub struct Wildcards(Option<Regex>);
 
-impl Stars {
+impl Wildcards {
     /// Those of `glob`.
     pub fn of(glob: &str) -> Self {
         Self(Regex::new(&expression(glob)).ok())
@@ -62,7 +62,7 @@ mod tests {
 
     fn matched(glob: &str, text: &str) -> Vec<String> {
         let mut fields = Fields::new();
-        Stars::of(glob).add(text, &mut fields);
+        Wildcards::of(glob).add(text, &mut fields);
         fields.into_values().flatten().collect()
     }
 
@@ -86,8 +86,8 @@ mod tests {
     #[test]
     fn numbers_go_on_after_those_of_the_file() {
         let mut fields = Fields::new();
-        Stars::of("hyko2_*.h5").add("hyko2_train.h5", &mut fields);
-        Stars::of("*/image").add("scene 1/image", &mut fields);
+        Wildcards::of("hyko2_*.h5").add("hyko2_train.h5", &mut fields);
+        Wildcards::of("*/image").add("scene 1/image", &mut fields);
         assert_eq!(fields["1"].as_deref(), Some("train"));
         assert_eq!(fields["2"].as_deref(), Some("scene 1"));
     }

@@ -1,0 +1,123 @@
+//! Tables of text: cells between commas, semicolons or tabs.
+
+use hsipack_format::{Error, Result};
+use serde_json::Number;
+
+use super::json::{Json, MAX_VALUES};
+use super::rows::Rows;
+
+/// Reads a table with a header, which has the column `needed` at most once. Cells are between commas; between tabs or
+/// semicolons if the header has no commas.
+///
+/// If every cell of a column is a whole number, or a number, the column becomes numbers. In tables with semicolons, numbers
+/// may have decimal commas. `True` and `False` become booleans, and empty cells null.
+///
+/// # Errors
+/// If it is not a table of text in UTF-8 with a header, has the column twice, or has too many cells.
+pub(crate) fn read(text: &[u8], needed: &str) -> Result<Rows> {
+    let fail = |error: csv::Error| {
+        let line = |position: Option<csv::Position>| {
+            position.map_or_else(String::new, |position| format!("line {}: ", position.line()))
+        };
+        let what = match error.into_kind() {
+            csv::ErrorKind::UnequalLengths { pos, expected_len, len } => format!(
+                "{}the header has {expected_len} columns, but this row has {len}; a comma inside a cell needs quotes around the cell",
+                line(pos)
+            ),
+            csv::ErrorKind::Utf8 { pos, .. } => format!("{}the text is not UTF-8", line(pos)),
+            other => format!("{other:?}"),
+        };
+        Error::malformed(format!("not a CSV: {what}"))
+            .with_remedy("save it as comma-separated UTF-8 with a header line")
+    };
+    let delimiter = delimiter(text);
+    let mut builder = csv::ReaderBuilder::new();
+    let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text);
+    // Spreadsheet programs write a byte order mark before the first column's name.
+    let header: Vec<String> = reader
+        .headers()
+        .map_err(fail)?
+        .iter()
+        .map(|column| column.trim_start_matches('\u{feff}').to_owned())
+        .collect();
+    let mut rows = Rows::new("row", 2);
+    let ids: Vec<u32> = header.iter().map(|column| rows.column(column)).collect();
+    let named = header.iter().filter(|column| *column == needed).count();
+    if named > 1 {
+        return Err(Error::malformed(format!("{named} columns are called `{needed}`"))
+            .with_remedy("keep one of them"));
+    }
+    let mut record = csv::StringRecord::new();
+    let mut values = 0;
+    while reader.read_record(&mut record).map_err(fail)? {
+        values += record.len();
+        if values > MAX_VALUES {
+            return Err(Error::unsupported(format!("the table has more than {MAX_VALUES} cells"))
+                .with_remedy("keep only the columns and rows that are needed"));
+        }
+        let cells = ids.iter().zip(&record).map(|(id, cell)| match cell {
+            "" => (*id, Json::Null),
+            cell => (*id, Json::Text(cell.into())),
+        });
+        rows.push(cells.collect());
+    }
+    for (column, id) in header.iter().zip(ids) {
+        if !["name", "path", "group", "split"].contains(&column.as_str()) {
+            convert(&mut rows, id, delimiter == b';');
+        }
+    }
+    Ok(rows)
+}
+
+/// The character between the cells of the header.
+fn delimiter(text: &[u8]) -> u8 {
+    let header = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let others = [b'\t', b';'].into_iter().find(|other| header.contains(other));
+    others.filter(|_| !header.contains(&b',')).unwrap_or(b',')
+}
+
+/// Converts a column's cells to booleans, whole numbers or numbers, if all of them can be converted. 0 and 1 are numbers.
+fn convert(rows: &mut Rows, column: u32, decimal_comma: bool) {
+    let any_number = if decimal_comma { number_with_comma } else { number };
+    for to in [boolean, whole, any_number] {
+        let fits = |cell: &Json| match cell {
+            Json::Text(text) => to(text).is_some(),
+            _ => true,
+        };
+        if rows.column_mut(column).all(|cell| fits(cell)) {
+            for cell in rows.column_mut(column) {
+                if let Json::Text(text) = cell {
+                    *cell = to(text).unwrap_or(Json::Null);
+                }
+            }
+            return;
+        }
+    }
+}
+
+fn boolean(cell: &str) -> Option<Json> {
+    match cell {
+        "true" | "True" | "TRUE" => Some(Json::Bool(true)),
+        "false" | "False" | "FALSE" => Some(Json::Bool(false)),
+        _ => None,
+    }
+}
+
+/// Whether a cell may be a number: `007` is a name.
+fn is_plain(cell: &str) -> bool {
+    !(cell.len() > 1 && cell.starts_with('0') && !cell.starts_with("0."))
+}
+
+fn whole(cell: &str) -> Option<Json> {
+    let value: i64 = cell.parse().ok().filter(|_| is_plain(cell))?;
+    Some(Json::Number(value.into()))
+}
+
+fn number_with_comma(cell: &str) -> Option<Json> {
+    number(&cell.replacen(',', ".", 1))
+}
+
+fn number(cell: &str) -> Option<Json> {
+    let value: f64 = cell.parse().ok().filter(|_| is_plain(cell))?;
+    Number::from_f64(value).map(Json::Number)
+}

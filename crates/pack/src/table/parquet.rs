@@ -1,0 +1,122 @@
+//! Tables in Parquet files.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use hsipack_format::{Error, Result};
+use parquet::file::reader::FileReader;
+use parquet::file::serialized_reader::SerializedFileReader;
+use parquet::record::{Field, Row};
+use serde_json::Number;
+
+use super::json::{Json, MAX_VALUES};
+use super::rows::{Cell, Rows};
+
+/// The bytes at the start of every Parquet file.
+pub(crate) const SIGNATURE: &[u8] = b"PAR1";
+/// The most bytes that the values of one column in one row group may have, uncompressed.
+const MAX_COLUMN_BYTES: i64 = 512 << 20;
+
+/// Reads a table. Members of structures become columns with a dot between their names.
+///
+/// # Errors
+/// If it is not a Parquet file, is damaged, or has too many values.
+pub(crate) fn read(bytes: Vec<u8>) -> Result<Rows> {
+    // The library checks most of what a damaged file may claim. What it does not check ends in a panic.
+    let read = || rows(bytes);
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(damaged("it contradicts itself")))
+}
+
+fn damaged(why: impl std::fmt::Display) -> Error {
+    Error::malformed(format!("not a table that can be read as Parquet: {why}"))
+        .with_remedy("write it again, or as CSV")
+}
+
+fn rows(bytes: Vec<u8>) -> Result<Rows> {
+    let len = bytes.len() as i64;
+    let reader = SerializedFileReader::new(Bytes::from(bytes)).map_err(damaged)?;
+    let metadata = reader.metadata();
+    let columns = metadata.file_metadata().schema_descr().num_columns();
+    let claimed = metadata.file_metadata().num_rows();
+    if usize::try_from(claimed).map_or(true, |rows| rows.saturating_mul(columns) > MAX_VALUES) {
+        return Err(Error::unsupported(format!(
+            "the table has {claimed} rows and {columns} columns, more than {MAX_VALUES} values"
+        ))
+        .with_remedy("keep only the columns and rows that are needed"));
+    }
+    for column in metadata.row_groups().iter().flat_map(|group| group.columns()) {
+        if !(0..=MAX_COLUMN_BYTES).contains(&column.uncompressed_size())
+            || !(0..=len).contains(&column.compressed_size())
+        {
+            return Err(damaged(format!("column {} has an impossible size", column.column_path())));
+        }
+    }
+    let mut rows = Rows::new("row", 1);
+    let mut values = 0;
+    for row in reader.get_row_iter(None).map_err(damaged)? {
+        let row = row.map_err(damaged)?;
+        let mut cells = Vec::new();
+        flatten(&row, "", &mut rows, &mut cells);
+        values += cells.iter().map(|(_, value)| count(value)).sum::<usize>();
+        if values > MAX_VALUES {
+            return Err(Error::unsupported(format!("the table has more than {MAX_VALUES} values"))
+                .with_remedy("keep only the columns and rows that are needed"));
+        }
+        rows.push(cells);
+    }
+    Ok(rows)
+}
+
+fn flatten(row: &Row, prefix: &str, rows: &mut Rows, cells: &mut Vec<Cell>) {
+    for (name, field) in row.get_column_iter() {
+        let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match field {
+            Field::Group(group) => flatten(group, &name, rows, cells),
+            // The index that pandas writes says nothing about samples.
+            _ if name == "__index_level_0__" => {}
+            field => cells.push((rows.column(&name), json(field))),
+        }
+    }
+}
+
+/// Number of single values in a value.
+fn count(value: &Json) -> usize {
+    match value {
+        Json::List(list) => 1 + list.iter().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
+fn json(field: &Field) -> Json {
+    let whole = |value: i64| Json::Number(value.into());
+    let real = |value: f64| Number::from_f64(value).map_or(Json::Null, Json::Number);
+    match field {
+        Field::Null => Json::Null,
+        Field::Bool(value) => Json::Bool(*value),
+        Field::Byte(value) => whole((*value).into()),
+        Field::Short(value) => whole((*value).into()),
+        Field::Int(value) => whole((*value).into()),
+        Field::Long(value) => whole(*value),
+        Field::UByte(value) => whole((*value).into()),
+        Field::UShort(value) => whole((*value).into()),
+        Field::UInt(value) => whole((*value).into()),
+        Field::ULong(value) => Json::Number((*value).into()),
+        Field::Float16(value) => real(value.to_f64()),
+        Field::Float(value) => real((*value).into()),
+        Field::Double(value) => real(*value),
+        Field::Str(text) => Json::Text(text.as_str().into()),
+        Field::Bytes(bytes) => match std::str::from_utf8(bytes.data()) {
+            Ok(text) => Json::Text(text.into()),
+            Err(_) => Json::Null,
+        },
+        Field::ListInternal(list) => list.elements().iter().map(json).collect::<Vec<_>>().into(),
+        // Dates and times, as the library writes them.
+        other => Json::Text(other.to_string().into()),
+    }
+}
+
+impl From<Vec<Json>> for Json {
+    fn from(list: Vec<Json>) -> Self {
+        Self::List(list.into())
+    }
+}

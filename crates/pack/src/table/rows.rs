@@ -1,0 +1,207 @@
+//! Rows of a table, whatever its file's format.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use hsipack_format::{Error, Result};
+use serde_json::{Map, Value};
+
+use super::json::Json;
+
+/// A cell: the number of its column, and its value.
+pub(crate) type Cell = (u32, Json);
+
+/// Rows with cells in some of the columns.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    columns: Vec<Arc<str>>,
+    ids: HashMap<Arc<str>, u32>,
+    rows: Vec<Box<[Cell]>>,
+    /// The word for a row in messages, and the number of the first one.
+    unit: (&'static str, usize),
+}
+
+impl Rows {
+    /// No rows. `word` is what messages call a row, and `first` is the number of the first one.
+    pub fn new(word: &'static str, first: usize) -> Self {
+        Self { columns: Vec::new(), ids: HashMap::new(), rows: Vec::new(), unit: (word, first) }
+    }
+
+    /// The number of the column `name`, which is added if it does not exist.
+    pub fn column(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let (name, id): (Arc<str>, u32) = (name.into(), self.columns.len() as u32);
+        self.columns.push(name.clone());
+        self.ids.insert(name, id);
+        id
+    }
+
+    /// Adds a row.
+    pub fn push(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells.into());
+    }
+
+    /// The number of the column `name`.
+    pub fn id(&self, name: &str) -> Option<u32> {
+        self.ids.get(name).copied()
+    }
+
+    /// Names of the columns.
+    pub fn columns(&self) -> impl Iterator<Item = &str> {
+        self.columns.iter().map(|name| &**name)
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// A row for messages, such as `row 3`.
+    pub fn place(&self, row: usize) -> String {
+        format!("{} {}", self.unit.0, self.unit.1 + row)
+    }
+
+    /// The cell of a row in a column.
+    pub fn get(&self, row: usize, column: u32) -> Option<&Json> {
+        self.rows[row].iter().find(|(id, _)| *id == column).map(|(_, value)| value)
+    }
+
+    /// All cells of a column, which may be changed.
+    pub fn column_mut(&mut self, column: u32) -> impl Iterator<Item = &mut Json> {
+        let cells = self.rows.iter_mut().flat_map(|row| row.iter_mut());
+        cells.filter(move |(id, _)| *id == column).map(|(_, value)| value)
+    }
+
+    /// A row as columns of a sample. Empty cells are null, except in columns for which every sample has a field.
+    pub fn map(&self, row: usize) -> Map<String, Value> {
+        let mut cells = self.map_with_nulls(row);
+        cells.retain(|name, value| !value.is_null() || !is_own(name));
+        cells
+    }
+
+    /// A row as columns of a sample. Empty cells are null.
+    pub fn map_with_nulls(&self, row: usize) -> Map<String, Value> {
+        let cells = self.rows[row].iter().map(|(id, value)| (&self.columns[*id as usize], value));
+        cells.map(|(name, value)| (name.to_string(), value.into())).collect()
+    }
+
+    /// The error for a column that does not exist.
+    pub fn no_column(&self, name: &str) -> Error {
+        const LISTED: usize = 20;
+        let mut all: Vec<String> =
+            self.columns().take(LISTED).map(|column| format!("{column:?}")).collect();
+        if self.columns.len() > LISTED {
+            all.push("…".to_owned());
+        }
+        let found = match all.is_empty() {
+            true => "no columns".to_owned(),
+            false => format!("only {}", all.join(", ")),
+        };
+        Error::malformed(format!("it has no column `{name}`, {found}"))
+    }
+
+    /// The row that has each text in the column `name`.
+    ///
+    /// # Errors
+    /// If there is no such column, a row has no text in it, or two have the same.
+    pub fn by_text(&self, name: &str) -> Result<HashMap<String, usize>> {
+        let column = self.id(name).ok_or_else(|| self.no_column(name))?;
+        let mut rows = HashMap::with_capacity(self.len());
+        for row in 0..self.len() {
+            let text = self.get(row, column).and_then(Json::text).filter(|text| !text.is_empty());
+            let Some(text) = text else {
+                let hint = if self.unit.1 == 2 { "; the header is row 1" } else { "" };
+                return Err(Error::malformed(format!(
+                    "{} of the table has no {name}{hint}",
+                    self.place(row)
+                ))
+                .with_remedy(format!("give the {name} of the sample, or leave out the row")));
+            };
+            match rows.entry(text.into_owned()) {
+                Entry::Vacant(entry) => entry.insert(row),
+                Entry::Occupied(entry) => {
+                    let (text, first) = (entry.key(), *entry.get());
+                    return Err(Error::conflict(format!(
+                        "the table names {text} twice: {} and {}",
+                        self.place(first),
+                        self.place(row)
+                    ))
+                    .with_remedy("keep one of these rows"));
+                }
+            };
+        }
+        Ok(rows)
+    }
+
+    /// Adds the cells of the row of `other`, named `title`, whose column `theirs` has the same text as the column `ours` of a
+    /// row. If both tables have a column, that of `other` is named `TITLE.COLUMN`.
+    ///
+    /// # Errors
+    /// If a column does not exist, or two rows of `other` have the same text.
+    pub fn join(&mut self, other: &Rows, title: &str, theirs: &str, ours: &str) -> Result<()> {
+        let column = self.id(ours).ok_or_else(|| self.no_column(ours))?;
+        let by_text = other.by_text(theirs).map_err(|error| error.within(title))?;
+        let names: Vec<String> = other.columns().map(str::to_owned).collect();
+        let taken: Vec<bool> = names.iter().map(|name| self.id(name).is_some()).collect();
+        let ids: Vec<u32> = names
+            .iter()
+            .zip(taken)
+            .map(|(name, taken)| match taken {
+                true => self.column(&format!("{title}.{name}")),
+                false => self.column(name),
+            })
+            .collect();
+        for row in 0..self.len() {
+            let text = self.get(row, column).and_then(Json::text);
+            let Some(found) = text.and_then(|text| by_text.get(&*text)) else { continue };
+            let new = other.rows[*found].iter();
+            let new = new.map(|(id, value)| (ids[*id as usize], value.clone()));
+            let mut cells = std::mem::take(&mut self.rows[row]).into_vec();
+            cells.extend(new);
+            self.rows[row] = cells.into();
+        }
+        Ok(())
+    }
+}
+
+/// Whether every sample has a field for this column.
+pub(crate) fn is_own(column: &str) -> bool {
+    ["name", "path", "group", "split", "label"].contains(&column)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rows(of: &[&[(&str, i64)]]) -> Rows {
+        let mut rows = Rows::new("row", 1);
+        for row in of {
+            let cells =
+                row.iter().map(|(name, value)| (rows.column(name), Json::Number((*value).into())));
+            let cells = cells.collect();
+            rows.push(cells);
+        }
+        rows
+    }
+
+    #[test]
+    fn joined_rows_have_the_columns_of_both() {
+        let mut main = rows(&[&[("id", 1), ("a", 5)], &[("id", 2)], &[("a", 6)]]);
+        let other = rows(&[&[("of", 2), ("id", 7), ("b", 8)], &[("of", 1), ("b", 9)]]);
+        main.join(&other, "other", "of", "id").unwrap();
+        let maps: Vec<Value> = (0..3).map(|row| Value::Object(main.map(row))).collect();
+        assert_eq!(maps[0], json!({"id": 1, "a": 5, "of": 1, "b": 9}));
+        assert_eq!(maps[1], json!({"id": 2, "of": 2, "other.id": 7, "b": 8}));
+        assert_eq!(maps[2], json!({"a": 6}));
+        let twice = rows(&[&[("of", 2)], &[("of", 2)]]);
+        let error = main.join(&twice, "other", "of", "id").unwrap_err().to_string();
+        assert!(error.contains("other: the table names 2 twice: row 1 and row 2"), "{error}");
+        assert!(main.join(&other, "other", "nothing", "id").is_err());
+        assert!(main.join(&other, "other", "of", "nothing").is_err());
+    }
+}
