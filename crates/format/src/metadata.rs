@@ -33,6 +33,8 @@ const BAND_NAMES: &str = "band_names";
 const LAYERS: &str = "layers";
 const CLASS_NAMES: &str = "class_names";
 const MADE: &str = "made";
+/// A key in an entry of `history`: the names of the columns that changed.
+const COLUMNS: &str = "columns";
 /// A key in an entry of `history`: the names of the masks that were added.
 const MASKS: &str = "masks";
 
@@ -300,6 +302,16 @@ fn replaced_masks(entry: &Value) -> bool {
     is_of_masks(entry) && entry.get(CONTINUES).is_none()
 }
 
+/// Whether an entry of `history` is about columns.
+fn is_of_columns(entry: &Value) -> bool {
+    entry.get(COLUMNS).is_some()
+}
+
+/// Whether an entry of `history` is about something that an earlier state of the dataset cannot be derived from.
+fn is_break(entry: &Value) -> bool {
+    replaced_masks(entry) || is_of_columns(entry)
+}
+
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::to_owned)
 }
@@ -375,6 +387,24 @@ impl Root {
         self
     }
 
+    /// The root after columns of the `samples` samples changed. `continues` is the fingerprint that the dataset had before:
+    /// programs that have it open can go on, because the cubes are the same.
+    #[must_use]
+    pub fn with_columns(
+        mut self,
+        continues: &str,
+        created: &str,
+        command: &str,
+        columns: &[String],
+        samples: usize,
+    ) -> Self {
+        self.push(json!({
+            COLUMNS: columns, "samples": samples, "command": command, "created": created,
+            CONTINUES: continues,
+        }));
+        self
+    }
+
     fn push(&mut self, entry: Value) {
         match self.0.get_mut("history").and_then(Value::as_array_mut) {
             Some(history) => history.push(entry),
@@ -438,8 +468,19 @@ impl Root {
     /// The fingerprints that the dataset had before cubes or masks were added, oldest first, each with the number of
     /// samples that it had.
     pub fn earlier(&self) -> Vec<(&str, u64)> {
+        self.earlier_since(is_break)
+    }
+
+    /// Whether the dataset has the cubes and masks that it had when its fingerprint was `fingerprint`, at the same positions.
+    /// Its samples may have other columns.
+    pub fn has_chunks_of(&self, fingerprint: &str) -> bool {
+        self.earlier_since(replaced_masks).iter().any(|(then, _)| *then == fingerprint)
+    }
+
+    /// As [`earlier`](Self::earlier), since the last entry of `history` of some kind.
+    fn earlier_since(&self, is_break: fn(&Value) -> bool) -> Vec<(&str, u64)> {
         let history = self.history().map_or(&[][..], Vec::as_slice);
-        let first = history.iter().rposition(replaced_masks).unwrap_or(0);
+        let first = history.iter().rposition(is_break).unwrap_or(0);
         let pairs = history[first..].windows(2);
         pairs
             .filter_map(|pair| Some((pair[1][CONTINUES].as_str()?, pair[0]["samples"].as_u64()?)))
@@ -457,7 +498,7 @@ impl Root {
     /// The position in `history` of the change that was made when the fingerprint was `fingerprint`.
     fn position(&self, fingerprint: &str) -> Option<usize> {
         let history = self.history()?;
-        let first = history.iter().rposition(replaced_masks).unwrap_or(0);
+        let first = history.iter().rposition(is_break).unwrap_or(0);
         let after = &history[first..];
         let at = after.iter().position(|entry| entry[CONTINUES] == fingerprint)?;
         Some(first + at)
@@ -465,7 +506,7 @@ impl Root {
 
     /// The entries of `history` about the conversion and appends.
     fn conversions(&self) -> Option<impl DoubleEndedIterator<Item = &Value>> {
-        Some(self.history()?.iter().filter(|entry| !is_of_masks(entry)))
+        Some(self.history()?.iter().filter(|entry| !is_of_masks(entry) && !is_of_columns(entry)))
     }
 
     fn history(&self) -> Option<&Vec<Value>> {

@@ -12,6 +12,7 @@
 //! | [`convert`] | plans and runs a conversion |
 //! | [`validate`], [`repair`] | check that a packed dataset is intact, and repair it |
 //! | [`split`] | divides labelled pixels among training, validation and test |
+//! | [`columns`] | changes split, label, group and other columns of packed samples |
 //! | [`add_mask`] | adds masks to a packed dataset |
 //! | [`fingerprint`] | detects whether a source has changed |
 //! | [`info`] | describes a cube or a dataset |
@@ -25,6 +26,7 @@
 
 pub mod add_mask;
 mod archives;
+pub mod columns;
 pub mod convert;
 pub mod deviation;
 pub mod export;

@@ -8,8 +8,8 @@
 //!   checks whether the name still leads to that folder ([`steadily`]). If not, it reads again. A folder that is held open
 //!   keeps its inode number, so no other folder can be mistaken for it.
 //! - **A dataset records which dataset it continues.** Every append records the fingerprint of the dataset that it extends
-//!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). So does adding masks, unless they replace others. The existing
-//!   samples, their positions and their stored chunks stay as they were. So an open dataset goes on with its own samples in
+//!   ([`CONTINUES`](hsipack_format::metadata::CONTINUES)). So does adding masks, unless they replace others, and changing columns,
+//!   of which an open dataset keeps those that it read. The existing samples, their positions and their stored chunks stay as they were. So an open dataset goes on with its own samples in
 //!   the new folder ([`Folder::read`]). Any other dataset under the same name is an error.
 //!
 //! A server has no folders, only objects with versions. There, the version of `SHA256SUMS` identifies the dataset. Comparing
@@ -405,7 +405,7 @@ impl Folder {
                 let sums = small::read(&self.path.join(SHA256SUMS), small::SUMS)?;
                 Ok(checksums::sha256(&sums) == self.fingerprint)
             };
-            let continues = position(&self.path, &self.fingerprint)?.is_some()
+            let continues = continues(&self.path, &self.fingerprint)?
                 || (remote::is_url(&self.path) && is_same()?);
             Ok(continues.then(|| next.clone()))
         });
@@ -434,11 +434,10 @@ impl Folder {
     }
 }
 
-/// The number of samples that the dataset at `path` had when its fingerprint was `fingerprint`; `None` if it never had that
-/// fingerprint.
-fn position(path: &Path, fingerprint: &str) -> Result<Option<u64>> {
+/// Whether the dataset at `path` has the chunks that it had when its fingerprint was `fingerprint`.
+fn continues(path: &Path, fingerprint: &str) -> Result<bool> {
     let root = metadata::parse_root(&small::read(&path.join("zarr.json"), small::METADATA)?)?;
-    Ok(root.and_then(|root| root.samples_at(fingerprint)))
+    Ok(root.is_some_and(|root| root.has_chunks_of(fingerprint)))
 }
 
 // Miri does not support memory maps, and these tests rename folders.

@@ -16,6 +16,7 @@ pub mod repair;
 pub mod simulate;
 pub mod spectra;
 pub mod split;
+pub mod table;
 pub mod tune;
 pub mod validate;
 pub mod view;

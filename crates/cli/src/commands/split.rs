@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 
 use hsipack_format::Result;
-use hsipack_pack::split::{self, ClassReport, Report, SplitOptions};
+use hsipack_pack::split::{self, ClassReport, Report, SampleReport, SplitOptions};
 
 use crate::task::Task;
 use crate::{output, typed};
 
-/// Divide the labelled pixels of a mask into training, validation and test.
+/// Divide samples, or the labelled pixels of a mask, into training, validation and test.
 ///
-/// Each split becomes a mask of the dataset, named after the mask and the split (gt_train, gt_test). It has the class ids
+/// --by samples and groups give each sample a split, which takes the place of a column split in a table. With a mask, each
+/// split becomes a mask of the dataset, named after the mask and the split (gt_train, gt_test). It has the class ids
 /// of its pixels, and 0 elsewhere. `hsipack read --patch 9x9 --mask gt_train` and LabelledPatches(9, mask="gt_train") read
 /// its patches. The other files of the dataset do not change, and all masks appear at once.
 #[derive(clap::Args)]
@@ -28,6 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   hsipack split pavia.hsipack --mask gt --by blocks --shares train=0.1,val=0.1,test=rest --buffer auto
   hsipack split pavia.hsipack --mask gt --by pixels --shares train=0.1,test=rest --per-class 50 --name gt_random
+  hsipack split fruit.hsipack --by groups --shares train=0.7,val=0.15,test=rest
   hsipack split trees.hsipack --mask species --by regions --shares train=0.6,val=0.2,test=0.2 --dry-run";
 
 /// Runs the command.
@@ -38,10 +40,44 @@ pub fn run(args: Args) -> Result<ExitCode> {
     let command = typed::command_line(&["--force", "--json"], &[]);
     let options = SplitOptions { command, ..args.options };
     let task = Task::start("divided");
+    if options.by.is_of_samples() {
+        let result = split::split_samples(&options, &task.progress);
+        task.finish();
+        output::report(&result?, args.json, print_samples);
+        return Ok(ExitCode::SUCCESS);
+    }
     let result = split::split(&options, &task.progress);
     task.finish();
     output::report(&result?, args.json, print);
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_samples(report: &SampleReport) {
+    say!(
+        "{}: {} by {}, seed {}{}",
+        report.dataset,
+        output::count(report.samples, "sample"),
+        report.by,
+        report.seed,
+        if report.dry_run { " (nothing was written)" } else { "" }
+    );
+    let names = report.splits.iter().map(|split| split.name.clone());
+    let heads = ["label".to_owned(), "samples".to_owned()].into_iter();
+    let mut lines: Vec<Vec<String>> = vec![heads.chain(names).collect()];
+    for label in &report.labels {
+        let name = label.label.as_str().map_or_else(|| label.label.to_string(), str::to_owned);
+        let counts = label.splits.iter().map(ToString::to_string);
+        lines.push([name, label.samples.to_string()].into_iter().chain(counts).collect());
+    }
+    let all = ["all".to_owned(), report.samples.to_string()].into_iter();
+    lines.push(all.chain(report.splits.iter().map(|split| split.samples.to_string())).collect());
+    let shares = report.splits.iter().map(|split| percent(split.share));
+    lines.push([String::new(), String::new()].into_iter().chain(shares).collect());
+    aligned(&lines).iter().for_each(|line| say!("  {line}"));
+    if report.unused > 0 {
+        say!("  {} in no split", output::count(report.unused, "sample"));
+    }
+    report.notes.iter().for_each(|note| say!("  note: {note}"));
 }
 
 fn print(report: &Report) {

@@ -3,7 +3,9 @@
 
 use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
-use hsipack_format::metadata::{BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLES, WAVELENGTH};
+use hsipack_format::metadata::{
+    BandNotes, FWHM, IMAGE, MaskMeaning, Root, SAMPLES, SPLIT_STATS, WAVELENGTH,
+};
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs, OWN};
@@ -14,6 +16,9 @@ use serde_json::{Map, Value, json};
 use super::options::ValueOptions;
 use super::plan::{Plan, PlannedMask, PlannedStack};
 use super::stats::StackStats;
+
+/// Makes the new content of a metadata file, from its name below the stack and its content.
+type ChangeFile<'a> = dyn Fn(&str, Vec<u8>) -> Result<Vec<u8>> + 'a;
 
 /// All files of a dataset except the shards.
 pub struct Metadata {
@@ -91,6 +96,41 @@ impl Metadata {
     /// # Errors
     /// If a file cannot be read.
     pub fn keep_stack(&mut self, base: &Dataset, stack: &Stack, replaced: &[&str]) -> Result<()> {
+        self.keep_files(base, stack, replaced, &|_, content| Ok(content))
+    }
+
+    /// Adds the metadata of a stack of `base`, with other statistics of splits.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn keep_stack_with(
+        &mut self,
+        base: &Dataset,
+        stack: &Stack,
+        stats: &StackStats,
+    ) -> Result<()> {
+        let image = format!("{IMAGE}/zarr.json");
+        self.keep_files(base, stack, &[], &|file, content| {
+            if file != image || StackStats::of(stack.image.meta()).is_ok_and(|old| old == *stats) {
+                return Ok(content);
+            }
+            let mut meta = stack.image.meta().clone();
+            let own = meta.attributes.entry(OWN).or_insert_with(|| json!({}));
+            if let Some(own) = own.as_object_mut() {
+                own.shift_remove(SPLIT_STATS);
+                own.extend(stats.split_attributes());
+            }
+            Ok(zarr::to_text(&meta.to_json()))
+        })
+    }
+
+    fn keep_files(
+        &mut self,
+        base: &Dataset,
+        stack: &Stack,
+        replaced: &[&str],
+        changed: &ChangeFile<'_>,
+    ) -> Result<()> {
         let folder = base.path().join(&stack.name);
         let masks = stack.masks.iter().map(|mask| mask.name());
         let masks = masks.filter(|mask| !replaced.contains(mask));
@@ -102,7 +142,7 @@ impl Metadata {
             // Not every stack has wavelengths.
             let content = small::read_if_there(&folder.join(&file), small::METADATA)?;
             if let Some(content) = content {
-                self.add(format!("{}/{file}", stack.name), content);
+                self.add(format!("{}/{file}", stack.name), changed(&file, content)?);
             }
         }
         Ok(())

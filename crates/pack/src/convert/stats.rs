@@ -289,6 +289,13 @@ impl StackStats {
     /// split.
     pub fn to_attributes(&self) -> Map<String, Value> {
         let mut attributes = self.all.to_attributes();
+        attributes.extend(self.split_attributes());
+        attributes
+    }
+
+    /// The attribute `split_stats`, if any sample has a split.
+    pub fn split_attributes(&self) -> Map<String, Value> {
+        let mut attributes = Map::new();
         if !self.splits.is_empty() {
             let splits = self.splits.iter().map(|(split, stats)| (split.clone(), stats.to_stats()));
             attributes.insert(SPLIT_STATS.to_owned(), Value::Object(splits.collect()));

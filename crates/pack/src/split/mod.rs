@@ -8,9 +8,11 @@
 //! | `decide/` | which pixel belongs to which split; pure |
 //! | `splitter.rs` | reads the masks of the dataset and applies the decision |
 //! | `report.rs` | the result, class by class |
+//! | `samples.rs` | divides whole samples |
 
 pub mod decide;
 mod report;
+mod samples;
 mod splitter;
 
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use serde_json::json;
 
 pub use self::decide::{By, Share, Shares};
 pub use self::report::{ClassReport, Report, SeenReport, SplitReport};
+pub use self::samples::{LabelReport, SampleReport, SampleSplit, split_samples};
 use self::splitter::Splitter;
 use crate::add_mask::{Adding, NewMask, check_names};
 use crate::convert::words;
@@ -37,11 +40,17 @@ use crate::progress::Progress;
 pub struct SplitOptions {
     /// A packed dataset
     pub dataset: PathBuf,
-    /// Mask whose pixels are divided: class ids, and 0 for unlabelled pixels
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
+    /// Mask whose pixels are divided: class ids, and 0 for unlabelled pixels. Not for --by samples and groups
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "NAME", default_value = "", hide_default_value = true)
+    )]
     pub mask: String,
     /// What stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
-    /// (pixels of one class that touch, also at corners)
+    /// (pixels of one class that touch, also at corners); or whole samples, or all samples of a group (groups)
+    ///
+    /// Samples and groups get the column split, with the shares in samples of every label. The others divide the pixels of a
+    /// mask.
     ///
     /// Blocks and regions are taken in random order, the rarest class first. Each goes to the split that lacks most of the
     /// class. Then single blocks or regions move, as long as that brings the shares of all classes closer to the requested
@@ -83,7 +92,7 @@ pub struct SplitOptions {
     /// Beginning of the names of the new masks [default: the name of the mask]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub name: Option<String>,
-    /// Replace masks of the same names that were added before [default: such masks are an error]
+    /// Replace masks of the same names that were added before, or the splits of samples [default: these are an error]
     #[cfg_attr(feature = "clap", arg(long))]
     pub force: bool,
     /// Show what the splits would be, and write nothing
@@ -124,7 +133,7 @@ mod arguments {
     use super::By;
 
     pub fn by() -> impl TypedValueParser<Value = By> {
-        let units = [By::Pixels, By::Blocks(super::BLOCK), By::Regions];
+        let units = [By::Pixels, By::Blocks(super::BLOCK), By::Regions, By::Samples, By::Groups];
         PossibleValuesParser::new(units.map(By::name)).try_map(|name| name.parse::<By>())
     }
 
@@ -206,6 +215,15 @@ impl SplitOptions {
     }
 
     fn check(&self) -> Result<()> {
+        if self.mask.is_empty() {
+            let what = format!("the split is by {}, but no mask is named", self.by.name());
+            return Err(Error::conflict(what).with_remedy(remedy![
+                "name the mask with ",
+                Opt::Mask,
+                ", or divide whole samples with ",
+                Opt::By.to("samples")
+            ]));
+        }
         if self.block.is_some() && !matches!(self.by, By::Blocks(_)) {
             let what = format!("a block size is given, but the split is by {}", self.by.name());
             return Err(Error::conflict(what).with_remedy(remedy![
@@ -262,6 +280,7 @@ impl SplitOptions {
 /// the buffer leaves nothing to train on, or a file cannot be read or written. The dataset is then unchanged.
 pub fn split(options: &SplitOptions, progress: &Progress) -> Result<Report> {
     let start = Instant::now();
+    debug_assert!(!options.by.is_of_samples(), "see `split_samples`");
     options.check()?;
     let names = options.masks();
     if options.dry_run {

@@ -25,6 +25,7 @@ pub use self::leak::{Seen, buffer, seen};
 use self::pixels::Drawer;
 pub use self::shares::{Share, Shares};
 pub use self::units::By;
+use self::units::UnitMap;
 
 /// The split number of pixels that belong to no split.
 pub const NONE: u8 = u8::MAX;
@@ -100,6 +101,29 @@ impl Census {
         };
         Decision { how, splits: shares.splits() as u8 }
     }
+}
+
+/// The split of each sample; [`NONE`] for samples in no split. Samples of one unit stay together, and the shares of all labels
+/// are met as closely as whole units allow.
+pub fn split_of_samples(
+    labels: &[u16],
+    unit_of: &[u32],
+    count: usize,
+    shares: &Shares,
+    seed: u64,
+) -> Vec<u8> {
+    // As if samples were the pixels of one mask: 0 is an unlabelled pixel.
+    let ids: Vec<u16> = labels.iter().map(|label| label.saturating_add(1)).collect();
+    let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
+    ids.iter().for_each(|id| *counts.entry(*id).or_default() += 1);
+    let wanted = counts.iter().map(|(id, count)| (*id, shares.of_class(*count, None))).collect();
+    let map = Map { columns: ids.len().max(1), ids: &ids };
+    let mut units = Units::default();
+    units.add(map, &UnitMap { of_pixel: unit_of.to_vec(), count });
+    let split_of = units.balance(&wanted, shares.splits(), seed);
+    let split = |unit: &u32| split_of[*unit as usize];
+    let in_a_split = |split: u8| if usize::from(split) < shares.splits() { split } else { NONE };
+    unit_of.iter().map(split).map(in_a_split).collect()
 }
 
 /// Which split the pixels of each sample belong to.

@@ -19,6 +19,10 @@ pub enum By {
     Blocks(usize),
     /// Pixels of one class that touch each other, also at corners.
     Regions,
+    /// Whole samples.
+    Samples,
+    /// All samples of a group, such as a patient.
+    Groups,
 }
 
 impl By {
@@ -28,13 +32,20 @@ impl By {
             Self::Pixels => "pixels",
             Self::Blocks(_) => "blocks",
             Self::Regions => "regions",
+            Self::Samples => "samples",
+            Self::Groups => "groups",
         }
     }
 
-    /// The units of a sample; `None` if divided by pixels.
+    /// Whether whole samples are divided, not the pixels of a mask.
+    pub fn is_of_samples(self) -> bool {
+        matches!(self, Self::Samples | Self::Groups)
+    }
+
+    /// The units of a sample; `None` if divided by pixels or whole samples.
     pub(super) fn units(self, map: Map<'_>) -> Option<UnitMap> {
         match self {
-            Self::Pixels => None,
+            Self::Pixels | Self::Samples | Self::Groups => None,
             Self::Blocks(side) => Some(blocks(map, side)),
             Self::Regions => Some(regions(map)),
         }
@@ -45,7 +56,7 @@ impl FromStr for By {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        let all = [Self::Pixels, Self::Blocks(BLOCK), Self::Regions];
+        let all = [Self::Pixels, Self::Blocks(BLOCK), Self::Regions, Self::Samples, Self::Groups];
         names::value("by", name, &all, Self::name)
     }
 }

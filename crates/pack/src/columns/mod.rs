@@ -1,0 +1,250 @@
+//! Changes the columns of the samples of a packed dataset: split, label, group and any others.
+//!
+//! As when masks are added, a new state of the dataset is prepared beside it: `samples.jsonl` and its index, and the
+//! statistics of splits whose samples change. All other files are hard links. The new state then replaces the dataset in one
+//! step, with another fingerprint. A process that has the dataset open keeps the columns that it read: the cubes are the same.
+//! States of loaders and `as_of` do not go back beyond the change.
+//!
+//! | file | part |
+//! |---|---|
+//! | `mod.rs` | options, and the columns that tables and lists give |
+//! | `rewrite.rs` | writes the new state |
+
+mod rewrite;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use hsipack_format::{Error, Opt, Result, Sample, remedy};
+use hsipack_store::Dataset;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use self::rewrite::Report;
+pub(crate) use self::rewrite::{Changes, change};
+use crate::convert::Assignment;
+use crate::convert::plan::assign_lists;
+use crate::input::Input;
+use crate::pattern::Pattern;
+use crate::progress::Progress;
+use crate::table::{self, SplitList, Table};
+
+/// What to change. As in `convert/options.rs`, an option is a field, here and nowhere else.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+#[serde(default)]
+pub struct ColumnsOptions {
+    /// A packed dataset
+    pub dataset: PathBuf,
+    /// CSV, TSV, JSON, JSON lines or Parquet with a column `name`, or FILE.json::KEY. The samples get its other columns (split,
+    /// label, group, any); an empty cell removes the value
+    #[cfg_attr(feature = "clap", arg(value_name = "FILE", required_unless_present = "split"))]
+    pub table: Option<PathBuf>,
+    /// Column of the table that identifies a sample, and the text that it has for the sample, such as file={stem}.npy
+    /// [default: name={name}]
+    ///
+    /// Fields are {name}, {path}, {dir}, {stem} and {parent} of the sample's source, and its columns.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COLUMN=PATTERN", requires = "table"))]
+    pub table_key: Option<Assignment>,
+    /// Add the columns of another table (repeatable): OTHER is a key of the same JSON file, or another file
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "OTHER.COLUMN=COLUMN", requires = "table")
+    )]
+    pub table_join: Vec<Assignment>,
+    /// List of the samples of a split (repeatable): names, stems or paths, one a line, or a JSON list; or a JSON file with
+    /// such lists by the names of splits
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=FILE|FILE.json"))]
+    pub split: Vec<SplitList>,
+    /// Column that becomes the label of each sample
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COLUMN"))]
+    pub label_column: Option<String>,
+    /// Number of threads that compute the statistics of splits [default: one per core]
+    #[cfg_attr(feature = "clap", arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024)))]
+    pub jobs: Option<u16>,
+    /// The command, which the dataset records.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub command: String,
+}
+
+impl Default for ColumnsOptions {
+    fn default() -> Self {
+        Self {
+            dataset: PathBuf::new(),
+            table: None,
+            table_key: None,
+            table_join: Vec::new(),
+            split: Vec::new(),
+            label_column: None,
+            jobs: None,
+            command: String::new(),
+        }
+    }
+}
+
+impl ColumnsOptions {
+    /// Number of threads.
+    fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(cores, |jobs| usize::from(jobs).max(1))
+    }
+}
+
+/// Gives samples the columns of a table and of lists. `given` is a table of a program, as JSON; each of its rows must belong
+/// to a sample.
+///
+/// # Errors
+/// If the dataset is not an intact one that hsipack wrote, or another process writes it; if a table or list cannot be read, or
+/// belongs to no sample. The dataset is then unchanged.
+pub fn set_columns(
+    options: &ColumnsOptions,
+    given: Option<&[u8]>,
+    progress: &Progress,
+) -> Result<Report> {
+    let key = options.table_key.as_ref().map_or("name", |key| &key.name);
+    let mut table = match (given, &options.table) {
+        (Some(text), _) => Some(Table::of_json(text, key)?),
+        (None, Some(file)) => Some(Table::read(file, key, &options.table_join)?),
+        (None, None) => None,
+    };
+    let lists = table::read_lists(&options.split)?;
+    if table.is_none() && lists.is_empty() {
+        return Err(Error::conflict("no table was given")
+            .with_remedy(remedy!["give a table, or lists with ", Opt::Split]));
+    }
+    change(&options.dataset, &options.command, options.threads(), progress, &mut |dataset| {
+        let mut changes = Changes::default();
+        if let Some(table) = &mut table {
+            of_table(dataset, table, options, &mut changes)?;
+            let unused = table.remaining();
+            let shown = unused[..unused.len().min(3)].join(", ");
+            if given.is_some() && !unused.is_empty() {
+                return Err(Error::conflict(format!(
+                    "{} of the table belong to no sample, such as {shown}",
+                    counted(unused.len(), "row")
+                ))
+                .at(dataset.path())
+                .with_remedy("give names of samples, as in samples.jsonl"));
+            }
+            if !table.is_used() {
+                return Err(Error::conflict(format!(
+                    "no row of the table belongs to a sample; the first is {shown}"
+                ))
+                .at(options.table.clone().unwrap_or_default())
+                .with_remedy(remedy![
+                    "say what the column has for each sample, such as ",
+                    Opt::TableKey.to(format!("{key}={{stem}}"))
+                ]));
+            }
+            if !unused.is_empty() {
+                let rows = counted(unused.len(), "row");
+                changes.notes.push(format!("{rows} of the table belong to no sample: {shown}"));
+            }
+        }
+        of_lists(dataset, &lists, &mut changes)?;
+        if let Some(column) = &options.label_column {
+            label(dataset, column, &mut changes)?;
+        }
+        Ok(changes)
+    })
+}
+
+fn counted(count: usize, word: &str) -> String {
+    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
+}
+
+/// Adds the rows of a table to the changes.
+fn of_table(
+    dataset: &Dataset,
+    table: &mut Table,
+    options: &ColumnsOptions,
+    changes: &mut Changes,
+) -> Result<()> {
+    let samples = dataset.samples();
+    let pattern = options.table_key.as_ref().map(|key| Pattern(&key.value));
+    for id in 0..samples.len() {
+        let text = match pattern {
+            None => Some(samples.name(id).to_owned()),
+            Some(pattern) => pattern.of(&input(&samples.get(id)?))?,
+        };
+        let Some(row) = text.and_then(|text| table.row_with_nulls(&text)) else { continue };
+        let own = changes.columns.entry(id).or_default();
+        for (column, value) in row {
+            let is_own = table::is_reserved(&column);
+            own.insert(if is_own { format!("table.{column}") } else { column }, value);
+        }
+    }
+    Ok(())
+}
+
+/// A sample as an input whose fields are its columns.
+fn input(sample: &Sample) -> Input {
+    let mut input = Input::of_sample(sample);
+    for (column, value) in columns_of(sample) {
+        input.fields.entry(column).or_insert_with(|| crate::pattern::text_of(&value));
+    }
+    input.columns.insert("name".to_owned(), Value::from(sample.name.as_str()));
+    input
+}
+
+/// The columns of a sample that a table may have.
+fn columns_of(sample: &Sample) -> Map<String, Value> {
+    let mut columns = sample.columns.clone();
+    let text = |value: &Option<String>| value.clone().map_or(Value::Null, Value::from);
+    columns.insert("split".to_owned(), text(&sample.split));
+    columns.insert("group".to_owned(), text(&sample.group));
+    columns.insert("label".to_owned(), sample.label.clone().unwrap_or_default());
+    columns
+}
+
+/// Adds what lists say to the changes.
+fn of_lists(dataset: &Dataset, lists: &[table::NameList], changes: &mut Changes) -> Result<()> {
+    if lists.is_empty() {
+        return Ok(());
+    }
+    let samples = dataset.samples();
+    let inputs = (0..samples.len()).map(|id| {
+        let input = input(&samples.get(id)?);
+        Ok(Input {
+            columns: Map::from_iter(
+                input.columns.get_key_value("name").map(|(key, name)| (key.clone(), name.clone())),
+            ),
+            ..input
+        })
+    });
+    let mut inputs = inputs.collect::<Result<Vec<_>>>()?;
+    let listed = assign_lists(lists, &mut inputs)?;
+    changes.notes.extend(listed.notes);
+    for (id, mut input) in inputs.into_iter().enumerate() {
+        input.columns.remove("name");
+        if !input.columns.is_empty() {
+            changes.columns.entry(id).or_default().extend(input.columns);
+        }
+    }
+    Ok(())
+}
+
+/// Makes labels of a column, as it is after the other changes.
+fn label(dataset: &Dataset, column: &str, changes: &mut Changes) -> Result<()> {
+    let samples = dataset.samples();
+    let mut labels = BTreeMap::new();
+    let mut known = BTreeSet::new();
+    for id in 0..samples.len() {
+        let mut columns = columns_of(&samples.get(id)?);
+        columns.extend(changes.columns.get(&id).cloned().unwrap_or_default());
+        if let Some(value) = columns.get(column).filter(|value| !value.is_null()) {
+            labels.insert(id, value.clone());
+        }
+        known.extend(columns.keys().cloned());
+    }
+    if labels.is_empty() {
+        let known: Vec<String> = known.into_iter().take(20).collect();
+        return Err(Error::conflict(format!("no sample has a value in a column {column:?}"))
+            .at(dataset.path())
+            .with_remedy(format!("give one of the columns that there are: {}", known.join(", "))));
+    }
+    for (id, value) in labels {
+        changes.columns.entry(id).or_default().insert("label".to_owned(), value);
+    }
+    Ok(())
+}
