@@ -382,7 +382,7 @@ def _classes(option: str, classes: Any) -> list[dict[str, Any]]:
 
 
 def _is_other_value(key: object) -> bool:
-    """Whether it is a value of a mask file that cannot be a class id: another whole number, or NaN."""
+    """Whether it is a value in a mask file but no class id: another whole number, or NaN."""
     if isinstance(key, bool) or not isinstance(key, numbers.Real):
         return False
     return key != key or (not 0 <= key <= _MAX_ID and float(key).is_integer())
