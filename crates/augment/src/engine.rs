@@ -13,7 +13,7 @@ use crate::prepare::{ImageConversion, LabelConversion};
 // The parts of the work.
 pub use crate::geometry::{Field, Outside, Source};
 pub use crate::matrix::Whole;
-pub use crate::operation::{Blank, ByBand, Cut, Linear, Rectangle, Transplanting};
+pub use crate::operation::{Blank, ByBands, Cut, Linear, Rectangle, Transplanting};
 pub use crate::resample::{ResampleJob, ResampleOptions, Resampling};
 
 /// Seals the trait: only the two engines of this crate implement it.
@@ -158,7 +158,7 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn by_band(&self, held: &mut BatchArray<Self::Array>, by: &[Option<ByBand>]) -> Result<()>;
+    fn by_band(&self, held: &mut BatchArray<Self::Array>, by: &ByBands) -> Result<()>;
 
     /// Applies linear maps to spectra; if labels are given, only to pixels with one of them.
     ///

@@ -8,7 +8,7 @@ use crate::drawn::Drawn;
 use crate::frame::Frame;
 use crate::geometry::{KorniaCompat, Source};
 use crate::matrix::Matrix;
-use crate::operation::{ByBand, Linear, Operation};
+use crate::operation::{ByBands, Linear, Operation};
 use crate::ops::{Action, Bands, Geometric, Op};
 use crate::parameters::Step;
 use crate::pipeline::Pipeline;
@@ -158,18 +158,16 @@ fn resamplings(
 
 /// The factors and summands of consecutive augmentations.
 fn by_band(ops: &[Op], steps: &[Step], frame: Frame) -> Result<Operation> {
-    let nothing = ByBand::nothing(frame.bands);
     let samples = steps.first().map_or(0, |step| step.drawn.len());
-    let by_sample = (0..samples).map(|sample| {
-        let mut by = nothing.clone();
+    let merged = ByBands::merge(samples, frame.bands, |sample, by| {
         for (op, step) in ops.iter().zip(steps) {
             if let Some(drawn) = &step.drawn[sample] {
-                bands_of(op)?.then(op, drawn, &mut by)?;
+                bands_of(op)?.then(op, drawn, by)?;
             }
         }
-        Ok((by != nothing).then_some(by))
-    });
-    Ok(Operation::ByBand(by_sample.collect::<Result<_>>()?))
+        Ok(())
+    })?;
+    Ok(Operation::ByBand(merged))
 }
 
 /// The linear maps of consecutive augmentations.

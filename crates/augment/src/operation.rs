@@ -21,7 +21,7 @@ pub enum Operation {
     /// Restores samples that lost all pixels of this mask.
     Guard(String),
     /// Applies a factor and a summand to each band.
-    ByBand(Vec<Option<ByBand>>),
+    ByBand(ByBands),
     /// Applies a linear map to spectra; if labels are given, only to pixels of the mask with these labels.
     Linear(Vec<Option<Linear>>, Option<(Option<String>, Vec<i64>)>),
     /// Adds normally distributed noise.
@@ -113,13 +113,58 @@ pub struct Transplanting {
 
 /// (value - shift)·factor + summand for every band. If a factor is 0, the result is the summand, whatever the value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ByBand {
-    /// Subtracted first.
-    pub shift: Vec<f64>,
-    /// Multiplied then.
-    pub factor: Vec<f64>,
-    /// Added last.
-    pub summand: Vec<f64>,
+pub(crate) struct ByBand {
+    shift: Vec<f64>,
+    factor: Vec<f64>,
+    summand: Vec<f64>,
+}
+
+/// (value - shift)·factor + summand for every band and every sample of a batch. If a factor is 0, the result is the summand,
+/// whatever the value. The numbers of all samples are in one piece of memory, in the order in which a device needs them.
+#[derive(Clone, Debug)]
+pub struct ByBands {
+    bands: usize,
+    numbers: Vec<f64>,
+    changed: Vec<bool>,
+}
+
+impl ByBands {
+    /// Merges the effects on each sample: `then` adds those on one of them.
+    pub(crate) fn merge(
+        samples: usize,
+        bands: usize,
+        then: impl Fn(usize, &mut ByBand) -> Result<()>,
+    ) -> Result<Self> {
+        let nothing = ByBand::nothing(bands);
+        let mut by = nothing.clone();
+        let mut numbers = Vec::with_capacity(samples * 3 * bands);
+        let mut changed = Vec::with_capacity(samples);
+        for sample in 0..samples {
+            by.copy_from(&nothing);
+            then(sample, &mut by)?;
+            changed.push(by != nothing);
+            for of in [&by.shift, &by.factor, &by.summand] {
+                numbers.extend_from_slice(of);
+            }
+        }
+        Ok(Self { bands, numbers, changed })
+    }
+
+    /// Shift, factor and summand of every band, sample after sample: (samples, 3, bands). For unchanged samples, the
+    /// numbers change no value.
+    pub fn numbers(&self) -> &[f64] {
+        &self.numbers
+    }
+
+    /// For every sample, its shifts, factors and summands; `None` if it stays unchanged.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<[&[f64]; 3]>> {
+        let samples = self.numbers.chunks_exact(3 * self.bands).zip(&self.changed);
+        samples.map(|(numbers, changed)| {
+            let (shift, others) = numbers.split_at(self.bands);
+            let (factor, summand) = others.split_at(self.bands);
+            changed.then_some([shift, factor, summand])
+        })
+    }
 }
 
 /// A linear map of spectra.
@@ -135,6 +180,12 @@ impl ByBand {
     /// Leaves every value as it is; adding -0 keeps the sign of 0.
     pub(crate) fn nothing(bands: usize) -> Self {
         Self { shift: vec![0.0; bands], factor: vec![1.0; bands], summand: vec![-0.0; bands] }
+    }
+
+    fn copy_from(&mut self, other: &Self) {
+        self.shift.copy_from_slice(&other.shift);
+        self.factor.copy_from_slice(&other.factor);
+        self.summand.copy_from_slice(&other.summand);
     }
 
     /// Number of bands.

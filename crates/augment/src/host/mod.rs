@@ -34,7 +34,7 @@ use crate::array::{Array, Device, ElementType, Pool, numbers};
 use crate::engine::{BatchArray, Engine, sealed::Sealed};
 use crate::geometry::{Field, Source};
 use crate::mixed::Mixing;
-use crate::operation::{Blank, ByBand, Cut, Linear, Transplanting};
+use crate::operation::{Blank, ByBands, Cut, Linear, Transplanting};
 use crate::ops::gaussian;
 use crate::prepare::{ImageConversion, LabelConversion};
 use crate::resample::{ResampleJob, Resampling};
@@ -399,12 +399,12 @@ impl Engine for Host {
         Ok(())
     }
 
-    fn by_band(&self, held: &mut BatchArray<Array>, by: &[Option<ByBand>]) -> Result<()> {
+    fn by_band(&self, held: &mut BatchArray<Array>, by: &ByBands) -> Result<()> {
         let piece = PIXELS * held.bands();
         floats!(held.element, T => {
             let bands: Vec<_> = by
                 .iter()
-                .map(|by| by.as_ref().map(spectra::Bands::<<T as Element>::Wide>::new::<T>))
+                .map(|by| by.map(spectra::Bands::<<T as Element>::Wide>::new::<T>))
                 .collect();
             held.each::<T>(self, piece, |sample| bands[sample].is_some(), |sample, _, piece| {
                 if let Some(bands) = &bands[sample] {

@@ -4,7 +4,7 @@ use hsipack_format::SpectralNorm;
 use hsipack_format::spectrum::{self, Real};
 
 use super::element::{Element, NEGATIVE_ZERO, Wide};
-use crate::operation::{ByBand, Linear};
+use crate::operation::Linear;
 
 /// Number of pixels that a thread processes at a time.
 pub(super) const PIXELS: usize = 256;
@@ -24,9 +24,8 @@ pub(super) struct Bands<W> {
 }
 
 impl<W: Wide> Bands<W> {
-    pub(super) fn new<T: Element<Wide = W>>(by: &ByBand) -> Self {
-        let (shift, factor): (Vec<W>, Vec<W>) = (wide(&by.shift), wide(&by.factor));
-        let mut summand: Vec<W> = wide(&by.summand);
+    pub(super) fn new<T: Element<Wide = W>>(by: [&[f64]; 3]) -> Self {
+        let [shift, factor, mut summand]: [Vec<W>; 3] = by.map(wide);
         let most = T::LARGEST.to_f64();
         let mut limit = most;
         for ((shift, factor), summand) in shift.iter().zip(&factor).zip(&mut summand) {

@@ -5,7 +5,7 @@ use hsipack_format::{Error, Result, SpectralNorm};
 use super::{Binary, Tensors, Unary};
 use crate::array::{Array, ElementType};
 use crate::engine::{BatchArray, Engine, sealed::Sealed};
-use crate::operation::{Blank, ByBand, Cut, Linear, Transplanting};
+use crate::operation::{Blank, ByBands, Cut, Linear, Transplanting};
 use crate::prepare::{ImageConversion, LabelConversion};
 use crate::resample::{ResampleJob, Resampling};
 
@@ -289,12 +289,13 @@ impl<T: Tensors> Engine for TensorEngine<T> {
         Ok(())
     }
 
-    fn by_band(&self, held: &mut BatchArray<T::Tensor>, by: &[Option<ByBand>]) -> Result<()> {
+    fn by_band(&self, held: &mut BatchArray<T::Tensor>, by: &ByBands) -> Result<()> {
         if self.scaled_by_kernels(held, by)? {
             return Ok(());
         }
         let (element, bands) = (held.element, held.shape[3]);
-        self.each_part(held, by, bands, |part, by| self.scaled(part, by, bands, element))
+        let by: Vec<_> = by.iter().collect();
+        self.each_part(held, &by, bands, |part, by| self.scaled(part, by, bands, element))
     }
 
     fn linear(

@@ -14,7 +14,7 @@ use crate::kernels::arguments::{
     Blur, DRAWN, Draw, Drawn, PAIRS, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp,
 };
 use crate::matrix::{Matrix, Whole};
-use crate::operation::ByBand;
+use crate::operation::ByBands;
 use crate::ops::gaussian;
 use crate::resample::{ResampleJob, Resampling};
 
@@ -161,21 +161,13 @@ impl<T: Tensors> TensorEngine<T> {
     pub(super) fn scaled_by_kernels(
         &self,
         held: &mut BatchArray<T::Tensor>,
-        by: &[Option<ByBand>],
+        by: &ByBands,
     ) -> Result<bool> {
         let ([samples, rows, columns, bands], element) = (held.shape, held.element);
         let (Some(name), Some(kernels)) = (named(element), self.0.kernels()?) else {
             return Ok(false);
         };
-        let nothing = ByBand::nothing(bands);
-        let numbers: Vec<f64> = by
-            .iter()
-            .map(|by| by.as_ref().unwrap_or(&nothing))
-            .flat_map(|by| [&by.shift, &by.factor, &by.summand])
-            .flatten()
-            .copied()
-            .collect();
-        let numbers = self.numbers(&numbers, &[samples, 3, bands], ElementType::F32)?;
+        let numbers = self.numbers(by.numbers(), &[samples, 3, bands], ElementType::F32)?;
         let out = match held.ours {
             true => held.array.clone(),
             false => self.0.empty(&held.shape, element)?,
@@ -284,6 +276,7 @@ impl<T: Tensors> TensorEngine<T> {
         else {
             return Ok(false);
         };
+        let names = [format!("blur_{name}_f32_{count}"), format!("blur_f32_{name}_{count}")];
         let mut number = numbers;
         for (sample, weights) in weights.iter().enumerate() {
             let Some(weights) = weights else { continue };
@@ -291,12 +284,10 @@ impl<T: Tensors> TensorEngine<T> {
             for (axis, weights) in weights.iter().enumerate() {
                 let (axis, taps) = (axis as i32, weights.len() as i32);
                 let blur = Blur { rows, columns, vectors, axis, taps, zeros: 0 };
-                let (kernel, from, into) = match axis {
-                    0 => (format!("blur_{name}_f32_{count}"), place, between),
-                    _ => (format!("blur_f32_{name}_{count}"), between, place),
-                };
+                let (from, into) = if axis == 0 { (place, between) } else { (between, place) };
+                let kernel = &names[axis as usize];
                 // SAFETY: as for moving; the memory that is read is not the memory that is written.
-                unsafe { kernels.launch(&kernel, [blocks, 1], &blur, [from, into, number])? };
+                unsafe { kernels.launch(kernel, [blocks, 1], &blur, [from, into, number])? };
                 number += weights.len() * size_of::<f32>();
             }
         }

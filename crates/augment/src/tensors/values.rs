@@ -8,7 +8,7 @@ use super::engine::wide;
 use super::{Binary, TensorEngine, Tensors};
 use crate::array::ElementType;
 use crate::engine::BatchArray;
-use crate::operation::{ByBand, Linear, is_nothing};
+use crate::operation::{Linear, is_nothing};
 use crate::ops::mirrored;
 
 impl<T: Tensors> TensorEngine<T> {
@@ -16,17 +16,14 @@ impl<T: Tensors> TensorEngine<T> {
     pub(super) fn scaled(
         &self,
         part: &T::Tensor,
-        by: &[&ByBand],
+        by: &[&[&[f64]; 3]],
         bands: usize,
         element: ElementType,
     ) -> Result<()> {
         let t = &self.0;
         let shape = [by.len(), 1, 1, bands];
-        let all = |of: fn(&ByBand) -> &Vec<f64>| -> Vec<f64> {
-            by.iter().flat_map(|by| of(by)).copied().collect()
-        };
-        let (shift, factor, summand) =
-            (all(|by| &by.shift), all(|by| &by.factor), all(|by| &by.summand));
+        let [shift, factor, summand] =
+            [0, 1, 2].map(|of| by.iter().flat_map(|by| by[of]).copied().collect::<Vec<f64>>());
         // Skip steps that change nothing.
         let steps =
             [(Binary::Sub, &shift, 0.0), (Binary::Mul, &factor, 1.0), (Binary::Add, &summand, 0.0)];
