@@ -74,9 +74,23 @@ pub struct Codec {
     pub shuffle: Shuffle,
     /// Size of an element in bytes, for the filter.
     pub typesize: u8,
-    /// Blosc's block size in bytes; 0 lets Blosc choose.
+    /// The block size that Blosc is asked for, in bytes; 0 lets Blosc choose. For codecs other than zstd, Blosc makes blocks of
+    /// as many elements: larger by the size of an element.
     pub blocksize: usize,
 }
+
+/// Target size of the blocks of a chunk, in bytes. Blocks are decompressed independently, on a GPU at the same time; smaller
+/// blocks are hardly compressed worse, and not faster on a CPU.
+pub const TARGET_BLOCK: usize = 128_000;
+
+/// Chunks below this size are one block, whatever Blosc is asked for.
+const SMALLEST_DIVIDED: usize = 32 << 10;
+/// Blosc's least and largest block, in bytes, for codecs that it splits blocks for.
+const SPLIT_BLOCKS: [usize; 2] = [64 << 10, 1 << 20];
+/// The most elements in such a block.
+const MAX_SPLIT_ELEMENTS: usize = 1 << 18;
+/// The least block that is chosen for other codecs, in bytes.
+const SMALLEST_BLOCK: usize = 4 << 10;
 
 impl Codec {
     /// A codec for elements of this type, whose block size is left to Blosc.
@@ -88,6 +102,26 @@ impl Codec {
     #[must_use]
     pub const fn of_dtype(self, dtype: DType) -> Self {
         Self { typesize: dtype.size() as u8, ..self }
+    }
+
+    /// The same codec with blocks of about `target` bytes for chunks of `chunk` bytes, within Blosc's limits. If the number
+    /// of elements in a chunk allows it, all blocks are of equal size; otherwise the last one is shorter.
+    #[must_use]
+    pub fn with_blocks(self, target: usize, chunk: usize) -> Self {
+        if self.level == 0 || chunk < SMALLEST_DIVIDED {
+            return Self { blocksize: 0, ..self };
+        }
+        let typesize = usize::from(self.typesize);
+        let splits = self.compressor != Compressor::Zstd && typesize <= 16;
+        let [least, most] = if splits {
+            [SPLIT_BLOCKS[0], SPLIT_BLOCKS[1].min(MAX_SPLIT_ELEMENTS * typesize)]
+        } else {
+            [SMALLEST_BLOCK, chunk.max(SMALLEST_BLOCK)]
+        };
+        let target = target.clamp(least, most);
+        let elements =
+            even_block(chunk / typesize, [least, target, most].map(|size| size / typesize));
+        Self { blocksize: if splits { elements } else { elements * typesize }, ..self }
     }
 
     /// The codec in Zarr v3 metadata: its name and configuration.
@@ -139,6 +173,31 @@ impl Codec {
     }
 }
 
+/// Bit shuffling processes as many elements at a time.
+const SHUFFLED_TOGETHER: usize = 8;
+
+/// The number of elements in each block of a chunk with `chunk` elements: from `least` to `most`, and nearest to `target` if
+/// it divides the chunk evenly and is at most twice as large or small.
+fn even_block(chunk: usize, [least, target, most]: [usize; 3]) -> usize {
+    if chunk <= target {
+        return chunk;
+    }
+    let [low, high] = [least.max(target / 2), most.min(target * 2)];
+    let counts = chunk.div_ceil(high.max(1))..=chunk / low.max(1);
+    let even = counts.filter(|count| chunk.is_multiple_of(*count)).map(|count| chunk / count);
+    // Relative distance: twice as large is as far as half as large.
+    let distance = |block: usize| block.max(target) as f64 / block.min(target).max(1) as f64;
+    let worse = |block: &usize| !block.is_multiple_of(SHUFFLED_TOGETHER);
+    let nearest = even.min_by(|one, other| {
+        worse(one).cmp(&worse(other)).then(distance(*one).total_cmp(&distance(*other)))
+    });
+    nearest.unwrap_or_else(|| {
+        let count = (chunk + target / 2) / target;
+        let block = chunk.div_ceil(count.max(1)).next_multiple_of(SHUFFLED_TOGETHER);
+        block.clamp(least, most)
+    })
+}
+
 /// Length of the checksum after a frame, in bytes.
 pub const CHECKSUM_LEN: usize = 4;
 /// Length of the header of a Blosc frame, in bytes.
@@ -184,4 +243,59 @@ fn split(stored: &[u8]) -> Result<(&[u8], &[u8; CHECKSUM_LEN])> {
     stored
         .split_last_chunk::<CHECKSUM_LEN>()
         .ok_or_else(|| Error::damaged(format!("a chunk of {} bytes has no checksum", stored.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes of a block, as C-Blosc makes it of the size that it is asked for.
+    fn block(codec: Codec, chunk: usize) -> usize {
+        let asked = codec.blocksize;
+        let made = match codec.compressor {
+            _ if asked == 0 => chunk,
+            Compressor::Zstd => asked,
+            _ => (asked.min(1 << 18) * usize::from(codec.typesize)).clamp(1 << 16, 1 << 20),
+        };
+        made.min(chunk)
+    }
+
+    #[test]
+    fn blocks_divide_chunks_evenly() {
+        for (dtype, chunk, compressor, want) in [
+            (DType::F16, 2_048_000, Compressor::Lz4Hc, 128_000),
+            (DType::F16, 2_048_000, Compressor::Zstd, 128_000),
+            (DType::F32, 2_048_000, Compressor::Lz4, 128_000),
+            (DType::U8, 307_200, Compressor::Lz4Hc, 153_600),
+            (DType::U16, 614_400, Compressor::Lz4Hc, 122_880),
+            // 610 × 103 pixels of Pavia University.
+            (DType::F16, 16 * 340 * 103 * 2, Compressor::Lz4Hc, 140_080),
+            (DType::F16, 100_000, Compressor::Lz4Hc, 100_000),
+            (DType::F16, 20_000, Compressor::BloscLz, 20_000),
+        ] {
+            let codec = Codec::new(compressor, 4, Shuffle::Byte, dtype);
+            let codec = codec.with_blocks(TARGET_BLOCK, chunk);
+            assert_eq!(block(codec, chunk), want, "{codec:?} {chunk}");
+            assert_eq!(chunk % want, 0);
+        }
+    }
+
+    #[test]
+    fn blocks_of_awkward_chunks_are_nearly_equal() {
+        // A prime number of elements.
+        let chunk = 2 * 1_000_003;
+        let codec = Codec::new(Compressor::Lz4, 5, Shuffle::Bit, DType::F16);
+        let size = block(codec.with_blocks(TARGET_BLOCK, chunk), chunk);
+        assert!((64_000..=256_000).contains(&size) && size.is_multiple_of(16), "{size}");
+        assert!(chunk % size > size * 9 / 10, "{size}");
+    }
+
+    #[test]
+    fn targets_beyond_the_limits_of_blosc_are_the_limits() {
+        let codec = Codec::new(Compressor::Lz4, 5, Shuffle::Byte, DType::F16);
+        assert_eq!(block(codec.with_blocks(1, 1 << 24), 1 << 24), 1 << 16);
+        assert_eq!(block(codec.with_blocks(usize::MAX, 1 << 24), 1 << 24), 1 << 19);
+        let stored = Codec { level: 0, ..codec };
+        assert_eq!(stored.with_blocks(TARGET_BLOCK, 1 << 24), stored);
+    }
 }

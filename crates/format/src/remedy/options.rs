@@ -40,7 +40,7 @@ options! {
     IgnoreValue "ignore_value", RawValues "raw_values" flag, KeepBits "keep_bits", Bands "bands",
     Wavelengths "wavelengths", Normalize "normalize", DropBadBands "drop_bad_bands" flag, White "white", Dark "dark",
     WhiteReflectance "white_reflectance", WavelengthTolerance "wavelength_tolerance", Codec "codec", Level "level",
-    Shuffle "shuffle", Chunk "chunk", ShardSize "shard_size", SourceRoot "source_root", Sample "sample",
+    Shuffle "shuffle", Chunk "chunk", BlockSize "block_size", ShardSize "shard_size", SourceRoot "source_root", Sample "sample",
     Force "force" flag, Json "json" flag,
     // Splitting.
     By "by", Block "block", Buffer "buffer",

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hsipack_format::codec::without_checksum;
+use hsipack_format::codec::{TARGET_BLOCK, without_checksum};
 use hsipack_format::{Codec, ErrorKind};
 use hsipack_store::threads::{self, Pool};
 
@@ -261,7 +261,10 @@ fn encode(
                 return Ok((own, begin.elapsed()));
             }
             let mut stored = Vec::new();
-            hsipack_store::codec::encode(codec, chunks.get(at), &mut stored)?;
+            let chunk = chunks.get(at);
+            // With the blocks that `convert` makes.
+            let codec = codec.with_blocks(TARGET_BLOCK, chunk.len());
+            hsipack_store::codec::encode(&codec, chunk, &mut stored)?;
             stored.shrink_to_fit();
             own.push((at, stored));
         }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use hsipack_format::codec::TARGET_BLOCK;
 use hsipack_format::metadata::Made;
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
@@ -216,11 +217,20 @@ impl Adding {
         let image = &self.dataset.stacks()[place].image;
         let flat = CubeShape { bands: 1, ..image.shape() };
         let tile = if self.is_tiled() { image.grid().tile() } else { masks::tile(flat) };
+        let grid = Grid::new(flat, tile, image.grid().samples_per_shard())?;
+        let codec = match image.meta().codecs.compression {
+            None => LayoutOptions::default().codec(dtype, grid.chunk_values()),
+            // Blosc chose its blocks.
+            Some(codec) if codec.blocksize == 0 => codec,
+            Some(codec) => {
+                codec.of_dtype(dtype).with_blocks(TARGET_BLOCK, grid.chunk_values() * dtype.size())
+            }
+        };
         Ok(PlannedMask {
             name: mask.name.clone(),
             dtype,
-            grid: Grid::new(flat, tile, image.grid().samples_per_shard())?,
-            codec: image.meta().codecs.compression.unwrap_or(LayoutOptions::default().codec(dtype)),
+            grid,
+            codec,
             layers: Vec::new(),
             class_names: mask.class_names.get(place).cloned().flatten(),
             made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),

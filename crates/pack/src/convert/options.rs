@@ -16,6 +16,7 @@ use std::str::FromStr;
 
 #[cfg(feature = "clap")]
 use hsipack_format::arguments::{bytes, one_of};
+use hsipack_format::codec::TARGET_BLOCK;
 use hsipack_format::geo::cf;
 use hsipack_format::names::{self, by_name};
 use hsipack_format::{
@@ -457,6 +458,11 @@ pub struct LayoutOptions {
     /// [default: whole rows of about 2 MiB]
     #[cfg_attr(feature = "clap", arg(long, value_name = "ROWS[xCOLUMNS]"))]
     pub chunk: Option<ChunkShape>,
+    /// Target size of the blocks of a chunk, uncompressed, within Blosc's limits (64 KiB to 1 MiB).
+    /// Blocks divide a chunk evenly if they can. Small ones suit GPUs, which decompress each alone
+    #[serde(deserialize_with = "at_least_1")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "128kB"))]
+    pub block_size: usize,
     /// Target size of a shard file, uncompressed; a shard holds at least one cube
     #[serde(deserialize_with = "at_least_1")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES", value_parser = bytes, default_value = "512MiB"))]
@@ -530,15 +536,17 @@ impl Default for LayoutOptions {
             level: 4,
             shuffle: Shuffle::Byte,
             chunk: None,
+            block_size: TARGET_BLOCK,
             shard_size: hsipack_format::grid::TARGET_SHARD,
         }
     }
 }
 
 impl LayoutOptions {
-    /// The codec for chunks of `dtype`.
-    pub fn codec(&self, dtype: DType) -> Codec {
-        Codec::new(self.codec, self.level, self.shuffle, dtype)
+    /// The codec for chunks with this number of values of `dtype`.
+    pub fn codec(&self, dtype: DType, values: usize) -> Codec {
+        let codec = Codec::new(self.codec, self.level, self.shuffle, dtype);
+        codec.with_blocks(self.block_size, values.saturating_mul(dtype.size()))
     }
 
     /// Rows × columns of a chunk of cubes of `shape`.

@@ -52,6 +52,7 @@ def pack(
     level: int = 4,
     shuffle: str = "byte",
     chunk: int | tuple[int, int] | None = None,
+    block_size: int | None = None,
     shard_size: int | None = None,
     jobs: int | None = None,
     memory: int | None = None,
@@ -103,8 +104,8 @@ def pack(
         scratch_size: maximum bytes of these arrays; there is always room for two cubes.
         progress: a function that is called with the bytes of arrays taken so far, and 0.
         dtype, scale, nodata, ignore_value, keep_bits, normalize, bands, wavelengths, \
-drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, shard_size, jobs, memory: as
-            for :func:`convert`. ``scale`` and ``keep_bits`` cannot be ``"auto"``, which needs to
+drop_bad_bands, wavelength_tolerance, codec, level, shuffle, chunk, block_size, shard_size, jobs, \
+memory: as for :func:`convert`. ``scale`` and ``keep_bits`` cannot be ``"auto"``, which needs to
             see all values first.
 
     Returns:

@@ -59,6 +59,7 @@ def convert(
     level: int = 4,
     shuffle: str = "byte",
     chunk: int | tuple[int, int] | None = None,
+    block_size: int | None = None,
     shard_size: int | None = None,
     jobs: int | None = None,
     memory: int | None = None,
@@ -155,6 +156,8 @@ def convert(
         shuffle: filter before compression: ``"byte"``, ``"bit"`` or ``"none"``.
         chunk: size of a chunk in pixels: rows, or (rows, columns) for crops of large scenes. If
             ``None``, whole rows near 2 MiB.
+        block_size: target size of the blocks of a chunk, in uncompressed bytes; 128,000 if ``None``.
+            Blocks divide a chunk evenly if they can.
         shard_size: target size of a shard in uncompressed bytes.
         jobs: number of threads; one per core if ``None``.
         memory: bytes of memory for reading, for all threads together.

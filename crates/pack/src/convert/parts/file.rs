@@ -82,6 +82,7 @@ struct OptionsRecord {
     #[serde(with = "by_name")]
     shuffle: Shuffle,
     chunk: Option<ChunkShape>,
+    block_bytes: usize,
     shard_bytes: usize,
     command: String,
 }
@@ -364,6 +365,7 @@ impl OptionsRecord {
             level: layout.level,
             shuffle: layout.shuffle,
             chunk: layout.chunk,
+            block_bytes: layout.block_size,
             shard_bytes: layout.shard_size,
             command: options.command.clone(),
         }
@@ -380,6 +382,7 @@ impl OptionsRecord {
                 level: self.level,
                 shuffle: self.shuffle,
                 chunk: self.chunk,
+                block_size: self.block_bytes,
                 shard_size: self.shard_bytes,
             },
             command: self.command,

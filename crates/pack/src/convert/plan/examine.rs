@@ -94,11 +94,13 @@ impl Examiner<'_> {
             None => masks::tile(flat),
         };
         let per_shard = Grid::samples_for(shape, size, layout.shard_size);
+        let grid = Grid::new(flat, tile, per_shard)?;
         let array = PlannedMask {
             name: group.name.clone(),
             dtype: if is_wide { DType::U16 } else { DType::U8 },
-            grid: Grid::new(flat, tile, per_shard)?,
-            codec: layout.codec(DType::U16),
+            grid,
+            // Blocks that suit one byte per pixel suit two, too, for masks that turn out to need them.
+            codec: layout.codec(DType::U8, grid.chunk_values()),
             layers,
             class_names,
             made: made.and_then(|made| made.made.clone()),

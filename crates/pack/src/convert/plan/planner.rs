@@ -323,7 +323,7 @@ impl<'a> Planner<'a> {
         let fresh = PlannedStack {
             name: shape.to_string(),
             grid,
-            codec: self.options.layout.codec(self.options.values.dtype),
+            codec: self.options.layout.codec(self.options.values.dtype, grid.chunk_values()),
             samples: Vec::new(),
             existing: 0,
             scale: match self.options.values.scale {
