@@ -24,6 +24,7 @@
 //! | `distribution` | the distribution of times |
 //! | [`trace`] | what each thread did when, as a file to view in a browser |
 //! | `device` | batches as tensors of a library, on the CPU or copied ahead to a GPU |
+//! | [`device_decode`] | decoding chunks on a GPU |
 //! | [`augment`] | augmentations of these tensors: the crate `hsipack-augment` |
 //! | `torch` | feature `torch`: batches as tensors of the library `tch`: the crate `hsipack-torch` |
 #![deny(missing_docs)]
@@ -49,6 +50,7 @@ pub use dataset::{
     BandStatistics, Class, ClassCount, ClassPixels, Cube, Dataset, Labels, NewIds, OpenOptions,
     Verify, read_array,
 };
+pub use device::decode as device_decode;
 pub use device::{
     DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Monitor, Normalization,
     PreparedDeviceLoader, Replay, cuda_is_available, pci_bus_id,

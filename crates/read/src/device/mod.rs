@@ -17,6 +17,7 @@
 //! | `backend.rs` | what a device has to provide for that |
 //! | `cuda.rs` | CUDA, using only the driver |
 //! | `emulated.rs` | a device emulated in host memory, with copies as slow as over a bus |
+//! | [`decode`] | the kernel that decodes chunks on a GPU, and its arguments |
 //! | `repeat.rs` | one batch again and again: the speed of copying alone |
 //! | `fake.rs` | the device of the tests: it completes copies late, out of order, or with an error |
 
@@ -25,6 +26,7 @@ mod batch;
 mod batch_info;
 mod conversion;
 mod cuda;
+pub mod decode;
 mod emulated;
 mod exchange;
 #[cfg(test)]

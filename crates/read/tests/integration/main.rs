@@ -3,6 +3,7 @@
 mod access;
 mod classes;
 mod device;
+mod device_decode;
 mod driver;
 mod images;
 mod joined;

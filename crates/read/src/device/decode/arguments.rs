@@ -1,0 +1,199 @@
+//! Arguments of the kernel, with the memory layout of `decode.cu`.
+
+use std::ops::Range;
+
+use hsipack_format::{Codec, Compressor, Error, Grid, Result};
+
+use crate::plan::Window;
+
+/// Threads per block.
+pub const THREADS: u32 = 64;
+/// Alignment of the scratch memory of a block of threads, in bytes.
+const ALIGNMENT: u64 = 16;
+
+/// Whether frames of this codec can be decoded on a device.
+pub fn supports(codec: &Codec) -> bool {
+    matches!(codec.compressor, Compressor::Lz4 | Compressor::Lz4Hc)
+        && matches!(codec.typesize, 1 | 2 | 4)
+}
+
+/// A chunk: where its frame is, and where the wanted part of it belongs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Chunk {
+    frame: u64,
+    into: u64,
+    pitch: u64,
+    frame_bytes: u32,
+    bytes: u32,
+    row_bytes: u32,
+    first_row: u32,
+    rows: u32,
+    left: u32,
+    width: u32,
+    unused: u32,
+}
+
+/// The work of the kernel. Its other arguments are addresses: the chunks, the compressed bytes, the batch, scratch memory of
+/// [`scratch_bytes`](Self::scratch_bytes), and one [`Status`] for each chunk, which must be 0 before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Decode {
+    chunks: u32,
+    slots: u32,
+    scratch: u64,
+}
+
+/// The state of a chunk after decoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It was decoded.
+    Sound,
+    /// Its frame is damaged, or holds another number of bytes.
+    Damaged,
+    /// Its frame has another compressor, other elements, or larger blocks than the kernel was prepared for.
+    Unsupported,
+}
+
+impl Chunk {
+    /// The part of a chunk that a window needs. `element` is the size of a value in bytes; the window must be inside the cube, and
+    /// has all bands. `frame` is the place of the frame among the compressed bytes, and `into` that of the window's first
+    /// byte in the batch, where its rows follow one another. `None` if the chunk has nothing of the window.
+    pub fn new(
+        grid: &Grid,
+        element: usize,
+        chunk: usize,
+        window: Window,
+        frame: Range<u64>,
+        into: u64,
+    ) -> Option<Self> {
+        let region = grid.region(chunk);
+        let rows = common(&region.rows, &window.row_range())?;
+        let columns = common(&region.columns, &window.column_range())?;
+        let pixel = (grid.shape().bands * element) as u64;
+        let pitch = u64::from(window.columns) * pixel;
+        let from = [rows.start - window.row as usize, columns.start - window.column as usize];
+        // A chunk has less than 2 GiB (`MAX_CHUNK`).
+        let bytes = |pixels: usize| (pixels as u64 * pixel) as u32;
+        Some(Self {
+            frame: frame.start,
+            into: into + from[0] as u64 * pitch + from[1] as u64 * pixel,
+            pitch,
+            // A frame cannot be as long; the kernel reports it as damaged.
+            frame_bytes: u32::try_from(frame.end.saturating_sub(frame.start)).unwrap_or(u32::MAX),
+            bytes: bytes(grid.tile().rows * grid.tile().columns),
+            row_bytes: bytes(grid.tile().columns),
+            first_row: (rows.start - region.rows.start) as u32,
+            rows: rows.len() as u32,
+            left: bytes(columns.start - region.columns.start),
+            width: bytes(columns.len()),
+            unused: 0,
+        })
+    }
+
+    /// The bytes of the batch between the first and the last one that is written.
+    pub fn written(&self) -> Range<u64> {
+        let last = u64::from(self.rows).saturating_sub(1) * self.pitch + u64::from(self.width);
+        self.into..self.into + last
+    }
+}
+
+fn common(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
+    let common = one.start.max(other.start)..one.end.min(other.end);
+    (!common.is_empty()).then_some(common)
+}
+
+impl Decode {
+    /// Decodes chunks of this many `compressed` bytes into a batch of `batch` bytes, with `slots` blocks of threads for each
+    /// chunk, which can decode blocks of at most `block` bytes. As many slots as a chunk has blocks are best.
+    ///
+    /// # Errors
+    /// If a chunk's frame or place is not in that memory, or the number of blocks of threads is 0 or above 2^31.
+    pub fn new(
+        chunks: &[Chunk],
+        compressed: u64,
+        batch: u64,
+        slots: u32,
+        block: u64,
+    ) -> Result<Self> {
+        for (number, chunk) in chunks.iter().enumerate() {
+            let frame = chunk.frame.checked_add(u64::from(chunk.frame_bytes));
+            if frame.is_none_or(|end| end > compressed) || chunk.written().end > batch {
+                return Err(Error::bug(format!(
+                    "chunk {number}, {chunk:?}, is not within {compressed} compressed and {batch} decoded bytes"
+                )));
+            }
+        }
+        let count = u32::try_from(chunks.len()).ok();
+        match count
+            .and_then(|count| count.checked_mul(slots))
+            .filter(|all| (1..1 << 31).contains(all))
+        {
+            Some(all) => {
+                Ok(Self { chunks: all / slots, slots, scratch: block.next_multiple_of(ALIGNMENT) })
+            }
+            None => Err(Error::bug(format!("{} chunks with {slots} slots each", chunks.len()))),
+        }
+    }
+
+    /// Blocks of threads: the length of the grid, which has one axis.
+    pub fn blocks(&self) -> u32 {
+        self.chunks * self.slots
+    }
+
+    /// Bytes of scratch memory, whose address must be a multiple of 16.
+    pub fn scratch_bytes(&self) -> u64 {
+        u64::from(self.blocks()) * self.scratch
+    }
+}
+
+impl Status {
+    /// The status that the kernel wrote.
+    pub fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Sound,
+            2 => Self::Unsupported,
+            _ => Self::Damaged,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hsipack_format::{CubeShape, Tile};
+
+    use super::*;
+
+    /// The PTX that the driver would get.
+    const PTX: &str = include_str!("decode.ptx");
+
+    #[test]
+    fn the_ptx_is_that_of_the_source() {
+        let source = hsipack_format::checksums::sha256(include_bytes!("decode.cu"));
+        let line = format!("// decode.cu: {source}");
+        assert_eq!(PTX.lines().next(), Some(&*line), "run scripts/make_kernels");
+        assert!(PTX.contains(".entry decode_frames("));
+    }
+
+    #[test]
+    fn chunks_keep_what_a_window_needs() {
+        let shape = CubeShape { rows: 10, columns: 7, bands: 3 };
+        let grid = Grid::new(shape, Tile { rows: 4, columns: 5 }, 1).unwrap();
+        let window = Window { row: 3, column: 4, rows: 5, columns: 3 };
+        let chunk = |number| Chunk::new(&grid, 2, number, window, 100..150, 1000);
+        // The first chunk: its last row, its last column.
+        let first = chunk(0).unwrap();
+        assert_eq!((first.first_row, first.rows, first.left, first.width), (3, 1, 24, 6));
+        assert_eq!((first.bytes, first.row_bytes, first.pitch, first.into), (120, 30, 18, 1000));
+        // Right of it, the two columns that the cube has.
+        let right = chunk(1).unwrap();
+        assert_eq!((right.first_row, right.left, right.width, right.into), (3, 0, 12, 1006));
+        let below = chunk(3).unwrap();
+        assert_eq!((below.first_row, below.rows, below.written()), (0, 4, 1024..1090));
+        assert_eq!(chunk(4), None);
+        assert!(Decode::new(&[first, right, below], 150, 1090, 2, 64).is_ok());
+        assert!(Decode::new(&[first, right, below], 150, 1089, 2, 64).is_err());
+        assert!(Decode::new(&[first], 149, 1090, 2, 64).is_err());
+        assert!(Decode::new(&[first], 150, 1090, 0, 64).is_err());
+    }
+}

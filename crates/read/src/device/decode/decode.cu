@@ -1,0 +1,387 @@
+// Decodes the Blosc-1 frames of a batch's chunks on a GPU, each chunk to its place in the batch.
+//
+// scripts/make_kernels compiles this to decode.ptx, which the driver compiles for its GPU. Tests compile it as C++
+// (HSIPACK_ON_HOST): a loop over the lanes of a warp, in random order, takes the place of the GPU. So nothing is included, and
+// work that lanes or threads do between two synchronisations is the body of EACH_LANE, EACH_WARP or EACH_THREAD.
+//
+// A block of threads decodes one block of a frame at a time: each warp decodes one of its streams (LZ4, or stored as it is)
+// into scratch memory; then all threads undo the shuffle filter and write to the batch what is kept of the chunk. Blocks of
+// frames are small enough for the second-level cache.
+//
+// Frames are not trusted: every position is compared with the end of its memory before it is read or written. What C-Blosc
+// refuses is refused here. Frames that only C-Blosc can decode are reported as such.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+// Lanes of a warp, and warps of a block of threads. Rust says the same.
+#define LANES 32
+#define WARPS 2
+#define THREADS (WARPS * LANES)
+
+// Elements whose bytes are put together by one thread.
+#define GROUP 8
+
+#ifdef HSIPACK_ON_HOST
+
+#include <string.h>
+#define ON_DEVICE static inline
+
+// Random numbers for the order of lanes, warps, and threads; one series for each thread of a test.
+static thread_local u64 order_state = 1;
+static inline u32 order() {
+  order_state = order_state * 6364136223846793005ull + 1442695040888963407ull;
+  return (u32)(order_state >> 33);
+}
+// Every number below `count`, a power of two, in a random order.
+struct Shuffled {
+  u32 done, count, factor, first;
+  explicit Shuffled(u32 all) : done(0), count(all), factor(order() | 1), first(order()) {}
+  bool more() const { return done < count; }
+  u32 at() const { return (done * factor + first) & (count - 1); }
+};
+#define EACH(NAME, COUNT) \
+  for (Shuffled NAME##s(COUNT); NAME##s.more(); NAME##s.done++) \
+    if (const u32 NAME = NAME##s.at(); true)
+#define EACH_LANE(NAME) EACH(NAME, LANES)
+#define EACH_WARP(NAME) EACH(NAME, WARPS)
+#define EACH_THREAD(NAME) EACH(NAME, THREADS)
+#define SYNC_WARP
+#define SYNC_BLOCK
+
+#else
+
+#define ON_DEVICE static __device__ __forceinline__
+#define EACH_LANE(NAME) if (const u32 NAME = threadIdx.x % LANES; true)
+#define EACH_WARP(NAME) if (const u32 NAME = threadIdx.x / LANES; true)
+#define EACH_THREAD(NAME) if (const u32 NAME = threadIdx.x; true)
+#define SYNC_WARP __syncwarp();
+#define SYNC_BLOCK __syncthreads();
+
+#endif
+
+// The state of a chunk afterwards. Rust says the same.
+enum Status { SOUND = 0, DAMAGED = 1, UNSUPPORTED = 2 };
+
+// A chunk: where its frame is, and where the kept part of it belongs.
+struct Chunk {
+  // Its frame: first byte among the compressed bytes.
+  u64 frame;
+  // First byte of the batch that is written.
+  u64 into;
+  // Bytes from a row in the batch to the next one.
+  u64 pitch;
+  u32 frame_bytes;
+  // Bytes of the decoded chunk, and of one of its rows.
+  u32 bytes, row_bytes;
+  // The kept rows, and the kept bytes of each row.
+  u32 first_row, rows, left, width;
+  u32 unused;
+};
+
+struct Decode {
+  u32 chunks;
+  // Blocks of threads for each chunk.
+  u32 slots;
+  // Scratch memory of one block of threads, in bytes: the largest block of a frame that it can decode.
+  u64 scratch;
+};
+
+// A frame's header.
+struct Frame {
+  const u8 *start;
+  u32 bytes, chunk_bytes, block_bytes, blocks, typesize;
+  bool copied, shuffled, bitshuffled, whole;
+};
+
+ON_DEVICE u32 load_u32(const u8 *from) {
+  return (u32)from[0] | (u32)from[1] << 8 | (u32)from[2] << 16 | (u32)from[3] << 24;
+}
+
+// Reads the header of a frame. All limits of C-Blosc apply.
+ON_DEVICE Status read_header(const Chunk &chunk, const u8 *start, Frame *frame) {
+  const u32 header = 16, most = 0x7fffffff, largest_block = (most - 255 * 4) / 3;
+  if (chunk.frame_bytes < header || chunk.frame_bytes > most || chunk.bytes > most - header) return DAMAGED;
+  const u32 flags = start[2];
+  frame->start = start;
+  frame->bytes = load_u32(start + 12);
+  frame->chunk_bytes = load_u32(start + 4);
+  frame->block_bytes = load_u32(start + 8);
+  frame->typesize = start[3];
+  if (start[0] != 2 || flags & 0x08 || frame->bytes != chunk.frame_bytes || frame->chunk_bytes != chunk.bytes ||
+      frame->block_bytes == 0 || frame->block_bytes > chunk.bytes || frame->block_bytes > largest_block ||
+      frame->typesize == 0)
+    return DAMAGED;
+  frame->blocks = (chunk.bytes - 1) / frame->block_bytes + 1;
+  frame->copied = flags & 0x02;
+  frame->shuffled = (flags & 0x01) && frame->typesize > 1;
+  frame->bitshuffled = flags & 0x04;
+  frame->whole = flags & 0x10;
+  if (frame->copied) return frame->bytes == chunk.bytes + header ? SOUND : DAMAGED;
+  // LZ4, in the only version of its format.
+  if (flags >> 5 != 1) return UNSUPPORTED;
+  if (start[1] != 1 || frame->blocks > (frame->bytes - header) / 4) return DAMAGED;
+  const bool known = frame->typesize == 1 || frame->typesize == 2 || frame->typesize == 4;
+  return known ? SOUND : UNSUPPORTED;
+}
+
+// The bytes of a length beyond those of its token. Reads at most up to `limit`; false if the length does not end there, or is
+// more than `most`.
+ON_DEVICE bool read_length(const u8 *in, i64 *at, i64 limit, i64 most, i64 *length) {
+  u32 byte;
+  do {
+    if (*at >= limit) return false;
+    byte = in[(*at)++];
+    *length += byte;
+    if (*length > most) return false;
+  } while (byte == 255);
+  return true;
+}
+
+// Decodes an LZ4 block of `in_bytes` bytes with one warp. It must have exactly `size` bytes; false if it has not, or if it is
+// damaged. The conditions are those of LZ4_decompress_safe. Offsets of 0, for which the format has no meaning, are damage.
+ON_DEVICE bool decode_lz4(const u8 *in, i64 in_bytes, u8 *out, i64 size) {
+  // The last sequence has literals only; the last match begins this far before the end, and ends before the last literals.
+  const i64 last_literals = 5, match_limit = 12;
+  i64 at = 0, to = 0;
+  while (at < in_bytes) {
+    const u32 token = in[at++];
+    i64 literals = token >> 4;
+    if (literals == 15 && !read_length(in, &at, in_bytes - 15, size, &literals)) return false;
+    const bool last = to + literals > size - match_limit || at + literals > in_bytes - (3 + last_literals);
+    if (last && (at + literals != in_bytes || to + literals > size)) return false;
+    if (literals) {
+      EACH_LANE(lane) {
+        for (i64 place = lane; place < literals; place += LANES) out[to + place] = in[at + place];
+      }
+      SYNC_WARP
+      at += literals;
+      to += literals;
+    }
+    if (last) return to == size;
+    const i64 offset = (i64)in[at] | (i64)in[at + 1] << 8;
+    at += 2;
+    i64 length = token & 15;
+    if (length == 15 && !read_length(in, &at, in_bytes - last_literals + 1, size, &length)) return false;
+    length += 4;
+    if (offset == 0 || offset > to || to + length > size - last_literals) return false;
+    const u8 *const from = out + to - offset;
+    u8 *const into = out + to;
+    EACH_LANE(lane) {
+      if (length <= offset) {
+        for (u32 place = lane; place < length; place += LANES) into[place] = from[place];
+      } else {
+        // A match that reaches into itself repeats the bytes before it.
+        for (u32 place = lane; place < length; place += LANES) into[place] = from[place % (u32)offset];
+      }
+    }
+    SYNC_WARP
+    to += length;
+  }
+  return false;
+}
+
+// Decodes stream `number` of the `streams` of a block with one warp.
+ON_DEVICE bool decode_stream(const Frame &frame, u32 block, u32 number, u32 size, u8 *out) {
+  // Streams follow one another; each begins with its length.
+  u32 at = load_u32(frame.start + 16 + 4 * (u64)block), length = 0;
+  for (u32 stream = 0; stream <= number; stream++) {
+    if (at > frame.bytes - 4) return false;
+    length = load_u32(frame.start + at);
+    at += 4;
+    if (length > frame.bytes - at) return false;
+    if (stream < number) at += length;
+  }
+  const u8 *const in = frame.start + at;
+  u8 *const into = out + (u64)number * size;
+  if (length != size) return decode_lz4(in, length, into, size);
+  EACH_LANE(lane) {
+    for (u32 place = lane; place < size; place += LANES) into[place] = in[place];
+  }
+  SYNC_WARP
+  return true;
+}
+
+enum Filter { NONE, BYTES, BITS };
+
+// Up to 8 bytes, the first one lowest; 0 beyond `count`.
+ON_DEVICE u64 load_bytes(const u8 *from, u32 count) {
+  u64 bytes = 0;
+#ifdef HSIPACK_ON_HOST
+  memcpy(&bytes, from, count);
+#else
+  if (count == 8 && ((u64)from & 7) == 0) return *(const u64 *)from;
+  for (u32 place = 0; place < count; place++) bytes |= (u64)from[place] << 8 * place;
+#endif
+  return bytes;
+}
+
+// Transposes 8 × 8 bits: bit `column` of byte `row` becomes bit `row` of byte `column`.
+ON_DEVICE u64 transposed(u64 bits) {
+  u64 swapped = (bits ^ bits >> 7) & 0x00aa00aa00aa00aaull;
+  bits ^= swapped ^ swapped << 7;
+  swapped = (bits ^ bits >> 14) & 0x0000cccc0000ccccull;
+  bits ^= swapped ^ swapped << 14;
+  swapped = (bits ^ bits >> 28) & 0x00000000f0f0f0f0ull;
+  return bits ^ swapped ^ swapped << 28;
+}
+
+struct alignas(8) Word {
+  u32 half[2];
+};
+
+// Writes those of `count` decoded bytes that are kept. `at` is the place of the first one in the chunk.
+ON_DEVICE void store(const Chunk &chunk, u32 at, const u64 *bytes, u32 count, u8 *batch) {
+  u32 row = at / chunk.row_bytes, column = at % chunk.row_bytes;
+  const bool inside = row >= chunk.first_row && row - chunk.first_row < chunk.rows && column >= chunk.left &&
+                      column + count <= chunk.left + chunk.width;
+  if (inside) {
+    u8 *const into = batch + chunk.into + (row - chunk.first_row) * chunk.pitch + (column - chunk.left);
+    if (count % 8 == 0 && ((u64)into & 7) == 0) {
+      for (u32 word = 0; word < count / 8; word++) {
+        ((Word *)into)[word] = {{(u32)bytes[word], (u32)(bytes[word] >> 32)}};
+      }
+      return;
+    }
+  }
+  for (u32 place = 0; place < count; place++) {
+    if (row >= chunk.first_row && row - chunk.first_row < chunk.rows && column >= chunk.left &&
+        column - chunk.left < chunk.width) {
+      const u64 into = chunk.into + (row - chunk.first_row) * chunk.pitch + (column - chunk.left);
+      batch[into] = (u8)(bytes[place / 8] >> 8 * (place % 8));
+    }
+    if (++column == chunk.row_bytes) {
+      column = 0;
+      row++;
+    }
+  }
+}
+
+// Undoes a filter, and writes what is kept. `from` has `bytes` bytes, whose place in the chunk is `first`. SIZE is that of
+// an element, 1 without a filter.
+template <int FILTER, int SIZE>
+ON_DEVICE void unfilter(const Chunk &chunk, const u8 *from, u32 bytes, u32 first, u32 thread, u8 *batch) {
+  const u32 elements = bytes / SIZE;
+  for (u32 element = thread * GROUP; element < elements; element += THREADS * GROUP) {
+    const u32 count = elements - element < GROUP ? elements - element : GROUP;
+    u64 planes[SIZE], values[SIZE];
+    for (int plane = 0; plane < SIZE; plane++) {
+      if (FILTER == BITS) {
+        u64 rows = 0;
+        for (int row = 0; row < 8; row++) {
+          const u64 line = (u64)(8 * plane + row) * (elements / 8);
+          rows |= (u64)from[line + element / 8] << 8 * row;
+        }
+        planes[plane] = transposed(rows);
+      } else {
+        planes[plane] = load_bytes(from + (u64)plane * elements + element, count);
+      }
+      values[plane] = 0;
+    }
+    // Byte `plane` of every element.
+    for (int place = 0; place < GROUP * SIZE; place++) {
+      const u64 byte = planes[place % SIZE] >> 8 * (place / SIZE) & 0xff;
+      values[place / 8] |= byte << 8 * (place % 8);
+    }
+    store(chunk, first + element * SIZE, values, count * SIZE, batch);
+  }
+  // Bytes that do not make an element are not filtered.
+  for (u32 place = elements * SIZE + thread; place < bytes; place += THREADS) {
+    const u64 byte = from[place];
+    store(chunk, first + place, &byte, 1, batch);
+  }
+}
+
+template <int FILTER>
+ON_DEVICE void unfilter(const Chunk &chunk, const u8 *from, u32 bytes, u32 first, u32 size, u32 thread, u8 *batch) {
+  if (size == 1) unfilter<FILTER, 1>(chunk, from, bytes, first, thread, batch);
+  if (size == 2) unfilter<FILTER, 2>(chunk, from, bytes, first, thread, batch);
+  if (size == 4) unfilter<FILTER, 4>(chunk, from, bytes, first, thread, batch);
+}
+
+// Decodes one block of a frame with one block of threads. `failed` is shared by these threads.
+ON_DEVICE Status decode_block(const Chunk &chunk, const Frame &frame, u32 block, u8 *scratch, u64 scratch_bytes,
+                              u8 *batch, int *failed) {
+  const u32 first = block * frame.block_bytes, left = frame.chunk_bytes - first;
+  const u32 bytes = left < frame.block_bytes ? left : frame.block_bytes;
+  const u8 *from = frame.start + 16 + (u64)first;
+  Filter filter = NONE;
+  if (!frame.copied) {
+    const bool splits = !frame.whole && bytes / frame.typesize >= 128 && bytes == frame.block_bytes;
+    const u32 streams = splits ? frame.typesize : 1;
+    if (bytes % streams != 0) return DAMAGED;
+    if (bytes > scratch_bytes) return UNSUPPORTED;
+    EACH_THREAD(thread) {
+      if (thread == 0) *failed = 0;
+    }
+    SYNC_BLOCK
+    EACH_WARP(warp) {
+      for (u32 stream = warp; stream < streams; stream += WARPS) {
+        if (!decode_stream(frame, block, stream, bytes / streams, scratch)) *failed = 1;
+      }
+    }
+    SYNC_BLOCK
+    if (*failed) return DAMAGED;
+    from = scratch;
+    const u32 elements = bytes / frame.typesize;
+    if (frame.shuffled) {
+      filter = BYTES;
+    } else if (frame.bitshuffled && elements > 0 && elements % 8 == 0) {
+      filter = BITS;
+    }
+  }
+  EACH_THREAD(thread) {
+    if (filter == BYTES) unfilter<BYTES>(chunk, from, bytes, first, frame.typesize, thread, batch);
+    if (filter == BITS) unfilter<BITS>(chunk, from, bytes, first, frame.typesize, thread, batch);
+    if (filter == NONE) unfilter<NONE>(chunk, from, bytes, first, 1, thread, batch);
+  }
+  return SOUND;
+}
+
+// The work of one block of threads: every `slots`th block of a chunk's frame.
+ON_DEVICE void decode_blocks(const Decode &what, u32 number, const Chunk *chunks, const u8 *compressed, u8 *batch,
+                             u8 *scratch, u32 *statuses, int *failed) {
+  const u32 place = number / what.slots;
+  if (place >= what.chunks) return;
+  const Chunk chunk = chunks[place];
+  Frame frame = {};
+  Status status = read_header(chunk, compressed + chunk.frame, &frame);
+  u8 *const own = scratch + number * what.scratch;
+  for (u32 block = number % what.slots; status == SOUND && block < frame.blocks; block += what.slots) {
+    status = decode_block(chunk, frame, block, own, what.scratch, batch, failed);
+    // The next block is decoded into the same memory.
+    SYNC_BLOCK
+  }
+  if (status == SOUND) return;
+  // Several blocks of threads may find something; each of their answers is true.
+  EACH_THREAD(thread) {
+    if (thread == 0) statuses[place] = status;
+  }
+}
+
+#ifdef HSIPACK_ON_HOST
+
+extern "C" void decode_order(u64 seed) { order_state = seed; }
+
+extern "C" void decode_frames(const Decode *what, const Chunk *chunks, const u8 *compressed, u8 *batch, u8 *scratch,
+                              u32 *statuses) {
+  int failed = 0;
+  const u32 all = what->chunks * what->slots;
+  // Blocks of threads run in any order, too: from one of them on, round and round.
+  const u32 first = all ? order() % all : 0;
+  for (u32 number = 0; number < all; number++) {
+    decode_blocks(*what, (number + first) % all, chunks, compressed, batch, scratch, statuses, &failed);
+  }
+}
+
+#else
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    decode_frames(const Decode what, const Chunk *chunks, const u8 *compressed, u8 *batch, u8 *scratch, u32 *statuses) {
+  __shared__ int failed;
+  decode_blocks(what, blockIdx.x, chunks, compressed, batch, scratch, statuses, &failed);
+}
+
+#endif

@@ -1,0 +1,420 @@
+//! The kernel that decodes frames on a GPU, tested without a GPU: its source is compiled as C++, with the lanes of a warp in
+//! random order, and compared with C-Blosc.
+
+use std::ffi::{CString, c_void};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use hsipack_format::codec::{TARGET_BLOCK, without_checksum};
+use hsipack_format::random::{Random, Stream};
+use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Shuffle, Tile};
+use hsipack_read::device_decode::{Chunk, Decode, Status, supports};
+use hsipack_read::plan::Window;
+use hsipack_store::codec::{decode_frame, encode};
+
+/// The number of executions of the fuzzing test, instead of those of every run.
+const EXECUTIONS: &str = "HSIPACK_DECODE_EXECUTIONS";
+
+/// The kernel as C++.
+struct Kernel {
+    order: unsafe extern "C" fn(u64),
+    decode:
+        unsafe extern "C" fn(*const Decode, *const Chunk, *const u8, *mut u8, *mut u8, *mut u32),
+}
+
+fn compiler(options: &[&str], from: &str, into: &Path) {
+    let target = "x86_64-unknown-linux-gnu";
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").opt_level(2).target(target).host(target).cargo_metadata(false);
+    let mut command = build.get_compiler().to_command();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(from);
+    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(into).args(options).arg(source);
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}
+
+fn kernel() -> &'static Kernel {
+    static MADE: OnceLock<Kernel> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("decode.so");
+        let options = ["-shared", "-fPIC", "-DHSIPACK_ON_HOST", "-x", "c++"];
+        compiler(&options, "src/device/decode/decode.cu", &library);
+        let path = CString::new(library.to_str().unwrap()).unwrap();
+        // SAFETY: a library that does nothing when it is loaded; it stays, as the functions do.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!library.is_null());
+        let function = |name: &std::ffi::CStr| {
+            // SAFETY: the library is loaded, and the name ends with NUL.
+            let function = unsafe { libc::dlsym(library, name.as_ptr()) };
+            assert!(!function.is_null());
+            function
+        };
+        // SAFETY: `decode.cu` declares them like this.
+        unsafe {
+            Kernel {
+                order: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(function(
+                    c"decode_order",
+                )),
+                decode: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(
+                        *const Decode,
+                        *const Chunk,
+                        *const u8,
+                        *mut u8,
+                        *mut u8,
+                        *mut u32,
+                    ),
+                >(function(c"decode_frames")),
+            }
+        }
+    })
+}
+
+/// Decodes chunks into `batch`.
+fn run(
+    chunks: &[Chunk],
+    compressed: &[u8],
+    batch: &mut [u8],
+    slots: u32,
+    block: u64,
+    order: u64,
+) -> Vec<Status> {
+    let lens = [compressed.len() as u64, batch.len() as u64];
+    let what = Decode::new(chunks, lens[0], lens[1], slots, block).unwrap();
+    let mut scratch = vec![0xa5_u8; what.scratch_bytes() as usize];
+    let mut statuses = vec![0_u32; chunks.len()];
+    let kernel = kernel();
+    // SAFETY: all memory is as large as `Decode::new` compared it with, and `scratch_bytes` says.
+    unsafe {
+        (kernel.order)(order);
+        (kernel.decode)(
+            &raw const what,
+            chunks.as_ptr(),
+            compressed.as_ptr(),
+            batch.as_mut_ptr(),
+            scratch.as_mut_ptr(),
+            statuses.as_mut_ptr(),
+        );
+    }
+    statuses.into_iter().map(Status::of).collect()
+}
+
+/// A chunk that is wanted whole: one row of pixels, each a value.
+fn whole(values: usize, element: usize, frame: std::ops::Range<u64>) -> Chunk {
+    let shape = CubeShape { rows: 1, columns: values, bands: 1 };
+    let grid = Grid::new(shape, Tile { rows: 1, columns: values }, 1).unwrap();
+    let window = Window { row: 0, column: 0, rows: 1, columns: values as u32 };
+    Chunk::new(&grid, element, 0, window, frame, 0).unwrap()
+}
+
+/// Decodes one frame.
+fn decoded(frame: &[u8], codec: Codec, bytes: usize, slots: u32, order: u64) -> (Status, Vec<u8>) {
+    let element = usize::from(codec.typesize);
+    let chunk = whole(bytes / element, element, 0..frame.len() as u64);
+    let mut batch = vec![0xcc_u8; bytes];
+    let status = run(&[chunk], frame, &mut batch, slots, bytes as u64, order)[0];
+    (status, batch)
+}
+
+fn frame_of(codec: Codec, chunk: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::new();
+    encode(&codec, chunk, &mut stored).unwrap();
+    without_checksum(&stored).unwrap().to_vec()
+}
+
+/// Values that compress to everything that LZ4 has: long and short matches near and far, repeated values, many literals.
+fn values(kind: usize, bytes: usize, random: &mut Random) -> Vec<u8> {
+    let mut level = 20_000_i64;
+    let mut smooth = || {
+        level += random.below(41) as i64 - 20;
+        (level as u16).to_le_bytes()
+    };
+    match kind {
+        0 => (0..bytes.div_ceil(2)).flat_map(|_| smooth()).take(bytes).collect(),
+        1 => (0..bytes).map(|_| random.below(256) as u8).collect(),
+        2 => vec![7; bytes],
+        3 => (0..bytes).map(|place| (place % 11) as u8).collect(),
+        // Stretches of all of these, some repeated.
+        _ => {
+            let mut all: Vec<u8> = Vec::new();
+            while all.len() < bytes {
+                let len = 1 + random.below(700) as usize;
+                match random.below(4) {
+                    0 => all.extend(std::iter::repeat_n(random.below(256) as u8, len)),
+                    1 => all.extend((0..len).map(|_| random.below(256) as u8)),
+                    _ if all.is_empty() => {}
+                    _ => {
+                        let from = random.below(all.len() as u64) as usize;
+                        let end = (from + len).min(all.len());
+                        all.extend_from_within(from..end);
+                    }
+                }
+            }
+            all.truncate(bytes);
+            all
+        }
+    }
+}
+
+fn codecs() -> impl Iterator<Item = Codec> {
+    let kinds = [DType::U8, DType::F16, DType::F32];
+    let compressors =
+        [(Compressor::Lz4, 1), (Compressor::Lz4, 5), (Compressor::Lz4Hc, 9), (Compressor::Lz4, 0)];
+    kinds.into_iter().flat_map(move |dtype| {
+        compressors.into_iter().flat_map(move |(compressor, level)| {
+            Shuffle::ALL
+                .into_iter()
+                .map(move |shuffle| Codec::new(compressor, level, shuffle, dtype))
+        })
+    })
+}
+
+#[test]
+fn every_variant_is_decoded_as_by_blosc() {
+    let mut random = Random::keyed(Stream::Order, [49]);
+    for codec in codecs() {
+        assert!(supports(&codec));
+        let element = usize::from(codec.typesize);
+        // One element; less than one group of 8; without and with a shorter last block, which is not split; groups that do not
+        // fill the last one; several blocks of equal size.
+        for values_of_chunk in [1, 7, 129, 8 * 41, 5003, 100_000, 160_001] {
+            let bytes = values_of_chunk * element;
+            for kind in 0..5 {
+                let chunk = values(kind, bytes, &mut random);
+                for codec in [
+                    codec,
+                    codec.with_blocks(TARGET_BLOCK, bytes),
+                    Codec { blocksize: 1 << 16, ..codec },
+                ] {
+                    let frame = frame_of(codec, &chunk);
+                    let (slots, order) = (1 + random.below(6) as u32, random.bits());
+                    let (status, batch) = decoded(&frame, codec, bytes, slots, order);
+                    assert_eq!(status, Status::Sound, "{codec:?} {bytes} {kind}");
+                    assert!(batch == chunk, "{codec:?}: {bytes} bytes of kind {kind} differ");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn other_codecs_are_reported() {
+    let chunk: Vec<u8> = (0..60_000_u32).map(|place| (place / 7) as u8).collect();
+    for (compressor, dtype) in [
+        (Compressor::Zstd, DType::F16),
+        (Compressor::Zlib, DType::F16),
+        (Compressor::BloscLz, DType::F16),
+        (Compressor::Lz4, DType::F64),
+    ] {
+        let codec = Codec::new(compressor, 5, Shuffle::Byte, dtype);
+        assert!(!supports(&codec));
+        let frame = frame_of(codec, &chunk);
+        assert_eq!(decoded(&frame, codec, chunk.len(), 2, 3).0, Status::Unsupported);
+    }
+    // Blocks that are larger than scratch memory.
+    let codec = Codec::new(Compressor::Lz4, 5, Shuffle::Byte, DType::F16);
+    let frame = frame_of(codec, &chunk);
+    let all = whole(30_000, 2, 0..frame.len() as u64);
+    let mut batch = vec![0; chunk.len()];
+    assert_eq!(run(&[all], &frame, &mut batch, 1, 1000, 1), [Status::Unsupported]);
+}
+
+#[test]
+fn windows_get_their_part_of_every_chunk() {
+    let mut random = Random::keyed(Stream::Order, [50]);
+    for round in 0..60 {
+        let below = |most: u64, random: &mut Random| 1 + random.below(most) as usize;
+        let shape = CubeShape {
+            rows: below(40, &mut random),
+            columns: below(40, &mut random),
+            bands: below(20, &mut random),
+        };
+        let tile = Tile {
+            rows: below(shape.rows as u64, &mut random),
+            columns: below(shape.columns as u64, &mut random),
+        };
+        let grid = Grid::new(shape, tile, 1).unwrap();
+        let dtype = [DType::U8, DType::F16, DType::F32][round % 3];
+        let codec = Codec::new(Compressor::Lz4, 5, Shuffle::ALL[round / 3 % 3], dtype);
+        let pixel = shape.bands * dtype.size();
+        let cube = values(4, shape.rows * shape.columns * pixel, &mut random);
+        // Two windows of the cube in one batch, with bytes before and after each that must stay.
+        let windows = [(), ()].map(|()| {
+            let [row, column] = [shape.rows, shape.columns].map(|size| random.below(size as u64));
+            Window {
+                row: row as i32,
+                column: column as i32,
+                rows: 1 + random.below(shape.rows as u64 - row) as u32,
+                columns: 1 + random.below(shape.columns as u64 - column) as u32,
+            }
+        });
+        let (mut want, mut chunks, mut compressed) = (vec![0xcc_u8; 13], Vec::new(), Vec::new());
+        for window in windows {
+            let into = want.len() as u64;
+            for number in 0..grid.chunks_per_sample() {
+                let region = grid.region(number);
+                // Overhang is filled with something else.
+                let mut chunk = vec![0xee_u8; tile.rows * tile.columns * pixel];
+                for (place, row) in region.rows.clone().enumerate() {
+                    let from = (row * shape.columns + region.columns.start) * pixel;
+                    let bytes = region.columns.len() * pixel;
+                    let to = place * tile.columns * pixel;
+                    chunk[to..to + bytes].copy_from_slice(&cube[from..from + bytes]);
+                }
+                let frame = frame_of(codec, &chunk);
+                // Frames are stored one after the other, at any address.
+                compressed.resize(compressed.len() + random.below(5) as usize, 0);
+                let start = compressed.len() as u64;
+                compressed.extend_from_slice(&frame);
+                let place = start..compressed.len() as u64;
+                chunks.extend(Chunk::new(&grid, dtype.size(), number, window, place, into));
+            }
+            for row in window.row_range() {
+                let from = (row * shape.columns + window.column as usize) * pixel;
+                want.extend_from_slice(&cube[from..from + window.columns as usize * pixel]);
+            }
+            want.extend([0xcc; 9]);
+        }
+        let mut batch = vec![0xcc_u8; want.len()];
+        let block = (tile.rows * tile.columns * pixel) as u64;
+        let statuses = run(&chunks, &compressed, &mut batch, 2, block, random.bits());
+        assert!(statuses.iter().all(|status| *status == Status::Sound));
+        assert!(batch == want, "{grid:?} {windows:?}");
+    }
+}
+
+/// Some damage.
+fn damage(frame: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..1 + random.below(3) {
+        let len = frame.len() as u64;
+        let near = random.below(2) == 0;
+        let at = random.below(if near { len.min(40) } else { len }) as usize;
+        match random.below(5) {
+            0 => frame[at] ^= 1 << random.below(8),
+            1 => frame[at] = random.below(256) as u8,
+            2 => frame[at] = [0, 1, 15, 0xf0, 255][random.below(5) as usize],
+            3 => {
+                let from = random.below(len) as usize;
+                let end = (from + 9).min(frame.len()).min(from + frame.len() - at);
+                frame.copy_within(from..end, at);
+            }
+            // The end is missing, and the header says so.
+            _ if len > 20 => {
+                frame.truncate(20 + random.below(len - 20) as usize);
+                let bytes = frame.len() as u32;
+                frame[12..16].copy_from_slice(&bytes.to_le_bytes());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn damaged_frames_are_refused_where_blosc_refuses_them() {
+    let mut random = Random::keyed(Stream::Order, [51]);
+    let (mut sound, mut refused, mut stricter) = (0, 0, 0);
+    for codec in codecs() {
+        for kind in [0, 3, 4] {
+            let bytes = usize::from(codec.typesize) * [600, 2100, 20_011][kind % 3];
+            let chunk = values(kind, bytes, &mut random);
+            let good = frame_of(Codec { blocksize: 1 << 9, ..codec }, &chunk);
+            for _ in 0..120 {
+                let mut frame = good.clone();
+                damage(&mut frame, &mut random);
+                let mut want = vec![0xcc_u8; bytes];
+                let blosc = decode_frame(&frame, &mut want);
+                let (status, batch) = decoded(&frame, codec, bytes, 3, random.bits());
+                match (blosc, status) {
+                    (Ok(()), Status::Sound) => {
+                        assert!(batch == want, "{codec:?}");
+                        sound += 1;
+                    }
+                    (Err(_), Status::Sound) => panic!("{codec:?}: C-Blosc refuses it"),
+                    (Err(_), _) => refused += 1,
+                    // Other compressors; matches at offset 0, which have no meaning.
+                    (Ok(()), _) => stricter += 1,
+                }
+            }
+        }
+    }
+    assert!(sound > 500 && refused > 3000, "{sound} {refused}");
+    assert!(stricter < 300, "{stricter}");
+}
+
+#[test]
+fn blocks_that_break_the_rules_of_lz4_are_damage() {
+    // A frame of one block with this LZ4 stream, of 21 bytes.
+    let frame = |stream: &[u8]| {
+        let mut frame = vec![2, 1, 0x20, 1];
+        for number in [21, 21, 24 + stream.len() as u32, 20, stream.len() as u32] {
+            frame.extend(number.to_le_bytes());
+        }
+        frame.extend(stream);
+        frame
+    };
+    let codec = Codec::new(Compressor::Lz4, 5, Shuffle::None, DType::U8);
+    let check = |stream: &[u8], want: Option<&[u8]>| {
+        let (status, batch) = decoded(&frame(stream), codec, 21, 1, 1);
+        let sound = (status == Status::Sound).then_some(&batch[..]);
+        assert_eq!(sound, want, "{stream:?}");
+        let mut blosc = [0; 21];
+        let result = decode_frame(&frame(stream), &mut blosc);
+        assert_eq!(result.is_ok().then_some(&blosc[..]), want, "{stream:?}");
+    };
+    // A literal, a match of 8 bytes, twelve literals.
+    let mut stream = vec![0x14, b'a', 1, 0, 0xc0];
+    stream.extend([b'b'; 12]);
+    check(&stream, Some(b"aaaaaaaaabbbbbbbbbbbb"));
+    // C-Blosc accepts offset 0, and gives whatever its memory had.
+    stream[2] = 0;
+    assert_eq!(decoded(&frame(&stream), codec, 21, 1, 1).0, Status::Damaged);
+    // Before the first byte.
+    stream[2] = 2;
+    check(&stream, None);
+    // Matches end at least five bytes before the end.
+    check(&[0x1b, b'a', 1, 0, 0x50, b'b', b'b', b'b', b'b', b'b'], Some(b"aaaaaaaaaaaaaaaabbbbb"));
+    check(&[0x1c, b'a', 1, 0, 0x40, b'b', b'b', b'b', b'b'], None);
+    // More literals than there are; a byte after the last ones; too few bytes; none.
+    check(&[0x1b, b'a', 1, 0, 0x50, b'b', b'b', b'b', b'b'], None);
+    check(&[0x1b, b'a', 1, 0, 0x50, b'b', b'b', b'b', b'b', b'b', 0], None);
+    check(&[0x1a, b'a', 1, 0, 0x50, b'b', b'b', b'b', b'b', b'b'], None);
+    check(&[], None);
+}
+
+/// Frames for the fuzzing program.
+fn corpus(path: &Path) {
+    let mut random = Random::keyed(Stream::Order, [52]);
+    let mut all: Vec<u8> = Vec::new();
+    for codec in codecs() {
+        for (kind, values_of_chunk) in [(0, 300), (4, 300), (4, 1031), (3, 40), (2, 700)] {
+            let bytes = values_of_chunk * usize::from(codec.typesize);
+            let codec = Codec { blocksize: 1 << 9, ..codec };
+            let frame = frame_of(codec, &values(kind, bytes, &mut random));
+            all.extend((frame.len() as u32).to_le_bytes());
+            all.extend((bytes as u32).to_le_bytes());
+            all.extend(frame);
+        }
+    }
+    fs::write(path, all).unwrap();
+}
+
+#[test]
+fn nothing_outside_its_memory_is_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, frames]: [PathBuf; 2] = ["fuzz", "frames"].map(|name| folder.path().join(name));
+    let sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
+    compiler(&sanitizers, "tests/support/decode_fuzz.cpp", &program);
+    corpus(&frames);
+    let executions = std::env::var(EXECUTIONS).unwrap_or_else(|_| "20000".to_owned());
+    let mut fuzz = Command::new(&program);
+    // The corpus is kept until the end.
+    fuzz.env("ASAN_OPTIONS", "detect_leaks=0");
+    let done = fuzz.arg(&frames).args([executions.as_str(), "49"]).output().unwrap();
+    let [out, errors] = [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(done.status.success(), "{out}{errors}");
+    println!("{out}");
+}
