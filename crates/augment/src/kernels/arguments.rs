@@ -92,6 +92,26 @@ pub struct Blur {
     pub zeros: i32,
 }
 
+/// Copies or fills rectangles. Their numbers, [`Rectangles::NUMBERS`] each, are the kernel's last argument.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Rectangles {
+    /// Rows of the frame.
+    pub rows: i32,
+    /// Columns of the frame.
+    pub columns: i32,
+    /// Vectors per pixel.
+    pub vectors: i32,
+}
+
+impl Rectangles {
+    /// Numbers of a rectangle: its sample, first row and column, rows and columns, and the source: a sample, row and column, or
+    /// the place of a spectrum.
+    pub const NUMBERS: usize = 8;
+    /// Maximum number of rectangles of a call.
+    pub const MOST: usize = 1 << 15;
+}
+
 /// A sample whose numbers are drawn.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

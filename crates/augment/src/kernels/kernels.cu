@@ -458,6 +458,44 @@ ON_DEVICE void uniform(const Draw &draw, int sample, long long item, const void 
   place[item] = (float)(unsigned)(bits >> 40) * (1.0f / 8388608.0f) - 1.0f;
 }
 
+// A frame, in which a vector is part of a pixel.
+struct Rectangles {
+  int rows, columns, vectors;
+};
+
+// The numbers of a rectangle: its sample, first row and column, rows and columns, and where its values come from: for pasting a
+// sample, row and column, for filling the place of a spectrum.
+enum Rectangle { AT_SAMPLE, AT_ROW, AT_COLUMN, HEIGHT, WIDTH, OF_SAMPLE, OF_ROW, OF_COLUMN, NUMBERS };
+
+// The vector at the beginning of a pixel.
+ON_DEVICE long long pixel(const Rectangles &frame, int sample, long long row, int column) {
+  return (((long long)sample * frame.rows + row) * frame.columns + column) * frame.vectors;
+}
+
+// Copies rectangles from other places. A call's second axis are its rectangles.
+template <class V>
+ON_DEVICE void paste(const Rectangles &frame, int number, long long item, const void *from, void *into,
+                     const float *numbers) {
+  const int *cut = (const int *)numbers + (long long)NUMBERS * number;
+  long long width = (long long)cut[WIDTH] * frame.vectors, row = item / width;
+  if (row >= cut[HEIGHT]) return;
+  long long source = pixel(frame, cut[OF_SAMPLE], cut[OF_ROW] + row, cut[OF_COLUMN]) + item % width;
+  long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + item % width;
+  ((V *)into)[target] = ((const V *)from)[source];
+}
+
+// Fills rectangles with spectra.
+template <class V>
+ON_DEVICE void blank(const Rectangles &frame, int number, long long item, const void *from, void *into,
+                     const float *numbers) {
+  const int *cut = (const int *)numbers + (long long)NUMBERS * number;
+  long long width = (long long)cut[WIDTH] * frame.vectors, row = item / width;
+  if (row >= cut[HEIGHT]) return;
+  long long source = (long long)cut[OF_SAMPLE] * frame.vectors + item % frame.vectors;
+  long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + item % width;
+  ((V *)into)[target] = ((const V *)from)[source];
+}
+
 // The kernels. A call's second axis are its samples.
 #ifdef HSIPACK_ON_HOST
 
@@ -533,6 +571,15 @@ WHOLE(8, unsigned, 2)
 WHOLE(4, unsigned, 1)
 WHOLE(2, unsigned short, 1)
 WHOLE(1, unsigned char, 1)
+
+#define RECTANGLES(BYTES, WORD, COUNT)                                  \
+  EACH(paste_##BYTES, Rectangles, (paste<Vector<WORD, COUNT> >))        \
+  EACH(blank_##BYTES, Rectangles, (blank<Vector<WORD, COUNT> >))
+RECTANGLES(16, unsigned, 4)
+RECTANGLES(8, unsigned, 2)
+RECTANGLES(4, unsigned, 1)
+RECTANGLES(2, unsigned short, 1)
+RECTANGLES(1, unsigned char, 1)
 
 #define BY_BAND(NAME, T, COUNT) EACH(by_band_##NAME##_##COUNT, Values, (by_band<T, COUNT>))
 EACH_VECTOR(BY_BAND)

@@ -1,5 +1,5 @@
 //! Our own kernels, which replace a library's operations where they are available: moving pixels, smoothing fields of
-//! displacements, applying factors and summands to bands, blurring, drawing noise. Each function returns whether it did
+//! displacements, copying and filling rectangles, applying factors and summands to bands, blurring, drawing noise. Each function returns whether it did
 //! the work.
 //! float64 is left to the operations.
 
@@ -11,10 +11,11 @@ use crate::array::numbers::bytes_of;
 use crate::engine::BatchArray;
 use crate::geometry::{Field, Padding};
 use crate::kernels::arguments::{
-    Blur, DRAWN, Draw, Drawn, PAIRS, PIXELS, SAMPLES, Sample, THREADS, Values, WIDEST, Warp,
+    Blur, DRAWN, Draw, Drawn, PAIRS, PIXELS, Rectangles, SAMPLES, Sample, THREADS, Values, WIDEST,
+    Warp,
 };
 use crate::matrix::{Matrix, Whole};
-use crate::operation::ByBands;
+use crate::operation::{Blank, ByBands, Cut, Rectangle};
 use crate::ops::gaussian;
 use crate::resample::{ResampleJob, Resampling};
 
@@ -154,6 +155,78 @@ impl<T: Tensors> TensorEngine<T> {
             }
         }
         (held.array, held.shape, held.ours) = (out, shape, true);
+        Ok(true)
+    }
+
+    /// Copies rectangles from `before`, the batch as it was.
+    pub(super) fn pasted_by_kernels(
+        &self,
+        held: &BatchArray<T::Tensor>,
+        before: &T::Tensor,
+        cuts: &[Cut],
+    ) -> Result<bool> {
+        let numbers = |cut: &Cut| numbers(cut.sample, cut.to, [cut.donor, cut.from.y, cut.from.x]);
+        let cuts: Vec<_> = cuts.iter().map(numbers).collect();
+        self.rectangles_by_kernels("paste", held, before, &cuts)
+    }
+
+    /// Fills rectangles with `spectra` (spectra, values): one for each rectangle, or one for all.
+    pub(super) fn blanked_by_kernels(
+        &self,
+        held: &BatchArray<T::Tensor>,
+        spectra: &T::Tensor,
+        blanks: &[Blank],
+        one_for_all: bool,
+    ) -> Result<bool> {
+        let spectrum = |number: usize| if one_for_all { 0 } else { number };
+        let numbers = |(number, blank): (usize, &Blank)| {
+            numbers(blank.sample, blank.rectangle, [spectrum(number), 0, 0])
+        };
+        let blanks: Vec<_> = blanks.iter().enumerate().map(numbers).collect();
+        self.rectangles_by_kernels("blank", held, spectra, &blanks)
+    }
+
+    fn rectangles_by_kernels(
+        &self,
+        kernel: &str,
+        held: &BatchArray<T::Tensor>,
+        from: &T::Tensor,
+        rectangles: &[[usize; Rectangles::NUMBERS]],
+    ) -> Result<bool> {
+        let Some(kernels) = self.0.kernels()? else { return Ok(false) };
+        let ([samples, rows, columns, values], size) = (held.shape, held.element.size());
+        let [from, into] = self.addresses([from, &held.array])?;
+        let bytes = vector(values * size, &[from, into], WIDEST);
+        let vectors = values * size / bytes;
+        // No number of a rectangle is larger than one of these.
+        let sizes = [rows, columns, vectors, samples, rectangles.len()].map(whole);
+        let [Some(rows), Some(columns), Some(vectors), Some(_), Some(_)] = sizes else {
+            return Ok(false);
+        };
+        let largest = rectangles.iter().map(|[_, _, _, height, width, ..]| height * width).max();
+        let Some(largest) = largest.filter(|pixels| *pixels > 0) else { return Ok(true) };
+        let Some(blocks) = blocks(largest * (values * size / bytes), THREADS) else {
+            return Ok(false);
+        };
+        let numbers: Vec<i64> =
+            rectangles.as_flattened().iter().map(|number| *number as i64).collect();
+        let shape = [rectangles.len(), Rectangles::NUMBERS];
+        let numbers = self.integers(&numbers, &shape, ElementType::I32)?;
+        let mut first = self.0.address(&numbers)?;
+        let (kernel, frame) = (format!("{kernel}_{bytes}"), Rectangles { rows, columns, vectors });
+        for some in rectangles.chunks(Rectangles::MOST) {
+            // SAFETY: as for moving; rectangles are inside the frames of their samples, and spectra are as many as the
+            // rectangles, or one that all of them name. What is read is not what is written.
+            unsafe {
+                kernels.launch(
+                    &kernel,
+                    [blocks, some.len() as u32],
+                    &frame,
+                    [from, into, first],
+                )?;
+            }
+            first += size_of_val(some) / size_of::<usize>() * size_of::<i32>();
+        }
         Ok(true)
     }
 
@@ -327,6 +400,16 @@ impl<T: Tensors> TensorEngine<T> {
         }
         Ok(Some(smooth))
     }
+}
+
+/// The numbers of a rectangle, as kernels expect them.
+fn numbers(
+    sample: usize,
+    rectangle: Rectangle,
+    [source, row, column]: [usize; 3],
+) -> [usize; Rectangles::NUMBERS] {
+    let Rectangle { x, y, width, height } = rectangle;
+    [sample, y, x, height, width, source, row, column]
 }
 
 /// The samples that have a seed, in as many calls as they need, with the number of samples of each call.

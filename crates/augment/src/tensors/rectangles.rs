@@ -30,13 +30,17 @@ impl<T: Tensors> TensorEngine<T> {
         self.own(held)?;
         let (element, values) = (held.element, held.shape[3]);
         let all = match label {
-            Some(label) => self.integers(&[label], &[1, 1], element)?,
+            // As many values as pixels have: a kernel copies them in vectors.
+            Some(label) => self.integers(&vec![label; values], &[1, values], element)?,
             None => {
                 let numbers: Vec<f64> =
                     blanks.iter().flat_map(|blank| &blank.values).copied().collect();
                 self.numbers(&numbers, &[blanks.len(), values], element)?
             }
         };
+        if self.blanked_by_kernels(held, &all, blanks, label.is_some())? {
+            return Ok(());
+        }
         for (number, blank) in blanks.iter().enumerate() {
             let place = self.rectangle(&held.array, blank.sample, blank.rectangle)?;
             let number = if label.is_some() { 0 } else { number };
@@ -47,6 +51,9 @@ impl<T: Tensors> TensorEngine<T> {
 
     pub(super) fn pasted(&self, held: &mut BatchArray<T::Tensor>, cuts: &[Cut]) -> Result<()> {
         let before = self.replace_by_copy(held)?;
+        if self.pasted_by_kernels(held, &before, cuts)? {
+            return Ok(());
+        }
         for cut in cuts {
             let from = self.rectangle(&before, cut.donor, cut.from)?;
             self.0.copy_(&self.rectangle(&held.array, cut.sample, cut.to)?, &from)?;

@@ -107,6 +107,8 @@ fn kernels_do_the_work() {
         serde_json::json!({"op": "affine", "degrees": 30, "p": 1}),
         serde_json::json!({"op": "gaussian_blur", "kernel": [3, 5], "p": 1}),
         serde_json::json!({"op": "gain", "range": [0.5, 2]}),
+        serde_json::json!({"op": "erase", "p": 1}),
+        serde_json::json!({"op": "jigsaw", "grid": [3, 2], "p": 1}),
     ];
     let pipeline = pipeline(&ops, 3);
     let keys: Vec<SampleKey> = (0..60).map(|sample| SampleKey { sample, repeat: 0 }).collect();
@@ -117,7 +119,9 @@ fn kernels_do_the_work() {
     let images = Images::new(image.permuted(&[0, 3, 1, 2]), Vec::new());
     apply(&pipeline, &images, &parameters, 1).unwrap();
     let ran = on_host().ran.lock().unwrap();
-    for kernel in ["warp_f16_2", "blur_f16_f32_2", "blur_f32_f16_2", "by_band_f16_2"] {
+    for kernel in
+        ["warp_f16_2", "blur_f16_f32_2", "blur_f32_f16_2", "by_band_f16_2", "blank_4", "paste_4"]
+    {
         assert!(ran.iter().any(|other| other == kernel), "{kernel}: {ran:?}");
     }
 }
