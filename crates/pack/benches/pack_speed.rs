@@ -120,7 +120,7 @@ fn compare(
     repeats: usize,
     jobs: usize,
 ) {
-    let codec = layout.codec(hsipack_format::DType::F16);
+    let codec = layout.codec(hsipack_format::DType::F16, chunks[0].len() / 2);
     let (mut encode, mut convert) = (vec![], vec![]);
     let mut stored = Vec::new();
     let out = folder.join("out");
