@@ -387,6 +387,24 @@ impl Root {
         self
     }
 
+    /// The root of a dataset that was merged from others. `recipes` say how their samples were converted, each with the number
+    /// of samples after it.
+    pub fn merged(
+        created_by: &str,
+        created: &str,
+        command: &str,
+        recipes: Vec<(Value, usize)>,
+        request: &str,
+    ) -> Self {
+        let mut recipes = recipes.into_iter();
+        let (first, samples) = recipes.next().unwrap_or_default();
+        let mut root = Self::new(created_by, created, command, first, request, samples);
+        for (recipe, samples) in recipes {
+            root.push(json!({ "request": request, "samples": samples, "recipe": recipe }));
+        }
+        root
+    }
+
     /// The root after columns of the `samples` samples changed. `continues` is the fingerprint that the dataset had before:
     /// programs that have it open can go on, because the cubes are the same.
     #[must_use]

@@ -13,6 +13,7 @@
 //! | [`validate`], [`repair`] | check that a packed dataset is intact, and repair it |
 //! | [`split`] | divides labelled pixels among training, validation and test |
 //! | [`columns`] | changes split, label, group and other columns of packed samples |
+//! | [`merge`] | merges packed datasets |
 //! | [`add_mask`] | adds masks to a packed dataset |
 //! | [`fingerprint`] | detects whether a source has changed |
 //! | [`info`] | describes a cube or a dataset |
@@ -33,6 +34,7 @@ pub mod export;
 pub mod fingerprint;
 pub mod info;
 pub mod input;
+pub mod merge;
 pub mod pattern;
 pub mod physical;
 pub mod precision;

@@ -357,6 +357,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         json!({
             "name": mask.name(), "dtype": mask.meta().dtype.name(),
             "layers": dataset.mask_layers(number, mask.name()),
+            "class_names": mask.meta().mask_meaning().class_names,
         })
     };
     json!({

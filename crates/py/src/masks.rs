@@ -1,9 +1,11 @@
-//! Adds masks to a packed dataset: splits of labelled pixels, and masks from a user's function.
+//! Changes a packed dataset: splits of samples and of labelled pixels, masks from a user's function, columns.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use hsipack_pack::add_mask::{Adding, NewMask};
+use hsipack_pack::columns::{self, ColumnsOptions};
+use hsipack_pack::merge::{self as merging, MergeOptions};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::split::{self as splitting, SplitOptions};
 use pyo3::prelude::*;
@@ -24,8 +26,40 @@ pub fn split(
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<String> {
     let options: SplitOptions = options::read(settings)?;
-    let work = move |progress: &Progress| splitting::split(&options, progress);
+    let work = move |progress: &Progress| {
+        if options.by.is_of_samples() {
+            return splitting::split_samples(&options, progress).map(|report| json(&report));
+        }
+        splitting::split(&options, progress).map(|report| json(&report))
+    };
     // If it is stopped, staged files are removed first.
+    supervised(py, work, &AtomicU64::new(0), progress, true)
+}
+
+/// Merges datasets; returns the report as JSON.
+#[pyfunction]
+pub fn merge(
+    py: Python<'_>,
+    settings: &Bound<'_, PyDict>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options: MergeOptions = options::read(settings)?;
+    let work = move |progress: &Progress| merging::merge(&options, progress);
+    supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
+}
+
+/// Changes columns of samples; returns the report as JSON. `table` is a table of the program, as JSON.
+#[pyfunction]
+pub fn set_columns(
+    py: Python<'_>,
+    settings: &Bound<'_, PyDict>,
+    table: Option<String>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<String> {
+    let options: ColumnsOptions = options::read(settings)?;
+    let work = move |progress: &Progress| {
+        columns::set_columns(&options, table.as_deref().map(str::as_bytes), progress)
+    };
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
 }
 

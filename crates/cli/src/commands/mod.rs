@@ -10,6 +10,7 @@ pub mod export;
 pub mod info;
 pub mod layouts;
 pub mod man;
+pub mod merge;
 pub mod preview;
 pub mod read;
 pub mod repair;

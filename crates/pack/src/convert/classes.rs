@@ -378,7 +378,7 @@ pub(super) fn named(files: Option<Vec<String>>, given: &[ClassName]) -> Option<V
 ///
 /// # Errors
 /// If a class has different names. Then the same id would mean different things.
-pub(super) fn together(
+pub(crate) fn together(
     mask: &str,
     ours: Option<Vec<String>>,
     theirs: Option<Vec<String>>,

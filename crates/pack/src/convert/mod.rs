@@ -58,4 +58,5 @@ pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
 pub(crate) use options::words;
 pub use options::*;
+pub(crate) use run::output_exists;
 pub use run::{PackedColumns, PackedStack, Report, WorstError, convert};

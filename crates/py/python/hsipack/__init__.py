@@ -57,6 +57,7 @@ from hsipack.crops import (  # noqa: E402
     Windows,
 )
 from hsipack.dataset import Dataset, Mask, Stack  # noqa: E402
+from hsipack.columns import set_columns  # noqa: E402
 from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
@@ -75,14 +76,20 @@ from hsipack.loader_reports import (  # noqa: E402
 )
 from hsipack.maps import write_map  # noqa: E402
 from hsipack.masks import add_mask, split  # noqa: E402
+from hsipack.merging import merge  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
 from hsipack.reports import (  # noqa: E402
     AddMaskReport,
     ClassSplit,
+    ColumnsReport,
     ConvertReport,
     Estimate,
+    LabelSplit,
+    MergeReport,
     PackedStack,
     Problem,
+    SampleSplit,
+    SampleSplitReport,
     SeenPixels,
     SplitPart,
     SplitReport,
@@ -106,6 +113,7 @@ __all__ = [
     "CacheReport",
     "CenterCrop",
     "ClassSplit",
+    "ColumnsReport",
     "Concat",
     "ConflictError",
     "ConvertReport",
@@ -119,6 +127,7 @@ __all__ = [
     "Estimate",
     "FileError",
     "GridCrop",
+    "LabelSplit",
     "LabelledPatches",
     "Loader",
     "LoaderReport",
@@ -126,6 +135,7 @@ __all__ = [
     "MalformedError",
     "Mask",
     "MemoryReport",
+    "MergeReport",
     "OutOfMemoryError",
     "PackedStack",
     "Place",
@@ -134,6 +144,8 @@ __all__ = [
     "RangeError",
     "Regions",
     "RegionsReport",
+    "SampleSplit",
+    "SampleSplitReport",
     "Samples",
     "SeenPixels",
     "ShuffleWindowReport",
@@ -159,7 +171,9 @@ __all__ = [
     "convert",
     "diagnose",
     "estimate",
+    "merge",
     "pack",
+    "set_columns",
     "spectra",
     "split",
     "validate",

@@ -53,11 +53,14 @@ class Mask:
         name: its name.
         dtype: stored type, uint8 or uint16.
         layers: names of the boolean layers packed into its bits; empty for class ids.
+        class_names: names of the classes, beginning with id 0, and ``""`` for classes without a
+            name; empty if the dataset has no names.
     """
 
     name: str
     dtype: str
     layers: tuple[str, ...]
+    class_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,7 +118,10 @@ def _stack(values: dict[str, Any]) -> Stack:
         bad |= stats.nan == values["samples"] * rows * columns
     if values["good_bands"] is not None:
         bad |= ~np.array(values["good_bands"], dtype=np.bool_)
-    masks = [Mask(mask["name"], mask["dtype"], tuple(mask["layers"])) for mask in values["masks"]]
+    masks = [
+        Mask(mask["name"], mask["dtype"], tuple(mask["layers"]), tuple(mask["class_names"] or ()))
+        for mask in values["masks"]
+    ]
     return Stack(
         name=values["name"],
         samples=values["samples"],
@@ -403,8 +409,12 @@ class Dataset(Base):
 
     @property
     def groups(self) -> list[str]:
-        """Names of the groups (patients, animals, flights) of the whole dataset."""
-        return list(self._labels["groups"])
+        """Names of the groups (patients, animals, flights) of the samples."""
+        groups = list(self._labels["groups"])
+        if not groups or self.ids == list(range(len(self._native))):
+            return groups
+        there = set(self.samples.column("group"))
+        return [group for group in groups if group in there]
 
     @cached_property
     def masks(self) -> list[str]:

@@ -12,7 +12,7 @@ from hsipack import _hsipack, _options, reports
 from hsipack._errors import ConflictError
 from hsipack.dataset import Dataset, Sample
 from hsipack.packing import Check, Path, Progress, call, check_progress, plain_options
-from hsipack.reports import AddMaskReport, SplitReport
+from hsipack.reports import AddMaskReport, SampleSplitReport, SplitReport
 
 Share = float | Literal["rest"]
 Masks = Callable[[Sample], Any] | Mapping[int | str, Any]
@@ -20,9 +20,9 @@ Masks = Callable[[Sample], Any] | Mapping[int | str, Any]
 
 def split(
     dataset: Path | Dataset,
-    mask: str,
+    mask: str | None = None,
     *,
-    by: Literal["pixels", "blocks", "regions"],
+    by: Literal["pixels", "blocks", "regions", "samples", "groups"],
     shares: str | Mapping[str, Share],
     per_class: int | None = None,
     block: int = 32,
@@ -34,21 +34,25 @@ def split(
     force: bool = False,
     dry_run: bool = False,
     progress: Progress | None = None,
-) -> SplitReport:
-    """Divides the labelled pixels of a mask into training, validation and test, as the command
-    ``hsipack split`` does.
+) -> SplitReport | SampleSplitReport:
+    """Divides samples, or the labelled pixels of a mask, into training, validation and test, as the
+    command ``hsipack split`` does.
 
-    Each split is added to the dataset as a mask that has the class ids of the split's pixels, and 0
+    ``by="samples"`` and ``by="groups"`` give each sample a split, so that ``ds.split("train")``
+    chooses it. The shares of all labels are met as closely as whole samples or groups allow.
+    Otherwise, each split is added to the dataset as a mask that has the class ids of the split's pixels, and 0
     elsewhere. It is named after the mask and the split: ``LabelledPatches(9, mask="gt_train")``
     reads the patches of split ``train`` of mask ``gt``.
 
     Args:
         dataset: path of the dataset, or the opened dataset.
-        mask: name of the mask of class ids; 0 is unlabelled.
+        mask: name of the mask of class ids; 0 is unlabelled. ``None`` for samples and groups.
         by: what stays together in one split: ``"pixels"`` (nothing: each pixel is drawn at random),
             ``"blocks"`` (squares of ``block`` pixels) or ``"regions"`` (pixels of one class that
-            touch, also at corners).
-        shares: the share of each split in the pixels of every class, such as ``{"train": 0.1,
+            touch, also at corners); or ``"samples"`` (whole samples) or ``"groups"`` (all samples
+            of a group).
+        shares: the share of each split in the pixels of every class, or in the samples of every
+            label, such as ``{"train": 0.1,
             "val": 0.1, "test": "rest"}`` or ``"train=0.1,val=0.1,test=rest"``. The first split is
             for training.
         per_class: number of pixels of each class in the first split, instead of its share.
@@ -61,13 +65,13 @@ def split(
             pixels of the other splits these patches contain.
         seed: seed for drawing pixels, blocks or regions.
         name: beginning of the new masks' names; the mask's name if ``None``.
-        force: replace masks with these names if they were added before.
+        force: replace masks with these names if they were added before, or the splits of samples.
         dry_run: only report the result, and write nothing.
         progress: a function that is called about 20 times a second with the bytes of masks read so
             far, and 0.
 
     Returns:
-        A report of the pixels in each split and class.
+        A report of the pixels in each split and class, or of the samples in each split and label.
 
     Raises:
         Error: if the options or the dataset are wrong. The dataset is then unchanged.
@@ -79,7 +83,7 @@ def split(
     arguments = dict(locals())
     check_progress(progress)
     path = _path(dataset)
-    words = [repr(path), repr(_options.text("mask", mask))]
+    words = [repr(path)] + ([] if mask is None else [repr(_options.text("mask", mask))])
     checks: dict[str, Check] = {
         "dataset": lambda _, value: _path(value),
         "shares": _shares,
@@ -89,12 +93,15 @@ def split(
         "patch": _options.pixels,
     }
     del arguments["progress"]
-    settings = plain_options(arguments, split.__kwdefaults__ or {}, checks)
+    settings = plain_options(arguments, {"mask": None} | (split.__kwdefaults__ or {}), checks)
     if by != "blocks":
         del settings["block"]
     defaults = {"by": None, "shares": None} | (split.__kwdefaults__ or {})
     settings["command"] = call("split", words, arguments, defaults)
-    return reports.split_report(_hsipack.split(settings, progress))
+    report = _hsipack.split(settings, progress)
+    if by in ("samples", "groups"):
+        return reports.sample_split_report(report)
+    return reports.split_report(report)
 
 
 def add_mask(

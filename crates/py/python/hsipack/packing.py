@@ -408,21 +408,21 @@ def _class_names(option: str, names: Any) -> list[dict[str, Any]]:
     return flat
 
 
-def _assignments(option: str, values: Any) -> list[str]:
+def assignments(option: str, values: Any) -> list[str]:
     """Texts by names, as ``NAME=TEXT``."""
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise _options.wrong_type(option, values, "give a dictionary of texts")
     return [f"{name}={_options.path(option, value)}" for name, value in values.items()]
 
 
-def _split_lists(option: str, lists: Any) -> list[str]:
+def split_lists(option: str, lists: Any) -> list[str]:
     if isinstance(lists, Mapping):
-        return _assignments(option, lists)
+        return assignments(option, lists)
     return [_options.path(option, lists)]
 
 
-def _one_assignment(option: str, values: Any) -> str:
-    assignments = _assignments(option, values)
+def one_assignment(option: str, values: Any) -> str:
+    assignments = assignments(option, values)
     if len(assignments) != 1:
         raise _options.wrong(option, values, "give one entry")
     return assignments[0]
@@ -435,9 +435,9 @@ _CHECKS: dict[str, Check] = {
     "inputs": _paths,
     "output": _options.path,
     "table": _options.path,
-    "table_key": _one_assignment,
-    "table_join": _assignments,
-    "split": _split_lists,
+    "table_key": one_assignment,
+    "table_join": assignments,
+    "split": split_lists,
     "exclude": _options.names,
     "dtype": _options.dtype,
     "bands": _bands,

@@ -323,6 +323,117 @@ class SplitReport:
 
 
 @dataclass(frozen=True)
+class SampleSplit:
+    """One split of samples.
+
+    Attributes:
+        name: its name.
+        samples: number of its samples.
+        share: its share of all samples.
+    """
+
+    name: str
+    samples: int
+    share: float
+
+
+@dataclass(frozen=True)
+class LabelSplit:
+    """The samples of one label in each split.
+
+    Attributes:
+        label: the label.
+        samples: number of its samples.
+        splits: number of its samples in each split, in the order of the splits.
+    """
+
+    label: Any
+    samples: int
+    splits: list[int]
+
+
+@dataclass(frozen=True)
+class SampleSplitReport:
+    """The result of dividing samples into splits.
+
+    Attributes:
+        dataset: path of the dataset.
+        by: samples or groups.
+        units: number of samples or groups.
+        seed: the seed that was used.
+        samples: number of samples in the dataset.
+        splits: the splits; the first one is for training.
+        labels: the labels; empty if the splits are not balanced by labels.
+        unused: number of samples that are in no split because the shares leave them out.
+        dry_run: whether nothing was written.
+        seconds: duration.
+        notes: remarks on the result.
+    """
+
+    dataset: str
+    by: str
+    units: int
+    seed: int
+    samples: int
+    splits: list[SampleSplit]
+    labels: list[LabelSplit]
+    unused: int
+    dry_run: bool
+    seconds: float
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class ColumnsReport:
+    """The result of changing columns.
+
+    Attributes:
+        dataset: path of the dataset.
+        samples: number of samples whose columns changed.
+        columns: names of the columns that changed.
+        splits: number of samples in each split.
+        fingerprint: the fingerprint of the dataset.
+        notes: remarks on the result.
+        seconds: duration.
+    """
+
+    dataset: str
+    samples: int
+    columns: list[str]
+    splits: dict[str, int]
+    fingerprint: str
+    notes: list[str]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class MergeReport:
+    """The result of merging datasets.
+
+    Attributes:
+        output: path of the merged dataset.
+        samples: number of its samples.
+        parts: number of samples of each of the datasets.
+        stacks: names of its stacks.
+        masks: names of its masks.
+        linked_shards: number of shards that are hard links to those of a dataset.
+        written_shards: number of shards that were written.
+        notes: remarks on the result.
+        seconds: duration.
+    """
+
+    output: str
+    samples: int
+    parts: list[int]
+    stacks: list[str]
+    masks: list[str]
+    linked_shards: int
+    written_shards: int
+    notes: list[str]
+    seconds: float
+
+
+@dataclass(frozen=True)
 class AddMaskReport:
     """The result of adding a mask.
 
@@ -429,6 +540,24 @@ def split_report(text: str) -> SplitReport:
     for key, kind in (("splits", SplitPart), ("classes", ClassSplit), ("seen", SeenPixels)):
         values[key] = [_made(kind, one) for one in values[key]]
     return _made(SplitReport, values)
+
+
+def sample_split_report(text: str) -> SampleSplitReport:
+    """The report of a split of samples, from JSON."""
+    values = json.loads(text)
+    for key, kind in (("splits", SampleSplit), ("labels", LabelSplit)):
+        values[key] = [_made(kind, one) for one in values[key]]
+    return _made(SampleSplitReport, values)
+
+
+def columns_report(text: str) -> ColumnsReport:
+    """The report of a change of columns, from JSON."""
+    return _made(ColumnsReport, json.loads(text))
+
+
+def merge_report(text: str) -> MergeReport:
+    """The report of merged datasets, from JSON."""
+    return _made(MergeReport, json.loads(text))
 
 
 def add_mask_report(text: str) -> AddMaskReport:

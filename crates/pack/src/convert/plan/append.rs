@@ -90,7 +90,7 @@ pub(super) fn with_made(
 
 /// The options that decided the values of a dataset; `None` if it does not record them. Of several conversions, the last
 /// that calibrated by references counts, because cubes without references may have been calibrated before.
-pub(super) fn values_of(base: &Dataset) -> Option<ValueOptions> {
+pub(crate) fn values_of(base: &Dataset) -> Option<ValueOptions> {
     let recipes = recipe::read(base).ok()?;
     let calibrated = recipes
         .iter()

@@ -27,6 +27,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 pub use self::append::check_append;
+pub(crate) use self::append::values_of;
 use self::columns::Columns;
 pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands};

@@ -215,11 +215,23 @@ impl Staging {
     /// # Errors
     /// If there is a conversion to be resumed, or its remains cannot be removed.
     pub fn scratch(claim: Claim) -> Result<Self> {
+        Self::unplanned(claim, true)
+    }
+
+    /// As [`scratch`](Self::scratch), for an output that does not exist yet.
+    ///
+    /// # Errors
+    /// As [`scratch`](Self::scratch).
+    pub fn fresh(claim: Claim) -> Result<Self> {
+        Self::unplanned(claim, false)
+    }
+
+    fn unplanned(claim: Claim, append: bool) -> Result<Self> {
         if claim.begun()? != Begun::No {
             return Err(claim.unfinished());
         }
         claim.clean()?;
-        Ok(Self::new(claim, "", false, true, Shards::default()))
+        Ok(Self::new(claim, "", false, append, Shards::default()))
     }
 
     /// Where shards are written: in the staged dataset, or on a server in their final places.

@@ -1,0 +1,231 @@
+//! Writes the shards of a merged array: links and copies of stored chunks.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use hsipack_format::metadata::IMAGE;
+use hsipack_format::zarr::ArrayMeta;
+use hsipack_format::{DType, Error, ErrorKind, Grid, Result, codec};
+use hsipack_store::Dataset;
+use hsipack_store::dataset::{ChunkArray, RowScratch};
+use hsipack_store::remote::is_url;
+
+use super::stacks::MergedStack;
+use crate::convert::encode::{Encoded, Encoder};
+use crate::convert::metadata::mask_codec;
+use crate::convert::plan::PlannedMask;
+use crate::convert::shards::{FinishedFile, ShardWriter};
+use crate::progress::Progress;
+
+/// The shards that were written so far.
+pub(super) struct Shards<'a> {
+    folder: PathBuf,
+    fill: u16,
+    progress: &'a Progress,
+    /// Number of shards that are hard links.
+    pub linked: usize,
+    /// Number of shards that were written.
+    pub written: usize,
+}
+
+/// An array of the merged dataset.
+struct Merged<'a> {
+    folder: PathBuf,
+    grid: Grid,
+    rank: usize,
+    value_size: usize,
+    /// The arrays that it consists of, each with the number of its samples; a mask may be missing.
+    parts: Vec<(Option<&'a ChunkArray>, usize)>,
+    /// If it is a mask.
+    mask: Option<&'a PlannedMask>,
+}
+
+impl<'a> Shards<'a> {
+    /// No shards yet, below `folder`. `fill` is the class id of masks that are missing.
+    pub fn new(folder: PathBuf, fill: u16, progress: &'a Progress) -> Self {
+        Self { folder, fill, progress, linked: 0, written: 0 }
+    }
+
+    /// Writes the shards of all arrays of a stack.
+    ///
+    /// # Errors
+    /// If a chunk is damaged or cannot be read, or a shard cannot be written; [`ErrorKind::Interrupted`] if the user wants to
+    /// stop.
+    pub fn write(&mut self, stack: &MergedStack, datasets: &[Dataset]) -> Result<()> {
+        let folder = self.folder.join(&stack.planned.name);
+        let parts = || stack.stacks(datasets);
+        let image = Merged {
+            folder: folder.join(IMAGE),
+            grid: stack.planned.grid,
+            rank: 4,
+            value_size: stack.values.dtype.size(),
+            parts: parts().map(|part| (Some(&part.image), part.image.len())).collect(),
+            mask: None,
+        };
+        self.write_array(&image)?;
+        for mask in &stack.planned.masks {
+            let merged = Merged {
+                folder: folder.join(&mask.name),
+                grid: mask.grid,
+                rank: 3,
+                value_size: mask.dtype.size(),
+                parts: parts().map(|part| (part.mask(&mask.name), part.image.len())).collect(),
+                mask: Some(mask),
+            };
+            self.write_array(&merged)?;
+        }
+        Ok(())
+    }
+
+    fn write_array(&mut self, array: &Merged<'_>) -> Result<()> {
+        let len: usize = array.parts.iter().map(|(_, len)| len).sum();
+        let per_shard = array.grid.samples_per_shard();
+        for shard in 0..len.div_ceil(per_shard) {
+            let samples = shard * per_shard..len.min((shard + 1) * per_shard);
+            let mut key = vec![0; array.rank];
+            key[0] = shard as u64;
+            let path = array.folder.join(ArrayMeta::file_key(&key));
+            match array.same_shard(&samples) {
+                Some(source) if link(&source, &path)? => self.linked += 1,
+                _ => {
+                    self.write_shard(array, &samples, path)?;
+                    self.written += 1;
+                }
+            }
+            self.progress.cubes.fetch_add(samples.len() as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn write_shard(&self, array: &Merged<'_>, samples: &Range<usize>, path: PathBuf) -> Result<()> {
+        let grid = &array.grid;
+        let chunk_bytes = grid.chunk_values() * array.value_size;
+        let mut writer = ShardWriter::create(path, grid.chunks_per_shard(), chunk_bytes)?;
+        let mut encoder = Encoder::default();
+        let mut filled: Option<Encoded> = None;
+        for sample in samples.clone() {
+            if self.progress.stop.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Interrupted, "stopped")
+                    .with_remedy("nothing was written"));
+            }
+            let (_, first) = grid.locate(sample);
+            let (part, index) = array.locate(sample);
+            match (part, array.mask) {
+                (Some(part), _) if array.has_chunks_of(part) => {
+                    let (shard, start) = part.grid().locate(index);
+                    let shard = part.shard(shard)?;
+                    for chunk in 0..grid.chunks_per_sample() {
+                        let copied = shard.with_stored(start + chunk, |stored| {
+                            codec::verify(stored).map_err(|error| error.at(shard.path()))?;
+                            let bytes = stored.len() as u64;
+                            self.progress.bytes_in.fetch_add(bytes, Ordering::Relaxed);
+                            writer.write(first + chunk, stored)
+                        })?;
+                        copied.ok_or_else(|| {
+                            Error::damaged("a chunk of the shard is missing").at(shard.path())
+                        })?;
+                    }
+                }
+                (Some(part), Some(mask)) => {
+                    let encoded = encode(&mut encoder, mask, &mut |rows, ids| {
+                        read_ids(part, index, rows, ids)
+                    })?;
+                    put(&mut writer, first, &encoded)?;
+                }
+                (None, Some(mask)) => {
+                    if filled.is_none() {
+                        let columns = grid.shape().columns;
+                        filled = Some(encode(&mut encoder, mask, &mut |rows, ids| {
+                            ids.clear();
+                            ids.resize(rows.len() * columns, self.fill);
+                            Ok(())
+                        })?);
+                    }
+                    let encoded =
+                        filled.as_ref().ok_or_else(|| Error::bug("a mask without ids"))?;
+                    put(&mut writer, first, encoded)?;
+                }
+                (_, None) => return Err(Error::bug("an image without chunks")),
+            }
+        }
+        let FinishedFile { file, .. } = writer.finish()?;
+        file.commit()
+    }
+}
+
+type ReadRows<'a> = dyn FnMut(Range<usize>, &mut Vec<u16>) -> Result<()> + 'a;
+
+fn encode(encoder: &mut Encoder, mask: &PlannedMask, read: &mut ReadRows<'_>) -> Result<Encoded> {
+    encoder.encode_ids(mask.dtype, &mask.grid, &mask_codec(mask), read)
+}
+
+fn put(writer: &mut ShardWriter, first: usize, encoded: &Encoded) -> Result<()> {
+    let mut chunks = encoded.chunks().enumerate();
+    chunks.try_for_each(|(chunk, stored)| writer.write(first + chunk, stored))
+}
+
+/// The ids of rows of a sample of a mask.
+fn read_ids(mask: &ChunkArray, index: usize, rows: Range<usize>, ids: &mut Vec<u16>) -> Result<()> {
+    let dtype = mask.meta().dtype;
+    let mut bytes = vec![0; rows.len() * mask.shape().columns * dtype.size()];
+    mask.read_rows(index, rows, &mut RowScratch::default(), &mut bytes)?;
+    ids.clear();
+    match dtype {
+        DType::U16 => {
+            ids.extend(bytes.as_chunks::<2>().0.iter().map(|id| u16::from_le_bytes(*id)));
+        }
+        _ => ids.extend(bytes.iter().map(|id| u16::from(*id))),
+    }
+    Ok(())
+}
+
+impl Merged<'_> {
+    /// The part that has a sample, and its position there.
+    fn locate(&self, sample: usize) -> (Option<&ChunkArray>, usize) {
+        let mut first = 0;
+        for (part, len) in &self.parts {
+            if sample < first + len {
+                return (*part, sample - first);
+            }
+            first += len;
+        }
+        (None, 0)
+    }
+
+    /// Whether the chunks of a part can be copied.
+    fn has_chunks_of(&self, part: &ChunkArray) -> bool {
+        part.meta().dtype.size() == self.value_size && part.grid().tile() == self.grid.tile()
+    }
+
+    /// The shard of a part that has exactly these samples.
+    fn same_shard(&self, samples: &Range<usize>) -> Option<PathBuf> {
+        let per_shard = self.grid.samples_per_shard();
+        let mut first = 0;
+        for (part, len) in &self.parts {
+            let here = first..first + len;
+            first += len;
+            if !here.contains(&samples.start) {
+                continue;
+            }
+            let part = part.filter(|part| self.has_chunks_of(part))?;
+            let own = samples.start - here.start;
+            let fits = part.grid().samples_per_shard() == per_shard
+                && own.is_multiple_of(per_shard)
+                && samples.end - here.start == (own + per_shard).min(*len);
+            return fits.then(|| part.shard_path(own / per_shard));
+        }
+        None
+    }
+}
+
+/// Gives a shard a second name. Returns `false` if that is not possible, and it has to be copied.
+fn link(source: &Path, target: &Path) -> Result<bool> {
+    if is_url(source) {
+        return Ok(false);
+    }
+    let folder = target.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder).map_err(|error| Error::io(folder, "cannot create", error))?;
+    Ok(fs::hard_link(source, target).is_ok())
+}

@@ -1,0 +1,313 @@
+//! Whether stacks of the same shape fit together, and what they become.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hsipack_format::{Codec, CubeShape, DType, Error, Geo, Grid, Opt, Result, remedy};
+use hsipack_store::dataset::ChunkArray;
+use hsipack_store::{Dataset, Stack};
+
+use super::MergeOptions;
+use crate::convert::plan::{PlannedMask, PlannedStack, values_of};
+use crate::convert::stats::StackStats;
+use crate::convert::{KeepBits, ValueOptions, classes, masks, shared_geo};
+
+/// A stack of the merged dataset.
+pub(super) struct MergedStack {
+    /// Its layout and meaning.
+    pub planned: PlannedStack,
+    /// Type and mantissa bits of its values.
+    pub values: ValueOptions,
+    /// Statistics of its values.
+    pub stats: StackStats,
+    /// The georeferencing that all of its samples share.
+    pub geo: Option<Geo>,
+    /// Numbers of the datasets that have it.
+    pub parts: Vec<usize>,
+}
+
+impl MergedStack {
+    /// Number of its cubes.
+    pub fn len(&self, datasets: &[Dataset]) -> usize {
+        self.stacks(datasets).map(|stack| stack.image.len()).sum()
+    }
+
+    /// The stacks that it consists of.
+    pub fn stacks<'a>(&'a self, datasets: &'a [Dataset]) -> impl Iterator<Item = &'a Stack> {
+        let name = &self.planned.name;
+        self.parts.iter().filter_map(|part| datasets[*part].stack(name))
+    }
+}
+
+/// The names of all masks.
+pub(super) fn mask_names(datasets: &[Dataset]) -> BTreeSet<String> {
+    let stacks = datasets.iter().flat_map(Dataset::stacks);
+    stacks.flat_map(|stack| &stack.masks).map(|mask| mask.name().to_owned()).collect()
+}
+
+/// The stacks of the merged dataset, in the order of their names.
+///
+/// # Errors
+/// If stacks of the same shape, or masks of the same name, do not fit together.
+pub(super) fn merged(
+    datasets: &[Dataset],
+    options: &MergeOptions,
+    notes: &mut Vec<String>,
+) -> Result<Vec<MergedStack>> {
+    check_meaning(datasets)?;
+    let mut parts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (number, dataset) in datasets.iter().enumerate() {
+        for stack in dataset.stacks() {
+            parts.entry(&stack.name).or_default().push(number);
+        }
+    }
+    let masks = Masks::of(datasets, options)?;
+    parts
+        .into_iter()
+        .map(|(name, parts)| {
+            let own = parts
+                .iter()
+                .filter_map(|part| Some((&datasets[*part], datasets[*part].stack(name)?)));
+            let own: Vec<(&Dataset, &Stack)> = own.collect();
+            let (planned, values) = planned(&own, &masks, options, notes)?;
+            let (stats, geo) = (stats(&own)?, geo(&own)?);
+            Ok(MergedStack { planned, values, stats, geo, parts })
+        })
+        .collect()
+}
+
+/// Refuses datasets whose values mean different things.
+fn check_meaning(datasets: &[Dataset]) -> Result<()> {
+    let known = datasets.iter().filter_map(|dataset| Some((dataset, values_of(dataset)?)));
+    let known: Vec<(&Dataset, ValueOptions)> = known.collect();
+    let Some(((first, ours), others)) = known.split_first() else { return Ok(()) };
+    for (dataset, theirs) in others {
+        let what = if theirs.normalize != ours.normalize {
+            format!("normalisation {}, but those of {{}} with {}", theirs.normalize, ours.normalize)
+        } else if theirs.raw_values != ours.raw_values {
+            let word = |raw| if raw { "stored numbers" } else { "physical values" };
+            format!("{}, but those of {{}} as {}", word(theirs.raw_values), word(ours.raw_values))
+        } else {
+            continue;
+        };
+        let what = what.replace("{}", &first.path().display().to_string());
+        return Err(Error::conflict(format!("its values were packed with {what}"))
+            .at(dataset.path())
+            .with_remedy("pack one of them again with the options of the other"));
+    }
+    Ok(())
+}
+
+fn differs(what: &str, one: &Stack, other: &Stack, values: [String; 2]) -> Error {
+    let [ours, theirs] = values;
+    Error::conflict(format!(
+        "{what} of {} is {theirs}, but {ours} in {}",
+        other.name,
+        one.image.folder().display()
+    ))
+    .at(other.image.folder())
+    .with_remedy("pack one of the datasets again with the options of the other")
+}
+
+/// The layout and meaning of a merged stack.
+fn planned(
+    own: &[(&Dataset, &Stack)],
+    masks: &Masks,
+    options: &MergeOptions,
+    notes: &mut Vec<String>,
+) -> Result<(PlannedStack, ValueOptions)> {
+    let first = own[0].1;
+    let (image, mut wavelength, mut fwhm) =
+        (&first.image, first.wavelength.clone(), first.fwhm.clone());
+    let band_notes = image.meta().band_notes();
+    let mut keep_bits = band_notes.keep_bits;
+    for (_, stack) in own {
+        let other = &stack.image;
+        for ((what, ours), (_, theirs)) in layout(image).into_iter().zip(layout(other)) {
+            if ours != theirs {
+                return Err(differs(what, first, stack, [ours, theirs]));
+            }
+        }
+        codec(other)?;
+        if image.add_offset() != 0.0 {
+            return Err(Error::unsupported("values with an add_offset cannot be merged")
+                .at(other.folder())
+                .with_remedy("pack the cubes again"));
+        }
+        check_wavelengths(first, stack, options.wavelength_tolerance)?;
+        if wavelength.is_none() {
+            (wavelength, fwhm) = (stack.wavelength.clone(), stack.fwhm.clone());
+        }
+        let theirs = other.meta().band_notes();
+        if theirs.good_bands != band_notes.good_bands {
+            notes.push(format!(
+                "{}: its bad-band list differs from that of {}, which is kept",
+                other.folder().display(),
+                image.folder().display()
+            ));
+        }
+        keep_bits = keep_bits.filter(|bits| theirs.keep_bits == Some(*bits));
+    }
+    let per_shard = own.iter().map(|(_, stack)| stack.image.grid().samples_per_shard());
+    let grid = Grid::new(image.shape(), image.grid().tile(), per_shard.max().unwrap_or(1))?;
+    let planned = PlannedStack {
+        name: first.name.clone(),
+        grid,
+        codec: codec(image)?,
+        samples: Vec::new(),
+        existing: 0,
+        scale: image.scale_factor(),
+        wavelength,
+        fwhm,
+        good_bands: band_notes.good_bands,
+        band_names: band_notes.band_names,
+        masks: masks.planned(own, &grid)?,
+    };
+    let values = ValueOptions {
+        dtype: image.meta().dtype,
+        keep_bits: keep_bits.map_or(KeepBits::All, KeepBits::Bits),
+        ..ValueOptions::default()
+    };
+    Ok((planned, values))
+}
+
+/// What must be equal in all parts of a stack.
+fn layout(image: &ChunkArray) -> [(&'static str, String); 5] {
+    let tile = image.grid().tile();
+    [
+        ("the type", image.meta().dtype.to_string()),
+        ("the scale factor", image.scale_factor().to_string()),
+        ("the offset", image.add_offset().to_string()),
+        ("the chunk shape", format!("{}x{}", tile.rows, tile.columns)),
+        ("the compression", compression(image)),
+    ]
+}
+
+/// What of the compression must be equal, because readers take it from the metadata of the array.
+fn compression(array: &ChunkArray) -> String {
+    let codec = array.meta().codecs.compression;
+    codec.map_or("none".to_owned(), |codec| {
+        let level = Codec { level: 0, ..codec };
+        format!("{level:?}")
+    })
+}
+
+fn codec(array: &ChunkArray) -> Result<Codec> {
+    let codecs = array.meta().codecs;
+    let is_ours = codecs.checksum && array.meta().chunk_shape.is_some();
+    codecs.compression.filter(|_| is_ours).ok_or_else(|| {
+        Error::unsupported("chunks are not sharded, compressed with blosc and checked with crc32c")
+            .at(array.folder())
+            .with_remedy("only datasets that hsipack wrote can be merged")
+    })
+}
+
+fn check_wavelengths(first: &Stack, stack: &Stack, tolerance: f64) -> Result<()> {
+    let (Some(ours), Some(theirs)) = (&first.wavelength, &stack.wavelength) else { return Ok(()) };
+    let far = |(ours, theirs): (&f64, &f64)| (ours - theirs).abs() > tolerance;
+    match ours.iter().zip(theirs).position(far) {
+        None => Ok(()),
+        Some(band) => Err(Error::conflict(format!(
+            "band {band} is at {} nm, but at {} nm in {}",
+            theirs[band],
+            ours[band],
+            first.image.folder().display()
+        ))
+        .at(stack.image.folder())
+        .with_remedy(remedy![
+            "read the datasets together without merging them, or pass a larger ",
+            Opt::WavelengthTolerance
+        ])),
+    }
+}
+
+/// Statistics of all samples. A split gets none if some of its samples have none.
+fn stats(own: &[(&Dataset, &Stack)]) -> Result<StackStats> {
+    let mut all: Option<StackStats> = None;
+    let mut unknown = BTreeSet::new();
+    for (dataset, stack) in own {
+        let of = StackStats::of(stack.image.meta());
+        let stats = of.map_err(|error| error.at(stack.image.folder()))?;
+        let place = dataset.stacks().iter().position(|one| one.name == stack.name);
+        let ids = place.into_iter().flat_map(|stack| dataset.samples().ids_in(stack));
+        let splits = ids.filter_map(|id| dataset.samples().splits().get(id));
+        unknown.extend(splits.filter(|split| !stats.splits.contains_key(*split)).cloned());
+        match &mut all {
+            Some(all) => all.merge(&stats),
+            None => all = Some(stats),
+        }
+    }
+    let mut all = all.ok_or_else(|| Error::bug("a stack without parts"))?;
+    all.splits.retain(|split, _| !unknown.contains(split));
+    Ok(all)
+}
+
+/// The georeferencing that all parts share.
+fn geo(own: &[(&Dataset, &Stack)]) -> Result<Option<Geo>> {
+    let mut all = own.iter().map(|(dataset, stack)| shared_geo::recorded(dataset, stack));
+    let first = all.next().transpose()?.flatten();
+    let same = all.map(|geo| Ok(geo? == first)).collect::<Result<Vec<bool>>>()?;
+    Ok(first.filter(|_| same.iter().all(|is_same| *is_same)))
+}
+
+/// The masks of all stacks.
+struct Masks {
+    all: Vec<PlannedMask>,
+}
+
+impl Masks {
+    /// The masks of all datasets. Their layout is that of no stack yet.
+    fn of(datasets: &[Dataset], options: &MergeOptions) -> Result<Self> {
+        let mut all: BTreeMap<String, PlannedMask> = BTreeMap::new();
+        let stacks = datasets.iter().flat_map(Dataset::stacks);
+        for mask in stacks.flat_map(|stack| &stack.masks) {
+            let meaning = mask.meta().mask_meaning();
+            let own = PlannedMask {
+                name: mask.name().to_owned(),
+                dtype: mask.meta().dtype,
+                grid: *mask.grid(),
+                codec: codec(mask)?,
+                layers: meaning.layers,
+                class_names: meaning.class_names,
+                made: meaning.made,
+            };
+            let Some(known) = all.get_mut(mask.name()) else {
+                all.insert(mask.name().to_owned(), own);
+                continue;
+            };
+            if known.layers != own.layers {
+                return Err(Error::conflict(format!(
+                    "mask {} has the layers {:?} here, but {:?} in another stack or dataset",
+                    own.name, own.layers, known.layers
+                ))
+                .at(mask.folder())
+                .with_remedy("pack one of the datasets again with the layers of the other"));
+            }
+            let names = classes::together(&own.name, known.class_names.take(), own.class_names);
+            known.class_names = names.map_err(|error| error.at(mask.folder()))?;
+            known.made = known.made.take().or(own.made);
+            if own.dtype == DType::U16 {
+                known.dtype = own.dtype;
+            }
+        }
+        let mut all: Vec<PlannedMask> = all.into_values().collect();
+        for mask in &mut all {
+            if options.mask_fill > 255 {
+                mask.dtype = DType::U16;
+            }
+        }
+        Ok(Self { all })
+    }
+
+    /// The masks of a stack whose images have the grid `image`.
+    fn planned(&self, own: &[(&Dataset, &Stack)], image: &Grid) -> Result<Vec<PlannedMask>> {
+        let flat = CubeShape { bands: 1, ..image.shape() };
+        let masks = self.all.iter().map(|mask| {
+            let there = own.iter().find_map(|(_, stack)| stack.mask(&mask.name));
+            let tile = there.map_or_else(|| masks::tile(flat), |there| there.grid().tile());
+            let grid = Grid::new(flat, tile, image.samples_per_shard())?;
+            let codec = there.map(codec).transpose()?.unwrap_or(mask.codec);
+            Ok(PlannedMask { grid, codec, ..mask.clone() })
+        });
+        masks.collect()
+    }
+}
