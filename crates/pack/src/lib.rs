@@ -25,6 +25,7 @@
 
 pub mod add_mask;
 mod archives;
+mod container_inputs;
 pub mod convert;
 pub mod deviation;
 pub mod export;
