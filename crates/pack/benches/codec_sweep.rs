@@ -35,7 +35,7 @@ fn main() {
             measure(values, 2 << 20, *row, &codec);
         }
         for chunk in [256 << 10, 512 << 10, 1 << 20, 4 << 20, 8 << 20] {
-            let codec = LayoutOptions::default().codec(hsipack_format::DType::F16);
+            let codec = LayoutOptions::default().codec(hsipack_format::DType::F16, chunk / 2);
             measure(values, chunk, *row, &codec);
         }
     }

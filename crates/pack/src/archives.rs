@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use hsipack_format::{Error, Result};
 use hsipack_store::mirror;
 
-use crate::input::{self, Input};
+use crate::convert::ValueOptions;
+use crate::input::{self, Input, Search};
 
 /// How many names a message lists.
 const NAMED: usize = 5;
@@ -36,7 +37,9 @@ pub(crate) fn only_cube(input: Input) -> Result<Input> {
     if hsipack_source::is_container_folder(&folder) || hsipack_source::is_product_folder(&folder) {
         return Ok(Input { file: folder, ..input });
     }
-    let found = input::search(&folder, &|_| false)?;
+    let values = ValueOptions::default();
+    let search = Search { excluded: &|_| false, values: &values };
+    let found = input::find_cubes(&folder, &search)?;
     if let [one] = &found[..] {
         return Ok(Input { variable: input.variable, root: None, ..one.clone() });
     }

@@ -1,21 +1,23 @@
 //! Inputs: turns what the user typed into a list of cubes to open.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use hsipack_format::{Error, ErrorKind, Geo, Opt, Result, Sample, remedy};
+use hsipack_source::{BandPattern, BandsOfCube};
 use hsipack_store::archive::Kind;
 use hsipack_store::remote::is_url;
 use hsipack_store::{is_packed, mirror};
 use serde_json::{Map, Value};
 use walkdir::WalkDir;
 
-use crate::convert::pairs;
 use crate::convert::staging::is_unfinished;
+use crate::convert::{ValueOptions, header, pairs};
 use crate::pattern::Fields;
 use crate::wildcards::Wildcards;
-use crate::{archives, table, walk};
+use crate::{archives, container_inputs, table, walk};
 
 /// One cube to open.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +26,8 @@ pub struct Input {
     pub file: PathBuf,
     /// The variable inside it.
     pub variable: Option<String>,
+    /// The order of the axes of its array, if other files than its own say it.
+    pub axes: Option<String>,
     /// The folder that was given as input and searched; names are relative to it.
     pub root: Option<PathBuf>,
     /// Columns of the CSV list it came from.
@@ -46,6 +50,7 @@ impl Input {
         Self {
             file: file.to_owned(),
             variable: None,
+            axes: None,
             root: None,
             columns: Map::new(),
             stands_for: None,
@@ -101,6 +106,28 @@ impl Input {
         Ok(Self { file, ..self })
     }
 
+    /// Whether it is a folder that is no container: that of a cube with a file for each band.
+    pub fn is_folder_of_bands(&self) -> bool {
+        self.file.is_dir()
+            && !hsipack_source::is_container_folder(&self.file)
+            && !hsipack_source::is_product_folder(&self.file)
+    }
+
+    /// The index of its sample, if its variable is one of an array of samples: 3 in `data[3]`.
+    pub fn sample(&self) -> Option<usize> {
+        self.array_and_sample().1
+    }
+
+    /// The name of its array and the index of its sample.
+    pub fn array_and_sample(&self) -> (Option<&str>, Option<usize>) {
+        let Some(variable) = self.variable.as_deref() else { return (None, None) };
+        let indexed = variable.strip_suffix(']').and_then(|text| text.rsplit_once('['));
+        match indexed.and_then(|(name, index)| Some((name, index.parse().ok()?))) {
+            Some((name, index)) => ((!name.is_empty()).then_some(name), Some(index)),
+            None => (Some(variable), None),
+        }
+    }
+
     /// The input as the user would type it.
     pub fn text(&self) -> String {
         if let Some(name) = &self.stands_for {
@@ -131,8 +158,21 @@ impl Input {
     /// The name of the sample: the path below the searched folder, or the file's name. It has no file extension, but
     /// ends in the variable if one was given.
     pub fn default_name(&self) -> String {
-        let stem = self.below_root().with_extension("").to_string_lossy().replace('\\', "/");
+        let path = self.below_root();
+        let stem = path.with_extension("").to_string_lossy().replace('\\', "/");
+        if self.is_folder_of_bands() {
+            // The searched folder itself may be the cube, or hold the bands of several.
+            let own = || self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let path = path.to_string_lossy().into_owned();
+            return match &self.variable {
+                Some(name) if path.is_empty() => name.clone(),
+                Some(name) => format!("{path}/{name}"),
+                None if path.is_empty() => own(),
+                None => path,
+            };
+        }
         match &self.variable {
+            Some(index) if index.starts_with('[') => format!("{stem}{index}"),
             Some(variable) => format!("{stem}::{}", variable.trim_start_matches('/')),
             None => stem,
         }
@@ -144,8 +184,10 @@ impl Input {
 ///
 /// # Errors
 /// If an input does not exist, or a folder, glob or list contains no cube.
-pub fn expand(inputs: &[String], exclude: &[String]) -> Result<Vec<Input>> {
-    let patterns = exclude.iter().map(|pattern| parse_glob(pattern)).collect::<Result<Vec<_>>>()?;
+pub fn expand(inputs: &[String], exclude: &[String], values: &ValueOptions) -> Result<Vec<Input>> {
+    // A slash at the end says that a folder is meant, as in git.
+    let parse = |pattern: &String| parse_glob(pattern.strip_suffix('/').unwrap_or(pattern));
+    let patterns = exclude.iter().map(parse).collect::<Result<Vec<_>>>()?;
     let excluded = |path: &Path| {
         let url = mirror::url_of(path);
         let path = url.as_deref().unwrap_or(path);
@@ -154,11 +196,30 @@ pub fn expand(inputs: &[String], exclude: &[String]) -> Result<Vec<Input>> {
             .iter()
             .any(|pattern| pattern.matches_path(path) || pattern.matches_path(Path::new(name)))
     };
+    let axes = values.axes()?;
     let mut all = Vec::new();
     for text in inputs {
-        all.extend(expand_one(text, &excluded)?);
+        let search = Search { excluded: &excluded, values };
+        for input in expand_one(text, &search)? {
+            all.extend(container_inputs::expand(input, axes.as_ref())?);
+        }
+    }
+    if let Some(pattern) = &values.header {
+        // The header of many files is not a cube by itself.
+        let headers: HashSet<PathBuf> =
+            all.iter().filter_map(|input| header::of(pattern, input).ok().flatten()).collect();
+        all.retain(|input| !headers.contains(&input.file));
     }
     Ok(all)
+}
+
+/// How folders are searched.
+#[derive(Clone, Copy)]
+pub(crate) struct Search<'a> {
+    /// Whether a file or folder is left out.
+    pub excluded: &'a dyn Fn(&Path) -> bool,
+    /// Options that say which files are cubes.
+    pub values: &'a ValueOptions,
 }
 
 fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
@@ -167,16 +228,27 @@ fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
     })
 }
 
-fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
+fn expand_one(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
     let input = Input::parse(text);
+    let has_pattern_for_files = input.file.to_string_lossy().contains(WILD);
+    if let Some(variable) = input
+        .variable
+        .clone()
+        .filter(|_| has_pattern_for_files && (is_url(&input.file) || !input.file.exists()))
+    {
+        // The variable of every file that matches.
+        let files = expand_one(&input.file.to_string_lossy(), search)?;
+        let of_file = |file: Input| Input { variable: Some(variable.clone()), ..file };
+        return Ok(files.into_iter().map(of_file).collect());
+    }
     if is_url(&input.file) && text.contains(WILD) {
-        return expand_glob(&glob_of_files(text)?, excluded);
+        return expand_glob(&glob_of_files(text)?, search);
     }
     let input = input.here()?;
     if !input.file.exists() {
         return match archives::glob_inside(text)? {
-            Some(glob) => expand_glob(&glob, excluded),
-            None => expand_glob(text, excluded),
+            Some(glob) => expand_glob(&glob, search),
+            None => expand_glob(text, search),
         };
     }
     if input.variable.is_some() {
@@ -187,7 +259,7 @@ fn expand_one(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>
         return Ok(images.iter().map(|image| Input::of(image)).collect());
     }
     if input.file.is_dir() && !hsipack_source::is_container_folder(&input.file) {
-        return search(&input.file, excluded);
+        return find_cubes(&input.file, search);
     }
     if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
         let cube = |input: Input| archives::only_cube(input.here()?);
@@ -239,7 +311,7 @@ fn missing(file: &Path) -> Error {
         .with_remedy("check the URL; a plain web server cannot list its files, so name each file")
 }
 
-fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
+fn expand_glob(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
     let missing = || mirror::error_with_urls(missing(&Input::parse(text).file));
     if !text.contains(WILD) {
         return Err(missing());
@@ -252,7 +324,7 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
         let path =
             path.map_err(|error| Error::io(error.path().to_owned(), "cannot list", error.into()))?;
         // As in a shell, a wildcard does not match hidden files or folders.
-        if excluded(&path) || hidden_parts(&path) > hidden_parts(Path::new(text)) {
+        if (search.excluded)(&path) || hidden_parts(&path) > hidden_parts(Path::new(text)) {
             continue;
         }
         // A path that cannot be read is kept: opening it later gives an error with its name.
@@ -260,13 +332,24 @@ fn expand_glob(text: &str, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input
         wildcards.add(&path.to_string_lossy(), &mut fields);
         let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !hsipack_source::is_container_folder(&path) {
-            let found = search(&path, excluded)?.into_iter();
+            let found = find_cubes(&path, search)?.into_iter();
             inputs.extend(found.map(|input| Input { fields: fields.clone(), ..input }));
         } else {
             inputs.push(Input { fields, ..Input::of(&path) });
         }
     }
+    if !names_pictures(text) && inputs.iter().any(|input| !hsipack_source::is_picture(&input.file))
+    {
+        // Pictures beside cubes are not cubes, unless the pattern asks for them.
+        inputs.retain(|input| !hsipack_source::is_picture(&input.file));
+    }
     if inputs.is_empty() { Err(missing()) } else { Ok(inputs) }
+}
+
+/// Whether a pattern ends like the names of pictures.
+fn names_pictures(pattern: &str) -> bool {
+    let pattern = pattern.to_ascii_lowercase();
+    [".png", ".jpg", ".jpeg"].iter().any(|ending| pattern.ends_with(ending))
 }
 
 /// Whether a file or folder of this name is hidden. This includes macOS's `._x` files beside `x`, and `__MACOSX`, the
@@ -286,9 +369,12 @@ fn hidden_parts(path: &Path) -> usize {
 /// These are skipped: packed datasets, finished or not; hidden files and folders; archives whose unpacked contents are
 /// beside them; the other files of a sensor's product; and white and dark references beside their cube, which `--white`
 /// and `--dark` use.
-pub(crate) fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<Vec<Input>> {
+pub(crate) fn find_cubes(folder: &Path, search: &Search<'_>) -> Result<Vec<Input>> {
     let mut inputs = Vec::new();
-    search_below(folder, folder, excluded, &mut inputs)?;
+    if let Some(pattern) = &search.values.bands_from {
+        return folders_of_bands(folder, &BandPattern::parse(pattern)?, search);
+    }
+    search_below(folder, folder, search, &mut inputs)?;
     if !inputs.is_empty() {
         return Ok(inputs);
     }
@@ -301,39 +387,99 @@ pub(crate) fn search(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Result<
         .at(folder)
         .with_remedy("unpack it, and give the folder"));
     }
-    Err(no_cube(folder, excluded))
+    Err(no_cube(folder, search))
 }
 
-/// How many files a message about a folder without cubes lists.
+/// The cubes below `folder` that have a file for each band.
+fn folders_of_bands(
+    folder: &Path,
+    pattern: &BandPattern,
+    search: &Search<'_>,
+) -> Result<Vec<Input>> {
+    let is_searched = |entry: &walkdir::DirEntry| {
+        let is_top = entry.depth() == 0;
+        entry.file_type().is_dir()
+            && (is_top || !is_hidden(entry.file_name()) && !(search.excluded)(entry.path()))
+    };
+    let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
+    let mut found: Vec<(Input, BandsOfCube)> = Vec::new();
+    for entry in walk.filter_entry(is_searched) {
+        let entry = entry.map_err(|error| {
+            let path = error.path().unwrap_or(folder).to_owned();
+            walk::failed(&path, error)
+        })?;
+        let cubes = pattern.cubes_in(entry.path())?;
+        let is_alone = cubes.len() == 1;
+        for cube in cubes {
+            let variable = (!is_alone).then(|| cube.name.clone());
+            let root = Some(folder.to_owned());
+            found.push((Input { variable, root, ..Input::of(entry.path()) }, cube));
+        }
+    }
+    // All bands that any cube has, in the cube with the most of them.
+    let most = found.iter().max_by_key(|(_, cube)| cube.bands()).map(|(_, cube)| cube.clone());
+    let Some(most) = most else { return Err(no_cube(folder, search)) };
+    for (input, cube) in &found {
+        let missing = cube.lacks(&most);
+        if !missing.is_empty() {
+            return Err(cube.missing(missing).at(&input.file).with_remedy(remedy![
+                "add the files; other cubes have them; or leave the cube out with ",
+                Opt::Exclude
+            ]));
+        }
+    }
+    Ok(found.into_iter().map(|(input, _)| input).collect())
+}
+
+/// How many kinds of files, or names, a message about a folder without cubes lists.
 const LISTED: usize = 5;
 
-/// The error for a folder without cubes. It lists files that are there.
-fn no_cube(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Error {
+/// The error for a folder without cubes. It says which files are there, and what they may be.
+fn no_cube(folder: &Path, search: &Search<'_>) -> Error {
     let place = if mirror::is_of_archive(folder) { "archive" } else { "folder" };
     let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter().flatten();
-    let files = walk.filter(|entry| entry.file_type().is_file());
-    let (mut listed, mut left_out, mut way_out) = (Vec::new(), false, None);
-    for file in files {
-        let path = file.path();
-        if is_hidden(file.file_name()) {
-            continue;
+    let files = walk.filter(|entry| entry.file_type().is_file() && !is_hidden(entry.file_name()));
+    let files: Vec<PathBuf> =
+        files.take(MOST_LOOKED_AT).map(walkdir::DirEntry::into_path).collect();
+    let (mut left_out, mut way_out, mut pictures) = (false, None, 0);
+    let mut described = |path: &Path| {
+        if is_left_out(path, folder, search) {
+            left_out = true;
+            return Some("excluded".to_owned());
         }
-        if listed.len() == LISTED {
-            listed.push("…".to_owned());
-            break;
+        let other = hsipack_source::other(path);
+        pictures += usize::from(hsipack_source::is_picture(path));
+        way_out = way_out.take().or(other.way_out);
+        other.format.map(str::to_owned)
+    };
+    let named = |name: &str, format: Option<String>| match format {
+        Some(format) => format!("{name} ({format})"),
+        None => name.to_owned(),
+    };
+    let listed = if files.len() <= LISTED {
+        let name = |path: &PathBuf| {
+            let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
+            named(&name, described(path))
+        };
+        files.iter().map(name).collect()
+    } else {
+        // Counts of the endings, those of most files first.
+        let mut kinds: Vec<(String, Option<String>, usize)> = Vec::new();
+        for path in &files {
+            let ending = path.extension().map(|ending| format!(".{}", ending.to_string_lossy()));
+            let ending = ending.unwrap_or_else(|| "files without an ending".to_owned());
+            let format = described(path);
+            match kinds.iter_mut().find(|kind| (&kind.0, &kind.1) == (&ending, &format)) {
+                Some(kind) => kind.2 += 1,
+                None => kinds.push((ending, format, 1)),
+            }
         }
-        let name = path.strip_prefix(folder).unwrap_or(path).display();
-        let is_excluded = excluded(path);
-        let other = (!is_excluded).then(|| hsipack_source::other(path));
-        let format = other.as_ref().and_then(|other| other.format);
-        left_out |= is_excluded;
-        listed.push(match format {
-            _ if is_excluded => format!("{name} (excluded)"),
-            Some(format) => format!("{name} ({format})"),
-            None => name.to_string(),
-        });
-        way_out = way_out.or(other.and_then(|other| other.way_out));
-    }
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.2));
+        let text = |(ending, format, count): (String, Option<String>, usize)| {
+            named(&format!("{count} {ending}"), format)
+        };
+        container_inputs::shortened(kinds.into_iter().map(text).collect())
+    };
     let error =
         |there: String| Error::conflict(format!("no cube in this {place}{there}")).at(folder);
     if listed.is_empty() {
@@ -341,21 +487,38 @@ fn no_cube(folder: &Path, excluded: &dyn Fn(&Path) -> bool) -> Error {
             .with_remedy("check the path; hidden files are packed only if they are named");
     }
     let error = error(format!("; it has {}", listed.join(", ")));
+    if search.values.bands_from.is_some() {
+        return error.with_remedy(remedy!["correct the pattern of ", Opt::BandsFrom]);
+    }
     match way_out {
+        // Pictures are most often bands, or cubes of their own.
+        _ if pictures > 0 => error.with_remedy(remedy![
+            "if each picture is a band, say so with ",
+            Opt::BandsFrom.to("*_{band}.png"),
+            "; if each is a cube, name them: 'FOLDER/*.png'"
+        ]),
         Some(way_out) => error.with_remedy(way_out),
         None if left_out => error.with_remedy(remedy!["check the path, and ", Opt::Exclude]),
         None => error.with_remedy(
             "check the path; cubes are ENVI headers with their data, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
-             Tivita and HTC files; hidden files are packed only if they are named",
+             Tivita and HTC files; read other formats in Python, and pack the arrays with hsipack.pack",
         ),
     }
+}
+
+/// The most files that a message about a folder without cubes counts.
+const MOST_LOOKED_AT: usize = 1000;
+
+/// Whether a file, or a folder around it below `root`, is excluded.
+fn is_left_out(path: &Path, root: &Path, search: &Search<'_>) -> bool {
+    path.ancestors().take_while(|ancestor| *ancestor != root).any(|path| (search.excluded)(path))
 }
 
 /// Adds the cubes below `folder` to `inputs`; their names are relative to `root`.
 fn search_below(
     folder: &Path,
     root: &Path,
-    excluded: &dyn Fn(&Path) -> bool,
+    search: &Search<'_>,
     inputs: &mut Vec<Input>,
 ) -> Result<()> {
     let is_in_archive = mirror::is_of_archive(folder);
@@ -373,16 +536,17 @@ fn search_below(
             }
             continue;
         }
-        if entry.file_type().is_dir() && (is_packed(path) || is_unfinished(path)) {
+        let is_left_out = || entry.depth() > 0 && (search.excluded)(path);
+        if entry.file_type().is_dir() && (is_packed(path) || is_unfinished(path) || is_left_out()) {
             walk.skip_current_dir();
             continue;
         }
         if entry.file_type().is_file() && mirror::is_archive(path) {
-            if is_in_archive || excluded(path) {
+            if is_in_archive || (search.excluded)(path) {
                 continue;
             }
             match archives::to_search(path) {
-                Ok(Some(inside)) => search_below(&inside, root, excluded, inputs)?,
+                Ok(Some(inside)) => search_below(&inside, root, search, inputs)?,
                 Ok(None) => {}
                 // The archive is kept, like a cube that cannot be read: opening it later gives an error with its name.
                 Err(_) => inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) }),
@@ -393,9 +557,17 @@ fn search_below(
         if container {
             walk.skip_current_dir();
         }
-        let candidate =
-            container || (entry.file_type().is_file() && hsipack_source::is_cube_file(path));
-        if candidate && !excluded(path) && !pairs::is_reference(path) {
+        let is_raw = |path: &Path| {
+            let pattern = search.values.header.as_ref();
+            let header = pattern.and_then(|pattern| header::of(pattern, &Input::of(path)).ok()?);
+            header.is_some_and(|header| hsipack_source::is_raw_data_of(path, &header))
+        };
+        let is_frame =
+            |path: &Path| search.values.mosaic.is_some() && hsipack_source::is_picture(path);
+        let is_cube =
+            |path: &Path| hsipack_source::is_cube_file(path) || is_raw(path) || is_frame(path);
+        let candidate = container || entry.file_type().is_file() && is_cube(path);
+        if candidate && !(search.excluded)(path) && !pairs::is_reference(path) {
             inputs.push(Input { root: Some(root.to_owned()), ..Input::of(path) });
         }
     }
@@ -416,6 +588,20 @@ mod tests {
         assert_eq!(input.default_name(), "scene::a/b");
         assert_eq!(input.text(), "scene.h5::/a/b");
         assert_eq!(Input::parse("dir/scene.hdr").default_name(), "scene");
+    }
+
+    #[test]
+    fn samples_have_an_index() {
+        let parts = |text: &str| {
+            let input = Input::parse(text);
+            let (array, index) = input.array_and_sample();
+            (array.map(str::to_owned), index, input.default_name())
+        };
+        let name = |text: &str| Some(text.to_owned());
+        assert_eq!(parts("x.npz::data[3]"), (name("data"), Some(3), "x::data[3]".to_owned()));
+        assert_eq!(parts("x.npy::[12]"), (None, Some(12), "x[12]".to_owned()));
+        assert_eq!(parts("x.npz::data"), (name("data"), None, "x::data".to_owned()));
+        assert_eq!(parts("x.npz::a[b]").1, None);
     }
 
     #[test]
@@ -441,9 +627,9 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_is_named() {
-        let error = expand(&["no/such.hdr".into()], &[]).unwrap_err();
+        let error = expand(&["no/such.hdr".into()], &[], &ValueOptions::default()).unwrap_err();
         assert!(error.to_string().starts_with("no/such.hdr: no such file"), "{error}");
-        let error = expand(&["no/such*.hdr".into()], &[]).unwrap_err();
+        let error = expand(&["no/such*.hdr".into()], &[], &ValueOptions::default()).unwrap_err();
         assert!(error.to_string().contains("no/such*.hdr"), "{error}");
     }
 }

@@ -28,6 +28,7 @@
 pub mod add_mask;
 mod archives;
 pub mod columns;
+mod container_inputs;
 pub mod convert;
 pub mod deviation;
 pub mod export;

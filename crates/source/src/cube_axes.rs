@@ -2,7 +2,7 @@
 
 use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
 
-use crate::axes::{Axes, ONE_CUBE_AN_ARRAY};
+use crate::axes::{Axes, one_cube_an_array};
 use crate::axis_order::AxisOrder;
 use crate::lengths::{lengths_text, too_large};
 use crate::open_options::OpenOptions;
@@ -28,7 +28,7 @@ pub(super) fn kept_axes(lengths: &[usize], axes: Option<&Axes>) -> Result<[usize
         _ if long.len() > 3 => Err(Error::unsupported(format!(
             "the array is {rank}-D ({text}); a cube has rows, columns and bands"
         ))
-        .with_remedy(ONE_CUBE_AN_ARRAY)),
+        .with_remedy(one_cube_an_array())),
         _ => Err(Error::ambiguous(format!(
             "the array is {rank}-D ({text}), and it is unclear which of its axes of length 1 belong to the cube"
         ))
@@ -80,6 +80,10 @@ pub(super) fn cube_axes(
         [rows, columns] if options.mask => (CubeShape::new(rows, columns, 1), AxisOrder::BIP),
         [] | [_] | [_, _] => return Err(too_few_axes(lengths)),
         _ => {
+            if options.axes.as_ref().is_some_and(|axes| axes.sample_axis().is_some()) {
+                return Err(Error::unsupported("arrays of samples are not read from this format")
+                    .with_remedy("save each sample as an array of its own"));
+            }
             let kept = kept_axes(lengths, options.axes.as_ref())?;
             let order = options.axes.as_ref().map_or(AxisOrder::BIP, Axes::order);
             (order.shape(kept.map(|axis| lengths[axis])), order)

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use hsipack_format::{CubeShape, DType, Geo};
 use serde::{Deserialize, Serialize};
 
+use crate::AxisOrder;
+
 /// How the numbers in a file become physical values: `value * multiply / divide + add`.
 ///
 /// Multiplier and divisor are separate because headers give either, and 1/10000 is not exact.
@@ -118,6 +120,8 @@ pub struct CubeInfo {
     pub exposure: Option<Exposure>,
     /// Names of classes 0, 1, …, for classification maps.
     pub class_names: Option<Vec<String>>,
+    /// The order of the axes of its array, if it is an array of which a file says the order.
+    pub axes: Option<AxisOrder>,
     /// Where the pixels lie on Earth.
     pub geo: Option<Geo>,
     /// What the user should know: header keys that were dropped because they contradict each other, and guesses.
@@ -150,6 +154,7 @@ impl CubeInfo {
             unit: None,
             exposure: None,
             class_names: None,
+            axes: None,
             geo: None,
             notes: Vec::new(),
             files: vec![file.into()],

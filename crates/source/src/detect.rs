@@ -9,9 +9,10 @@ use hsipack_store::mirror::{self, Pin};
 use hsipack_store::small;
 
 use super::{
-    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, foreign, hdf5, htc, jpeg2000, matlab,
-    numpy, png, products, tiff, tivita, zarr,
+    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, foreign, hdf5, htc, jpeg, jpeg2000,
+    matlab, numpy, png, products, tiff, tivita, zarr,
 };
+use crate::container::Visitor;
 use crate::reader::Described;
 
 /// How many bytes at the start of a file the formats see.
@@ -28,22 +29,65 @@ const UNREAD: [&str; 12] = [
 
 type Recognise = fn(&Path, &[u8]) -> bool;
 type Open = fn(&Path, &OpenOptions) -> Result<Box<dyn Source>>;
+type Visit = fn(&Path, Visitor<'_>) -> Result<()>;
+
+/// A format of files.
+struct Format {
+    /// Whether a file is of this format.
+    recognises: Recognise,
+    /// Opens the cube in a file.
+    open: Open,
+    /// Shows a file as a container, if the format is one.
+    visit: Option<Visit>,
+}
+
+const fn format(recognises: Recognise, open: Open, visit: Option<Visit>) -> Format {
+    Format { recognises, open, visit }
+}
 
 /// The formats, the most reliable signatures first. ENVI is last: its data files have no signature and are recognised by the
 /// header beside them.
-const FORMATS: [(Recognise, Open); 11] = [
-    (hdf5::recognises, hdf5::open),
-    (numpy::recognises, numpy::open),
-    (matlab::recognises, matlab::open),
-    (tiff::recognises, open_tiff),
-    (png::recognises, png::open),
-    (jpeg2000::recognises, jpeg2000::open),
-    (foreign::recognises, foreign::open),
-    (zarr::recognises, zarr::open),
-    (htc::recognises, htc::open),
-    (tivita::recognises, tivita::open),
-    (envi::recognises, open_envi),
+const FORMATS: [Format; 12] = [
+    format(hdf5::recognises, hdf5::open, Some(hdf5::visit)),
+    format(numpy::recognises, numpy::open, Some(numpy::visit)),
+    format(matlab::recognises, matlab::open, Some(matlab::visit)),
+    format(tiff::recognises, open_tiff, None),
+    format(png::recognises, png::open, None),
+    format(jpeg::recognises, jpeg::open, None),
+    format(jpeg2000::recognises, jpeg2000::open, None),
+    format(foreign::recognises, foreign::open, None),
+    format(zarr::recognises, zarr::open, Some(zarr::visit)),
+    format(htc::recognises, htc::open, Some(htc::visit)),
+    format(tivita::recognises, tivita::open, None),
+    format(envi::recognises, open_envi, None),
 ];
+
+fn format_of(path: &Path, head: &[u8]) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| (format.recognises)(path, head))
+}
+
+/// Shows the file or folder at `path` as a container. Returns whether it is one.
+///
+/// # Errors
+/// If it cannot be read, and those of `visitor`.
+pub(crate) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<bool> {
+    let (visited, _) = mirror::pinning(|| {
+        mirror::prepare(path)?;
+        let head = head(path)?;
+        match format_of(path, &head).and_then(|format| format.visit) {
+            Some(visit) => visit(path, visitor).map(|()| true),
+            None => Ok(false),
+        }
+    });
+    visited.map_err(mirror::error_with_urls)
+}
+
+/// The first bytes of a file; none of a folder.
+fn head(path: &Path) -> Result<Vec<u8>> {
+    let is_folder =
+        path.metadata().map_err(|error| Error::io(path, "cannot read", error))?.is_dir();
+    if is_folder { Ok(Vec::new()) } else { small::head(path, HEAD) }
+}
 
 /// Opens a TIFF file, with what an ENVI header beside it says.
 fn open_tiff(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
@@ -133,7 +177,6 @@ impl Source for Pinned {
 }
 
 fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let fail = |error| Error::io(path, "cannot read", error);
     if mirror::is_archive(path) {
         // A search for cubes would have looked into the archive, so most likely it cannot be read.
         mirror::folder_of_archive(path)?;
@@ -141,18 +184,21 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
             .at(path)
             .with_remedy("give the path of a cube in it: ARCHIVE/FOLDER/FILE"));
     }
-    let mut head = Vec::new();
-    if !path.metadata().map_err(fail)?.is_dir() {
-        head = small::head(path, HEAD)?;
-        if head.is_empty() {
-            return Err(Error::malformed("the file is empty")
-                .at(path)
-                .with_remedy("copy it again"));
+    let head = head(path)?;
+    if head.is_empty() && !path.is_dir() {
+        return Err(Error::malformed("the file is empty").at(path).with_remedy("copy it again"));
+    }
+    let format = format_of(path, &head);
+    if let Some(header) = &options.header {
+        let is_raw =
+            format.is_none_or(|format| std::ptr::fn_addr_eq(format.open, open_envi as Open));
+        if is_raw && !envi::has_header(path) {
+            return envi::open_with_header(path, header, options);
         }
     }
-    match FORMATS.iter().find(|(recognises, _)| recognises(path, &head)) {
-        Some((_, open)) => {
-            let source = open(path, options)?;
+    match format {
+        Some(format) => {
+            let source = (format.open)(path, options)?;
             check_row(source.info()).map_err(|error| error.at(path))?;
             Ok(source)
         }
@@ -226,6 +272,12 @@ pub fn data_of(path: &Path) -> Option<PathBuf> {
     envi::data_of(path)
 }
 
+/// Whether the file at `path` is exactly the raw data that the ENVI header at `header` describes. Files that are cubes by
+/// themselves are not.
+pub fn is_raw_data_of(path: &Path, header: &Path) -> bool {
+    !envi::has_header(path) && !is_cube_file(path) && envi::is_described_by(path, header)
+}
+
 /// Whether `path` is a folder that is itself a cube container, not a folder of cubes.
 pub fn is_container_folder(path: &Path) -> bool {
     ["zarr.json", ".zarray", ".zgroup"].iter().any(|name| path.join(name).is_file())
@@ -245,15 +297,21 @@ pub fn is_cube_file(path: &Path) -> bool {
     let header = head.starts_with(b"ENVI")
         || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hdr"));
     let (_, signed) = FORMATS.split_last().expect("there are formats");
-    let recognised = |formats: &[(Recognise, Open)]| {
-        formats.iter().any(|(recognises, _)| recognises(path, &head))
-    };
+    let recognised =
+        |formats: &[Format]| formats.iter().any(|format| (format.recognises)(path, &head));
     !head.is_empty()
         && !png::recognises(path, &head)
+        && !jpeg::recognises(path, &head)
         && !jpeg2000::recognises(path, &head)
         && !foreign::recognises(path, &head)
         && (recognised(signed)
             || header && envi::recognises(path, &head) && envi::tiff_of(path).is_none())
+}
+
+/// Whether the file at `path` is a picture, which is a cube only if users name it.
+pub fn is_picture(path: &Path) -> bool {
+    let head = small::head(path, HEAD).unwrap_or_default();
+    png::recognises(path, &head) || jpeg::recognises(path, &head)
 }
 
 /// Whether a file's name ends like that of an archive that cannot be opened.

@@ -176,10 +176,30 @@ pub struct FlatLayout {
     pub rows_reversed: bool,
 }
 
+/// The axis of samples in an array that holds several cubes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleAxis {
+    /// How many of the cube's axes are slower, 0 to 3.
+    pub before: usize,
+    /// Number of samples.
+    pub count: usize,
+    /// The sample that is the cube.
+    pub index: usize,
+}
+
+impl SampleAxis {
+    /// The same axis if the first index of the array is the fastest.
+    pub fn reversed(self) -> Self {
+        Self { before: 3 - self.before, ..self }
+    }
+}
+
 /// A cube that is one flat array of bytes.
 pub struct FlatSource {
     info: CubeInfo,
     layout: FlatLayout,
+    /// The axis of samples, if values of other samples are between those of the cube.
+    samples: Option<SampleAxis>,
     bytes: Box<dyn ByteSource>,
 }
 
@@ -192,7 +212,20 @@ impl FlatSource {
     /// A source of the cube that `info` describes, stored in `bytes` with this `layout`. The caller has checked that
     /// there are enough bytes, as far as that can be known.
     pub fn new(info: CubeInfo, layout: FlatLayout, bytes: impl ByteSource + 'static) -> Self {
-        Self { info, layout, bytes: Box::new(bytes) }
+        Self { info, layout, samples: None, bytes: Box::new(bytes) }
+    }
+
+    /// The same source of one sample of an array that holds several.
+    pub fn of_sample(mut self, samples: Option<SampleAxis>) -> Self {
+        let cube = self.info.shape.values() * self.info.dtype.size();
+        match samples {
+            None => {}
+            Some(samples) if samples.before == 0 => {
+                self.layout.offset += (samples.index * cube) as u64;
+            }
+            Some(samples) => self.samples = Some(samples),
+        }
+        self
     }
 
     /// Bytes that a cube of `shape` and `dtype` takes, or `None` if that overflows.
@@ -213,6 +246,9 @@ impl FlatSource {
 
     /// Reads file rows `rows` into `scratch`, in file order, with only these rows along the row axis.
     fn gather(&self, rows: Range<usize>, scratch: &mut [u8]) -> Result<()> {
+        if let Some(samples) = self.samples {
+            return self.gather_sample(samples, rows, scratch);
+        }
         let size = self.info.dtype.size();
         let lengths = self.layout.order.lengths(self.info.shape);
         let row_axis = self.layout.order.position(Axis::Row);
@@ -238,6 +274,64 @@ impl FlatSource {
             self.bytes.read_at(first + (group * together * stride) as u64, span)?;
             for (index, out) in outs.chunks_exact_mut(run).enumerate() {
                 out.copy_from_slice(&span[index * stride..][..run]);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FlatSource {
+    /// [`gather`](Self::gather) if values of other samples are between those of the cube: a box of an array with four
+    /// axes. Runs of values that are close together are read as one span.
+    fn gather_sample(
+        &self,
+        samples: SampleAxis,
+        rows: Range<usize>,
+        scratch: &mut [u8],
+    ) -> Result<()> {
+        let cube = self.layout.order.lengths(self.info.shape);
+        let row_axis = self.layout.order.position(Axis::Row);
+        let mut lengths = cube.to_vec();
+        let mut ranges: Vec<Range<usize>> = cube.iter().map(|length| 0..*length).collect();
+        ranges[row_axis] = rows;
+        lengths.insert(samples.before, samples.count);
+        ranges.insert(samples.before, samples.index..samples.index + 1);
+        let size = self.info.dtype.size();
+        let mut strides = [size; 4];
+        for axis in (0..3).rev() {
+            strides[axis] = strides[axis + 1] * lengths[axis + 1];
+        }
+        // After this axis, whole axes are read.
+        let last = (0..4).rev().find(|axis| ranges[*axis].len() < lengths[*axis]).unwrap_or(0);
+        let run = ranges[last].len() * strides[last];
+        let first = |axes: Range<usize>| -> usize {
+            axes.map(|axis| ranges[axis].start * strides[axis]).sum()
+        };
+        let Some(along) = last.checked_sub(1) else {
+            return self.bytes.read_at(self.layout.offset + first(0..1) as u64, scratch);
+        };
+        let (count, stride) = (ranges[along].len(), strides[along]);
+        let together = match stride - run {
+            gap if gap > WORTH_READING_OVER => 1,
+            _ => (CHEAP_READ / stride).clamp(1, count),
+        };
+        let mut span = vec![0u8; (together - 1) * stride + run];
+        let outer: Vec<&Range<usize>> = ranges[..along].iter().collect();
+        let outer_count: usize = outer.iter().map(|range| range.len()).product();
+        for (number, lines) in scratch.chunks_exact_mut(count * run).take(outer_count).enumerate() {
+            let (mut number, mut start) = (number, first(along..4));
+            for (axis, range) in outer.iter().enumerate().rev() {
+                start += (range.start + number % range.len()) * strides[axis];
+                number /= range.len();
+            }
+            for (group, outs) in lines.chunks_mut(together * run).enumerate() {
+                let runs = outs.len() / run;
+                let span = &mut span[..(runs - 1) * stride + run];
+                let at = self.layout.offset + (start + group * together * stride) as u64;
+                self.bytes.read_at(at, span)?;
+                for (index, out) in outs.chunks_exact_mut(run).enumerate() {
+                    out.copy_from_slice(&span[index * stride..][..run]);
+                }
             }
         }
         Ok(())
@@ -400,7 +494,7 @@ impl Source for FlatSource {
 
     fn has_cheap_bands(&self) -> bool {
         let is_in_lines = self.layout.order.position(Axis::Column) == 2;
-        is_in_lines && self.access() == Access::Random
+        is_in_lines && self.access() == Access::Random && self.samples.is_none()
     }
 
     fn read_band(&self, band: usize, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
@@ -412,6 +506,9 @@ impl Source for FlatSource {
             AxisOrder::BIL => (shape.bands, 1),
             _ => return read_band_of_rows(self, band, rows, out),
         };
+        if self.samples.is_some() {
+            return read_band_of_rows(self, band, rows, out);
+        }
         let line = shape.columns * dtype.size();
         let file_rows = self.file_rows(rows.clone());
         let at = |row: usize| offset + ((row * next_row + band * next_band) * line) as u64;
@@ -512,6 +609,54 @@ mod tests {
                 check(CubeShape::new(5, 3, 4), layout, stream);
                 check(CubeShape::new(1, 1, 1), layout, stream);
                 check(CubeShape::new(3, 40, 33), layout, stream);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_is_read_from_any_axis_of_samples() {
+        let shape = CubeShape::new(4, 3, 5);
+        for order in ORDERS {
+            for before in 0..=3 {
+                let order = AxisOrder::parse(order).unwrap();
+                let cube = order.lengths(shape);
+                let (count, index) = (3, 1);
+                let mut lengths = cube.to_vec();
+                lengths.insert(before, count);
+                let mut bytes = vec![0xAA; 8];
+                for at in 0..lengths.iter().product() {
+                    let mut place = [0; 4];
+                    let mut rest: usize = at;
+                    for axis in (0..4).rev() {
+                        (place[axis], rest) = (rest % lengths[axis], rest / lengths[axis]);
+                    }
+                    let sample = place[before];
+                    let of_cube: Vec<usize> =
+                        (0..4).filter(|axis| *axis != before).map(|axis| place[axis]).collect();
+                    let index = |axis| of_cube[order.position(axis)];
+                    let value = value(index(Axis::Row), index(Axis::Column), index(Axis::Band));
+                    bytes.extend((value + 1_000_000 * sample as u32).to_le_bytes());
+                }
+                let info = CubeInfo::new("test", shape, DType::U32, "test.raw");
+                let layout =
+                    FlatLayout { offset: 8, order, big_endian: false, rows_reversed: false };
+                let samples = SampleAxis { before, count, index };
+                let source =
+                    FlatSource::new(info, layout, MemoryBytes(bytes)).of_sample(Some(samples));
+                let mut out = RowBuffer::new();
+                for (start, end) in [(0, 4), (1, 2), (2, 4)] {
+                    source.read_rows(start..end, &mut out).unwrap();
+                    let want: Vec<u32> = (start..end)
+                        .flat_map(|y| (0..3).flat_map(move |x| (0..5).map(move |b| value(y, x, b))))
+                        .map(|value| value + 1_000_000)
+                        .collect();
+                    assert_eq!(out.as_slice::<u32>(), want, "{order} {before} {start}..{end}");
+                    source.read_band(2, start..end, &mut out).unwrap();
+                    let want: Vec<u32> = (start..end)
+                        .flat_map(|y| (0..3).map(move |x| value(y, x, 2) + 1_000_000))
+                        .collect();
+                    assert_eq!(out.as_slice::<u32>(), want, "{order} {before} band");
+                }
             }
         }
     }

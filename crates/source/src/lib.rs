@@ -25,7 +25,7 @@
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
-//! | PNG, for masks | `png.rs` | |
+//! | PNG, for masks and pictures; JPEG, for pictures | `png.rs`, `jpeg.rs` | |
 //! | JPEG 2000, NetCDF-3, HDF4, FITS and others, refused by name | `foreign.rs`, `jpeg2000.rs` | |
 //!
 //! [`products`] says what the numbers of a sensor's product mean, in any format: one file per product.
@@ -34,16 +34,19 @@
 //! `flat.rs` is the engine for every format that is one n-d array in a stretch of bytes.
 //! `side_file.rs` adds what GDAL's side files say, and `spectrum_text.rs` reads spectra in texts.
 //! `radiometry.rs` reads background and gain of each column from files that hold them. `variables.rs` picks the cube among
-//! the arrays of a container, and `joined.rs` makes one cube of several. `axes.rs` has the axes as the user names them.
+//! the arrays of a container, and `joined.rs` makes one cube of several, `band_files.rs` one
+//! of a file for each band, and `mosaic.rs` one of the frame of a snapshot camera. `axes.rs` has the axes as the user names them.
 //! `container/` is the view that HDF5, Zarr, MATLAB and `.npz` share: a tree of arrays with attributes. `meaning/` decides
 //! what these arrays mean: axes, bands, values, place. `wavelengths.rs` knows units,
 //! `georeference.rs` reference systems, and `cf.rs` the grids of NetCDF and Zarr. `xml.rs` parses XML within limits.
-//! `detect.rs` detects the format of a file; a new format is a line there.
+//! `band_list.rs` reads band centres from files of their own. `listing.rs` lists the arrays of a container. `detect.rs` detects the format of a file; a new format is a line there.
 #![deny(missing_docs)]
 
 pub mod array_geo;
 mod axes;
 mod axis_order;
+mod band_files;
+pub(crate) mod band_list;
 mod buffer;
 mod cf;
 mod container;
@@ -57,10 +60,13 @@ pub(crate) mod georeference;
 pub mod hdf5;
 pub mod htc;
 mod joined;
+mod jpeg;
 mod jpeg2000;
 mod lengths;
+mod listing;
 pub mod matlab;
 mod meaning;
+mod mosaic;
 pub mod numpy;
 mod open_options;
 pub mod png;
@@ -78,13 +84,21 @@ pub mod zarr;
 
 pub use axes::Axes;
 pub use axis_order::{Axis, AxisOrder};
+pub use band_files::{BandPattern, BandsOfCube};
+#[doc(hidden)]
+pub use band_list::band_numbers;
+pub use band_list::{band_centers, parse_band_centers};
 pub use buffer::RowBuffer;
 pub use cube_info::{CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
 pub use detect::{
-    Other, data_of, is_container_folder, is_cube_file, is_unread_archive, open, other,
+    Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
+    is_unread_archive, open, other,
 };
+pub use listing::{Listed, arrays};
+pub use meaning::AXES_GUESSED;
+pub use mosaic::{Mosaic, demosaic, open_frame};
 pub use open_options::OpenOptions;
 pub use products::{images_of_metadata, is_product_folder};
-pub use reader::{Access, Source};
+pub use reader::{Access, Source, described};
 pub(crate) use reader::{read_band_of_rows, whole_runs};
 pub use wavelengths::guess as guess_wavelength_unit;

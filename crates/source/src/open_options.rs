@@ -1,5 +1,7 @@
 //! Options of opening a file.
 
+use std::path::PathBuf;
+
 use crate::axes::Axes;
 
 /// How to open a file: what the user gives besides its path.
@@ -10,6 +12,11 @@ pub struct OpenOptions {
     /// The axes of an array as the user names them (`axes`), in the index order that the format's own tools show (NumPy's,
     /// MATLAB's, h5py's).
     pub axes: Option<Axes>,
+    /// Which sample of an array of samples is the cube, or the mask: its index along the axis of samples, which `axes`
+    /// names. For a mask it is the axis that the image does not have.
+    pub sample: Option<usize>,
+    /// The ENVI header of raw data that have no header beside them.
+    pub header: Option<PathBuf>,
     /// Whether the file is a mask: images, and 2-D arrays as a single band, are accepted.
     pub mask: bool,
     /// Rows and columns of the image to which a mask belongs. In a MATLAB file, a column or row with as many values is

@@ -1,8 +1,9 @@
-//! PNG, for label masks: grayscale of any depth, or palette.
+//! PNG, for label masks: grayscale of any depth, or palette; and for pictures, whose colours are the bands of a cube.
 //!
 //! Numbers are read as they are stored: class ids 0 to 3 of a 2-bit image stay 0 to 3, and the pixels
 //! of a palette image are its indices, whatever colours the palette gives them. A 1-bit grayscale
-//! image is boolean. Colour images have no class ids and are refused.
+//! image is boolean. As masks, colour images have no class ids and are refused. As cubes, the pixels of a palette image
+//! have the colours of the palette.
 //!
 //! Rows are decoded when they are read. Only an interlaced image, whose first row is complete at the
 //! very end, is decoded as a whole. It may take up to 1 GiB.
@@ -10,7 +11,7 @@
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
+use hsipack_format::{CubeShape, DType, Error, Result};
 use hsipack_store::small;
 use hsipack_store::window::Window;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
@@ -25,33 +26,35 @@ const BEST_DEFLATE_RATIO: u64 = 1032;
 /// below.
 const DECODER_BYTES: usize = 16 << 20;
 const LARGEST_INTERLACED: u64 = 1 << 30;
+/// Pictures are cubes only if users name them.
+pub(super) const PICTURE_NOTE: &str = "a picture: its colours are the bands";
 
 /// Whether a file that starts with `head` (up to 4 KiB) is of this format.
 pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
     head.starts_with(SIGNATURE)
 }
 
-/// Opens the label mask in `path`.
+/// Opens the label mask, or the picture, in `path`.
 ///
 /// # Errors
-/// If the file cannot be read or is malformed, is not meant as a mask, or holds colours.
+/// If the file cannot be read or is malformed, or a mask holds colours.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    open_mask(path, options).map_err(|error| error.at(path))
+    open_image(path, options).map_err(|error| error.at(path))
 }
 
-fn open_mask(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    if !options.mask {
-        return Err(Error::unsupported("this is a PNG image, not a cube")
-            .with_remedy(remedy!["use it as labels, with ", Opt::Mask]));
-    }
+fn open_image(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     if let Some(variable) = &options.variable {
         return Err(Error::unsupported(format!("a PNG image has no variable '{variable}' in it"))
             .with_remedy(format!("leave out ::{variable}")));
     }
-    let image = Image::measure(path)?;
-    let shape = CubeShape::new(image.height, image.width, 1);
+    let image = Image::measure(path, options.mask)?;
+    let shape = CubeShape::new(image.height, image.width, image.bands());
     let mut info = CubeInfo::new(image.format(), shape, image.dtype(), path);
-    info.notes.extend(image.note());
+    match options.mask {
+        true => info.notes.extend(image.note()),
+        false if image.bands() > 1 => info.notes.push(PICTURE_NOTE.to_owned()),
+        false => {}
+    }
     let layout =
         FlatLayout { offset: 0, order: AxisOrder::BIP, big_endian: true, rows_reversed: false };
     let path = path.to_owned();
@@ -68,17 +71,21 @@ struct Image {
     width: usize,
     height: usize,
     bits: usize,
+    /// Numbers of a pixel in the file.
+    channels: usize,
     palette: bool,
     interlaced: bool,
+    /// Whether pixels of a palette are colours, not indices.
+    colours: bool,
 }
 
 impl Image {
     /// Reads the header and checks that the file can hold the image that it describes.
-    fn measure(path: &Path) -> Result<Image> {
+    fn measure(path: &Path, mask: bool) -> Result<Image> {
         let file = small::window(path)?;
         let len = file.len();
         let mut decoder = Decoder::new(BufReader::new(file));
-        let image = Image::of(decoder.read_header_info().map_err(malformed)?)?;
+        let image = Image::of(decoder.read_header_info().map_err(malformed)?, mask)?;
         if image.packed_len() > len.saturating_mul(BEST_DEFLATE_RATIO) {
             return Err(Error::malformed(format!(
                 "{len} bytes cannot hold the {} x {} pixels that the header states",
@@ -93,14 +100,14 @@ impl Image {
         Ok(image)
     }
 
-    fn of(info: &png::Info<'_>) -> Result<Image> {
+    fn of(info: &png::Info<'_>, mask: bool) -> Result<Image> {
         let colour = match info.color_type {
             ColorType::Grayscale | ColorType::Indexed => None,
             ColorType::Rgb => Some("RGB"),
             ColorType::Rgba => Some("RGBA"),
             ColorType::GrayscaleAlpha => Some("grayscale with alpha"),
         };
-        if let Some(colour) = colour {
+        if let Some(colour) = colour.filter(|_| mask) {
             return Err(Error::unsupported(format!(
                 "the PNG has {colour} pixels, which are not class ids"
             ))
@@ -117,8 +124,10 @@ impl Image {
             width: info.width as usize,
             height: info.height as usize,
             bits,
+            channels: info.color_type.samples(),
             palette: info.color_type == ColorType::Indexed,
             interlaced: info.interlaced,
+            colours: !mask,
         };
         if image.width == 0 || image.height == 0 {
             return Err(Error::malformed("the image is empty").with_remedy("copy the file again"));
@@ -133,9 +142,14 @@ impl Image {
         Ok(image)
     }
 
-    /// Bytes of a row as PNG packs it; at most 4 GiB, because of the longest side.
+    /// Bytes of a row as PNG packs it; at most 16 GiB, because of the longest side.
     fn packed_row_len(&self) -> usize {
-        (self.width * self.bits).div_ceil(8)
+        (self.width * self.channels * self.bits).div_ceil(8)
+    }
+
+    /// Bands of the cube.
+    fn bands(&self) -> usize {
+        if self.palette && self.colours { COLOURS } else { self.channels }
     }
 
     fn packed_len(&self) -> u64 {
@@ -151,7 +165,14 @@ impl Image {
     }
 
     fn format(&self) -> String {
-        format!("PNG {}-bit {}", self.bits, if self.palette { "palette" } else { "grayscale" })
+        let colours = match self.channels {
+            _ if self.palette => "palette",
+            1 => "grayscale",
+            2 => "grayscale with alpha",
+            3 => "RGB",
+            _ => "RGBA",
+        };
+        format!("PNG {}-bit {colours}", self.bits)
     }
 
     /// A note that viewers stretch grayscale images of few bits, for users who compare with them.
@@ -166,9 +187,14 @@ impl Image {
     }
 }
 
-/// The pixels of an image from first to last, one or (big-endian) two bytes each.
+/// Colours of an entry of a palette.
+const COLOURS: usize = 3;
+
+/// The numbers of an image from first to last, one or (big-endian) two bytes each.
 struct Pixels {
     image: Image,
+    /// The colours of a palette, if pixels are replaced by them.
+    palette: Vec<u8>,
     reader: Reader<BufReader<Window>>,
     /// The whole image as PNG packs it, if it is interlaced.
     whole: Option<Vec<u8>>,
@@ -187,14 +213,18 @@ impl Pixels {
         decoder.set_ignore_text_chunk(true);
         decoder.set_ignore_iccp_chunk(true);
         let mut reader = decoder.read_info().map_err(malformed)?;
-        if Image::of(reader.info())? != image {
+        if Image::of(reader.info(), !image.colours)? != image {
             return Err(Error::malformed("the file changed while it was read").at(path));
         }
         if reader.info().is_animated() {
             return Err(Error::unsupported("an animated PNG").with_remedy("save a single frame"));
         }
         let whole = if image.interlaced { Some(decode_whole(&mut reader, image)?) } else { None };
-        Ok(Pixels { image, reader, whole, next_row: 0, row: Vec::new(), used: 0 })
+        let palette = match image.palette && image.colours {
+            true => reader.info().palette.as_deref().unwrap_or_default().to_vec(),
+            false => Vec::new(),
+        };
+        Ok(Pixels { image, palette, reader, whole, next_row: 0, row: Vec::new(), used: 0 })
     }
 
     /// Decodes the next row. Leaves `row` empty after the last one.
@@ -209,6 +239,18 @@ impl Pixels {
             unpack(&whole[self.next_row * len..][..len], self.image, &mut self.row);
         } else if let Some(row) = self.reader.next_row()? {
             unpack(row.data(), self.image, &mut self.row);
+        }
+        if self.image.palette && self.image.colours {
+            let colour = |index: &u8| {
+                let start = usize::from(*index) * COLOURS;
+                self.palette.get(start..start + COLOURS)
+            };
+            let colours: Option<Vec<&[u8]>> = self.row.iter().map(colour).collect();
+            let colours = colours.map(|colours| colours.concat());
+            self.row = colours.ok_or_else(|| {
+                let what = "a pixel has a colour that the palette lacks";
+                DecodingError::IoError(std::io::Error::new(std::io::ErrorKind::InvalidData, what))
+            })?;
         }
         self.next_row += 1;
         if self.next_row == self.image.height && self.whole.is_none() {
@@ -251,7 +293,7 @@ fn unpack(packed: &[u8], image: Image, out: &mut Vec<u8>) {
     let pixels = packed
         .iter()
         .flat_map(|byte| (0..8 / bits).map(move |i| (byte >> (8 - bits * (i + 1))) & mask));
-    out.extend(pixels.take(image.width));
+    out.extend(pixels.take(image.width * image.channels));
 }
 
 fn malformed(error: DecodingError) -> Error {
@@ -348,16 +390,23 @@ mod tests {
     }
 
     #[test]
-    fn colours_and_cubes_are_refused_with_a_remedy() {
+    fn colours_are_refused_as_masks_and_bands_of_cubes() {
         for colour in [ColorType::Rgb, ColorType::Rgba, ColorType::GrayscaleAlpha] {
             let png = encode(1, colour, BitDepth::Eight, &vec![7; colour.samples()]);
             let error = open_bytes(&png, true).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.remedy().unwrap().to_string().contains("palette"), "{error}");
+            let (info, pixels) = open_bytes(&png, false).unwrap();
+            assert_eq!((info.shape, info.notes.len()), (CubeShape::new(1, 1, colour.samples()), 1));
+            assert_eq!(pixels, vec![7; colour.samples()]);
         }
         let png = encode(1, ColorType::Grayscale, BitDepth::Eight, &[7]);
-        let error = open_bytes(&png, false).unwrap_err();
-        assert_eq!(error.remedy(), Some(&remedy!["use it as labels, with ", Opt::Mask]), "{error}");
+        let (info, pixels) = open_bytes(&png, false).unwrap();
+        assert_eq!((info.shape.bands, pixels), (1, vec![7]));
+        // All colours of the palette are 9.
+        let png = encode(3, ColorType::Indexed, BitDepth::One, &[0b1010_0000]);
+        let (info, pixels) = open_bytes(&png, false).unwrap();
+        assert_eq!((info.shape, pixels), (CubeShape::new(1, 3, 3), vec![9; 9]));
     }
 
     #[test]

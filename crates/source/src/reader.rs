@@ -63,6 +63,11 @@ pub(crate) struct Described {
     pub source: Box<dyn Source>,
 }
 
+/// A cube with another description of its bands, values or place than its file gives.
+pub fn described(source: Box<dyn Source>, info: CubeInfo) -> Box<dyn Source> {
+    Box::new(Described { info, source })
+}
+
 impl Source for Described {
     fn info(&self) -> &CubeInfo {
         &self.info

@@ -103,7 +103,7 @@ pub(super) fn last_component(name: &str) -> &str {
 
 /// Names of arrays for messages, as the user has to spell them.
 fn choices<'a>(path: &Path, candidates: impl IntoIterator<Item = &'a Candidate>) -> Vec<String> {
-    const SHOWN: usize = 20;
+    const SHOWN: usize = 5;
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut all: Vec<String> =
         candidates.into_iter().map(|one| format!("{file}::{} ({})", one.name, one.what)).collect();
@@ -156,8 +156,10 @@ pub(super) fn ambiguous(
 
 fn find_named(path: &Path, wanted: &str, candidates: &[Candidate]) -> Result<usize> {
     type Matches = fn(&str, &str) -> bool;
-    let tries: [Matches; 4] = [
+    let tries: [Matches; 5] = [
         |name, wanted| name == wanted,
+        // Paths of the fields of structs, as `listing` spells them.
+        |name, wanted| wanted.contains('/') && name.replace('.', "/") == wanted,
         |name, wanted| last_component(name) == wanted,
         |name, wanted| name.eq_ignore_ascii_case(wanted),
         |name, wanted| last_component(name).eq_ignore_ascii_case(wanted),

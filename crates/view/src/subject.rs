@@ -65,15 +65,17 @@ impl Subject {
         let absolute = paths::absolute(Path::new(path))?;
         let (asked, path) = (path, absolute.to_str().unwrap_or(path));
         let values = ValueOptions { axes: axes.map(str::to_owned), ..ValueOptions::default() };
-        let cubes =
-            |inputs, open| What::Cubes(Box::new(Cubes { inputs, open: Mutex::new(open), values }));
+        let cubes = |inputs, open| {
+            let (open, values) = (Mutex::new(open), values.clone());
+            What::Cubes(Box::new(Cubes { inputs, open, values }))
+        };
         let what = match Target::open(path, axes) {
             Ok(Target::Dataset(dataset)) => What::Dataset(dataset),
             Ok(Target::Cube(input, source)) => cubes(vec![*input], vec![(0, source.into())]),
             Err(error) if is_url(Path::new(path)) => return Err(error),
             // If there are several cubes, each is opened when it is shown. Otherwise report what is wrong with the one.
             Err(error) => {
-                match (input::expand(&[path.to_owned()], &[]), Path::new(path).is_dir()) {
+                match (input::expand(&[path.to_owned()], &[], &values), Path::new(path).is_dir()) {
                     (Ok(inputs), is_folder) if inputs.len() > 1 || is_folder => {
                         cubes(inputs, Vec::new())
                     }

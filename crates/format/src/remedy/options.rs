@@ -36,7 +36,9 @@ options! {
     // Packing.
     Output "output", Append "append" flag, Resume "resume" flag, Plan "plan", Exclude "exclude",
     SkipErrors "skip_errors" flag, Mask "mask", MaskFill "mask_fill", NewClasses "new_classes", ClassNames "class_names",
-    Table "table", TableKey "table_key", TableJoin "table_join", Unlisted "unlisted", LabelColumn "label_column", Name "name", Prefix "prefix" flag, PathColumns "path_columns", Axes "axes", Dtype "dtype", Scale "scale", Nodata "nodata",
+    Header "header", BandCenters "band_centers", BandsFrom "bands_from", Mosaic "mosaic", Table "table",
+    TableKey "table_key", TableJoin "table_join", Unlisted "unlisted", LabelColumn "label_column", Name "name",
+    Prefix "prefix" flag, PathColumns "path_columns", Axes "axes", Dtype "dtype", Scale "scale", Nodata "nodata",
     IgnoreValue "ignore_value", RawValues "raw_values" flag, KeepBits "keep_bits", Bands "bands",
     Wavelengths "wavelengths", Normalize "normalize", DropBadBands "drop_bad_bands" flag, White "white", Dark "dark",
     WhiteReflectance "white_reflectance", WavelengthTolerance "wavelength_tolerance", Codec "codec", Level "level",

@@ -394,6 +394,7 @@ mod tests {
                 ignore_value: Some(-9999.0),
                 unit: Some("W/(m2 sr nm)".into()),
                 fields: [("scene".to_owned(), Some("a".to_owned()))].into(),
+                axes: None,
             },
             columns: Map::from_iter([("age".into(), Value::from(41))]),
         }

@@ -34,6 +34,9 @@ pub struct SourceRecord {
     /// of its masks and references again.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, Option<String>>,
+    /// The order of the axes of its array, if other files than its own said it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axes: Option<String>,
 }
 
 /// One line of `samples.jsonl`.

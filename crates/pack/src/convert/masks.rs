@@ -112,7 +112,7 @@ pub fn places(pattern: &str, input: &Input) -> Result<Vec<Input>> {
 ///
 /// # Errors
 /// If both the working directory and the cube's folder have one.
-fn resolve(pattern: &str, input: &Input) -> Result<Option<Input>> {
+pub(super) fn resolve(pattern: &str, input: &Input) -> Result<Option<Input>> {
     let mut there = Vec::new();
     for place in places(pattern, input)? {
         let url = is_url(&place.file);
@@ -184,6 +184,8 @@ pub struct MaskReader {
     new_ids: Option<ClassTable>,
     /// Whether layers are known to be 0 or 1, so that values need not be checked.
     is_boolean: bool,
+    /// Whether its bands all hold the same class ids, as a mask of the cube's shape does.
+    is_repeated: bool,
     /// The class id of pixels that have no class in the file; if `None`, such pixels are an error.
     fill: Option<u16>,
 }
@@ -216,9 +218,10 @@ impl MaskReader {
             };
             let options = OpenOptions {
                 variable: file.variable.clone(),
-                axes: None,
                 mask: true,
                 image: Some([rows, columns]),
+                sample: input.sample(),
+                ..OpenOptions::default()
             };
             let source = match hsipack_source::open(&file.file, &options) {
                 Ok(source) => source,
@@ -262,6 +265,7 @@ impl MaskReader {
                     file_classes: Vec::new(),
                     new_ids: None,
                     is_boolean: true,
+                    is_repeated: false,
                     fill: None,
                 });
             }
@@ -274,8 +278,13 @@ impl MaskReader {
     fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {
         let info = layers[0].0.info();
         let class_names = info.class_names.clone();
+        // A mask has fewer layers. One with as many bands as its cube may repeat one layer in all of them.
+        let is_repeated =
+            layers.len() == 1 && group.patterns[0].0.is_none() && info.shape.bands > MAX_LAYERS;
         let layer_names: Vec<String> = if layers.len() > 1 || group.patterns[0].0.is_some() {
             group.patterns.iter().map(|(layer, _)| layer.clone().unwrap_or_default()).collect()
+        } else if is_repeated {
+            Vec::new()
         } else if info.shape.bands > 1 {
             let numbered = || (0..info.shape.bands).map(|layer| format!("layer{layer}")).collect();
             info.band_names.clone().unwrap_or_else(numbered)
@@ -316,6 +325,7 @@ impl MaskReader {
             file_classes,
             new_ids,
             is_boolean: false,
+            is_repeated,
             fill: None,
         })
     }
@@ -378,7 +388,14 @@ impl MaskReader {
                             0
                         }
                     };
-                    if boolean {
+                    if self.is_repeated {
+                        if band > 0 && *id != value {
+                            let columns = info.shape.columns;
+                            let place = (rows.start + pixel / columns, pixel % columns);
+                            return Err(bands_differ(bands, place, &file.file));
+                        }
+                        *id = value;
+                    } else if boolean {
                         *id |= u16::from(value != 0) << (layer + band);
                     } else {
                         *id = value;
@@ -424,7 +441,8 @@ impl MaskReader {
             let rows = start..shape.rows.min(start + step);
             self.read_rows(rows, &mut buffer, &mut out)?;
             greatest = out.iter().copied().fold(greatest, u16::max);
-            if self.layers.len() == 1 && shape.bands > 1 && !is_boolean(&buffer) {
+            let has_layers = self.layers.len() == 1 && shape.bands > 1 && !self.is_repeated;
+            if has_layers && !is_boolean(&buffer) {
                 let is_picture = [3, 4].contains(&shape.bands) && source.info().dtype == DType::U8;
                 let error = if is_picture {
                     Error::unsupported(format!(
@@ -448,6 +466,15 @@ impl MaskReader {
         }
         Ok(greatest)
     }
+}
+
+/// The error for a mask of too many bands, which differ at a pixel.
+fn bands_differ(bands: usize, (row, column): (usize, usize), file: &Path) -> Error {
+    Error::unsupported(format!(
+        "the mask has {bands} bands that differ in row {row}, column {column}; a mask has one band, or up to {MAX_LAYERS} boolean layers"
+    ))
+    .at(file)
+    .with_remedy("give one band of class ids, rows × columns")
 }
 
 fn is_boolean(buffer: &RowBuffer) -> bool {

@@ -29,12 +29,14 @@
 mod arguments;
 mod assignment;
 mod bad_bands;
+mod band_centers;
 mod calibration;
 pub(crate) mod cast;
 pub(crate) mod classes;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;
+pub(crate) mod header;
 pub(crate) mod masks;
 pub(crate) mod metadata;
 pub(crate) mod options;

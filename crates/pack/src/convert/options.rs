@@ -22,6 +22,7 @@ use hsipack_format::names::{self, by_name};
 use hsipack_format::{
     Codec, Compressor, CubeShape, DType, Error, Opt, Result, Shuffle, SpectralNorm, Tile, remedy,
 };
+use hsipack_source::{Axes, BandPattern, Mosaic};
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
@@ -29,6 +30,7 @@ use serde_json::{Map, Value};
 #[cfg(feature = "clap")]
 use super::arguments;
 use super::assignment::Assignment;
+use super::band_centers::{self, BandCenters};
 use super::classes::{ClassName, NewClass, OptionOfClass};
 use crate::input::Input;
 use crate::pattern::Pattern;
@@ -403,10 +405,42 @@ pub struct ValueOptions {
     /// Order of the axes of arrays, such as byx [default: what the file says, otherwise yxb]
     ///
     /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
-    /// each, and 1 for axes of length 1 to drop, as in 11yxb.
+    /// each, 1 for axes of length 1 to drop, as in 11yxb, and n for an axis of samples, each of which is a cube, as in nyxb.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ORDER", help_heading = "Inputs"))]
     pub axes: Option<String>,
+    /// ENVI header of raw files that have none: a path with {dir}, {stem} or {path} of each file, such as
+    /// '{dir}/camera.hdr'
+    // Recipes omit this and the following options if they are not used, because those of older versions do not have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
+    pub header: Option<String>,
+    /// Band centres: first:last (400:700), a list (400,410,420), a file, or an array in one ('{path}::VAR')
+    ///
+    /// Centres are in nm, or in µm if all are below 100; a unit may follow a number, as in 0.4um:0.7um. first:last is for
+    /// bands at equal distances, both ends included. A file is a text of one centre for each band, a CSV with a column
+    /// wavelength, an ENVI header, or holds an array; its path may contain {dir}, {stem} and {path} of each cube. Centres
+    /// in the cube's own file are replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "A:B|LIST|FILE", help_heading = "Inputs"))]
+    pub band_centers: Option<String>,
+    /// Cubes with a file for each band: a pattern of the files, such as '*_{band}.png' or 'TOA_{nm}nm.tif'
+    ///
+    /// {band} is the number of the band, {nm} or {um} its wavelength; bands are in this order. Every folder below the input
+    /// that holds such files is a cube. If the stars match different texts in one folder, each of them is a cube. The
+    /// pattern may contain folders, as in '{nm}/*.tif'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
+    pub bands_from: Option<String>,
+    /// Frames of a snapshot camera: rows x columns of the tile of filters, such as 4x4
+    ///
+    /// A whole tile is a pixel, and its bands are in row order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", help_heading = "Inputs"))]
+    pub mosaic: Option<Mosaic>,
 }
+
+/// Options of values that recipes omit if they are not used.
+const LATER_VALUES: [&str; 4] = ["header", "band_centers", "bands_from", "mosaic"];
 
 /// The types of packed values.
 const DTYPES: [DType; 2] = [DType::F16, DType::F32];
@@ -427,7 +461,29 @@ impl Default for ValueOptions {
             dark: None,
             white_reflectance: 1.0,
             axes: None,
+            header: None,
+            band_centers: None,
+            bands_from: None,
+            mosaic: None,
         }
+    }
+}
+
+impl ValueOptions {
+    /// The order of axes that the user gives.
+    ///
+    /// # Errors
+    /// If it is not one.
+    pub fn axes(&self) -> Result<Option<Axes>> {
+        let parse = |text: &String| {
+            Axes::parse(text).ok_or_else(|| {
+                Error::conflict(format!("{text:?} is not a valid order of axes")).with_remedy(
+                    "spell it with y, x and b, each once, such as byx, 1 for axes of length 1 to leave out, \
+                     such as 11yxb, and n for an axis of samples, such as nyxb",
+                )
+            })
+        };
+        self.axes.as_ref().map(parse).transpose()
     }
 }
 
@@ -657,7 +713,7 @@ pub struct ConvertOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub mode: Mode,
-    /// Skip files below input folders whose path or name matches this glob (repeatable)
+    /// Skip files and folders below input folders whose path or name matches this glob (repeatable)
     #[cfg_attr(feature = "clap", arg(long, value_name = "GLOB", help_heading = "Inputs"))]
     pub exclude: Vec<String>,
     /// Skip inputs that cannot be opened, and list them, instead of stopping
@@ -866,6 +922,9 @@ impl ConvertOptions {
         let Value::Object(mut all) = serde_json::json!(self) else { unreachable!("a structure") };
         // Recipes omit some defaults.
         all.entry("keep_bits").or_insert_with(|| serde_json::json!(self.values.keep_bits));
+        for name in LATER_VALUES {
+            all.entry(name).or_insert(Value::Null);
+        }
         all
     }
 
@@ -944,6 +1003,12 @@ impl ConvertOptions {
                 Error::conflict(what).with_remedy(remedy!["give the table with ", Opt::Table])
             );
         }
+        if let Some(centers) = &self.values.band_centers {
+            BandCenters::parse(centers)?;
+        }
+        if let Some(pattern) = &self.values.bands_from {
+            BandPattern::parse(pattern)?;
+        }
         self.mask.iter().try_for_each(|mask| check_mask_name(&mask.name))
     }
 
@@ -956,7 +1021,15 @@ impl ConvertOptions {
         });
         let masks = self.mask.iter().map(|mask| &mask.pattern);
         let of_table = self.table_key.iter().map(|key| &key.value);
-        masks.chain(references).chain(&self.name).chain(of_table).map(|text| Pattern(text))
+        let centers = self.values.band_centers.iter();
+        let of_bands = centers.filter(|centers| band_centers::is_pattern(centers));
+        let of_bands = self.values.header.iter().chain(of_bands);
+        masks
+            .chain(references)
+            .chain(of_bands)
+            .chain(&self.name)
+            .chain(of_table)
+            .map(|text| Pattern(text))
     }
 }
 

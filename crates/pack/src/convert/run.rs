@@ -455,6 +455,7 @@ fn new_samples<'a>(
                 scaling: applied.then_some([scaling.multiply, scaling.divide, scaling.add]),
                 ignore_value: values.ignore_value.or(info.ignore_value),
                 unit: info.unit.clone().filter(|_| is_physical),
+                axes: sample.input.axes.clone(),
                 // The name is that of the sample.
                 fields: (sample.input.fields.iter())
                     .filter(|(field, _)| *field != "name")

@@ -88,8 +88,12 @@ impl ClassMap {
     pub fn of_file(text: &str, rows: usize, columns: usize, sampling: &Sampling) -> Result<Self> {
         let input = Input::parse(text).here()?;
         let variable = input.variable.clone();
-        let options =
-            OpenOptions { variable, axes: None, mask: true, image: Some([rows, columns]) };
+        let options = OpenOptions {
+            variable,
+            mask: true,
+            image: Some([rows, columns]),
+            ..OpenOptions::default()
+        };
         let source = hsipack_source::open(&input.file, &options)?;
         let info = source.info();
         if (info.shape.rows, info.shape.columns) != (rows, columns) {

@@ -87,8 +87,9 @@ pub fn locate(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Result<In
 
 fn find(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
     let recorded = Input::parse(&sample.source.path);
+    let axes = sample.source.axes.clone();
     if is_url(&recorded.file) {
-        return recorded.here().ok();
+        return Input { axes, ..recorded }.here().ok();
     }
     // If the whole recorded path does not exist here, the variable after `::` is split off.
     let (file, variable) = match sample.source.path.split_once("::") {
@@ -101,5 +102,5 @@ fn find(sample: &Sample, dataset: &Path, root: Option<&Path>) -> Option<Input> {
     let places = [Some(Path::new("")), root, Some(beside)];
     let here = |place: &Path| Input::of(&place.join(&file)).here().ok();
     let found = places.into_iter().flatten().filter_map(here).find(|input| input.file.exists())?;
-    Some(Input { variable, ..found })
+    Some(Input { variable, axes, ..found })
 }

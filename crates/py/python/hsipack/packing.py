@@ -41,6 +41,10 @@ def convert(
     resume: bool = False,
     append: bool = False,
     axes: str | None = None,
+    header: Path | None = None,
+    band_centers: Path | Sequence[float] | None = None,
+    bands_from: str | None = None,
+    mosaic: str | tuple[int, int] | None = None,
     dtype: str = "float16",
     scale: str | float = "none",
     nodata: str | float = "nan",
@@ -124,13 +128,24 @@ def convert(
             list that begins with id 0, with ``None`` for classes without names. For several masks,
             ``{"organs": {1: "liver"}}``. Tables, pictures and pages show them. If ``None``, the
             names in the mask files, if any.
-        exclude: globs of files to skip.
+        exclude: globs of files and folders to skip, by path or name.
         skip_errors: skip inputs that cannot be opened.
         resume: continue an interrupted conversion.
         append: add the cubes to the existing dataset.
         axes: order of the axes of arrays, such as ``"byx"``; ``1`` stands for an axis of length 1
-            that is dropped, as in ``"11yxb"``. If ``None``, the order that the file gives, or
-            ``"yxb"`` if it gives none.
+            that is dropped, as in ``"11yxb"``, and ``n`` for an axis of samples, each of which is a
+            cube, as in ``"nyxb"``. If ``None``, the order that the file gives, or ``"yxb"`` if it
+            gives none.
+        header: the ENVI header of raw files that have none: a path with ``{dir}``, ``{stem}`` or
+            ``{path}`` of each file, such as ``"{dir}/camera.hdr"``.
+        band_centers: the centres of the bands, in nm, or in µm if all are below 100: a list of
+            numbers, ``"400:700"`` for bands at equal distances, a file, or an array in a file, such
+            as ``"{path}::wl"``.
+        bands_from: for cubes with a file for each band, a pattern of the files, such as
+            ``"*_{band}.png"`` or ``"TOA_{nm}nm.tif"``. Every folder below ``inputs`` that holds
+            such files is a cube.
+        mosaic: for frames of a snapshot camera, rows and columns of the tile of filters, such as
+            ``(4, 4)``.
         dtype: stored type, ``"float16"`` or ``"float32"``.
         scale: ``"none"``, ``"auto"``, or a number by which values are divided before the cast.
         nodata: what missing values become, after normalisation: ``"nan"``, a number, or
@@ -428,6 +443,14 @@ def one_assignment(option: str, values: Any) -> str:
     return assignments[0]
 
 
+def _centers(option: str, value: Any) -> str:
+    """Band centres as the command takes them: a list as text."""
+    if isinstance(value, str | os.PathLike):
+        return _options.path(option, value)
+    listed = _options.elements(option, value, "band centres")
+    return ",".join(repr(_options.finite(option, center)) for center in listed)
+
+
 _MAX_ID = (1 << 16) - 1
 _OF_PYTHON = ("executor", "progress", "storage_options")
 """Arguments that are no options of the library."""
@@ -438,6 +461,8 @@ _CHECKS: dict[str, Check] = {
     "table_key": one_assignment,
     "table_join": assignments,
     "split": split_lists,
+    "header": _options.path,
+    "band_centers": _centers,
     "exclude": _options.names,
     "dtype": _options.dtype,
     "bands": _bands,

@@ -52,6 +52,9 @@ pub(crate) fn parent(path: &str) -> &str {
     path.rfind('/').map_or("", |slash| &path[..slash])
 }
 
+/// What is done with the container in a file.
+pub(crate) type Visitor<'a> = &'a mut dyn FnMut(&dyn Container) -> Result<()>;
+
 /// A tree of named, typed arrays with attributes.
 pub(crate) trait Container {
     /// The arrays directly in the group at `group` whose names are `wanted`.
@@ -81,6 +84,33 @@ pub(crate) trait Container {
     fn fill_value(&self, path: &str) -> Option<f64> {
         let _ = path;
         None
+    }
+}
+
+/// Arrays of which nothing but names, lengths and types are known.
+pub(crate) struct Entries(pub Vec<ArrayEntry>);
+
+impl Container for Entries {
+    fn arrays_in(&self, group: &str, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        let mut found = self.arrays_anywhere(wanted);
+        found.retain(|entry| parent(&entry.path) == group);
+        found
+    }
+
+    fn arrays_anywhere(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
+        self.0.iter().filter(|entry| wanted(entry.name())).cloned().collect()
+    }
+
+    fn attributes(&self, _path: &str) -> Box<dyn Attributes + '_> {
+        Box::new(NoAttributes)
+    }
+
+    fn axis_names(&self, _path: &str) -> Vec<Option<String>> {
+        Vec::new()
+    }
+
+    fn values(&self, _path: &str) -> Result<Option<Value>> {
+        Ok(None)
     }
 }
 

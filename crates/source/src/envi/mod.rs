@@ -85,6 +85,41 @@ pub(super) fn data_of(path: &Path) -> Option<PathBuf> {
     tiff::image_of(path, &header).or_else(|| Some(find_data(path, &header).ok()?.0))
 }
 
+/// The wavelengths in the text of an ENVI header, in nm; `None` if it is not a header.
+///
+/// # Errors
+/// If the header is malformed, or has no wavelengths.
+pub(super) fn wavelengths_in(text: &[u8]) -> Result<Option<Vec<f64>>> {
+    if header::kind(text) != Kind::Envi {
+        return Ok(None);
+    }
+    let wavelengths = header::parse(text)?.wavelength;
+    wavelengths.map(Some).ok_or_else(|| {
+        Error::conflict("the header has no wavelengths").with_remedy("give another file")
+    })
+}
+
+/// Opens raw data at `path` that the header at `header` describes, which may be that of many files.
+///
+/// # Errors
+/// As [`open`].
+pub(super) fn open_with_header(
+    path: &Path,
+    header_path: &Path,
+    options: &OpenOptions,
+) -> Result<Box<dyn Source>> {
+    let header = read_header(header_path)?;
+    let data = DataFile::measure(path)?;
+    let (header_path, data_path) = (header_path.to_owned(), path.to_owned());
+    Pair { header, header_path, data_path, data }.open(options)
+}
+
+/// Whether the file at `path` is exactly the raw data that the header at `header` describes.
+pub(super) fn is_described_by(path: &Path, header: &Path) -> bool {
+    let fits = |header: &Header| DataFile::measure(path).is_ok_and(|data| data.fits_plain(header));
+    kind_of(header) != Kind::Other && read_header(header).is_ok_and(|header| fits(&header))
+}
+
 /// Whether there is a header of raw data beside the file at `path`.
 pub(super) fn has_header(path: &Path) -> bool {
     header_names(path).iter().any(|header| kind_of(header) != Kind::Other)

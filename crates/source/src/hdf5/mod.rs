@@ -34,6 +34,8 @@ use self::choose::choose;
 use self::file::damaged;
 use self::meaning::Meaning;
 use self::tree::{Entry, Tree, Values};
+use crate::container::Visitor;
+use crate::listing::Recent;
 use crate::{CubeInfo, OpenOptions, Source, joined, products};
 
 const SIGNATURE: &[u8] = b"\x89HDF\r\n\x1a\n";
@@ -76,10 +78,25 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     opened.map_err(|error| error.at(path))
 }
 
+/// Shows the file at `path` as a container.
+///
+/// # Errors
+/// If the file cannot be read or is malformed.
+pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
+    check_heaps(path)?;
+    let mut tree = Tree::open(path)?;
+    tree.is_matlab = small::head(path, 20)?.starts_with(b"MATLAB 7.3");
+    visitor(&tree)
+}
+
 /// Refuses a file in which libhdf5 would loop forever, before libhdf5 sees it.
 fn check_heaps(path: &Path) -> Result<()> {
-    let (file, _) = small::open(path)?;
-    match heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))? {
+    static RECENT: Recent<bool> = Recent::new();
+    let is_endless = || {
+        let (file, _) = small::open(path)?;
+        heaps::endless(&file).map_err(|error| Error::io(path, "cannot read", error))
+    };
+    match *RECENT.get(path, |_| true, is_endless)? {
         true => Err(Error::malformed("a heap of texts in this HDF5 file is damaged")
             .at(path)
             .with_remedy("copy the file again")),

@@ -29,7 +29,7 @@ pub(super) fn source(
     check_filters(&plist)?;
     if let Some(offset) = flat_offset(&dataset, &plist, info.dtype) {
         let bytes = FileBytes::open(path)?;
-        let len = FlatSource::data_len(info.shape, info.dtype);
+        let len = cube.array_len(info.dtype);
         let end = len.and_then(|len| len.checked_add(offset));
         if end.is_none_or(|end| end > bytes.len()) {
             return Err(Error::malformed("the file ends before the cube does")
@@ -37,7 +37,7 @@ pub(super) fn source(
         }
         let (order, big_endian) = (cube.order, cfg!(target_endian = "big"));
         let layout = FlatLayout { offset, order, big_endian, rows_reversed: false };
-        return Ok(Box::new(FlatSource::new(info, layout, bytes)));
+        return Ok(Box::new(FlatSource::new(info, layout, bytes).of_sample(cube.samples())));
     }
     let chunk = plist.get_chunk().ok().flatten().filter(|chunk| chunk.len() == cube.lengths.len());
     Ok(Box::new(Hdf5Source { info, dataset, cube, chunk }))
@@ -115,13 +115,7 @@ impl Hdf5Source {
 
     /// The values of image rows `rows`, in the order on disk.
     fn block<T: H5Type>(&self, rows: Range<usize>) -> ::hdf5::Result<Vec<T>> {
-        let slice = |axis: usize| -> SliceOrIndex {
-            if axis == self.cube.row_axis() {
-                rows.clone().into()
-            } else {
-                (0..self.cube.lengths[axis]).into()
-            }
-        };
+        let slice = |axis: usize| -> SliceOrIndex { self.cube.range(axis, &rows).into() };
         let slices: Vec<_> = (0..self.cube.lengths.len()).map(slice).collect();
         let block = self.dataset.read_slice(Hyperslab::from(slices));
         Ok(like(Container::read_dyn::<T>, block)?.into_raw_vec_and_offset().0)

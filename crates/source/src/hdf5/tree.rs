@@ -5,7 +5,9 @@
 //! still be opened by their full path.
 
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ::hdf5::types::{
     FixedAscii, FixedUnicode, FloatSize, IntSize, TypeDescriptor, VarLenArray, VarLenAscii,
@@ -21,6 +23,7 @@ use hsipack_format::{DType, Error, Result};
 use super::file::{damaged, open_file};
 use super::storage;
 use crate::container::{self, ArrayEntry, Attributes as _, Value, parent, plain};
+use crate::listing::{MANY_ARRAYS, Recent};
 
 const MAX_DEPTH: usize = 32;
 const MAX_GROUPS: usize = 10_000;
@@ -107,40 +110,21 @@ fn values_of(datatype: &Datatype) -> Values {
     Values::Numbers(dtype)
 }
 
-/// An HDF5 file and its datasets.
-pub(crate) struct Tree {
-    /// The open file.
-    pub file: File,
-    /// Its path, resolved, as libhdf5 knows it.
-    path: PathBuf,
+/// The datasets and groups of a file.
+pub(crate) struct Content {
     /// Every dataset found, in the order of the walk.
     pub datasets: Vec<Entry>,
     /// The paths of every group found, without a final slash; the root is empty.
     pub groups: Vec<String>,
     /// Whether the walk went through the whole file.
     pub complete: bool,
-    /// Whether the file is MATLAB's, whose index order is the reverse of the order on disk.
-    pub is_matlab: bool,
 }
 
-impl Tree {
-    /// Opens `path` and lists its datasets.
-    ///
-    /// # Errors
-    /// If libhdf5 cannot open it or read its groups.
-    pub fn open(path: &Path) -> Result<Self> {
-        // Resolved, so that libhdf5 looks for the files of virtual datasets in only one folder.
-        let resolved = path.canonicalize().map_err(|e| Error::io(path, "cannot read", e))?;
-        let file = open_file(&resolved).map_err(|error| error.at(path))?;
-        let (datasets, groups) = (Vec::new(), Vec::new());
-        let mut tree =
-            Self { file, path: resolved, datasets, groups, complete: true, is_matlab: false };
-        tree.walk().map_err(|error| damaged("cannot list its groups", &error).at(path))?;
-        Ok(tree)
-    }
+static RECENT: Recent<Content> = Recent::new();
 
-    fn walk(&mut self) -> ::hdf5::Result<()> {
-        let root = self.file.group("/")?;
+impl Content {
+    fn walk(&mut self, file: &File) -> ::hdf5::Result<()> {
+        let root = file.group("/")?;
         // Location tokens can neither be ordered nor hashed; their text can.
         let mut seen = HashSet::from([format!("{:?}", root.loc_info()?.token)]);
         let mut links = 0;
@@ -182,6 +166,45 @@ impl Tree {
             }
         }
         Ok(())
+    }
+}
+
+/// An HDF5 file and its datasets.
+pub(crate) struct Tree {
+    /// The open file.
+    pub file: File,
+    /// Its path, resolved, as libhdf5 knows it.
+    path: PathBuf,
+    content: Arc<Content>,
+    /// Whether the file is MATLAB's, whose index order is the reverse of the order on disk.
+    pub is_matlab: bool,
+}
+
+impl Deref for Tree {
+    type Target = Content;
+
+    fn deref(&self) -> &Content {
+        &self.content
+    }
+}
+
+impl Tree {
+    /// Opens `path` and lists its datasets.
+    ///
+    /// # Errors
+    /// If libhdf5 cannot open it or read its groups.
+    pub fn open(path: &Path) -> Result<Self> {
+        // Resolved, so that libhdf5 looks for the files of virtual datasets in only one folder.
+        let resolved = path.canonicalize().map_err(|e| Error::io(path, "cannot read", e))?;
+        let file = open_file(&resolved).map_err(|error| error.at(path))?;
+        let is_long = |found: &Content| found.datasets.len() >= MANY_ARRAYS;
+        let content = RECENT.get(&resolved, is_long, || {
+            let mut found = Content { datasets: Vec::new(), groups: Vec::new(), complete: true };
+            let walked = found.walk(&file);
+            walked.map_err(|error| damaged("cannot list its groups", &error).at(path))?;
+            Ok(found)
+        })?;
+        Ok(Self { file, path: resolved, content, is_matlab: false })
     }
 
     /// The dataset at the full path `path`.

@@ -20,6 +20,7 @@ use hsipack_store::small;
 
 use self::blosc_frame::{FrameHeader, FrameInFile};
 use self::pickle::{Array, Header};
+use crate::container::{ArrayEntry, Entries, Visitor};
 use crate::cube_axes::cube_axes;
 use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource};
 use crate::variables::{self, Candidate};
@@ -40,6 +41,26 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 /// If the file cannot be read or is malformed, or holds no cube or several.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     open_located(path, options).map_err(|error| error.at(path))
+}
+
+/// Shows the file at `path` as a container.
+///
+/// # Errors
+/// If the file cannot be read or is malformed.
+pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
+    let entry = |path: String, array: Array| ArrayEntry {
+        path,
+        lengths: array.lengths,
+        dtype: array.dtype.ok(),
+    };
+    let entries = match read_header(path).map_err(|error| error.at(path))?.0 {
+        Header::Single(array) => vec![entry(String::new(), array)],
+        Header::Named(arrays) => {
+            let named = arrays.into_iter();
+            named.map(|(name, array, _)| entry(format!("/{name}"), array)).collect()
+        }
+    };
+    visitor(&Entries(entries))
 }
 
 fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {

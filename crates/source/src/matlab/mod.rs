@@ -17,14 +17,16 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use flate2::read::ZlibDecoder;
 use hsipack_format::{CubeShape, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::small;
 
 use self::v5::{Content, Numbers, Variable};
-use crate::container::{self, ArrayEntry, Attributes, Container, NoAttributes, Value};
-use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, StreamBytes};
+use crate::container::{self, ArrayEntry, Attributes, Container, NoAttributes, Value, Visitor};
+use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, SampleAxis, StreamBytes};
+use crate::listing::{MANY_ARRAYS, Recent};
 use crate::meaning::{Known, Placed, Subject};
 use crate::variables::{self, Candidate, Role};
 use crate::{Axes, Axis, AxisOrder, CubeInfo, OpenOptions, Source};
@@ -109,16 +111,16 @@ fn open_located(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         big_endian: numbers.big_endian,
         rows_reversed: false,
     };
-    let end = FlatSource::data_len(shape, numbers.dtype)
+    let samples = placed.samples().map(SampleAxis::reversed);
+    let end = placed
+        .array_len(numbers.dtype)
         .and_then(|len| len.checked_add(numbers.offset))
         .ok_or_else(|| crate::lengths::too_large(&variable.lengths))?;
-    let source: Box<dyn Source> = match &numbers.stream {
-        Some(stream) => {
-            Box::new(FlatSource::new(info, layout, inflated(path, stream.clone(), numbers, end)))
-        }
-        None => Box::new(FlatSource::new(info, layout, FileBytes::open(path)?)),
+    let source = match &numbers.stream {
+        Some(stream) => FlatSource::new(info, layout, inflated(path, stream.clone(), numbers, end)),
+        None => FlatSource::new(info, layout, FileBytes::open(path)?),
     };
-    Ok(reading.apply(source))
+    Ok(reading.apply(Box::new(source.of_sample(samples))))
 }
 
 fn not_numbers(name: &str, what: &str) -> Error {
@@ -171,7 +173,7 @@ impl<R: Read> Read for ReadToEnd<R> {
 /// The variables of a file.
 struct Workspace<'a> {
     path: &'a Path,
-    variables: Vec<Variable>,
+    variables: Arc<Vec<Variable>>,
     /// Shapes of images, by the struct that describes them.
     image_sizes: BTreeMap<String, Vec<ImageSize>>,
 }
@@ -189,8 +191,11 @@ fn vector_len(lengths: &[usize]) -> Option<usize> {
     }
 }
 
-impl<'a> Workspace<'a> {
-    fn read(path: &'a Path) -> Result<Self> {
+/// The variables in `path`.
+fn variables_of(path: &Path) -> Result<Arc<Vec<Variable>>> {
+    static RECENT: Recent<Vec<Variable>> = Recent::new();
+    let is_long = |variables: &Vec<Variable>| variables.len() >= MANY_ARRAYS;
+    RECENT.get(path, is_long, || {
         let fail = |error| Error::io(path, "cannot read", error);
         let file = small::window(path)?;
         let len = file.len();
@@ -201,7 +206,22 @@ impl<'a> Workspace<'a> {
             return Err(refuse_header(&head));
         }
         file.rewind().map_err(fail)?;
-        let variables = v5::scan(&mut file, len)?;
+        v5::scan(&mut file, len)
+    })
+}
+
+/// Shows the file at `path` as a container.
+///
+/// # Errors
+/// If the file cannot be read or is malformed.
+pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
+    let variables = variables_of(path).map_err(|error| error.at(path))?;
+    visitor(&Workspace { path, variables, image_sizes: BTreeMap::new() })
+}
+
+impl<'a> Workspace<'a> {
+    fn read(path: &'a Path) -> Result<Self> {
+        let variables = variables_of(path)?;
         let mut workspace = Self { path, variables, image_sizes: BTreeMap::new() };
         if workspace.variables.iter().any(is_layer) {
             workspace.image_sizes = workspace.find_image_sizes()?;
@@ -215,7 +235,7 @@ impl<'a> Workspace<'a> {
         let mut candidates: Vec<Candidate> = self.variables.iter().map(candidate).collect();
         let any_3d = candidates.iter().any(|one| matches!(one.role, Role::Cube(_) | Role::Higher));
         let mut disagreement = None;
-        for (candidate, variable) in candidates.iter_mut().zip(&self.variables) {
+        for (candidate, variable) in candidates.iter_mut().zip(self.variables.iter()) {
             // Beside a 3-D cube, matrices of spectra may be abundances or end members.
             if candidate.role == Role::Layer && (options.mask || !any_3d) {
                 match self.spectra(variable, options) {
@@ -248,6 +268,7 @@ impl<'a> Workspace<'a> {
             lengths: order.lengths(shape).to_vec(),
             axes: [0, 1, 2],
             order,
+            sample: None,
         };
         if let Some(column) = column_of_pixels(&variable.lengths, options) {
             return Ok(divided(column));
@@ -333,7 +354,7 @@ impl<'a> Workspace<'a> {
     fn find_image_sizes(&self) -> Result<BTreeMap<String, Vec<ImageSize>>> {
         let mut hints: BTreeMap<&str, Hints> = BTreeMap::new();
         let mut scalars_read = 0;
-        for variable in &self.variables {
+        for variable in self.variables.iter() {
             let Content::Numbers(numbers) = &variable.content else { continue };
             let name = variables::last_component(&variable.name);
             let lower = name.to_ascii_lowercase();

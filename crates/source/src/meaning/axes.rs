@@ -13,14 +13,16 @@
 //! strictly the shortest, or the last two are equal and the first differs.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
-use hsipack_format::{CubeShape, Error, Opt, Result, remedy};
+use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 
 use super::spectrum;
 use crate::axes::Axes;
 use crate::axis_order::{Axis, AxisOrder};
-use crate::container::{ArrayEntry, Container, plain};
+use crate::container::{ArrayEntry, Container, Entries, plain};
 use crate::cube_axes::{empty, kept_axes, too_few_axes};
+use crate::flat::SampleAxis;
 use crate::lengths::lengths_text;
 use crate::lengths::too_large;
 use crate::open_options::OpenOptions;
@@ -35,6 +37,8 @@ pub(crate) struct Placed {
     pub axes: [usize; 3],
     /// What these three axes are.
     pub order: AxisOrder,
+    /// If the array holds several samples, their axis, and the index of this one.
+    pub sample: Option<(usize, usize)>,
 }
 
 impl Placed {
@@ -45,6 +49,28 @@ impl Placed {
     /// The cube's shape.
     pub fn shape(&self) -> CubeShape {
         self.order.shape(self.axes.map(|axis| self.length(axis)))
+    }
+
+    /// Which values of the array are the cube's, if it holds several samples: in C order of its indices.
+    pub fn samples(&self) -> Option<SampleAxis> {
+        let (axis, index) = self.sample?;
+        let before = self.axes.iter().filter(|of_cube| **of_cube < axis).count();
+        Some(SampleAxis { before, count: self.length(axis), index })
+    }
+
+    /// The indices along `axis` that hold rows `rows` of the cube.
+    pub fn range(&self, axis: usize, rows: &Range<usize>) -> Range<usize> {
+        match self.sample {
+            Some((samples, index)) if samples == axis => index..index + 1,
+            _ if axis == self.row_axis() => rows.clone(),
+            _ => 0..self.lengths[axis],
+        }
+    }
+
+    /// Bytes of the whole array; `None` if that overflows.
+    pub fn array_len(&self, dtype: DType) -> Option<u64> {
+        let values = self.lengths.iter().try_fold(1usize, |all, one| all.checked_mul(*one))?;
+        u64::try_from(values.checked_mul(dtype.size())?).ok()
     }
 
     /// The array's axis of image rows.
@@ -59,6 +85,7 @@ impl Placed {
         let last = lengths.len().wrapping_sub(1);
         let mirrored = |axis: usize| if axis > last { axis } else { last - axis };
         let [a, b, c] = self.axes.map(mirrored);
+        let sample = self.sample.map(|(axis, index)| (mirrored(axis), index));
         let order = self.order.reversed();
         if self.axes[2] > last {
             // A 2-D mask: its band axis stays behind the two others.
@@ -67,9 +94,10 @@ impl Placed {
                 lengths,
                 axes: [b, a, self.axes[2]],
                 order: AxisOrder([x, y, Axis::Band]),
+                sample,
             };
         }
-        Placed { lengths, axes: [c, b, a], order }
+        Placed { lengths, axes: [c, b, a], order, sample }
     }
 }
 
@@ -148,6 +176,9 @@ fn ask<T>(name: &str, lengths: &[usize], why: &str) -> Result<T> {
     ))
 }
 
+/// The note of a cube whose order of axes is a guess.
+pub const AXES_GUESSED: &str = "nothing says what the axes are; assumed to be (row, column, band)";
+
 /// The order if nothing but the lengths is known.
 ///
 /// # Errors
@@ -164,9 +195,7 @@ fn order_of_lengths(
             "its last two axes are equally long, so the first may hold the bands"
         }
         () => {
-            notes.push(
-                "nothing says what the axes are; assumed to be (row, column, band)".to_owned(),
-            );
+            notes.push(AXES_GUESSED.to_owned());
             return Ok(AxisOrder::BIP);
         }
     };
@@ -245,6 +274,11 @@ pub(super) fn place(
         return Err(empty(&lengths));
     }
     let placed = match lengths.len() {
+        _ if options.mask
+            && let Some(mask) = sample_mask(&lengths, options)? =>
+        {
+            mask
+        }
         2 if options.mask => mask_image(container, entry, options),
         0..=2 => return Err(too_few_axes(&lengths)),
         _ => three(container, entry, product, options, notes)?,
@@ -264,7 +298,41 @@ fn mask_image(container: &dyn Container, entry: &ArrayEntry, options: &OpenOptio
     };
     let order =
         if turned { AxisOrder([Axis::Column, Axis::Row, Axis::Band]) } else { AxisOrder::BIP };
-    Placed { lengths: entry.lengths.clone(), axes: [0, 1, 2], order }
+    Placed { lengths: entry.lengths.clone(), axes: [0, 1, 2], order, sample: None }
+}
+
+/// The mask of one sample in an array of masks: the axis of samples is the first one without which the array has the shape
+/// of the image. `None` if the array holds a single mask.
+///
+/// # Errors
+/// If there are not as many masks.
+fn sample_mask(lengths: &[usize], options: &OpenOptions) -> Result<Option<Placed>> {
+    let (Some(index), Some([rows, columns])) = (options.sample, options.image) else {
+        return Ok(None);
+    };
+    let long = |axis: &usize| lengths[*axis] > 1 || lengths.len() == 3;
+    let axes: Vec<usize> = (0..lengths.len()).filter(long).collect();
+    let [a, b, c] = axes[..] else { return Ok(None) };
+    let fits = |row: usize, column: usize| (lengths[row], lengths[column]) == (rows, columns);
+    let (samples, [row, column]) = match () {
+        () if fits(b, c) => (a, [b, c]),
+        () if fits(a, c) => (b, [a, c]),
+        () if fits(a, b) => (c, [a, b]),
+        () => return Ok(None),
+    };
+    check_sample(index, lengths[samples])?;
+    // An index after the last axis stands for the bands, which there are none of.
+    let axes = [row, column, lengths.len()];
+    let (lengths, sample) = (lengths.to_vec(), Some((samples, index)));
+    Ok(Some(Placed { lengths, axes, order: AxisOrder::BIP, sample }))
+}
+
+fn check_sample(index: usize, count: usize) -> Result<()> {
+    if index < count {
+        return Ok(());
+    }
+    Err(Error::conflict(format!("there is no sample {index}; the array has {count}"))
+        .with_remedy("samples are counted from 0"))
 }
 
 fn three(
@@ -276,15 +344,29 @@ fn three(
 ) -> Result<Placed> {
     let lengths = entry.lengths.clone();
     if let (Some((axes, order)), None) = (product, &options.axes) {
-        return Ok(Placed { lengths, axes, order });
+        return Ok(Placed { lengths, axes, order, sample: None });
     }
     let axes = kept_axes(&lengths, options.axes.as_ref())?;
+    let sample = match options.axes.as_ref().and_then(Axes::sample_axis) {
+        None => None,
+        Some(axis) => {
+            let index = options.sample.ok_or_else(|| which_sample(entry, lengths[axis]))?;
+            check_sample(index, lengths[axis])?;
+            Some((axis, index))
+        }
+    };
     let long = axes.map(|axis| lengths[axis]);
     let order = match options.axes.as_ref().map(Axes::order) {
         Some(order) => order,
         None => order(container, entry, axes, long, options, notes)?,
     };
-    Ok(Placed { lengths, axes, order })
+    Ok(Placed { lengths, axes, order, sample })
+}
+
+/// The error for an array of samples of which none is named.
+fn which_sample(entry: &ArrayEntry, count: usize) -> Error {
+    Error::ambiguous(format!("the array holds {count} samples"))
+        .with_remedy(format!("name one by its index from 0, such as FILE::{}[0]", entry.name()))
 }
 
 fn order(
@@ -332,32 +414,7 @@ pub(crate) fn place_alone(
     notes: &mut Vec<String>,
 ) -> Result<Placed> {
     let entry = ArrayEntry { path: String::new(), lengths: lengths.to_vec(), dtype: None };
-    place(&Nothing, &entry, None, options, notes)
-}
-
-/// A container that holds nothing.
-struct Nothing;
-
-impl Container for Nothing {
-    fn arrays_in(&self, _group: &str, _wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
-        Vec::new()
-    }
-
-    fn arrays_anywhere(&self, _wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
-        Vec::new()
-    }
-
-    fn attributes(&self, _path: &str) -> Box<dyn crate::container::Attributes + '_> {
-        Box::new(crate::container::NoAttributes)
-    }
-
-    fn axis_names(&self, _path: &str) -> Vec<Option<String>> {
-        Vec::new()
-    }
-
-    fn values(&self, _path: &str) -> Result<Option<crate::container::Value>> {
-        Ok(None)
-    }
+    place(&Entries(Vec::new()), &entry, None, options, notes)
 }
 
 #[cfg(test)]
@@ -409,12 +466,18 @@ mod tests {
 
     #[test]
     fn a_reversed_cube_is_the_same_cube() {
-        let placed = Placed { lengths: vec![1, 5, 4, 6], axes: [1, 2, 3], order: AxisOrder::BIP };
+        let placed = Placed {
+            lengths: vec![1, 5, 4, 6],
+            axes: [1, 2, 3],
+            order: AxisOrder::BIP,
+            sample: None,
+        };
         let reversed = placed.reversed();
         assert_eq!((&reversed.lengths[..], reversed.axes), (&[6, 4, 5, 1][..], [0, 1, 2]));
         assert_eq!((reversed.shape(), reversed.row_axis()), (placed.shape(), 2));
         assert_eq!(reversed.reversed(), placed);
-        let mask = Placed { lengths: vec![5, 4], axes: [0, 1, 2], order: AxisOrder::BIP };
+        let mask =
+            Placed { lengths: vec![5, 4], axes: [0, 1, 2], order: AxisOrder::BIP, sample: None };
         let reversed = mask.reversed();
         assert_eq!((reversed.shape(), reversed.row_axis()), (mask.shape(), 1));
         assert_eq!(reversed.reversed(), mask);

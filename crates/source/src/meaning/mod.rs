@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 
 use hsipack_format::{DType, Result};
 
+pub use self::axes::AXES_GUESSED;
 pub(crate) use self::axes::{Placed, place_alone};
 use crate::axis_order::AxisOrder;
 use crate::container::{ArrayEntry, Container, recoded};
@@ -78,6 +79,8 @@ impl Subject<'_> {
     /// If a list in the container is damaged.
     pub fn describe(&self, placed: &Placed, known: Known, info: &mut CubeInfo) -> Result<Reading> {
         let path = &self.entry.path;
+        let is_guess = info.notes.iter().any(|note| note == AXES_GUESSED);
+        info.axes = (!is_guess && !self.options.mask).then_some(placed.order);
         if !self.options.mask && !known.bands {
             let names = self.container.axis_names(path);
             let of_bands = |axis: &usize| names.get(*axis).cloned().flatten();

@@ -5,7 +5,8 @@ use std::io::Read;
 use hsipack_format::{DType, Error, Result};
 
 use crate::AxisOrder;
-use crate::flat::FlatLayout;
+use crate::flat::{FlatLayout, SampleAxis};
+use crate::meaning::Placed;
 
 pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 /// Magic, version and the longer kind of header length.
@@ -40,6 +41,12 @@ impl NpyHeader {
             big_endian: self.big_endian,
             rows_reversed: false,
         }
+    }
+
+    /// Where in the array the cube is, if the array holds several samples.
+    pub(super) fn samples(&self, placed: &Placed) -> Option<SampleAxis> {
+        let samples = placed.samples()?;
+        Some(if self.fortran_order { samples.reversed() } else { samples })
     }
 
     /// How long the `.npy` file must be.

@@ -16,13 +16,14 @@
 pub mod header;
 mod npz;
 
-use std::io::BufReader;
+use std::io::{BufReader, Read};
 use std::path::Path;
 
 use hsipack_format::{Error, Result};
 use hsipack_store::small;
 
 use self::header::{MAGIC, read_header};
+use crate::container::{ArrayEntry, Entries, Visitor};
 use crate::flat::{FileBytes, FlatSource};
 use crate::meaning::place_alone;
 use crate::{CubeInfo, OpenOptions, Source, variables};
@@ -39,6 +40,38 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let is_npy = small::head(path, MAGIC.len() as u64)? == MAGIC;
     if is_npy { open_npy(path, options) } else { npz::open(path, options) }
+}
+
+/// Shows the file at `path` as a container.
+///
+/// # Errors
+/// If the file cannot be read or is malformed.
+pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
+    if small::head(path, MAGIC.len() as u64)? != MAGIC {
+        return npz::visit(path, visitor);
+    }
+    let file = small::window(path)?;
+    let header = read_header(&mut BufReader::new(file)).map_err(|error| error.at(path))?;
+    let (lengths, dtype) = (header.shape, Some(header.dtype));
+    visitor(&Entries(vec![ArrayEntry { path: String::new(), lengths, dtype }]))
+}
+
+/// The numbers of an `.npy` file, if it holds a short list.
+///
+/// # Errors
+/// If the file cannot be read or is malformed.
+pub(super) fn list_in(path: &Path) -> Result<Option<Vec<f64>>> {
+    let mut file = BufReader::new(small::window(path)?);
+    let header = read_header(&mut file)?;
+    let long = header.shape.iter().filter(|length| **length != 1).count();
+    let count = header.file_len()?.saturating_sub(header.data_offset as u64);
+    if long > 1 || header.shape.is_empty() || count > npz::LONGEST_LIST as u64 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let fail = |error| Error::io(path, "cannot read", error);
+    file.take(count).read_to_end(&mut bytes).map_err(fail)?;
+    Ok(Some(variables::to_f64(&bytes, header.dtype, header.big_endian)))
 }
 
 fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
@@ -69,5 +102,6 @@ fn open_npy(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let layout = header.layout(placed.order);
     let mut info = CubeInfo::new("NumPy .npy", placed.shape(), header.dtype, path);
     info.notes = notes;
-    Ok(Box::new(FlatSource::new(info, layout, bytes)))
+    let samples = header.samples(&placed);
+    Ok(Box::new(FlatSource::new(info, layout, bytes).of_sample(samples)))
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::read::DeflateDecoder;
 use hsipack_format::{Error, Result};
@@ -10,8 +11,11 @@ use hsipack_store::small;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::header::{NpyHeader, read_header, read_text_header};
-use crate::container::{ArrayEntry, Attributes, Container, NoAttributes, Value, name_of, parent};
+use crate::container::{
+    ArrayEntry, Attributes, Container, NoAttributes, Value, Visitor, name_of, parent,
+};
 use crate::flat::{FileBytes, FlatSource, StreamBytes};
+use crate::listing::{MANY_ARRAYS, Recent};
 use crate::meaning::{Known, Subject};
 use crate::variables::{self, Candidate};
 use crate::{CubeInfo, OpenOptions, Source};
@@ -19,7 +23,7 @@ use crate::{CubeInfo, OpenOptions, Source};
 /// No archive has more arrays. The header of each is read, and all may lie in the same place.
 const MOST_MEMBERS: usize = 20_000;
 /// Longer lists beside a cube are not read.
-const LONGEST_LIST: usize = 1 << 20;
+pub(super) const LONGEST_LIST: usize = 1 << 20;
 /// Deflate cannot shrink data by more than this.
 const BEST_RATIO: u64 = 1032;
 
@@ -38,13 +42,17 @@ pub(super) fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    let members = members(path).map_err(|error| error.at(path))?;
+    let members = known_members(path)?;
     let candidates: Vec<Candidate> = members.iter().map(Member::candidate).collect();
-    let mut archive = Archive { path, members };
-    let chosen = archive.members.swap_remove(variables::choose(path, options, &candidates)?);
+    let place = variables::choose(path, options, &candidates)?;
+    let chosen = &members[place];
+    let archive = Archive { path, members: &members, chosen: &chosen.name };
     let name = |error: Error| error.within(format_args!("'{}'", chosen.name)).at(path);
     let entry = chosen.entry();
-    let (header, place) = chosen.array.map_err(name)?;
+    let (header, place) = match &chosen.array {
+        Ok((header, place)) => (header.clone(), place.clone()),
+        Err(_) => self::members(path)?.swap_remove(place).array.map_err(name)?,
+    };
     let len = header.file_len().map_err(name)?;
     if place.size != len {
         return Err(name(
@@ -60,21 +68,40 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
     let mut notes = Vec::new();
     let placed = subject.place(&mut notes).map_err(name)?;
     let mut layout = header.layout(placed.order);
+    let samples = header.samples(&placed);
     let mut info = CubeInfo::new("NumPy .npz", placed.shape(), header.dtype, path);
     info.notes = notes;
     let reading = subject.describe(&placed, Known::default(), &mut info)?;
     if place.deflated {
         let bytes = StreamBytes::new(path, move || place.stream());
-        return Ok(reading.apply(Box::new(FlatSource::new(info, layout, bytes))));
+        let source = FlatSource::new(info, layout, bytes).of_sample(samples);
+        return Ok(reading.apply(Box::new(source)));
     }
     layout.offset += place.start;
-    Ok(reading.apply(Box::new(FlatSource::new(info, layout, FileBytes::open(path)?))))
+    let source = FlatSource::new(info, layout, FileBytes::open(path)?).of_sample(samples);
+    Ok(reading.apply(Box::new(source)))
 }
 
-/// The arrays of an archive.
+/// Shows the file at `path` as a container.
+///
+/// # Errors
+/// If it is not a sound archive.
+pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
+    visitor(&Archive { path, members: &known_members(path)?, chosen: "" })
+}
+
+fn known_members(path: &Path) -> Result<Arc<Vec<Member>>> {
+    static RECENT: Recent<Vec<Member>> = Recent::new();
+    let is_long = |members: &Vec<Member>| members.len() >= MANY_ARRAYS;
+    RECENT.get(path, is_long, || members(path).map_err(|error| error.at(path)))
+}
+
+/// The arrays of an archive, except for the cube.
 struct Archive<'a> {
     path: &'a Path,
-    members: Vec<Member>,
+    members: &'a [Member],
+    /// The name of the cube; empty if there is none.
+    chosen: &'a str,
 }
 
 impl Container for Archive<'_> {
@@ -85,7 +112,8 @@ impl Container for Archive<'_> {
     }
 
     fn arrays_anywhere(&self, wanted: &dyn Fn(&str) -> bool) -> Vec<ArrayEntry> {
-        let of_name = |member: &&Member| wanted(name_of(&member.name));
+        let of_name =
+            |member: &&Member| member.name != self.chosen && wanted(name_of(&member.name));
         self.members.iter().filter(of_name).map(Member::entry).collect()
     }
 

@@ -105,6 +105,7 @@ fn open_layers(layers: &[Layer], [rows, columns]: [usize; 2]) -> Result<QualityL
         axes: order.map(Axes::from),
         mask: true,
         image: Some([rows, columns]),
+        ..OpenOptions::default()
     };
     let source = detect::open(file, &options)?;
     let shape = source.info().shape;

@@ -127,6 +127,21 @@ pub(super) fn choose(path: &Path, options: &OpenOptions) -> Result<Found> {
     Ok(Found { folder, node, tree, path: format!("/{name}") })
 }
 
+/// The dataset at `path` with all its arrays.
+///
+/// # Errors
+/// If the metadata cannot be read or are malformed.
+pub(super) fn whole(path: &Path) -> Result<ZarrTree> {
+    let root = Node::read(path)?;
+    if let Some(array) = root.as_ref().and_then(|root| tree::entry(String::new(), root)) {
+        return Ok(ZarrTree::listed(path, vec![array]));
+    }
+    let mut arrays = Vec::new();
+    collect(path, "", 0, &mut 0, &mut arrays)?;
+    let entry = |one: &Listed| tree::entry(format!("/{}", one.name), &one.node);
+    Ok(ZarrTree::listed(path, arrays.iter().filter_map(entry).collect()))
+}
+
 /// All arrays below the group in `folder`.
 fn collect(
     folder: &Path,

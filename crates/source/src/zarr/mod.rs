@@ -22,9 +22,10 @@ use std::path::Path;
 use hsipack_format::{CubeShape, Error, Result};
 use zarrs::array::{Array, ArrayShardedExt, ArraySubset};
 
-use self::choose::{Found, choose, refuse_packed, whole_path};
+use self::choose::{Found, choose, refuse_packed, whole, whole_path};
 use self::chunks::{ChunkFiles, open_zarrs, retrieve};
 use self::metadata::{METADATA_FILES, Node};
+use crate::container::Visitor;
 use crate::detect::check_size;
 use crate::flat::permute;
 use crate::meaning::{Known, Placed, Subject};
@@ -66,6 +67,14 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         None => choose(path, options)?,
     };
     open_array(&found, options).map_err(|error| error.at(&found.folder))
+}
+
+/// Shows the dataset at `path` as a container.
+///
+/// # Errors
+/// If the metadata cannot be read or are malformed.
+pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
+    if path.is_dir() { visitor(&whole(path)?) } else { Err(not_a_folder(path)) }
 }
 
 fn not_a_folder(path: &Path) -> Error {
@@ -164,12 +173,12 @@ impl Source for ZarrSource {
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         let block = CubeShape { rows: rows.len(), ..self.info.shape };
         let dtype = self.info.dtype;
-        // Axes that are not the cube's have length 1.
-        let whole = |length: &usize| 0..*length as u64;
-        let mut ranges: Vec<Range<u64>> = self.placed.lengths.iter().map(whole).collect();
-        if let Some(range) = ranges.get_mut(self.placed.row_axis()) {
-            *range = rows.start as u64..rows.end as u64;
-        }
+        // Axes that are neither the cube's nor that of samples have length 1.
+        let range = |axis: usize| {
+            let range = self.placed.range(axis, &rows);
+            range.start as u64..range.end as u64
+        };
+        let ranges: Vec<Range<u64>> = (0..self.placed.lengths.len()).map(range).collect();
         let name = |error: Error| error.at(&self.info.files[0]);
         let bytes = retrieve(&self.array, &ArraySubset::new_with_ranges(&ranges)).map_err(name)?;
         let len = block.values() * dtype.size();

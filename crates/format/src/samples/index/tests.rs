@@ -57,6 +57,7 @@ fn samples(drawn: &[Drawn]) -> Vec<Sample> {
                 format: "ENVI BSQ".into(),
                 scaling: None,
                 unit: None,
+                axes: None,
                 ignore_value: None,
                 fields: Default::default(),
             },

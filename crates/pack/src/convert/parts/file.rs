@@ -149,6 +149,8 @@ struct KindRecord {
 struct SampleRecord {
     path: PathBuf,
     variable: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    axes: Option<String>,
     name: String,
     stack: usize,
     index: usize,
@@ -414,6 +416,7 @@ impl PlanFile {
             SampleRecord {
                 path: PathBuf::from(input.text()),
                 variable: sample.input.variable.clone(),
+                axes: sample.input.axes.clone(),
                 name: sample.name.clone(),
                 stack: sample.stack,
                 index: sample.index,
@@ -505,6 +508,7 @@ impl PlanFile {
                 own: Box::new(OwnInfo { geo: sample.geo, radiometry: sample.radiometry }),
                 input: Input {
                     variable: sample.variable,
+                    axes: sample.axes,
                     fields: sample.fields,
                     ..Input::of(&sample.path)
                 },

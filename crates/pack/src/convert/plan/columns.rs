@@ -13,6 +13,9 @@ use crate::input::Input;
 use crate::pattern::{self, Pattern};
 use crate::table::{self, NameList, Table};
 
+/// An input, and the error if its columns could not be completed.
+pub(super) type Completed = (Input, Option<Error>);
+
 /// Columns from everything that describes cubes: lists of inputs, paths, tables and lists of splits.
 pub(super) struct Columns<'a> {
     options: &'a ConvertOptions,
@@ -87,21 +90,32 @@ impl<'a> Columns<'a> {
     }
 
     /// Completes the columns of the inputs, which then include their names, and their fields. Inputs that tables and lists
-    /// leave out are removed. `skip` takes inputs that cannot be packed.
+    /// leave out are removed, and those that `select` removes, which also gets the inputs that have an error. `skip` takes
+    /// inputs that cannot be packed.
     ///
     /// # Errors
     /// If `skip` fails; if tables and lists do not fit the inputs.
     pub fn complete(
         &mut self,
         inputs: Vec<Input>,
-        skip: &mut dyn FnMut(&str, Error) -> Result<()>,
+        select: &dyn Fn(Vec<Completed>) -> Vec<Completed>,
+        skip: &mut dyn FnMut(&Input, Error) -> Result<()>,
     ) -> Result<(Vec<Input>, Vec<String>)> {
-        let mut complete = Vec::with_capacity(inputs.len());
+        let mut completed = Vec::with_capacity(inputs.len());
         for input in inputs {
-            let text = input.text();
-            match self.complete_one(input) {
-                Ok(input) => complete.extend(input),
-                Err(error) => skip(&text, error)?,
+            match self.complete_one(input.clone()) {
+                Ok(complete) => completed.extend(complete.map(|mut input| {
+                    self.add_fields(&mut input);
+                    (input, None)
+                })),
+                Err(error) => completed.push((input, Some(error))),
+            }
+        }
+        let mut complete = Vec::with_capacity(completed.len());
+        for (input, error) in select(completed) {
+            match error {
+                None => complete.push(input),
+                Some(error) => skip(&input, error)?,
             }
         }
         self.check_found()?;
@@ -160,7 +174,7 @@ impl<'a> Columns<'a> {
         &mut self,
         inputs: Vec<Input>,
         is_listed: &[bool],
-        skip: &mut dyn FnMut(&str, Error) -> Result<()>,
+        skip: &mut dyn FnMut(&Input, Error) -> Result<()>,
     ) -> Result<Vec<Input>> {
         let mut kept = Vec::with_capacity(inputs.len());
         for (input, is_listed) in inputs.into_iter().zip(is_listed) {
@@ -178,7 +192,7 @@ impl<'a> Columns<'a> {
                             " or ",
                             Opt::Unlisted.to("skip")
                         ]);
-                    skip(&input.text(), error)?;
+                    skip(&input, error)?;
                 }
             }
         }

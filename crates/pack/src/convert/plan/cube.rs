@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_source::{Axes, CubeInfo, OpenOptions, Source};
+use hsipack_source::{
+    Axes, BandPattern, CubeInfo, OpenOptions, Source, demosaic, described, open_frame,
+};
 
 use super::PlannedSample;
 use crate::convert::calibration::Calibration;
 use crate::convert::options::{BandSelection, ValueOptions};
-use crate::convert::references;
 use crate::convert::transform::Transform;
+use crate::convert::{band_centers, header, references};
 use crate::input::Input;
 
 /// Opens the source of an input, with the given options.
@@ -17,22 +19,48 @@ use crate::input::Input;
 /// # Errors
 /// If it cannot be opened.
 pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
-    let axes = match &values.axes {
-        None => None,
-        Some(text) => Some(Axes::parse(text).ok_or_else(|| {
-            Error::conflict(format!("{text:?} is not a valid order of axes")).with_remedy(
-                "spell it with y, x and b, each once, such as byx, and 1 for axes of length 1 to leave \
-                 out, such as 11yxb",
-            )
-        })?),
-    };
-    let options = OpenOptions { variable: input.variable.clone(), axes, ..Default::default() };
-    let source = hsipack_source::open(&input.file, &options)?;
+    let source = open_file(input, values)?;
     let shape = source.info().shape;
     if shape.is_empty() || shape.checked_values().is_none() {
         return Err(Error::malformed(format!("the cube has the shape {shape}")).at(&input.file));
     }
+    if let Some(centers) = &values.band_centers {
+        let mut info = source.info().clone();
+        band_centers::apply(centers, input, &mut info)?;
+        return Ok(described(source, info));
+    }
     Ok(source)
+}
+
+fn open_file(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
+    if let Some(pattern) = values.bands_from.as_ref().filter(|_| input.is_folder_of_bands()) {
+        let any_numbers = values.band_centers.as_deref().is_some_and(band_centers::are_listed);
+        return BandPattern::parse(pattern)?.open(
+            &input.file,
+            input.variable.as_deref(),
+            any_numbers,
+        );
+    }
+    let axes = match &input.axes {
+        Some(own) => Axes::parse(own),
+        None => values.axes()?,
+    };
+    let (variable, sample) = match axes.as_ref().and_then(Axes::sample_axis) {
+        Some(_) => input.array_and_sample(),
+        None => (input.variable.as_deref(), None),
+    };
+    let header = values.header.as_deref().map(|pattern| header::of(pattern, input)).transpose()?;
+    let options = OpenOptions {
+        variable: variable.map(str::to_owned),
+        axes,
+        sample,
+        header: header.flatten(),
+        ..Default::default()
+    };
+    match values.mosaic {
+        Some(mosaic) => demosaic(open_frame(&input.file, &options)?, mosaic),
+        None => hsipack_source::open(&input.file, &options),
+    }
 }
 
 impl PlannedSample {

@@ -62,6 +62,7 @@ impl Description {
             class_names,
             geo: _,
             notes: _,
+            axes: _,
             files: _,
         } = &self.info;
         let theirs = &other.info;

@@ -10,11 +10,13 @@ mod columns;
 mod cube;
 mod cube_notes;
 mod description;
+mod evidence;
 mod examine;
 mod lists;
 pub(crate) mod pieces;
 mod planner;
 mod scale;
+mod select;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,9 +35,12 @@ pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands};
 pub(crate) use self::cube::{transform, with_calibration};
 pub use self::description::{Description, OwnInfo};
+use self::evidence::{Evidence, Found};
+use self::examine::{Examined, Examiner};
 pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MOST_SPLITS;
 use self::planner::Planner;
+use self::select::Layers;
 use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
 use crate::input::{self, Input};
@@ -205,21 +210,28 @@ const EXAMINED_TOGETHER: usize = 128;
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
     let groups = masks::groups(&options.mask)?;
-    let mut inputs = without_repeats(input::expand(&options.inputs, &options.exclude)?);
+    let found = input::expand(&options.inputs, &options.exclude, &options.values)?;
+    let mut inputs = without_repeats(found);
     inputs.extend_from_slice(&options.arrays);
-    let mut planner = Planner::new(options, base, groups)?;
+    let mut planner = Planner::new(options, base, groups.clone())?;
     let mut columns = Columns::new(options, &inputs)?;
+    let mut layers = Layers::default();
+    // Files that turn out to be masks of cubes need neither a row of the table nor a path that matches.
+    let without_used = |inputs| select::without_used_files(inputs, options, &groups);
     let (complete, notes) =
-        columns.complete(inputs, &mut |input, error| planner.skip(input, error))?;
+        columns.complete(inputs, &without_used, &mut |input, error| match layers
+            .add(input, &options.values)
+        {
+            true => Ok(()),
+            false => planner.skip(&input.text(), error),
+        })?;
     planner.plan.notes.extend(notes);
     drop(columns);
+    let inputs = select::without_second_forms(complete, &options.values, &mut planner.plan.notes);
     let examiner = planner.examiner();
-    let mut inputs = complete.into_iter();
-    loop {
-        let together: Vec<Input> = inputs.by_ref().take(EXAMINED_TOGETHER).collect();
-        if together.is_empty() {
-            return planner.finish(stop);
-        }
+    let mut evidence = Evidence::new(&inputs, &groups, &options.values);
+    let mut refused = None;
+    for together in inputs.chunks(EXAMINED_TOGETHER) {
         // Opening files takes longest, above all on servers.
         let examined = threads::in_turn(
             options.jobs.max(1),
@@ -234,12 +246,54 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
                 Ok(examiner.examine(input))
             },
         )?;
-        for (input, examined) in together.into_iter().zip(examined) {
+        for (input, examined) in together.iter().zip(examined) {
             let text = input.text();
-            let added = examined.and_then(|examined| planner.add(input, examined));
+            let (input, examined) = settled(input, examined, &mut evidence, &examiner);
+            let added = match examined {
+                Err(error) if layers.add(&input, &options.values) => {
+                    refused.get_or_insert(error);
+                    continue;
+                }
+                Err(error) => Err(error),
+                Ok(examined) => planner.add(input, examined),
+            };
             if let Err(error) = added {
                 planner.skip(&text, error)?;
             }
         }
     }
+    match refused {
+        // There is nothing but 2-D arrays.
+        Some(error) if planner.plan.samples.is_empty() => Err(error),
+        _ => {
+            let cubes = planner.plan.samples.iter().map(|sample| &sample.input);
+            let note = layers.note(cubes);
+            planner.plan.notes.extend(note);
+            planner.finish(stop)
+        }
+    }
+}
+
+/// An input with the order of its axes, if its own file does not say it and others do.
+fn settled(
+    input: &Input,
+    examined: Result<Examined>,
+    evidence: &mut Evidence<'_>,
+    examiner: &Examiner<'_>,
+) -> (Input, Result<Examined>) {
+    let values = &examiner.options.values;
+    let found = match &examined {
+        Ok(_) => None,
+        Err(error) if select::is_question(error, input, values) => evidence.of_question(input),
+        Err(error) if error.kind() == ErrorKind::Conflict => evidence.of_guess(input),
+        Err(_) => None,
+    };
+    let Some(Found { axes, why }) = found else { return (input.clone(), examined) };
+    let note = format!("its axes are {axes}, according to {why}");
+    let input = Input { axes: Some(axes), ..input.clone() };
+    let mut again = examiner.examine(&input);
+    if let Ok(examined) = &mut again {
+        examined.info.notes.push(note);
+    }
+    (input, again)
 }

@@ -191,17 +191,16 @@ impl<'a> Planner<'a> {
         let values = &self.options.values;
         let is_beside = |kind| pairs::beside(&input.file, kind).is_some();
         if values.white.is_none() && is_beside(Kind::White) {
-            self.plan.notes.push(format!(
-                "{}: the white reference beside it is not used; pass {} to calibrate",
-                input.text(),
-                current().together(&[Opt::White.to("auto"), Opt::Dark.to("auto")])
-            ));
+            let options = current().together(&[Opt::White.to("auto"), Opt::Dark.to("auto")]);
+            let note =
+                format!("the white reference beside it is not used; pass {options} to calibrate");
+            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
         } else if values.white.is_some() && values.dark.is_none() && is_beside(Kind::Dark) {
-            self.plan.notes.push(format!(
-                "{}: the dark reference beside it is not used, so values are divided by the white one only; pass {} to subtract it",
-                input.text(),
+            let note = format!(
+                "the dark reference beside it is not used, so values are divided by the white one only; pass {} to subtract it",
                 Opt::Dark.to("auto")
-            ));
+            );
+            self.cube_notes.add(&input.text(), &note, &mut self.plan.notes);
         }
     }
 
@@ -245,6 +244,7 @@ impl<'a> Planner<'a> {
         };
         let stack = &mut self.plan.stacks[place];
         let file = &info.files[0];
+        let text = file.display().to_string();
         match (&stack.wavelength, &wavelength) {
             (Some(ours), Some(theirs)) => {
                 let far = |(a, b): (&f64, &f64)| (a - b).abs() > self.options.wavelength_tolerance;
@@ -263,10 +263,9 @@ impl<'a> Planner<'a> {
             (None, Some(_)) if stack.samples.is_empty() && stack.existing == 0 => {}
             (None, Some(theirs)) => {
                 if stack.existing > 0 {
-                    self.plan.notes.push(format!(
-                        "{}: its wavelengths are dropped; the dataset has none for {shape}",
-                        file.display()
-                    ));
+                    let note =
+                        format!("its wavelengths are dropped; the dataset has none for {shape}");
+                    self.cube_notes.add(&text, &note, &mut self.plan.notes);
                 } else {
                     self.plan.notes.push(format!(
                         "{}: its wavelengths are used for all cubes of {shape}",
@@ -277,10 +276,9 @@ impl<'a> Planner<'a> {
                 }
             }
             (Some(_), None) => {
-                self.plan.notes.push(format!(
-                    "{}: it gives no wavelengths; those of other cubes of {shape} are used",
-                    file.display()
-                ));
+                let note =
+                    format!("it gives no wavelengths; those of other cubes of {shape} are used");
+                self.cube_notes.add(&text, &note, &mut self.plan.notes);
             }
             (None, None) => {}
         }
@@ -298,7 +296,10 @@ impl<'a> Planner<'a> {
         }
         let good = pick(&info.good_bands, bands);
         if good.is_some() && stack.good_bands.is_some() && good != stack.good_bands {
-            self.plan.notes.push(format!("{}: its bad-band list differs from that of other cubes of {shape}; the first one is kept", file.display()));
+            let note = format!(
+                "its bad-band list differs from that of other cubes of {shape}; the first one is kept"
+            );
+            self.cube_notes.add(&text, &note, &mut self.plan.notes);
         }
         Ok(place)
     }

@@ -1,0 +1,212 @@
+//! Which of the files that a search found are cubes: not those that other cubes use as masks or references, not 2-D arrays,
+//! and only one of several forms of the same cube.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use hsipack_format::remedy::current;
+use hsipack_format::{Error, ErrorKind, Opt};
+use hsipack_source::{AxisOrder, Listed, OpenOptions, arrays};
+use hsipack_store::mirror;
+
+use super::columns::Completed;
+use super::open_source;
+use crate::convert::masks::{MaskGroup, OF_PRODUCT, resolve};
+use crate::convert::options::{ConvertOptions, Reference, ValueOptions};
+use crate::convert::pairs::{self, Kind};
+use crate::input::Input;
+
+/// The most names that a note lists.
+const LISTED: usize = 5;
+
+/// A path by which a file is recognised.
+fn resolved(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The inputs without files that are masks or references of others. Inputs whose columns could not be completed, which have
+/// an error, are no cubes of such files.
+pub(super) fn without_used_files(
+    inputs: Vec<Completed>,
+    options: &ConvertOptions,
+    groups: &[MaskGroup],
+) -> Vec<Completed> {
+    let patterns = || groups.iter().flat_map(|group| &group.patterns).map(|(_, pattern)| pattern);
+    let references: Vec<(&Reference, Kind)> =
+        [(&options.values.white, Kind::White), (&options.values.dark, Kind::Dark)]
+            .into_iter()
+            .filter_map(|(reference, kind)| Some((reference.as_ref()?, kind)))
+            .collect();
+    // Objects on servers are not looked up twice, and files with arrays of programs are no masks.
+    let is_file =
+        |input: &Input| input.stands_for.is_none() && mirror::url_of(&input.file).is_none();
+    if inputs.len() < 2 || patterns().next().is_none() && references.is_empty() {
+        return inputs;
+    }
+    let mut used = HashSet::new();
+    let complete = inputs.iter().filter(|(input, error)| error.is_none() && is_file(input));
+    for (input, _) in complete {
+        let masks = patterns().filter(|pattern| *pattern != OF_PRODUCT);
+        let masks = masks.filter_map(|pattern| resolve(pattern, input).ok().flatten());
+        let find =
+            |(reference, kind): &(&Reference, Kind)| pairs::find(reference, *kind, input).ok();
+        let files = masks.chain(references.iter().filter_map(find));
+        let own = resolved(&input.file);
+        used.extend(files.map(|file| resolved(&file.file)).filter(|file| *file != own));
+    }
+    if used.is_empty() {
+        return inputs;
+    }
+    let is_cube = |input: &Input| !is_file(input) || !used.contains(&resolved(&input.file));
+    inputs.into_iter().filter(|(input, _)| is_cube(input)).collect()
+}
+
+/// Keeps one of several files in a folder with the same stem and a cube of the same shape: the one that says most about its
+/// bands, otherwise the first. If one of them is something else, all stay, and packing them gives an error.
+pub(super) fn without_second_forms(
+    inputs: Vec<Input>,
+    values: &ValueOptions,
+    notes: &mut Vec<String>,
+) -> Vec<Input> {
+    let mut by_name: BTreeMap<(PathBuf, String), Vec<usize>> = BTreeMap::new();
+    for (place, input) in inputs.iter().enumerate() {
+        if input.root.is_some() && input.variable.is_none() && input.file.is_file() {
+            let folder = input.file.parent().unwrap_or(Path::new("")).to_owned();
+            by_name.entry((folder, input.default_name())).or_default().push(place);
+        }
+    }
+    let mut dropped = BTreeMap::new();
+    for places in by_name.into_values().filter(|places| places.len() > 1) {
+        let forms: Vec<&Input> = places.iter().map(|place| &inputs[*place]).collect();
+        if let Some(kept) = same_cube(&forms, values) {
+            for (form, place) in places.iter().enumerate().filter(|(form, _)| *form != kept) {
+                dropped.insert(*place, (forms[form].text(), forms[kept].text()));
+            }
+        }
+    }
+    if let Some((other, kept)) = dropped.values().next() {
+        let more = match dropped.len() {
+            1 => String::new(),
+            more => format!("; so are {} other files", more - 1),
+        };
+        notes.push(format!(
+            "{other} is left out, because {kept} holds the same cube in another form{more}"
+        ));
+    }
+    let places = inputs.into_iter().enumerate();
+    places.filter(|(place, _)| !dropped.contains_key(place)).map(|(_, input)| input).collect()
+}
+
+/// Which of several files holds the cube that all of them hold; `None` if they may be different cubes.
+fn same_cube(forms: &[&Input], values: &ValueOptions) -> Option<usize> {
+    let open = |form: &Input| open_source(form, values).map(|source| source.info().clone());
+    let opened: Vec<_> = forms.iter().map(|form| open(form)).collect();
+    let shape = opened.iter().flatten().next()?.shape;
+    for (form, info) in forms.iter().zip(&opened) {
+        let is_same = match info {
+            Ok(info) => info.shape == shape,
+            // An array whose axes are not known can be the cube if one of the orders gives its shape.
+            Err(error) => {
+                is_question(error, form, values)
+                    && [AxisOrder::BIP, AxisOrder::BIL, AxisOrder::BSQ].into_iter().any(|order| {
+                        let axes = Some(order.to_string());
+                        open(&Input { axes, ..(*form).clone() })
+                            .is_ok_and(|info| info.shape == shape)
+                    })
+            }
+        };
+        if !is_same {
+            return None;
+        }
+    }
+    let says = |place: &usize| {
+        let info = opened[*place].as_ref().ok();
+        info.map(|info| (info.wavelength.is_some(), info.geo.is_some()))
+    };
+    // The first of those that say most.
+    (0..forms.len()).rev().max_by_key(says)
+}
+
+/// Whether the error of opening an input asks for the order of its axes.
+pub(super) fn is_question(error: &Error, input: &Input, values: &ValueOptions) -> bool {
+    error.kind() == ErrorKind::Ambiguous && values.axes.is_none() && input.axes.is_none()
+}
+
+/// Whether the file of an input holds a 2-D array, and nothing that can be a cube.
+fn is_layer(input: &Input, values: &ValueOptions) -> bool {
+    let is_cube = match open_source(input, values) {
+        Ok(_) => true,
+        Err(error) => error.kind() != ErrorKind::Unsupported,
+    };
+    if is_cube || arrays(&input.file).is_ok_and(|all| all.iter().any(Listed::may_be_cube)) {
+        return false;
+    }
+    let options =
+        OpenOptions { variable: input.variable.clone(), mask: true, ..OpenOptions::default() };
+    let mask = hsipack_source::open(&input.file, &options);
+    mask.is_ok_and(|source| source.info().shape.bands == 1)
+}
+
+/// Files in searched folders that hold a 2-D array, which may be a mask of the cubes beside it.
+#[derive(Default)]
+pub(super) struct Layers(Vec<Input>);
+
+impl Layers {
+    /// Adds the file of an input that could not be packed, if it is such a file. Returns whether it is.
+    pub fn add(&mut self, input: &Input, values: &ValueOptions) -> bool {
+        let is_layer = input.root.is_some() && is_layer(input, values);
+        if is_layer {
+            self.0.push(input.clone());
+        }
+        is_layer
+    }
+
+    /// The note that these files are not packed, and how they may be. `cubes` are those that are.
+    pub fn note<'a>(&self, cubes: impl Iterator<Item = &'a Input> + Clone) -> Option<String> {
+        let first = self.0.first()?;
+        let name = |input: &Input| {
+            let url = mirror::url_of(&input.file);
+            url.as_deref().unwrap_or(&input.file).display().to_string()
+        };
+        let mut names: Vec<String> = self.0.iter().take(LISTED).map(name).collect();
+        names.extend((self.0.len() > LISTED).then(|| "…".to_owned()));
+        // The pattern that gives the first of them for one of the cubes.
+        let own = first.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let pattern = cubes
+            .filter(|cube| cube.file.parent() == first.file.parent())
+            .find_map(|cube| {
+                let stem = cube.file.file_stem()?.to_str()?;
+                let at = own.find(stem).filter(|_| own != stem)?;
+                Some(format!("{{dir}}/{}{{stem}}{}", &own[..at], &own[at + stem.len()..]))
+            })
+            .unwrap_or_else(|| format!("{{dir}}/{own}"));
+        let (files, verb) = if self.0.len() == 1 { ("file", "holds") } else { ("files", "hold") };
+        Some(format!(
+            "{} {files} {verb} a 2-D array, not a cube, and {} not packed: {}; as a mask, give it with {}",
+            self.0.len(),
+            if self.0.len() == 1 { "is" } else { "are" },
+            names.join(", "),
+            current().together(&[Opt::Mask.to(pattern)])
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_offers_a_2_d_array_as_mask() {
+        let layers =
+            |names: &[&str]| Layers(names.iter().map(|name| Input::of(Path::new(name))).collect());
+        let cubes = [Input::of(Path::new("a/PaviaU.mat"))];
+        let note = layers(&["a/PaviaU_gt.mat"]).note(cubes.iter()).unwrap();
+        assert!(note.starts_with("1 file holds a 2-D array"), "{note}");
+        assert!(note.contains("{dir}/{stem}_gt.mat"), "{note}");
+        let names: Vec<String> = (0..7).map(|number| format!("a/{number}.mat")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let note = layers(&names).note(cubes.iter()).unwrap();
+        assert!(note.contains("7 files") && note.contains("a/4.mat, …"), "{note}");
+        assert!(layers(&[]).note(cubes.iter()).is_none());
+    }
+}

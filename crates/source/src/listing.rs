@@ -1,0 +1,136 @@
+//! The arrays in a container, by the names that users write after `::`.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hsipack_format::{DType, Result};
+
+use crate::container::ArrayEntry;
+use crate::detect;
+use crate::variables::Role;
+
+/// An array in a container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Its path inside the container, without a slash at the start; empty for the only array of an `.npy` file.
+    pub name: String,
+    /// Lengths in index order.
+    pub lengths: Vec<usize>,
+    /// Type of its numbers; `None` if it holds something else.
+    pub dtype: Option<DType>,
+}
+
+/// The arrays in the container at `path`, in the order in which the file lists them. Empty if it is not a container.
+///
+/// # Errors
+/// If the container cannot be read.
+pub fn arrays(path: &Path) -> Result<Vec<Listed>> {
+    let mut all = Vec::new();
+    detect::visit(path, &mut |container| {
+        all.extend(container.arrays_anywhere(&|_| true).into_iter().map(Listed::from));
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+impl From<ArrayEntry> for Listed {
+    fn from(ArrayEntry { path, lengths, dtype }: ArrayEntry) -> Self {
+        Self { name: path.strip_prefix('/').unwrap_or(&path).to_owned(), lengths, dtype }
+    }
+}
+
+impl Listed {
+    /// Whether it can be a cube: it has three axes, of which at least two are longer than 1.
+    pub fn may_be_cube(&self) -> bool {
+        let role = self.dtype.map(|dtype| Role::of(&self.lengths, dtype));
+        matches!(role, Some(Role::Cube(2..) | Role::Picture))
+    }
+}
+
+/// What was read of the last few files with very many arrays. Each of thousands of cubes in one file is opened by itself,
+/// and needs the list of all arrays.
+pub(crate) struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
+
+/// The number of files that are remembered.
+const REMEMBERED: usize = 4;
+/// The list of arrays is remembered if it is at least this long.
+pub(crate) const MANY_ARRAYS: usize = 16;
+
+#[derive(Clone, PartialEq)]
+struct Identity {
+    path: PathBuf,
+    file: [u64; 3],
+    changed: [i64; 4],
+}
+
+impl Identity {
+    /// `None` for empty files: they may represent objects on a server.
+    fn of(path: &Path) -> Option<Self> {
+        let metadata: Metadata = path.metadata().ok().filter(|metadata| metadata.len() > 0)?;
+        Some(Self {
+            path: path.to_owned(),
+            file: [metadata.dev(), metadata.ino(), metadata.len()],
+            changed: [
+                metadata.mtime(),
+                metadata.mtime_nsec(),
+                metadata.ctime(),
+                metadata.ctime_nsec(),
+            ],
+        })
+    }
+}
+
+impl<T> Recent<T> {
+    pub const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// What `read` returns for the file at `path`, which is remembered if `is_long` says so, until the file changes.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn get(
+        &self,
+        path: &Path,
+        is_long: impl FnOnce(&T) -> bool,
+        read: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let identity = Identity::of(path);
+        let files = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = files().iter().find(|(file, _)| Some(file) == identity.as_ref()).cloned();
+        if let Some((_, found)) = known {
+            return Ok(found);
+        }
+        let found = Arc::new(read()?);
+        if let Some(identity) = identity.filter(|_| is_long(&found)) {
+            let mut files = files();
+            files.retain(|(file, _)| file.path != identity.path);
+            files.truncate(REMEMBERED - 1);
+            files.insert(0, (identity, Arc::clone(&found)));
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_remembered_until_the_file_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let recent = Recent::new();
+        let read = |is_long: bool| {
+            let text = || Ok(std::fs::read_to_string(&path).unwrap());
+            recent.get(&path, |_| is_long, text).unwrap()
+        };
+        std::fs::write(&path, "one").unwrap();
+        assert!(!Arc::ptr_eq(&read(false), &read(true)));
+        assert!(Arc::ptr_eq(&read(true), &read(false)));
+        std::fs::write(&path, "three").unwrap();
+        assert_eq!(*read(true), "three");
+    }
+}
