@@ -411,10 +411,8 @@ def test_values_that_mean_nothing_are_errors_that_name_the_option(
         ("ignore", 255, r"with_masks\(classes=…, ignore=255\)"),
         ("mask_dtype", "int64", r"with_masks\(dtype='int64'\)"),
         ("layers", False, r"with_masks\(layers=False\)"),
-        ("columns", "age", r"Loader\(ds.select\(columns='age'\), …\)"),
         ("physical", True, r"select\(physical=True\)"),
         ("nan", 0.0, r"select\(nan=0.0\)"),
-        ("pad", "edge", r"crop=hsipack.WholeCubes\(pad='edge'\)"),
         ("drop_last", True, 'write last="drop"'),
         ("pad_last", True, 'write last="pad"'),
         ("locked", False, "leave it out"),
@@ -427,6 +425,23 @@ def test_arguments_that_have_moved_say_where(
     with pytest.raises(TypeError, match=how) as caught:
         make(dataset, **{option: value})
     assert isinstance(caught.value, hsipack.ArgumentTypeError)
+
+
+def test_columns_and_pad_are_short_for_what_they_stand_for(dataset: str) -> None:
+    ds = hsipack.open(dataset)
+    with make(ds, columns=["age"], pad="edge") as loader:
+        whole = hsipack.WholeCubes(pad="edge")
+        with make(ds.select(columns=["age"]), crop=whole) as other:
+            for ours, theirs in zip(loader, other, strict=True):
+                assert ours.keys() == theirs.keys()
+                assert "age" in ours
+                assert torch.equal(ours["image"], theirs["image"])
+    with pytest.raises(hsipack.ConflictError, match="pad is for whole cubes"):
+        make(ds, pad=0, crop=8)
+    with pytest.raises(
+        hsipack.UnsupportedError, match="columns cannot be given for several datasets"
+    ):
+        make(hsipack.concat([ds, ds]), columns="age")
 
 
 def test_samples_and_batches_follow_what_the_dataset_says(dataset: str) -> None:

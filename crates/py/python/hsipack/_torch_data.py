@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Union
 import numpy as np
 
 from hsipack import _lightning, _options, _torch
+from hsipack._concat import Concat
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
+from hsipack.crops import WholeCubes
 from hsipack.dataset import Dataset
 
 if TYPE_CHECKING:
@@ -27,10 +29,12 @@ NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
 
 
 class DataLoaderOptions(TypedDict, total=False):
-    """Arguments of torch's DataLoader that a loader does not need. Each raises an error that says
-    what to do instead.
+    """Short-cuts, and arguments of torch's DataLoader that a loader does not need. Each of the
+    latter raises an error that says what to do instead.
     """
 
+    columns: Any
+    pad: Any
     batch_sampler: Any
     collate_fn: Any
     drop_last: Any
@@ -131,7 +135,6 @@ _INSTEAD = {
 
 _ELSEWHERE = {
     "classes": "say it of the dataset: Loader(ds.with_masks(classes={value}), …)",
-    "columns": "say it of the dataset: Loader(ds.select(columns={value}), …)",
     "drop_last": 'write last="drop", or leave it out for short last batches',
     "ignore": "say it of the dataset: Loader(ds.with_masks(classes=…, ignore={value}), …)",
     "layers": "say it of the dataset: Loader(ds.with_masks(layers={value}), …)",
@@ -139,12 +142,33 @@ _ELSEWHERE = {
     "mask_dtype": "say it of the dataset: Loader(ds.with_masks(dtype={value}), …)",
     "masks": "say it of the dataset: Loader(ds.with_masks({value}), …)",
     "nan": "say it of the dataset: Loader(ds.select(nan={value}), …)",
-    "pad": "write crop=hsipack.WholeCubes(pad={value})",
     "pad_last": 'write last="pad", or leave it out for short last batches',
     "physical": "say it of the dataset: Loader(ds.select(physical={value}), …)",
     "trace": "call loader.start_trace() before the first batch",
 }
 """Arguments that a loader had, or has by another name, and how to write them."""
+
+
+def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any, Any]:
+    """Takes the short-cuts from the arguments: the columns of a dataset, and the padding of whole
+    cubes. Returns what is read, and how it is cropped.
+    """
+    columns, pad = others.pop("columns", None), others.pop("pad", None)
+    if columns is not None:
+        if isinstance(readable, Concat):
+            raise UnsupportedError(
+                "columns cannot be given for several datasets",
+                remedy="say it of each dataset: hsipack.concat([ds.select(columns=…), …])",
+            )
+        readable = opened(readable).select(columns=columns)
+    if pad is not None:
+        if crop is not None:
+            raise ConflictError(
+                "pad is for whole cubes, but crop is given",
+                remedy="give one of them; a GridCrop has a pad of its own",
+            )
+        crop = WholeCubes(pad=pad)
+    return readable, crop
 
 
 def refuse(others: Mapping[str, object]) -> None:

@@ -204,6 +204,9 @@ class Loader(DataLoaderAttributes):
             which other libraries can import. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
 
+    ``columns=…`` is short for ``ds.select(columns=…)``, and ``pad=…`` for
+    ``crop=WholeCubes(pad=…)``.
+
     Raises:
         ConflictError: if options contradict each other or the dataset.
         DeviceError: if the device cannot be used, or fails.
@@ -261,6 +264,7 @@ class Loader(DataLoaderAttributes):
         output: Output | None = None,
         **others: Unpack[DataLoaderOptions],
     ) -> None:
+        dataset, crop = _torch_data.short_cuts(others, dataset, crop)
         _torch_data.refuse(others)
         output = chosen_output(output, ("torch", "numpy", "dlpack"))
         self._joined = dataset if isinstance(dataset, Concat) else None

@@ -66,6 +66,4 @@ def merge(
 def _paths(name: str, datasets: object) -> list[str]:
     if isinstance(datasets, str) or not isinstance(datasets, Sequence):
         raise _options.wrong_type(name, datasets, "give a list of datasets")
-    return [
-        one.path if isinstance(one, Dataset) else _options.path(name, one) for one in datasets
-    ]
+    return [one.path if isinstance(one, Dataset) else _options.path(name, one) for one in datasets]
