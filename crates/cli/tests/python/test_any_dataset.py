@@ -115,15 +115,15 @@ def test_a_star_that_matches_no_cube_lists_at_most_five_arrays(
     assert len(samples(tmp_path / "out")) == 8
 
 
-def test_two_thousand_cubes_in_one_file_are_packed(hsipack: Hsipack, tmp_path: Path) -> None:
+def test_hundreds_of_cubes_in_one_file_are_packed(hsipack: Hsipack, tmp_path: Path) -> None:
     path = tmp_path / "many.h5"
     cube = np.ones((2, 2, 3), np.float32)
     with h5py.File(path, "w") as file:
-        for number in range(2000):
-            file[f"{number:04}/cube"] = cube * (number % 100)
+        for number in range(300):
+            file[f"{number:04}/cube"] = cube * number
     hsipack.convert(f"{path}::*/cube", "--axes", "yxb", out=tmp_path / "out")
     found = read_zarr(tmp_path / "out")
-    assert (found[:, 0, 0, 0] == np.arange(2000) % 100).all()
+    assert (found[:, 0, 0, 0] == np.arange(300)).all()
 
 
 def write_samples(path: Path, array: np.ndarray, labels: np.ndarray, form: str) -> str:

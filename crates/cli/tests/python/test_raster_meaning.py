@@ -563,12 +563,11 @@ def test_a_cube_of_several_files_is_packed_once(
     assert names == ["a", "b", "c", "d"]
 
 
-def test_two_forms_of_a_cube_are_an_error_that_says_what_to_do(
+def test_two_cubes_of_one_name_are_an_error_that_says_what_to_do(
     hsipack: Hsipack, tmp_path: Path
 ) -> None:
-    cube = np.ones((4, 5, 6), "uint16")
-    envi("")(tmp_path / "a", cube)
-    pages(bands_first, metadata=None)(tmp_path / "a", cube)
+    envi("")(tmp_path / "a", np.ones((4, 5, 6), "uint16"))
+    pages(bands_first, metadata=None)(tmp_path / "a", np.ones((4, 5, 7), "uint16"))
     message = hsipack.refuse(tmp_path, out=tmp_path / "out", names=tmp_path / "a.tif")
     assert "a.hdr" in message
     assert "leave the other out with --exclude" in message
@@ -608,7 +607,7 @@ def test_a_gap_in_a_side_file_is_a_note(hsipack: Hsipack, tmp_path: Path) -> Non
         ("a.vrt", b'<VRTDataset rasterXSize="4">', ("VRT", "gdal_translate")),
         ("a.mp4", b"\0\0\0\x18ftypmp42", ("video", "hsipack.pack")),
         ("a.hsd", b"HSD", ("HSD", "export")),
-        ("a.jpg", b"\xff\xd8\xff\xe0", ("JPEG", "cube")),
+        ("a.webp", b"RIFF\0\0\0\0WEBP", ("WebP", "cube")),
     ],
 )
 def test_formats_that_are_not_read_are_named(
@@ -628,8 +627,8 @@ def test_a_folder_without_cubes_lists_its_files(hsipack: Hsipack, tmp_path: Path
     for number in range(5):
         (folder / f"c{number}.txt").write_text("notes")
     message = hsipack.refuse(folder, out=tmp_path / "out", names=folder)
-    assert "a.pix (PCIDSK (PCI Geomatics)), b.raw (raw data without a header), c0.txt" in message
-    assert "c3.txt" not in message
+    kinds = "5 .txt, 1 .pix (PCIDSK (PCI Geomatics)), 1 .raw (raw data without a header)"
+    assert kinds in message
     assert "gdal_translate" in message
 
 

@@ -451,10 +451,11 @@ fn cubes_of_a_server_give_what_those_of_a_folder_give() {
         std::fs::remove_dir_all(&out).unwrap();
     }
 
+    bucket.put("scans/raw/notes.txt", b"no cube".to_vec());
     for (input, words) in [
         (format!("{}/nothing.hdr", url.display()), "there is no such object"),
         (format!("{}/none*.hdr", url.display()), "no such file"),
-        (format!("{}/cube000.png", url.display()), "cube000.png"),
+        (format!("{}/notes.txt", url.display()), "notes.txt"),
     ] {
         let error = convert(&from(vec![input], &folder.path().join("out"))).unwrap_err();
         let text = error.to_string();
