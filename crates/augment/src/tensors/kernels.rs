@@ -3,6 +3,8 @@
 //! the work.
 //! float64 is left to the operations.
 
+use std::ops::Range;
+
 use hsipack_format::Result;
 
 use super::{TensorEngine, Tensors};
@@ -18,6 +20,9 @@ use crate::matrix::{Matrix, Whole};
 use crate::operation::{Blank, ByBands, Cut, Rectangle};
 use crate::ops::gaussian;
 use crate::resample::{ResampleJob, Resampling};
+
+/// Most samples along the second axis of a grid.
+const GRID_SAMPLES: usize = (1 << 16) - 1;
 
 /// The name of an element type in kernels that compute, for the types that they support.
 fn named(element: ElementType) -> Option<&'static str> {
@@ -317,7 +322,8 @@ impl<T: Tensors> TensorEngine<T> {
         Ok(Some(planes))
     }
 
-    /// Blurs in place, one sample after another. The intermediate result is float32: as large as two float16 samples.
+    /// Blurs in place, samples that follow one another together. The intermediate result is float32: as large as two float16
+    /// images of these samples.
     pub(super) fn blurred_by_kernels(
         &self,
         held: &mut BatchArray<T::Tensor>,
@@ -328,12 +334,15 @@ impl<T: Tensors> TensorEngine<T> {
             return Ok(false);
         };
         self.own(held)?;
-        let between = self.0.empty(&[rows, columns, bands], ElementType::F32)?;
-        let all: Vec<f64> = weights
+        let runs = blurred_together(weights, self.at_once(held, bands));
+        let longest = runs.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
+        let between = self.0.empty(&[longest, rows, columns, bands], ElementType::F32)?;
+        let all: Vec<f64> = runs
             .iter()
+            .flat_map(|run| [0, 1].map(|axis| (run, axis)))
+            .flat_map(|(run, axis)| weights[run.clone()].iter().flatten().map(move |of| &of[axis]))
             .flatten()
-            .flatten()
-            .flat_map(|weights| weights.iter().copied())
+            .copied()
             .collect();
         let numbers = self.numbers(&all, &[all.len()], ElementType::F32)?;
         let [image, between, numbers] = self.addresses([&held.array, &between, &numbers])?;
@@ -351,17 +360,17 @@ impl<T: Tensors> TensorEngine<T> {
         };
         let names = [format!("blur_{name}_f32_{count}"), format!("blur_f32_{name}_{count}")];
         let mut number = numbers;
-        for (sample, weights) in weights.iter().enumerate() {
-            let Some(weights) = weights else { continue };
-            let place = image + sample * sample_bytes;
-            for (axis, weights) in weights.iter().enumerate() {
-                let (axis, taps) = (axis as i32, weights.len() as i32);
-                let blur = Blur { rows, columns, vectors, axis, taps, zeros: 0 };
+        for run in runs {
+            let place = image + run.start * sample_bytes;
+            for (axis, kernel) in names.iter().enumerate() {
+                let taps = weights[run.start].as_ref().map_or(0, |weights| weights[axis].len());
                 let (from, into) = if axis == 0 { (place, between) } else { (between, place) };
-                let kernel = &names[axis as usize];
+                let (axis, of_each) = (axis as i32, taps as i32);
+                let blur = Blur { rows, columns, vectors, axis, taps: of_each, zeros: 0 };
+                let grid = [blocks, run.len() as u32];
                 // SAFETY: as for moving; the memory that is read is not the memory that is written.
-                unsafe { kernels.launch(kernel, [blocks, 1], &blur, [from, into, number])? };
-                number += weights.len() * size_of::<f32>();
+                unsafe { kernels.launch(kernel, grid, &blur, [from, into, number])? };
+                number += run.len() * taps * size_of::<f32>();
             }
         }
         Ok(true)
@@ -400,6 +409,24 @@ impl<T: Tensors> TensorEngine<T> {
         }
         Ok(Some(smooth))
     }
+}
+
+/// Samples that follow one another and have as many weights: at most `most` at once.
+fn blurred_together(weights: &[Option<[Vec<f64>; 2]>], most: usize) -> Vec<Range<usize>> {
+    let taps = |sample: usize| weights[sample].as_ref().map(|of| of.each_ref().map(Vec::len));
+    let most = most.min(GRID_SAMPLES);
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for sample in (0..weights.len()).filter(|sample| weights[*sample].is_some()) {
+        match runs.last_mut() {
+            Some(run)
+                if run.end == sample && run.len() < most && taps(run.start) == taps(sample) =>
+            {
+                run.end += 1;
+            }
+            _ => runs.push(sample..sample + 1),
+        }
+    }
+    runs
 }
 
 /// The numbers of a rectangle, as kernels expect them.
@@ -446,6 +473,15 @@ mod tests {
         assert_eq!(vector(256, &[4100], WIDEST), 4);
         assert_eq!(vector(14, &[4096], WIDEST), 2);
         assert_eq!(vector(3, &[1], WIDEST), 1);
+    }
+
+    #[test]
+    fn samples_with_as_many_weights_are_blurred_together() {
+        let of = |taps: usize| Some([vec![0.5; taps], vec![0.5; 3]]);
+        let weights = [of(3), of(3), None, of(3), of(5), of(5), of(5)];
+        assert_eq!(blurred_together(&weights, 9), [0..2, 3..4, 4..7]);
+        assert_eq!(blurred_together(&weights, 2), [0..2, 3..4, 4..6, 6..7]);
+        assert_eq!(blurred_together(&weights[2..3], 2), []);
     }
 
     #[test]

@@ -70,7 +70,9 @@ impl<T: Tensors> TensorEngine<T> {
         let t = &self.0;
         let [samples, _, _, bands] = held.shape;
         let out = t.empty(&held.shape, held.element)?;
-        let mut mixing = Vec::new();
+        let [_, rows, columns, _] = held.shape;
+        let frame = Rectangle { x: 0, y: 0, width: columns, height: rows };
+        let (mut mixing, mut copied) = (Vec::new(), Vec::new());
         for sample in 0..samples {
             let from = match Mixing::of(sample, partners[sample], shares[sample]) {
                 Mixing::Own => sample,
@@ -80,13 +82,19 @@ impl<T: Tensors> TensorEngine<T> {
                     continue;
                 }
             };
-            t.copy_(&self.sample(&out, sample)?, &self.sample(&held.array, from)?)?;
+            copied.push(Cut { sample, to: frame, donor: from, from: frame });
+        }
+        let before = std::mem::replace(&mut held.array, out.clone());
+        if !self.pasted_by_kernels(held, &before, &copied)? {
+            for cut in &copied {
+                t.copy_(&self.sample(&out, cut.sample)?, &self.sample(&before, cut.donor)?)?;
+            }
         }
         for block in mixing.chunks(self.at_once(held, bands)) {
             let part = |share: &dyn Fn(f64) -> f64, who: Vec<usize>| {
                 let shares: Vec<f64> = block.iter().map(|sample| share(shares[*sample])).collect();
                 let shares = self.numbers(&shares, &[block.len(), 1, 1, 1], wide(held.element))?;
-                t.binary(Binary::Mul, &self.part(&held.array, &who)?, &shares)
+                t.binary(Binary::Mul, &self.part(&before, &who)?, &shares)
             };
             let own = part(&|share| 1.0 - share, block.to_vec())?;
             let other =
@@ -103,7 +111,7 @@ impl<T: Tensors> TensorEngine<T> {
                 t.copy_(place, &t.r#where(&finite, &self.clamped(&sum, held.element)?, &sum)?)
             })?;
         }
-        (held.array, held.ours) = (out, true);
+        held.ours = true;
         Ok(())
     }
 }

@@ -52,6 +52,44 @@ def test_every_codec_and_shuffle(
 
 
 @pytest.mark.parametrize(
+    ("shape", "options", "block"),
+    [
+        ((160, 64, 100), [], 128_000),
+        ((160, 64, 100), ["--codec", "zstd"], 128_000),
+        ((160, 64, 100), ["--dtype", "float32", "--shuffle", "bit"], 128_000),
+        ((160, 64, 100), ["--block-size", "64KiB"], 81_920),
+        ((160, 64, 100), ["--block-size", "1MB"], 512_000),
+        # Numbers that have no divisor near: the last block is shorter.
+        ((61, 53, 97), [], 125_456),
+    ],
+)
+def test_blocks_divide_chunks(
+    shape: tuple[int, int, int],
+    options: list[str],
+    block: int,
+    hsipack: Hsipack,
+    tmp_path: Path,
+) -> None:
+    cube = write_cubes(tmp_path / "in", 1, shape)[0]
+    out = tmp_path / "out"
+    hsipack.convert(tmp_path / "in", *options, out=out)
+    dtype = "float32" if "float32" in options else "float16"
+    packed = read_everywhere(out)
+    assert_same_bits(packed[0], expected(cube, dtype=dtype))
+    blosc = metadata(out)["codecs"][0]["configuration"]["codecs"][1]["configuration"]
+    assert blosc["blocksize"] == block // (1 if "zstd" in options else blosc["typesize"])
+    # The first frame begins with its header.
+    [file] = [file for file in (out / stacks(out)[0] / "image" / "c").rglob("*") if file.is_file()]
+    assert int.from_bytes(file.read_bytes()[8:12], "little") == block
+    # Cubes that are appended have the blocks of the dataset.
+    more = write_cubes(tmp_path / "more", 1, shape, first=1)[0]
+    others = [*options, "--block-size", "256kB"] if "--block-size" not in options else options
+    hsipack.convert(tmp_path / "more", *others, "--append", out=out)
+    assert_same_bits(read_everywhere(out)[1], expected(more, dtype=dtype))
+    assert metadata(out)["codecs"][0]["configuration"]["codecs"][1]["configuration"] == blosc
+
+
+@pytest.mark.parametrize(
     "chunk", [None, "7", "7x5", "12x9", "1", "1x1", "5x9", "100x100", "12x4", "11x8"]
 )
 @pytest.mark.parametrize("per_shard", [1, 2, 3, 100])

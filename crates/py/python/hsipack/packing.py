@@ -171,8 +171,8 @@ def convert(
         shuffle: filter before compression: ``"byte"``, ``"bit"`` or ``"none"``.
         chunk: size of a chunk in pixels: rows, or (rows, columns) for crops of large scenes. If
             ``None``, whole rows near 2 MiB.
-        block_size: target size of the blocks of a chunk, in uncompressed bytes; 128,000 if ``None``.
-            Blocks divide a chunk evenly if they can.
+        block_size: target size of the blocks of a chunk, in uncompressed bytes. If ``None``,
+            128,000. Blocks divide a chunk evenly if they can.
         shard_size: target size of a shard in uncompressed bytes.
         jobs: number of threads; one per core if ``None``.
         memory: bytes of memory for reading, for all threads together.
