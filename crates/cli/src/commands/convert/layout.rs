@@ -19,7 +19,37 @@ macro_rules! shipped {
 }
 
 /// Name and text of every shipped layout, by name.
-pub const SHIPPED: &[(&str, &str)] = shipped!["arad-1k",];
+pub const SHIPPED: &[(&str, &str)] = shipped![
+    "arad-1k",
+    "augsburg",
+    "berlin",
+    "chikusei",
+    "classic-scenes",
+    "dfc-2018",
+    "enmap-cdl",
+    "harvard",
+    "houston-2013",
+    "houston-2018",
+    "houston-cross-scene",
+    "hsi-drive",
+    "hsi-road",
+    "hyper-skin",
+    "hyperglobal",
+    "hyrank",
+    "hyspecnet",
+    "lib-hsi",
+    "muufl",
+    "neon",
+    "neon-tree-evaluation",
+    "odsi-db",
+    "ohid-1",
+    "pavia-cross-scene",
+    "toulouse",
+    "trento",
+    "whu-hi",
+    "whu-ohs",
+    "xiongan",
+];
 
 /// The field of values that stands for the folder that the user gives.
 const ROOT: &str = "{root}";
