@@ -20,6 +20,7 @@ macro_rules! shipped {
 
 /// Name and text of every shipped layout, by name.
 pub const SHIPPED: &[(&str, &str)] = shipped![
+    "abu",
     "arad-1k",
     "augsburg",
     "berlin",
@@ -32,8 +33,10 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "houston-2018",
     "houston-cross-scene",
     "hsi-drive",
+    "hsi-human-brain",
     "hsi-road",
     "hyper-skin",
+    "hyperblood",
     "hyperglobal",
     "hyrank",
     "hyspecnet",
@@ -46,6 +49,7 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "pavia-cross-scene",
     "toulouse",
     "trento",
+    "uav-hsi-crop",
     "whu-hi",
     "whu-ohs",
     "xiongan",

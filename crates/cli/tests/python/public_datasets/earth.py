@@ -135,6 +135,21 @@ def neon_tree_evaluation(root: Path) -> dict[str, Expected]:
     return expected
 
 
+def uav_hsi_crop(root: Path) -> dict[str, Expected]:
+    expected = {}
+    folders = {"Training": "Train/Training", "Validation": "Train/Validation", "Test": "Test"}
+    for number, (split, folder) in enumerate(folders.items()):
+        for part in ("rs", "gt"):
+            (root / folder / part).mkdir(parents=True)
+        name = f"MJK_N_{number}"
+        cube = scene(number, 24, 24, 40)
+        mask = labels(cube, number, 29)
+        np.save(root / folder / f"rs/{name}.npy", cube)
+        np.save(root / folder / f"gt/{name}.npy", mask)
+        expected[name] = Expected(cube, {"crop": mask}, {"split": split})
+    return expected
+
+
 FOLDERS: dict[str, Folder] = {
     "enmap-cdl": enmap_cdl,
     "hyperglobal": hyperglobal,
@@ -143,5 +158,6 @@ FOLDERS: dict[str, Folder] = {
     "neon-tree-evaluation": neon_tree_evaluation,
     "ohid-1": ohid_1,
     "toulouse": toulouse,
+    "uav-hsi-crop": uav_hsi_crop,
     "whu-ohs": whu_ohs,
 }

@@ -7,7 +7,7 @@ import tifffile
 from helpers import write_envi
 from PIL import Image
 
-from .folders import Expected, Folder, labels, scene
+from .folders import Expected, Folder, labels, numbers, scene
 
 
 def lib_hsi(root: Path) -> dict[str, Expected]:
@@ -58,4 +58,51 @@ def odsi_db(root: Path) -> dict[str, Expected]:
     return expected
 
 
-FOLDERS: dict[str, Folder] = {"lib-hsi": lib_hsi, "odsi-db": odsi_db}
+def hyperblood(root: Path) -> dict[str, Expected]:
+    (root / "anno").mkdir()
+    expected = {}
+    nanometres = np.linspace(377.1, 1046.1, 128).round(2)
+    for number, name in enumerate(["A_1", "E_1", "F_1a"]):
+        cube = scene(number, 26, 35, 128)
+        mask = labels(cube, number, 9)
+        write_envi(
+            root / f"data/{name}.hdr",
+            cube,
+            "bil",
+            ending=".float",
+            wavelength=nanometres,
+            wavelength_units="nm",
+        )
+        np.savez_compressed(root / f"anno/{name}.npz", gt=mask)
+        expected[name] = Expected(cube, {"substance": mask}, wavelengths=nanometres)
+    return expected
+
+
+def hsi_human_brain(root: Path) -> dict[str, Expected]:
+    expected = {}
+    nanometres = np.linspace(400.5, 1000.9, 82).round(2)
+    for number, name in enumerate(["004-02", "008-01", "008-02"]):
+        reflectance = scene(number, 20, 31, 82)
+        white = numbers(number, 1, 31, 82) + np.uint16(3000)
+        dark = numbers(number + 50, 1, 31, 82) // np.uint16(8)
+        raw = np.round(dark + reflectance * (white - dark)).astype(np.uint16)
+        mask = labels(raw, number, 4)
+        files = {"raw": raw, "whiteReference": white, "darkReference": dark}
+        for file, values in files.items():
+            header = root / f"{name}/{file}.hdr"
+            data = write_envi(header, values, "bil", wavelength=nanometres, wavelength_units="nm")
+            data.rename(root / name / file)
+        write_envi(root / f"{name}/gtMap.hdr", mask[..., None], "bil").rename(root / name / "gtMap")
+        Image.new("RGB", (31, 20)).save(root / f"{name}/image.jpg")
+        cube = (raw - dark.astype(float)) / (white - dark.astype(float))
+        columns = {"group": name[:3]}
+        expected[name] = Expected(cube, {"tissue": mask}, columns, nanometres)
+    return expected
+
+
+FOLDERS: dict[str, Folder] = {
+    "hsi-human-brain": hsi_human_brain,
+    "hyperblood": hyperblood,
+    "lib-hsi": lib_hsi,
+    "odsi-db": odsi_db,
+}

@@ -177,7 +177,19 @@ def dfc_2018(root: Path) -> dict[str, Expected]:
     return {name: Expected(cube[..., :48], wavelengths=nanometres[:48])}
 
 
+def abu(root: Path) -> dict[str, Expected]:
+    expected = {}
+    for number, place in enumerate(["airport", "beach", "urban"]):
+        name = f"abu-{place}-{number + 1}"
+        cube = numbers(number, 40, 41, 30 + number)
+        mask = labels(cube, number, 1)
+        write_matlab(root / f"{name}.mat", data=cube.astype(np.float64), map=mask)
+        expected[name] = Expected(cube, {"anomaly": mask}, {"place": place})
+    return expected
+
+
 FOLDERS: dict[str, Folder] = {
+    "abu": abu,
     "augsburg": dcmnet("augsburg", 180, 180, 8, "sar"),
     "berlin": dcmnet("berlin", 244, 244, 8, "sar"),
     "chikusei": chikusei,
