@@ -9,6 +9,8 @@ from helpers import write_envi
 
 from .folders import Expected, Folder, labels, numbers, scene, write_matlab
 
+SPLITS = ("train", "val", "test")
+
 
 def write_tiff(path: Path, cube: np.ndarray) -> None:
     """Writes a cube with a plane for each band, as GDAL does."""
@@ -16,6 +18,12 @@ def write_tiff(path: Path, cube: np.ndarray) -> None:
     tifffile.imwrite(
         path, np.moveaxis(cube, 2, 0), photometric="minisblack", planarconfig="separate"
     )
+
+
+def write_split(path: Path, *lines: str) -> None:
+    """Writes a list of samples."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def whu_ohs(root: Path) -> dict[str, Expected]:
@@ -48,7 +56,8 @@ def ohid_1(root: Path) -> dict[str, Expected]:
 def hyspecnet(root: Path) -> dict[str, Expected]:
     tile = "ENMAP01-____L2A-DT0000004950_20221103T161737Z_001_V010110_20221118T145147Z"
     expected = {}
-    for number, part in enumerate(["Y01460273_X03110438", "Y03110438_X04390566"]):
+    parts = ["Y01460273_X03110438", "Y03110438_X04390566", "Y04390566_X05670694"]
+    for number, (part, split) in enumerate(zip(parts, SPLITS, strict=True)):
         patch = f"{tile}-{part}"
         stem = root / "patches" / tile / patch / patch
         whole = numbers(number, 32, 32, 24).astype(np.int16)
@@ -58,19 +67,21 @@ def hyspecnet(root: Path) -> dict[str, Expected]:
         np.save(stem.with_name(f"{patch}-DATA.npy"), np.moveaxis(cube, 2, 0))
         tifffile.imwrite(stem.with_name(f"{patch}-QL_QUALITY_CLASSES.TIF"), mask)
         tifffile.imwrite(stem.with_name(f"{patch}-QL_QUALITY_CLOUD.TIF"), mask)
-        expected[patch] = Expected(cube, {"quality": mask})
+        write_split(root / f"splits/easy/{split}.csv", f"{tile}/{patch}/{patch}-DATA.npy")
+        expected[patch] = Expected(cube, {"quality": mask}, {"split": split})
     return expected
 
 
 def enmap_cdl(root: Path) -> dict[str, Expected]:
     expected = {}
-    for number in range(3):
+    for number, split in enumerate(SPLITS):
         cube = numbers(number, 32, 32, 40).astype(np.int16)
         mask = labels(cube, number, 210)
         write_tiff(root / f"enmap_cdl/enmap/patch_{number}.tif", cube)
         (root / "enmap_cdl/cdl").mkdir(exist_ok=True)
         tifffile.imwrite(root / f"enmap_cdl/cdl/patch_{number}.tif", mask)
-        expected[f"patch_{number}"] = Expected(cube, {"cdl": mask})
+        write_split(root / f"splits/enmap_cdl/{split}.txt", f"patch_{number}.tif")
+        expected[f"patch_{number}"] = Expected(cube, {"cdl": mask}, {"split": split})
     return expected
 
 
@@ -150,13 +161,58 @@ def uav_hsi_crop(root: Path) -> dict[str, Expected]:
     return expected
 
 
+def starcop(root: Path) -> dict[str, Expected]:
+    expected = {}
+    nanometres = np.array([460, 550, 640, 2004, 2109, 2310, 2488])
+    rows: dict[str, list[str]] = {"train": [], "test": []}
+    for number, (part, split) in enumerate(
+        [("train_easy", "train"), ("train_remaining_part1", "train"), ("test", "test")]
+    ):
+        name = f"ang20190922t192642_r{number}_c0_w512_h512"
+        folder = root / f"STARCOP_{part}" / name
+        folder.mkdir(parents=True)
+        cube = scene(number, 32, 32, len(nanometres))
+        mask = labels(cube, number, 1)
+        for band, wavelength in enumerate(nanometres):
+            tifffile.imwrite(folder / f"TOA_AVIRIS_{wavelength}nm.tif", cube[..., band])
+        for product in ("mag1c", "weight_mag1c"):
+            tifffile.imwrite(folder / f"{product}.tif", cube[..., 0])
+        tifffile.imwrite(folder / "label_rgba.tif", np.zeros((32, 32, 4), np.uint8))
+        tifffile.imwrite(folder / "labelbinary.tif", mask)
+        rows[split].append(f"{name},{number * 100.5},{bool(number)}\n")
+        columns = {"split": split}
+        expected[name] = Expected(cube, {"plume": mask}, columns, nanometres)
+    for split, lines in rows.items():
+        (root / f"{split}.csv").write_text("id,qplume,has_plume\n" + "".join(lines))
+    return expected
+
+
+def hyperview(root: Path) -> dict[str, Expected]:
+    (root / "train_data").mkdir()
+    expected, table = {}, ["sample_index,P,K,Mg,pH"]
+    for number in range(4):
+        cube = numbers(number, 11 + number, 12 + 2 * number, 30)
+        outside = labels(cube, number, 1)
+        stored = np.broadcast_to(outside.astype(bool), (30, *outside.shape))
+        np.savez_compressed(
+            root / f"train_data/{number}.npz", data=np.moveaxis(cube, 2, 0), mask=stored
+        )
+        values = {"P": number * 10.5, "K": 20.25 + number, "Mg": 100.5, "pH": 6 + number / 8}
+        table.append(",".join(map(str, [number, *values.values()])))
+        expected[str(number)] = Expected(cube, {"outside": outside}, values)
+    (root / "train_gt.csv").write_text("\n".join(table) + "\n")
+    return expected
+
+
 FOLDERS: dict[str, Folder] = {
     "enmap-cdl": enmap_cdl,
     "hyperglobal": hyperglobal,
+    "hyperview": hyperview,
     "hyspecnet": hyspecnet,
     "neon": neon,
     "neon-tree-evaluation": neon_tree_evaluation,
     "ohid-1": ohid_1,
+    "starcop": starcop,
     "toulouse": toulouse,
     "uav-hsi-crop": uav_hsi_crop,
     "whu-ohs": whu_ohs,

@@ -79,7 +79,8 @@ def trento(root: Path) -> dict[str, Expected]:
     write_matlab(root / "Italy_hsi.mat", data=cube)
     write_matlab(root / "Italy_lidar.mat", data=cube[..., :2])
     write_matlab(root / "allgrd.mat", mask_test=mask)
-    return {"Italy_hsi": Expected(cube, {"gt": mask})}
+    nanometres = np.linspace(402.89, 989.09, 63)
+    return {"Italy_hsi": Expected(cube, {"gt": mask}, wavelengths=nanometres)}
 
 
 def houston_cross_scene(root: Path) -> dict[str, Expected]:
