@@ -22,6 +22,7 @@ macro_rules! shipped {
 pub const SHIPPED: &[(&str, &str)] = shipped![
     "abu",
     "arad-1k",
+    "arad-1k-mst",
     "augsburg",
     "berlin",
     "cassi-cave",
@@ -32,6 +33,7 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "deephs",
     "dfc-2018",
     "enmap-cdl",
+    "eurosat",
     "harvard",
     "heiporspectral",
     "hot",

@@ -7,7 +7,7 @@ import numpy as np
 import tifffile
 from helpers import write_envi
 
-from .folders import Expected, Folder, labels, numbers, scene, write_matlab
+from .folders import Expected, Folder, labels, numbers, scene, write_matlab, write_split
 
 SPLITS = ("train", "val", "test")
 
@@ -18,12 +18,6 @@ def write_tiff(path: Path, cube: np.ndarray) -> None:
     tifffile.imwrite(
         path, np.moveaxis(cube, 2, 0), photometric="minisblack", planarconfig="separate"
     )
-
-
-def write_split(path: Path, *lines: str) -> None:
-    """Writes a list of samples."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def whu_ohs(root: Path) -> dict[str, Expected]:
@@ -82,6 +76,23 @@ def enmap_cdl(root: Path) -> dict[str, Expected]:
         tifffile.imwrite(root / f"enmap_cdl/cdl/patch_{number}.tif", mask)
         write_split(root / f"splits/enmap_cdl/{split}.txt", f"patch_{number}.tif")
         expected[f"patch_{number}"] = Expected(cube, {"cdl": mask}, {"split": split})
+    return expected
+
+
+def eurosat(root: Path) -> dict[str, Expected]:
+    expected = {}
+    kinds = ["AnnualCrop", "SeaLake", "Forest"]
+    for number, (kind, split) in enumerate(zip(kinds, SPLITS, strict=True), 1):
+        cube = numbers(number, 64, 64, 13)
+        name = f"{kind}_{number}"
+        folder = root / "ds/images/remote_sensing/otherDatasets/sentinel_2/tif" / kind
+        folder.mkdir(parents=True)
+        tifffile.imwrite(
+            folder / f"{name}.tif", cube, photometric="minisblack", planarconfig="contig"
+        )
+        # The lists are of the RGB pictures.
+        write_split(root / f"eurosat-{split}.txt", f"{name}.jpg")
+        expected[name] = Expected(cube, columns={"label": kind, "split": split})
     return expected
 
 
@@ -206,6 +217,7 @@ def hyperview(root: Path) -> dict[str, Expected]:
 
 FOLDERS: dict[str, Folder] = {
     "enmap-cdl": enmap_cdl,
+    "eurosat": eurosat,
     "hyperglobal": hyperglobal,
     "hyperview": hyperview,
     "hyspecnet": hyspecnet,

@@ -57,3 +57,9 @@ def write_matlab_73(path: Path, **arrays: np.ndarray) -> None:
             )
     with path.open("r+b") as file:
         file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
+
+
+def write_split(path: Path, *lines: str) -> None:
+    """Writes a list of samples."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))

@@ -5,7 +5,16 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from .folders import Expected, Folder, labels, numbers, scene, write_matlab, write_matlab_73
+from .folders import (
+    Expected,
+    Folder,
+    labels,
+    numbers,
+    scene,
+    write_matlab,
+    write_matlab_73,
+    write_split,
+)
 
 CASSI = np.array(
     [
@@ -25,6 +34,22 @@ def arad_1k(root: Path) -> dict[str, Expected]:
         (root / f"{split}_RGB").mkdir(exist_ok=True)
         Image.new("RGB", (32, 24)).save(root / f"{split}_RGB/{name}.jpg")
         expected[name] = Expected(cube, columns={"split": split}, wavelengths=bands)
+    return expected
+
+
+def arad_1k_mst(root: Path) -> dict[str, Expected]:
+    expected = {}
+    for number, split in [(1, "train"), (2, "train"), (901, "valid")]:
+        cube = scene(number)
+        bands = np.arange(400.0, 701.0, 10.0)
+        name = f"ARAD_1K_{number:04d}"
+        write_matlab_73(root / f"Train_Spec/{name}.mat", cube=cube, bands=bands)
+        expected[name] = Expected(cube, columns={"split": split}, wavelengths=bands)
+    (root / "Train_RGB").mkdir()
+    Image.new("RGB", (32, 24)).save(root / "Train_RGB/ARAD_1K_0001.jpg")
+    # The lists also have scenes that are missing in the folder.
+    write_split(root / "split_txt/train_list.txt", "ARAD_1K_0001", "ARAD_1K_0002", "ARAD_1K_0003")
+    write_split(root / "split_txt/valid_list.txt", "ARAD_1K_0901")
     return expected
 
 
@@ -131,6 +156,7 @@ def icvl(root: Path) -> dict[str, Expected]:
 
 FOLDERS: dict[str, Folder] = {
     "arad-1k": arad_1k,
+    "arad-1k-mst": arad_1k_mst,
     "cassi-cave": cassi_cave,
     "cassi-kaist": cassi_kaist,
     "cave": cave,
