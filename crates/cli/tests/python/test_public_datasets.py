@@ -1,63 +1,19 @@
 """Every layout that hsipack ships packs a folder that is arranged as the public dataset is.
 
-The folders are made here, as the loaders that the datasets' authors published expect them. Names,
-values, labels and splits are compared with the arrays from which the folder was made.
+Names, values, labels and splits are compared with the arrays from which the folder was made.
 """
 
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import zarr
-from helpers import Hsipack, samples
-
-
-@dataclass
-class Expected:
-    """A sample as it must be packed."""
-
-    cube: np.ndarray
-    masks: dict[str, np.ndarray] = field(default_factory=dict)
-    columns: dict[str, Any] = field(default_factory=dict)
-    wavelengths: np.ndarray | None = None
-
-
-def scene(seed: int, rows: int = 24, columns: int = 32, bands: int = 31) -> np.ndarray:
-    """A cube (row, column, band) of values that float16 holds to a thousandth."""
-    return np.random.default_rng(seed).uniform(0.01, 1, (rows, columns, bands)).astype(np.float32)
-
-
-def write_matlab_73(path: Path, **arrays: np.ndarray) -> None:
-    """Writes a file as MATLAB does with -v7.3: HDF5 with the axes reversed, after a header."""
-    with h5py.File(path, "w", userblock_size=512) as file:
-        for name, values in arrays.items():
-            file[name] = np.atleast_2d(values).T
-            file[name].attrs["MATLAB_class"] = np.bytes_(
-                {"float32": "single", "float64": "double"}.get(values.dtype.name, values.dtype.name)
-            )
-    with path.open("r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
-
-
-def arad_1k(root: Path) -> dict[str, Expected]:
-    expected = {}
-    for number, split in [(1, "Train"), (2, "Train"), (901, "Valid")]:
-        cube = scene(number)
-        folder = root / f"{split}_spectral"
-        folder.mkdir(exist_ok=True)
-        bands = np.arange(400.0, 701.0, 10.0)
-        write_matlab_73(folder / f"ARAD_1K_{number:04d}.mat", cube=cube, bands=bands)
-        expected[f"ARAD_1K_{number:04d}"] = Expected(cube)
-    return expected
-
-
-FOLDERS: dict[str, Callable[[Path], dict[str, Expected]]] = {"arad-1k": arad_1k}
+from helpers import Hsipack, attributes, samples
+from public_datasets import FOLDERS, Expected
+from public_datasets.pictures import arad_1k
 
 
 @pytest.mark.parametrize("layout", FOLDERS)
@@ -77,6 +33,7 @@ def compare(out: Path, sample: dict[str, Any], want: Expected) -> None:
     group = zarr.open_group(out / sample["stack"], mode="r")
     index = sample["index"]
     image = np.asarray(group["image"][index], np.float64)
+    image *= attributes(out, sample["stack"]).get("scale_factor", 1)
     assert image.shape == want.cube.shape
     np.testing.assert_allclose(image, want.cube, rtol=1e-3, atol=1e-4)
     for name, mask in want.masks.items():
@@ -90,15 +47,18 @@ def compare(out: Path, sample: dict[str, Any], want: Expected) -> None:
 def test_every_layout_is_tested_and_listed(hsipack: Hsipack) -> None:
     listed = hsipack.run("layouts").stdout
     assert re.findall(r"^(\S+):", listed, re.MULTILINE) == sorted(FOLDERS)
+    page = Path(__file__).parents[4] / "docs/public-datasets.md"
+    rows = re.findall(r"^\|.*`hsipack convert .* --layout (\S+)` \|", page.read_text("utf-8"), re.M)
+    assert sorted(rows) == sorted(FOLDERS)
 
 
 def test_a_printed_layout_can_be_changed(hsipack: Hsipack, tmp_path: Path) -> None:
     text = hsipack.run("layouts", "arad-1k").stdout
     own = tmp_path / "own.toml"
-    own.write_text(text.replace("*_spectral", "spectra"))
+    own.write_text(text.replace("_spectral", "_spectra"))
     (tmp_path / "data").mkdir()
     arad_1k(tmp_path / "data")
-    (tmp_path / "data/Train_spectral").rename(tmp_path / "data/spectra")
+    (tmp_path / "data/Train_spectral").rename(tmp_path / "data/Train_spectra")
     out = tmp_path / "out.hsipack"
     hsipack.convert(tmp_path / "data", "--layout", own, "--bands", "0-4", out=out)
     assert len(samples(out)) == 2
