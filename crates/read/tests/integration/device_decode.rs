@@ -1,6 +1,8 @@
 //! The kernel that decodes frames on a GPU, tested without a GPU: its source is compiled as C++, with the lanes of a warp in
 //! random order, and compared with C-Blosc.
 
+#![cfg(target_os = "linux")]
+
 use std::ffi::{CString, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ struct Kernel {
 }
 
 fn compiler(options: &[&str], from: &str, into: &Path) {
-    let target = "x86_64-unknown-linux-gnu";
+    let target = &format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").opt_level(2).target(target).host(target).cargo_metadata(false);
     let mut command = build.get_compiler().to_command();
