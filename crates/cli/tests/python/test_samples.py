@@ -94,7 +94,6 @@ def test_table_columns(hsipack: Hsipack, tmp_path: Path) -> None:
     [
         ("label\n1\n", "`name`"),
         ("name,label\ncube_000,1\ncube_000,2\n", "twice"),
-        ("name,stack\ncube_000,x\n", "stack"),
         ("name,label\ncube_000,1,2\n", "CSV"),
         ("name,label\ncube_000,\xff\n", "CSV"),
     ],

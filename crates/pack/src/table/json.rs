@@ -78,10 +78,13 @@ impl Json {
     /// The names of the keys of an object, for messages.
     pub fn keys(&self) -> String {
         const LISTED: usize = 5;
+        const CHARACTERS: usize = 60;
         let Self::Object(entries) = self else { return format!("no keys, it is {}", self.kind()) };
-        let mut names: Vec<&str> = entries.iter().take(LISTED).map(|(name, _)| &**name).collect();
+        let short =
+            |(name, _): &(Arc<str>, Json)| name.chars().take(CHARACTERS).collect::<String>();
+        let mut names: Vec<String> = entries.iter().take(LISTED).map(short).collect();
         if entries.len() > LISTED {
-            names.push("…");
+            names.push("…".to_owned());
         }
         match names.is_empty() {
             true => "no keys".to_owned(),

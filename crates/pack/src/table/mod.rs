@@ -88,7 +88,8 @@ impl Table {
         self.is_used[row] = true;
         let mut cells = self.rows.map(row);
         if self.key == "name" {
-            cells.shift_remove("name");
+            // The last column takes its place, as always: the order of columns is part of a dataset.
+            cells.swap_remove("name");
         }
         Some(cells)
     }
@@ -259,7 +260,7 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
     }
     let inputs = (0..rows.len()).map(|row| {
         let mut cells = rows.map(row);
-        let Some(Value::String(file)) = cells.shift_remove("path") else {
+        let Some(Value::String(file)) = cells.swap_remove("path") else {
             return Err(Error::malformed(format!(
                 "{} of the list has no path; the header is row 1",
                 rows.place(row)
@@ -269,7 +270,7 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
         };
         let place = if is_url(Path::new(&file)) { file.into() } else { folder.join(file) };
         let mut input = Input::parse(&place.to_string_lossy());
-        let name = cells.shift_remove("name");
+        let name = cells.swap_remove("name");
         check_columns(&cells).map_err(|error| error.at(path))?;
         cells.extend(name.map(|name| ("name".to_owned(), name)));
         input.columns = cells;

@@ -91,8 +91,7 @@ impl Rows {
     /// The error for a column that does not exist.
     pub fn no_column(&self, name: &str) -> Error {
         const LISTED: usize = 20;
-        let mut all: Vec<String> =
-            self.columns().take(LISTED).map(|column| format!("{column:?}")).collect();
+        let mut all: Vec<String> = self.columns().take(LISTED).map(short).collect();
         if self.columns.len() > LISTED {
             all.push("…".to_owned());
         }
@@ -164,6 +163,15 @@ impl Rows {
             self.rows[row] = cells.into();
         }
         Ok(())
+    }
+}
+
+/// A name for messages, without the end of a long one.
+fn short(name: &str) -> String {
+    const CHARACTERS: usize = 60;
+    match name.char_indices().nth(CHARACTERS) {
+        Some((end, _)) => format!("{:?}…", &name[..end]),
+        None => format!("{name:?}"),
     }
 }
 

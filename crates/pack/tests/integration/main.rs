@@ -2,6 +2,7 @@
 
 mod adding;
 mod appending;
+mod columns;
 #[path = "../../../source/tests/integration/common.rs"]
 mod common;
 mod conversion;
@@ -11,6 +12,7 @@ mod grids;
 mod index;
 mod inputs;
 mod look;
+mod merging;
 mod packing;
 mod parts;
 mod products;

@@ -47,6 +47,7 @@ from hsipack._pack import pack  # noqa: E402
 from hsipack._ranks import Place  # noqa: E402
 from hsipack._spectra import spectra  # noqa: E402
 from hsipack._view import Viewer, view  # noqa: E402
+from hsipack.columns import set_columns  # noqa: E402
 from hsipack.crops import (  # noqa: E402
     CenterCrop,
     GridCrop,
@@ -57,7 +58,6 @@ from hsipack.crops import (  # noqa: E402
     Windows,
 )
 from hsipack.dataset import Dataset, Mask, Stack  # noqa: E402
-from hsipack.columns import set_columns  # noqa: E402
 from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402

@@ -44,8 +44,8 @@ def set_columns(
 
     Args:
         dataset: path of the dataset, or the opened dataset.
-        table: columns by their names, ``{"name": ["a", "b"], "split": ["train", "val"]}``; a table of
-            pandas, Polars or Arrow; a list of dictionaries; or a file, as for
+        table: columns by their names, ``{"name": ["a", "b"], "split": ["train", "val"]}``; a table
+            of pandas, Polars or Arrow; a list of dictionaries; or a file, as for
             :func:`hsipack.convert`. The column ``name`` identifies samples; the samples get the
             other columns. ``None`` removes a value. Samples without a row stay as they are.
         table_key: the column of ``table`` that identifies samples instead of ``name``, and the text
@@ -66,7 +66,7 @@ def set_columns(
         Error: if a row belongs to no sample, the table is wrong, or another process writes the
             dataset. The dataset is then unchanged.
 
-    >>> set_columns(own_path, {"name": ["cube_000"], "label": ["oak"]}).columns
+    >>> set_columns(own_path, {"name": ["cube_00"], "label": ["oak"]}).columns
     ['label']
     """
     arguments = dict(locals())

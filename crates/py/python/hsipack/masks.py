@@ -40,9 +40,9 @@ def split(
 
     ``by="samples"`` and ``by="groups"`` give each sample a split, so that ``ds.split("train")``
     chooses it. The shares of all labels are met as closely as whole samples or groups allow.
-    Otherwise, each split is added to the dataset as a mask that has the class ids of the split's pixels, and 0
-    elsewhere. It is named after the mask and the split: ``LabelledPatches(9, mask="gt_train")``
-    reads the patches of split ``train`` of mask ``gt``.
+    Otherwise, each split is added to the dataset as a mask that has the class ids of the split's
+    pixels, and 0 elsewhere. It is named after the mask and the split:
+    ``LabelledPatches(9, mask="gt_train")`` reads the patches of split ``train`` of mask ``gt``.
 
     Args:
         dataset: path of the dataset, or the opened dataset.

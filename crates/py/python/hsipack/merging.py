@@ -56,7 +56,7 @@ def merge(
         "mask_fill": lambda name, value: _options.natural(name, value, least=0, most=65535),
     }
     del arguments["progress"]
-    defaults = {name: value for name, value in (merge.__kwdefaults__ or {}).items()}
+    defaults = dict(merge.__kwdefaults__ or {})
     settings = plain_options(arguments, defaults, checks)
     words = [repr(settings["datasets"]), repr(settings["output"])]
     settings["command"] = call("merge", words, arguments | {"progress": None}, defaults)

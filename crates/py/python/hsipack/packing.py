@@ -104,11 +104,11 @@ def convert(
         table_join: adds the columns of other tables: ``{"annotations.record_id": "id"}`` finds the
             row of ``annotations`` whose ``record_id`` equals the table's column ``id``. The text
             before the last dot is a key of the same JSON file, or another file.
-        split: lists of the samples of each split, ``{"train": "train.txt", "val": "val.txt"}``: files
-            with a name, stem or path on each line, or JSON lists; or a JSON file with such lists by
-            the names of splits. Lists of folds, ``[{"train": […], "val": […]}, …]``, become the
-            columns ``fold0/train``, ``fold0/val``, …, which are true for the samples in a list and
-            false for others.
+        split: lists of the samples of each split, ``{"train": "train.txt", "val": "val.txt"}``:
+            files with a name, stem or path on each line, or JSON lists; or a JSON file with such
+            lists by the names of splits. Lists of folds, ``[{"train": […], "val": […]}, …]``,
+            become the columns ``fold0/train``, ``fold0/val``, …, which are true for the samples in
+            a list and false for others.
         label_column: the column that is the label of each sample; ``label`` if ``None``.
         unlisted: whether to ``"keep"`` or ``"skip"`` cubes without a row in the table or without a
             list, or raise an ``"error"``. If ``None``, an error for tables; cubes in no list are
@@ -437,10 +437,10 @@ def split_lists(option: str, lists: Any) -> list[str]:
 
 
 def one_assignment(option: str, values: Any) -> str:
-    assignments = assignments(option, values)
-    if len(assignments) != 1:
+    entries = assignments(option, values)
+    if len(entries) != 1:
         raise _options.wrong(option, values, "give one entry")
-    return assignments[0]
+    return entries[0]
 
 
 def _centers(option: str, value: Any) -> str:

@@ -1,0 +1,323 @@
+"""Tables and lists of splits as data sets come with them, and fields of patterns."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pandas
+import pytest
+import scipy.io
+from helpers import Hsipack, check_refusal, partial, read_zarr, samples, smooth_cube, write_cubes
+
+STACK = "12x9x11"
+COLUMNS = {"name": [f"cube_{n:03}" for n in range(3)], "label": [1.5, 2.0, 3.25], "age": [1, 2, 3]}
+
+
+def write_table(folder: Path, ending: str, frame: pandas.DataFrame) -> Path:
+    path = folder / f"table.{ending}"
+    match ending:
+        case "csv":
+            frame.to_csv(path, index=False)
+        case "tsv":
+            frame.to_csv(path, index=False, sep="\t")
+        case "json":
+            frame.to_json(path, orient="records")
+        case "columns.json":
+            frame.to_json(path)
+        case "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        case _:
+            frame.to_parquet(path, compression=ending.removesuffix(".parquet"))
+    return path
+
+
+FORMATS = ["csv", "tsv", "json", "columns.json", "jsonl"]
+
+
+@pytest.mark.parametrize("ending", [*FORMATS, "snappy.parquet", "zstd.parquet", "none.parquet"])
+def test_every_format_of_a_table_gives_the_same(
+    hsipack: Hsipack, tmp_path: Path, ending: str
+) -> None:
+    write_cubes(tmp_path / "in", 3)
+    frame = pandas.DataFrame(COLUMNS | {"split": ["train", None, "val"], "ok": [True, False, True]})
+    if ending == "none.parquet":
+        frame.to_parquet(tmp_path / "table.none.parquet", compression=None)
+        table = tmp_path / "table.none.parquet"
+    else:
+        table = write_table(tmp_path, ending, frame)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", "--table", table, out=out)
+    lines = samples(out)
+    assert [line["label"] for line in lines] == [1.5, 2.0, 3.25]
+    assert [line["age"] for line in lines] == [1, 2, 3]
+    assert [line.get("split") for line in lines] == ["train", None, "val"]
+    assert [line["ok"] for line in lines] == [True, False, True]
+
+
+def records(folder: Path) -> Path:
+    """A JSON file of records and annotations that belong to them, as in DeepHS."""
+    truth: dict[str, Any] = {"info": {"version": 2}, "records": [], "annotations": []}
+    for number in range(2):
+        files = {"header_file": f"day/cube_{number:03}.npy", "size": [12, 9]}
+        truth["records"].append({"id": number, "camera": "VIS", "files": files})
+        note = {"id": 10 + number, "record_id": number, "firmness": 7 - number, "state": "ripe"}
+        truth["annotations"].append(note)
+    path = folder / "truth.json"
+    path.write_text(json.dumps(truth))
+    return path
+
+
+def test_records_of_json_are_joined(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in/day", 3)
+    truth = records(tmp_path)
+    words = ["--table", f"{truth}::records", "--table-key", "files.header_file={relative}"]
+    words += ["--table-join", "annotations.record_id=id", "--label-column", "state"]
+    done = hsipack.run("convert", tmp_path / "in", "-o", tmp_path / "o", *words)
+    assert "no row with files.header_file day/cube_002.npy" in check_refusal(done, tmp_path)
+    assert "--unlisted keep" in done.stderr
+    out = tmp_path / "out.hsipack"
+    report = hsipack.convert(tmp_path / "in", *words, "--unlisted", "skip", out=out)
+    assert "one input is left out: no table or list has it" in report["notes"]
+    first, second = samples(out)
+    assert (first["firmness"], second["firmness"], first["label"]) == (7, 6, "ripe")
+    assert first["state"] == "ripe"
+    assert first["files.size"] == [12, 9]
+    # These names are those of fields that hsipack writes, or of both tables.
+    assert (second["id"], second["table.id"], second["annotations.id"]) == (1, 1, 11)
+    kept = tmp_path / "kept.hsipack"
+    hsipack.convert(tmp_path / "in", *words, "--unlisted", "keep", out=kept)
+    assert [line.get("label") for line in samples(kept)] == ["ripe", "ripe", None]
+
+
+def test_lists_name_cubes_by_names_stems_and_paths(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in/a", 2)
+    write_cubes(tmp_path / "in/b", 2, first=2)
+    (tmp_path / "train.txt").write_text("a/cube_000\r\n\ncube_002.npy\nnothing\n")
+    (tmp_path / "val.json").write_text(json.dumps([f"{tmp_path}/in/a/cube_001.mat"]))
+    out = tmp_path / "out.hsipack"
+    lists = ["--split", f"train={tmp_path}/train.txt", "--split", f"val={tmp_path}/val.json"]
+    report = hsipack.convert(tmp_path / "in", *lists, out=out)
+    assert [line.get("split") for line in samples(out)] == ["train", "val", "train", None]
+    assert any("one name for split train matches no input: nothing" in n for n in report["notes"])
+    assert report["splits"] == {"train": 2, "val": 1}
+    done = hsipack.run(
+        "convert", tmp_path / "in", "-o", tmp_path / "o", *lists, "--unlisted", "error"
+    )
+    assert "no list of --split has b/cube_003" in check_refusal(done, tmp_path)
+
+
+def test_folds_are_columns(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2)
+    folds = [{"train": ["cube_000"], "val": ["cube_001"]}, {"train": ["cube_001"], "val": []}]
+    (tmp_path / "folds.json").write_text(json.dumps(folds))
+    (tmp_path / "split.json").write_text(json.dumps({"train": ["cube_001"], "test": ["cube_000"]}))
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(
+        tmp_path / "in",
+        "--split",
+        tmp_path / "folds.json",
+        "--split",
+        tmp_path / "split.json",
+        out=out,
+    )
+    first, second = samples(out)
+    assert (first["split"], second["split"]) == ("test", "train")
+    assert [first[f"fold0/{part}"] for part in ("train", "val")] == [True, False]
+    assert [second[f"fold{number}/train"] for number in range(2)] == [False, True]
+    chosen = hsipack.run("read", out, "--where", "`fold1/train`", "--json", "--batch-size", "1")
+    assert json.loads(chosen.stdout)["samples"] == 1, chosen.stdout
+
+
+def test_columns_and_groups_are_fields_of_every_pattern(hsipack: Hsipack, tmp_path: Path) -> None:
+    truth = {}
+    for number, scene in enumerate(["Indian_pines", "KSC"]):
+        folder = tmp_path / f"in/{scene}_day{number}"
+        folder.mkdir(parents=True)
+        np.save(folder / "cube.npy", smooth_cube(seed=number) + 1)
+        truth[scene] = np.full((12, 9), number + 1, np.uint8)
+        scipy.io.savemat(tmp_path / f"{scene}_gt.mat", {"gt": truth[scene]})
+        np.save(tmp_path / f"white_{scene}.npy", smooth_cube(seed=number) * 2 + 2)
+    table = tmp_path / "t.csv"
+    table.write_text("scene,mask_file\nIndian_pines,Indian_pines_gt.mat\nKSC,KSC_gt.mat\n")
+    out = tmp_path / "out.hsipack"
+    words = ["--path-columns", r"in/(?P<scene>\w+)_day(?P<day>\d)", "--name", "{scene}#{day}"]
+    words += [
+        "--mask",
+        f"gt={tmp_path}/{{mask_file}}",
+        "--white",
+        f"{tmp_path}/white_{{scene}}.npy",
+    ]
+    hsipack.convert(
+        tmp_path / "in", *words, "--table", table, "--table-key", "scene={scene}", out=out
+    )
+    lines = samples(out)
+    assert [line["name"] for line in lines] == ["Indian_pines#0", "KSC#1"]
+    assert lines[0]["source"]["fields"] == {
+        "day": "0",
+        "mask_file": "Indian_pines_gt.mat",
+        "scene": "Indian_pines",
+    }
+    for place, mask in enumerate(truth.values()):
+        assert (read_zarr(out, STACK, "gt")[place] == mask).all()
+    # What a pattern used is recorded, so the sources are found again.
+    done = hsipack.run("validate", out, "--source", "--json")
+    assert json.loads(done.stdout)["problems"] == [], done.stdout
+
+
+def test_stars_and_folders_are_fields(hsipack: Hsipack, tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        write_cubes(tmp_path / f"in/{part}_x", 1)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(f"{tmp_path}/in/*_x/*.npy", "--name", "{1}/{2}@{parent}", out=out)
+    assert [line["name"] for line in samples(out)] == [
+        "train/cube_000@train_x",
+        "val/cube_000@val_x",
+    ]
+
+
+def test_a_missing_variable_is_a_missing_mask(hsipack: Hsipack, tmp_path: Path) -> None:
+    for number in range(2):
+        with h5py.File(tmp_path / f"c{number}.h5", "w") as file:
+            file["cube"] = smooth_cube(seed=number)
+            if number == 0:
+                file["labels"] = np.ones((12, 9), np.uint8)
+    words = [f"{tmp_path}/c*.h5", "--mask", "{path}::labels"]
+    done = hsipack.run("convert", *words, "-o", tmp_path / "o")
+    assert "--mask-fill" in check_refusal(done, tmp_path / "c1.h5")
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(*words, "--mask-fill", "7", out=out)
+    masks = read_zarr(out, STACK, "mask")
+    assert (masks[0] == 1).all()
+    assert (masks[1] == 7).all()
+
+
+def test_unknown_fields_are_named_with_those_that_exist(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 1)
+    words = ["--path-columns", r"(?P<scene>cube)", "--mask", "{dir}/{scen}_gt.mat"]
+    done = hsipack.run("convert", tmp_path / "in", "-o", tmp_path / "o", *words)
+    assert done.returncode == 1
+    assert "unknown field {scen}" in done.stderr
+    assert "{scene}" in done.stderr
+
+
+def hostile() -> dict[str, bytes]:
+    """Malformed tables and lists by the names of their files."""
+    deep = "[" * 1_000_000
+    record = '{"name": "cube_000", "label": 1}'
+    parquet = b"PAR1" + bytes(range(256)) * 8
+    files: dict[str, bytes] = {
+        "deep.json": deep.encode(),
+        "deep.jsonl": ('{"a": ' * 1_000_000).encode(),
+        "deep_lines.jsonl": f"{record}\n{deep}\n".encode(),
+        "lists.json": b'{"name": [1, 2], "label": [1]}',
+        "number.json": b"17",
+        "text.json": b'"x"',
+        "nan.json": b'[{"name": "cube_000", "label": NaN}]',
+        "two_tables.json": b'{"a": [{"name": "x"}], "b": [{"name": "y"}]}',
+        "no_name.json": b'[{"label": 1}]',
+        "name_list.json": b'[{"name": ["cube_000"]}]',
+        "twice.json": f"[{record}, {record}]".encode(),
+        "utf16.json": record.encode("utf-16"),
+        "latin.csv": b"name,label\ncube_000,\xe9\n",
+        "quote.csv": b'name,label\n"cube_000,1\n',
+        "ragged.csv": b"name,label\ncube_000\n",
+        "nul.csv": b"\0" * 4096,
+        "empty.csv": b"",
+        "magic.parquet": b"PAR1",
+        "huge.parquet": b"PAR1" + b"\xff" * 8 + b"\xff\xff\xff\x7f" + b"PAR1",
+        "noise.parquet": parquet + (len(parquet) - 4).to_bytes(4, "little") + b"PAR1",
+    }
+    whole = json.dumps([{"name": "cube_000", "label": 1, "x": {"y": [1, {"z": None}]}}]).encode()
+    files |= {f"cut{end}.json": whole[:end] for end in range(1, len(whole) - 1, 3)}
+    table = pandas.DataFrame({"name": ["cube_000"], "label": [1], "list": [[1, 2]]}).to_parquet()
+    files |= {f"cut{end}.parquet": table[:end] for end in range(40, len(table) - 1, 97)}
+    random = np.random.default_rng(0)
+    for number in range(30):
+        damaged = bytearray(table)
+        for place in random.integers(4, len(table), 12):
+            damaged[place] = random.integers(256)
+        files[f"damaged{number}.parquet"] = bytes(damaged)
+    return files
+
+
+def test_malformed_tables_end_with_an_error_that_names_them(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    write_cubes(tmp_path / "in", 1)
+    for name, content in hostile().items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        out = tmp_path / "out"
+        done = hsipack.run(
+            "convert", tmp_path / "in", "-o", out, "--table", path, memory=3 << 30, timeout=60
+        )
+        if name.startswith("damaged") and done.returncode == 0:
+            # Some bytes of a Parquet file have no meaning.
+            subprocess.run(["rm", "-r", out], check=True)
+            continue
+        assert done.returncode == 1, (name, done.stderr[-300:])
+        assert name in done.stderr, done.stderr[-300:]
+        assert len(done.stderr) < 4000, name
+        assert not out.exists()
+        assert not partial(out).exists()
+
+
+def test_malformed_lists_end_with_an_error_that_names_them(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    write_cubes(tmp_path / "in", 1)
+    for name, content in {
+        "deep.json": b"[" * 1_000_000,
+        "number.json": b"3",
+        "objects.json": b'{"train": [{"a": 1}], "val": []}',
+        "empty.json": b"{}",
+        "other.json": b'{"train": ["x", "y"]}',
+        "cut.json": b'{"train": ["cube_000", ',
+        "twice.json": b'{"train": ["cube_000"], "val": ["cube_000.npy"]}',
+        "empty.txt": b"\n\n",
+        "latin.txt": b"cube_000\n\xff\n",
+        "other.txt": b"x\ny\n",
+    }.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        split = path if name.endswith("json") else f"train={path}"
+        done = hsipack.run(
+            "convert", tmp_path / "in", "-o", tmp_path / "o", "--split", split, memory=2 << 30
+        )
+        assert done.returncode == 1, (name, done.stderr)
+        assert name in done.stderr, done.stderr
+
+
+def test_columns_are_changed_by_the_command(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 3)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", out=out)
+    (tmp_path / "t.csv").write_text("name,label,split\ncube_000,oak,train\ncube_002,elm,val\n")
+    done = hsipack.run("table", out, tmp_path / "t.csv", "--json")
+    report = json.loads(done.stdout)
+    assert (report["samples"], report["columns"]) == (2, ["label", "split"])
+    assert report["splits"] == {"train": 1, "val": 1}
+    assert [line.get("label") for line in samples(out)] == ["oak", None, "elm"]
+    assert hsipack.run("validate", out).returncode == 0
+    command = json.loads((out / "zarr.json").read_text())["attributes"]["hsipack"]["history"][-1]
+    assert command["command"].startswith("hsipack table ")
+    wrong = hsipack.run("table", out)
+    assert wrong.returncode == 2
+    assert "FILE" in wrong.stderr
+
+
+def test_datasets_are_merged_by_the_command(hsipack: Hsipack, tmp_path: Path) -> None:
+    cubes = [write_cubes(tmp_path / name, 2, first=2 * n) for n, name in enumerate("ab")]
+    for name in "ab":
+        hsipack.convert(tmp_path / name, out=tmp_path / f"{name}.hsipack")
+    out = tmp_path / "both.hsipack"
+    words = [tmp_path / "a.hsipack", tmp_path / "b.hsipack", "-o", out, "--json"]
+    report = json.loads(hsipack.run("merge", *words).stdout)
+    assert (report["samples"], report["parts"]) == (4, [2, 2])
+    packed = read_zarr(out, STACK, "image")
+    assert np.allclose(packed, np.stack(cubes[0] + cubes[1]), rtol=1e-3)
+    assert "output exists" in check_refusal(hsipack.run("merge", *words), out)
+    assert hsipack.run("validate", out, "--source").returncode == 0
