@@ -437,10 +437,10 @@ def split_lists(option: str, lists: Any) -> list[str]:
 
 
 def one_assignment(option: str, values: Any) -> str:
-    assignments = assignments(option, values)
-    if len(assignments) != 1:
+    listed = assignments(option, values)
+    if len(listed) != 1:
         raise _options.wrong(option, values, "give one entry")
-    return assignments[0]
+    return listed[0]
 
 
 def _centers(option: str, value: Any) -> str:
