@@ -403,7 +403,8 @@ def _is_other_value(key: object) -> bool:
     """Whether it is a value in a mask file but no class id: another whole number, or NaN."""
     if isinstance(key, bool) or not isinstance(key, numbers.Real):
         return False
-    return key != key or (not 0 <= key <= _MAX_ID and float(key).is_integer())
+    value = float(key)
+    return value != value or (value.is_integer() and not 0 <= value <= _MAX_ID)
 
 
 def _class_names(option: str, names: Any) -> list[dict[str, Any]]:
