@@ -81,7 +81,7 @@ def test_patterns_find_each_cube_s_references(hsipack: Hsipack, tmp_path: Path) 
     )  # fmt: skip
     assert f"there is no {tmp_path}/in/day_1/W_scan.hdr" in message
     message = hsipack.refuse(
-        scan, "--white", "{dir}/{name}.hdr", out=tmp_path / "no", names="the reference's path"
+        scan, "--white", "{dir}/{foo}.hdr", out=tmp_path / "no", names="the pattern"
     )
     assert "{stem}" in message
 
@@ -262,11 +262,14 @@ def test_where_white_is_no_brighter_than_dark_the_value_is_missing(
     assert np.isfinite(np.delete(packed, 3, axis=1)).all()
 
 
-def test_references_that_a_pattern_matches_are_told(hsipack: Hsipack, tmp_path: Path) -> None:
+def test_references_that_a_pattern_matches_are_not_cubes(hsipack: Hsipack, tmp_path: Path) -> None:
     specim(tmp_path / "a", "one", 1)
     pattern = str(tmp_path / "a/*.hdr")
+    out = tmp_path / "out.hsipack"
+    report = hsipack.convert(pattern, "--white", "auto", "--dark", "auto", out=out)
+    assert report["cubes"] == 1
     dark = tmp_path / "a/DARKREF_one.hdr"
     message = hsipack.refuse(
-        pattern, "--white", "auto", "--dark", "auto", out=tmp_path / "no", names=dark
+        dark, "--white", "auto", "--dark", "auto", out=tmp_path / "no", names=dark
     )
     assert "it is itself the reference of a cube" in message

@@ -153,7 +153,7 @@ fn datasets_without_one_clear_cube_are_refused_with_a_remedy() {
     assert!(text.contains("two_cubes.zarr::cube1 (7x9x12 float32)"), "{text}");
     check_fixture("zarr/two_cubes.zarr#cube0");
     check_fixture("zarr/two_cubes.zarr#cube1");
-    refused(&two, Some("cube2"), ErrorKind::Conflict, "no variable 'cube2'; the file holds");
+    refused(&two, Some("cube2"), ErrorKind::NotFound, "no variable 'cube2'; the file holds");
     let group = fixture("zarr/group_v3.zarr");
     refused(&group, Some("scene/wavelength"), ErrorKind::Unsupported, "1-D");
     let single = fixture("zarr/v3_uint8.zarr");
