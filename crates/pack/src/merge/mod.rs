@@ -183,11 +183,15 @@ fn samples(datasets: &[Dataset], options: &MergeOptions) -> Result<Vec<Sample>> 
             if !names.insert(sample.name.clone()) {
                 return Err(Error::conflict(format!("two datasets have a sample {}", sample.name))
                     .at(dataset.path())
-                    .with_remedy(remedy![
-                        "pass ",
-                        Opt::Prefix,
-                        ", so that names begin with that of the dataset; if both are the same sample, merge other datasets"
-                    ]));
+                    .with_remedy(if options.prefix {
+                        remedy!["rename the folder of one of them, and give each dataset once"]
+                    } else {
+                        remedy![
+                            "pass ",
+                            Opt::Prefix,
+                            ", so that names begin with that of the dataset; if both are the same sample, merge other datasets"
+                        ]
+                    }));
             }
             sample.id = all.len();
             sample.index += ends.get(&sample.stack).copied().unwrap_or(0);
