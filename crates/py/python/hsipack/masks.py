@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,42 @@ Share = float | Literal["rest"]
 Masks = Callable[[Sample], Any] | Mapping[int | str, Any]
 
 
+@overload
+def split(
+    dataset: Path | Dataset,
+    mask: str | None = ...,
+    *,
+    by: Literal["pixels", "blocks", "regions"],
+    shares: str | Mapping[str, Share],
+    per_class: int | None = ...,
+    block: int = ...,
+    ignore: Sequence[int] = ...,
+    buffer: int | Literal["auto"] | None = ...,
+    patch: int | tuple[int, int] = ...,
+    seed: int = ...,
+    name: str | None = ...,
+    force: bool = ...,
+    dry_run: bool = ...,
+    progress: Progress | None = ...,
+) -> SplitReport: ...
+@overload
+def split(
+    dataset: Path | Dataset,
+    mask: str | None = ...,
+    *,
+    by: Literal["samples", "groups"],
+    shares: str | Mapping[str, Share],
+    per_class: int | None = ...,
+    block: int = ...,
+    ignore: Sequence[int] = ...,
+    buffer: int | Literal["auto"] | None = ...,
+    patch: int | tuple[int, int] = ...,
+    seed: int = ...,
+    name: str | None = ...,
+    force: bool = ...,
+    dry_run: bool = ...,
+    progress: Progress | None = ...,
+) -> SampleSplitReport: ...
 def split(
     dataset: Path | Dataset,
     mask: str | None = None,
