@@ -244,11 +244,14 @@ def test_info_says_where_a_dataset_lies(hsipack: Hsipack, tmp_path: Path) -> Non
     assert hsipack.run("validate", tmp_path / "out", "--source").returncode == 0
 
 
-def test_a_column_named_geo_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+def test_a_column_named_geo_does_not_replace_the_place(hsipack: Hsipack, tmp_path: Path) -> None:
     path = write(tmp_path / "a.tif", "GTiff", "EPSG:32632", NORTH_UP)
     (tmp_path / "t.csv").write_text("name,geo\na,north\n")
-    words = (path, "--table", tmp_path / "t.csv")
-    assert "geo" in hsipack.refuse(*words, out=tmp_path / "out", names=tmp_path / "t.csv")
+    out = tmp_path / "out"
+    hsipack.convert(path, "--table", tmp_path / "t.csv", out=out)
+    (sample,) = samples(out)
+    assert sample["geo"]["crs"] == "EPSG:32632"
+    assert sample["table.geo"] == "north"
 
 
 def test_garbage_is_no_failure(hsipack: Hsipack, tmp_path: Path) -> None:
