@@ -326,8 +326,10 @@ impl Mender<'_> {
             let shape = array.shape();
             let optional = recipe.mask_fill.is_some();
             let reader = MaskReader::open(&group, &input, shape.rows, shape.columns, optional)?
-                .map(|reader| reader.filling(recipe.mask_fill));
-            let fill = recipe.mask_fill.unwrap_or(0);
+                .map(|reader| {
+                    reader.filling(recipe.mask_fill).among(&array.meta().mask_meaning().layers)
+                });
+            let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0);
             let encoded = encoder.encode_mask(
                 reader.as_ref(),
                 fill,

@@ -347,6 +347,19 @@ def bands_first(cube: np.ndarray) -> np.ndarray:
     return cube.transpose(2, 0, 1)
 
 
+def tagged(kind: str, values: Sequence[float]) -> Write:
+    """tifffile's writer, with a list in tag 65000 of the first page."""
+
+    def write(path: Path, cube: np.ndarray) -> None:
+        with tifffile.TiffWriter(path.with_suffix(".tif")) as file:
+            for band in range(cube.shape[2]):
+                tags = [(65000, kind, len(values), list(values), True)] if band == 0 else []
+                page = np.ascontiguousarray(cube[..., band])
+                file.write(page, metadata=None, contiguous=False, extratags=tags)
+
+    return write
+
+
 def with_header(path: Path, cube: np.ndarray) -> None:
     """A TIFF file with an ENVI header beside it."""
     pages(bands_first, metadata=None)(path, cube)
@@ -415,6 +428,9 @@ def tiff_rows() -> list[Row]:
             pages(bands_first, ome=True, metadata={"axes": "CYX", "Channel": emission}),
             wavelength=NM, oracle=series,
         ),
+        Row("tag of floats", tagged("f", NM.tolist()), wavelength=NM),
+        Row("tag of doubles", tagged("d", (NM / 1000).tolist()), wavelength=NM),
+        Row("tag of other numbers", tagged("d", [1.5, 0.5, 1.0, 1.0, 2.0, 9.0])),
         Row(
             "tifffile metadata",
             pages(bands_first, metadata={"axes": "CYX", **shaped}),

@@ -10,6 +10,7 @@ use hsipack_store::mirror;
 use hsipack_store::remote::{is_away, is_url};
 use serde::{Deserialize, Serialize};
 
+use super::class_files::{CLASS, class_files};
 use super::classes::{self, ClassName, ClassTable, NewClass};
 use super::options::MaskOption;
 use crate::fingerprint::fingerprint;
@@ -30,6 +31,11 @@ pub struct MaskGroup {
 }
 
 impl MaskGroup {
+    /// Whether it has a file for each class, which may be missing.
+    pub(crate) fn is_by_class(&self) -> bool {
+        self.patterns.iter().any(|(layer, _)| layer.as_deref() == Some(CLASS))
+    }
+
     /// Whether the user gave ids or names for its classes. Boolean layers have no classes.
     fn names_classes(&self) -> bool {
         !self.classes.is_empty() || !self.class_names.is_empty()
@@ -79,6 +85,14 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
         }
     }
     groups.sort_by(|a, b| a.name.cmp(&b.name));
+    let by_class = groups.iter().find(|group| group.is_by_class() && group.patterns.len() > 1);
+    if let Some(group) = by_class {
+        return Err(Error::conflict(format!(
+            "mask {} has a pattern for all classes, and others",
+            group.name
+        ))
+        .with_remedy("give masks of other files another name"));
+    }
     match groups.iter().find(|group| group.patterns.len() > MAX_LAYERS) {
         Some(group) => {
             Err(Error::conflict(format!("mask {} has more than {MAX_LAYERS} layers", group.name))
@@ -176,6 +190,8 @@ pub struct MaskReader {
     layers: Vec<(Box<dyn Source>, Input)>,
     /// Names of the layers; empty if the mask holds class ids.
     pub layer_names: Vec<String>,
+    /// The bit of each layer.
+    bits: Vec<usize>,
     /// Names of the classes, if the file has them. If classes have new ids, the names are in the order of the new ids.
     pub class_names: Option<Vec<String>>,
     /// Names of the classes as in the file; empty if it names none.
@@ -192,7 +208,7 @@ pub struct MaskReader {
 
 impl MaskReader {
     /// Opens the mask `group` of the cube in `input`, which has `rows` × `columns` pixels. Returns `None` if a file, or the
-    /// variable in it, is missing and `optional` is set.
+    /// variable in it, is missing and `optional` is set, or if the mask has a file for each class and the cube has none.
     ///
     /// # Errors
     /// If a file is missing or cannot be read, or has another shape.
@@ -207,6 +223,11 @@ impl MaskReader {
             && pattern == OF_PRODUCT
         {
             return Self::of_product(group, input, [rows, columns]).map(Some);
+        }
+        if let [(_, pattern)] = &group.patterns[..]
+            && group.is_by_class()
+        {
+            return Self::by_class(group, class_files(pattern, input)?, input, [rows, columns]);
         }
         let mut layers = Vec::new();
         for (_, pattern) in &group.patterns {
@@ -243,6 +264,56 @@ impl MaskReader {
         Ok(Some(reader))
     }
 
+    /// Opens the files of the classes of a cube.
+    fn by_class(
+        group: &MaskGroup,
+        files: Vec<(String, Input)>,
+        input: &Input,
+        image: [usize; 2],
+    ) -> Result<Option<Self>> {
+        let Some((_, first)) = files.first() else { return Ok(None) };
+        if group.names_classes() {
+            return Err(boolean_layers(group).at(&first.file));
+        }
+        let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
+        for (class, file) in files {
+            let options = OpenOptions {
+                variable: file.variable.clone(),
+                mask: true,
+                image: Some(image),
+                ..OpenOptions::default()
+            };
+            let source = hsipack_source::open(&file.file, &options)?;
+            let shape = source.info().shape;
+            if [shape.rows, shape.columns] != image {
+                let sizes = [[shape.rows, shape.columns], image];
+                return Err(other_size(sizes, &input.text()).at(file.file));
+            }
+            if shape.bands != 1 {
+                let what = format!("the file of the class {class:?} has {} bands", shape.bands);
+                return Err(Error::unsupported(what)
+                    .at(file.file)
+                    .with_remedy("give one band, which is 0 where the class is not"));
+            }
+            layers.push((source, file));
+            layer_names.push(class);
+        }
+        if layers.len() > MAX_LAYERS {
+            return Err(too_many_layers(&group.name, &layer_names).at(&layers[0].1.file));
+        }
+        Ok(Some(Self {
+            bits: (0..layers.len()).collect(),
+            layers,
+            layer_names,
+            class_names: None,
+            file_classes: Vec::new(),
+            new_ids: None,
+            is_boolean: false,
+            is_repeated: false,
+            fill: None,
+        }))
+    }
+
     /// Opens the quality layers of the product that the cube belongs to.
     fn of_product(group: &MaskGroup, input: &Input, image: [usize; 2]) -> Result<Self> {
         let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
@@ -259,6 +330,7 @@ impl MaskReader {
             _ if group.names_classes() => "quality layers have no class ids",
             _ => {
                 return Ok(Self {
+                    bits: (0..layer_names.len()).collect(),
                     layers,
                     layer_names,
                     class_names: None,
@@ -286,7 +358,7 @@ impl MaskReader {
         } else if is_repeated {
             Vec::new()
         } else if info.shape.bands > 1 {
-            let numbered = || (0..info.shape.bands).map(|layer| format!("layer{layer}")).collect();
+            let numbered = || (0..info.shape.bands).map(numbered_layer).collect();
             info.band_names.clone().unwrap_or_else(numbered)
         } else {
             Vec::new()
@@ -303,12 +375,7 @@ impl MaskReader {
         }
         let file = &layers[0].1.file;
         if !layer_names.is_empty() && group.names_classes() {
-            return Err(Error::conflict(format!(
-                "mask {} holds boolean layers, which have no class ids",
-                group.name
-            ))
-            .at(file)
-            .with_remedy("give new ids and names for the classes of other masks"));
+            return Err(boolean_layers(group).at(file));
         }
         let file_classes = class_names.clone().unwrap_or_default();
         let new_ids = ClassTable::new(&group.classes, class_names.as_deref())
@@ -320,6 +387,7 @@ impl MaskReader {
         let class_names = classes::named(class_names, &group.class_names);
         Ok(Self {
             layers,
+            bits: (0..layer_names.len()).collect(),
             layer_names,
             class_names,
             file_classes,
@@ -334,6 +402,13 @@ impl MaskReader {
     /// one. In boolean layers they are 0.
     pub fn filling(self, fill: Option<u16>) -> Self {
         Self { fill, ..self }
+    }
+
+    /// Puts its layers into the bits of an array that has `names`, the layers of all cubes.
+    pub fn among(self, names: &[String]) -> Self {
+        let bit = |(own, name)| names.iter().position(|known| known == name).unwrap_or(own);
+        let bits = self.layer_names.iter().enumerate().map(bit).collect();
+        Self { bits, ..self }
     }
 
     /// Its first file.
@@ -396,7 +471,7 @@ impl MaskReader {
                         }
                         *id = value;
                     } else if boolean {
-                        *id |= u16::from(value != 0) << (layer + band);
+                        *id |= u16::from(value != 0) << self.bits[layer + band];
                     } else {
                         *id = value;
                     }
@@ -436,13 +511,16 @@ impl MaskReader {
             .preferred_rows(16 << 20)
             .max((1 << 20) / shape.row_values().max(1))
             .clamp(1, shape.rows);
+        // Programs write true as 1 or 255. Without names of its layers, a mask of bytes in three bands may be a picture.
+        let may_be_bytes = source.info().band_names.is_some() || shape.bands > 4;
         let mut greatest = 0;
+        let mut on = (!may_be_bytes).then_some(1);
         for start in (0..shape.rows).step_by(step) {
             let rows = start..shape.rows.min(start + step);
             self.read_rows(rows, &mut buffer, &mut out)?;
             greatest = out.iter().copied().fold(greatest, u16::max);
             let has_layers = self.layers.len() == 1 && shape.bands > 1 && !self.is_repeated;
-            if has_layers && !is_boolean(&buffer) {
+            if has_layers && !is_boolean(&buffer, &mut on) {
                 let is_picture = [3, 4].contains(&shape.bands) && source.info().dtype == DType::U8;
                 let error = if is_picture {
                     Error::unsupported(format!(
@@ -477,9 +555,16 @@ fn bands_differ(bands: usize, (row, column): (usize, usize), file: &Path) -> Err
     .with_remedy("give one band of class ids, rows × columns")
 }
 
-fn is_boolean(buffer: &RowBuffer) -> bool {
+/// Whether all values are 0 or `on`, which is 1 or 255 and is found out if it is not known yet.
+fn is_boolean(buffer: &RowBuffer, on: &mut Option<u16>) -> bool {
     let mut ids = ClassIds { buffer, at: 0 };
-    (0..buffer.len()).all(|_| ids.next().is_ok_and(|value| value <= 1))
+    let mut is_on = |value: u16| matches!(value, 1 | 255) && *on.get_or_insert(value) == value;
+    (0..buffer.len()).all(|_| ids.next().is_ok_and(|value| value == 0 || is_on(value)))
+}
+
+/// The name of a layer that its file does not name.
+pub(super) fn numbered_layer(number: usize) -> String {
+    format!("layer{number}")
 }
 
 /// Whether a value that is not a class id marks pixels without a class.
@@ -503,6 +588,22 @@ fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path)
         ]),
         false => error.with_remedy("class ids are whole numbers from 0 to 65535"),
     }
+}
+
+/// The error for new ids or names of the classes of a mask that has none.
+fn boolean_layers(group: &MaskGroup) -> Error {
+    Error::conflict(format!("mask {} holds boolean layers, which have no class ids", group.name))
+        .with_remedy("give new ids and names for the classes of other masks")
+}
+
+/// The error for a mask with more layers than bits.
+pub(super) fn too_many_layers(group: &str, layers: &[String]) -> Error {
+    Error::unsupported(format!(
+        "mask {group} has {} layers, more than {MAX_LAYERS}: {}",
+        layers.len(),
+        layers.join(", ")
+    ))
+    .with_remedy("give some of the layers in a mask of another name")
 }
 
 /// The error for a mask of another size than its cube: rows and columns of both.

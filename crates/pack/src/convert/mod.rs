@@ -32,6 +32,7 @@ mod bad_bands;
 mod band_centers;
 mod calibration;
 pub(crate) mod cast;
+mod class_files;
 pub(crate) mod classes;
 mod dry_run;
 pub(crate) mod encode;

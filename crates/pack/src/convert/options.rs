@@ -31,6 +31,7 @@ use serde_json::{Map, Value};
 use super::arguments;
 use super::assignment::Assignment;
 use super::band_centers::{self, BandCenters};
+use super::class_files::CLASS;
 use super::classes::{ClassName, NewClass, OptionOfClass};
 use crate::input::Input;
 use crate::pattern::Pattern;
@@ -647,16 +648,32 @@ impl MaskOption {
     }
 }
 
+impl MaskOption {
+    /// Whether it has a file for each class.
+    pub(crate) fn is_by_class(&self) -> bool {
+        self.layer.as_deref() == Some(CLASS)
+    }
+
+    /// Patterns with its fields. The class is not a field of cubes.
+    fn patterns(&self) -> impl Iterator<Item = Pattern<'_>> {
+        let parts = self.is_by_class().then(|| self.pattern.split(CLASS));
+        let whole = (!self.is_by_class()).then_some(&*self.pattern);
+        parts.into_iter().flatten().chain(whole).map(Pattern)
+    }
+}
+
 impl FromStr for MaskOption {
     type Err = String;
 
-    /// Parses `PATTERN`, `NAME=PATTERN` or `NAME:LAYER=PATTERN`.
+    /// Parses `PATTERN`, `NAME=PATTERN`, `NAME:LAYER=PATTERN` or `NAME:{class}=PATTERN`.
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
         let plain = |word: &str| {
             !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.:# ".contains(c))
         };
         let (name, pattern) = match text.split_once('=') {
-            Some((name, pattern)) if plain(name) => (name, pattern),
+            Some((name, pattern)) if plain(name.strip_suffix(":{class}").unwrap_or(name)) => {
+                (name, pattern)
+            }
             _ => ("mask", text),
         };
         if pattern.is_empty() {
@@ -801,7 +818,8 @@ pub struct ConvertOptions {
     ///
     /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files. A relative path is tried from the working directory and
     /// beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask. The word `product` makes layers of
-    /// the quality files of EnMAP, DESIS, PRISMA, … (quality=product).
+    /// the quality files of EnMAP, DESIS, PRISMA, … (quality=product). With a file for each class, write {class} in the
+    /// place of LAYER and in the path, as in 'organs:{class}={dir}/{stem}_{class}.png'.
     #[cfg_attr(
         feature = "clap",
         arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", help_heading = "Samples")
@@ -1019,17 +1037,13 @@ impl ConvertOptions {
             Reference::Pattern(pattern) => Some(pattern),
             Reference::File(_) | Reference::Auto => None,
         });
-        let masks = self.mask.iter().map(|mask| &mask.pattern);
+        let masks = self.mask.iter().flat_map(MaskOption::patterns);
         let of_table = self.table_key.iter().map(|key| &key.value);
         let centers = self.values.band_centers.iter();
         let of_bands = centers.filter(|centers| band_centers::is_pattern(centers));
         let of_bands = self.values.header.iter().chain(of_bands);
-        masks
-            .chain(references)
-            .chain(of_bands)
-            .chain(&self.name)
-            .chain(of_table)
-            .map(|text| Pattern(text))
+        let others = references.chain(of_bands).chain(&self.name).chain(of_table);
+        masks.chain(others.map(|text| Pattern(text)))
     }
 }
 
@@ -1090,6 +1104,11 @@ mod tests {
         assert_eq!(parts("organs=a.png"), ("organs".into(), None, "a.png".into()));
         assert_eq!(parts("t:bone=a.png"), ("t".into(), Some("bone".into()), "a.png".into()));
         assert_eq!(parts("/a=b/{stem}.png"), ("mask".into(), None, "/a=b/{stem}.png".into()));
+        let by_class: MaskOption = "organs:{class}={dir}/{stem}_{class}.png".parse().unwrap();
+        assert!(by_class.is_by_class() && by_class.name == "organs");
+        let fields: Vec<&str> = by_class.patterns().flat_map(Pattern::fields).collect();
+        assert_eq!(fields, ["dir", "stem"]);
+        assert_eq!(parts("{stem}=a.png"), ("mask".into(), None, "{stem}=a.png".into()));
         assert!("organs=".parse::<MaskOption>().is_err());
     }
 

@@ -196,8 +196,12 @@ impl Comparer<'_> {
             }
             let shape = array.shape();
             let optional = recipe.mask_fill.is_some();
-            let reader = MaskReader::open(&group, input, shape.rows, shape.columns, optional)?
-                .map(|reader| reader.filling(recipe.mask_fill));
+            let reader = MaskReader::open(&group, input, shape.rows, shape.columns, optional)?.map(
+                |reader| {
+                    reader.filling(recipe.mask_fill).among(&array.meta().mask_meaning().layers)
+                },
+            );
+            let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0);
             let slab = array.grid().tile().rows;
             let (mut packed, mut ids) = (Vec::new(), Vec::new());
             let mut scratch = RowScratch::default();
@@ -207,7 +211,7 @@ impl Comparer<'_> {
                     Some(reader) => reader.read_rows(rows.clone(), &mut self.rows, &mut ids)?,
                     None => {
                         ids.clear();
-                        ids.resize(rows.len() * shape.columns, recipe.mask_fill.unwrap_or(0));
+                        ids.resize(rows.len() * shape.columns, fill);
                     }
                 }
                 packed.resize(ids.len() * array.meta().dtype.size(), 0);

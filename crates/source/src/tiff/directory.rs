@@ -46,6 +46,8 @@ const TILE_HEIGHT: u16 = 323;
 const TILE_OFFSETS: u16 = 324;
 const TILE_BYTE_COUNTS: u16 = 325;
 const SAMPLE_FORMAT: u16 = 339;
+/// Private tags in which programs write wavelengths, or names of pages, such as those of classes.
+pub(super) const PRIVATE: [u16; 2] = [65000, 65001];
 pub(super) const XMP: u16 = 700;
 pub(super) const IMAGEJ_SIZES: u16 = 50838;
 pub(super) const IMAGEJ_TEXTS: u16 = 50839;
@@ -59,7 +61,9 @@ pub(super) const MODEL_TRANSFORMATION: u16 = 34264;
 
 /// The tags that matter here. Others are not kept, because thousands of directories that overlap in the file could have
 /// thousands of entries each.
-const KNOWN: [u16; 32] = [
+const KNOWN: [u16; 34] = [
+    PRIVATE[0],
+    PRIVATE[1],
     PAGE_NAME,
     XMP,
     IMAGEJ_SIZES,
@@ -433,6 +437,18 @@ impl<'a> Directories<'a> {
         let fits = entry.kind == 12 && entry.count >= count;
         let bytes = fits.then(|| self.bytes_at(entry.at, count * 8, "numbers").ok())??;
         Some(bytes.chunks_exact(8).map(|raw| f64::from_bits(self.u64(raw))).collect())
+    }
+
+    /// The floating-point numbers of a tag, at most `most`, if there is such a tag and they can be read.
+    pub(super) fn reals(&self, page: &Page, tag: u16, most: u64) -> Option<Vec<f64>> {
+        let entry = page.entries.iter().find(|entry| entry.tag == tag && entry.count <= most)?;
+        let size = entry.value_size().filter(|_| matches!(entry.kind, 11 | 12))?;
+        let bytes = self.bytes_at(entry.at, entry.count * size, "numbers").ok()?;
+        let number = |raw: &[u8]| match size {
+            4 => f64::from(f32::from_bits(self.u32(raw) as u32)),
+            _ => f64::from_bits(self.u64(raw)),
+        };
+        Some(bytes.chunks_exact(size as usize).map(number).collect())
     }
 
     /// The numbers of a tag of 16 bits each, at most `most`; `None` if there is no such tag or it cannot be read.

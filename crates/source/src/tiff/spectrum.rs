@@ -5,12 +5,17 @@
 //! | ImageDescription of the file, ImageJ's info | JSON (tifffile's metadata), lines such as `wavelength = {450.2, 500.1}`, XML with one element or attribute for each band |
 //! | OME-XML | `EmissionWavelength` and `Name` of the channels |
 //! | ImageDescription and PageName of each page, ImageJ's labels | JSON, lines, or a name such as `450.2 nm` |
+//! | private tags 65000 and 65001 | floating-point wavelengths on the first page; on each page, the name of a band, such as that of a class |
 //! | XMP | `CentralWavelength` and `WavelengthFWHM`, as drone cameras write it |
+
+use std::collections::HashSet;
 
 use roxmltree::{Document, Node};
 use serde_json::Value;
 
-use super::directory::{DESCRIPTION, Directories, IMAGEJ_SIZES, IMAGEJ_TEXTS, PAGE_NAME, XMP};
+use super::directory::{
+    DESCRIPTION, Directories, IMAGEJ_SIZES, IMAGEJ_TEXTS, PAGE_NAME, PRIVATE, XMP,
+};
 use super::pages::Image;
 use crate::CubeInfo;
 use crate::spectrum_text::{NumberList, Quantity, counts, key, number_list, wavelengths_in_names};
@@ -19,6 +24,8 @@ use crate::xml;
 
 /// Texts of pages are short. Thousands of pages may refer to the same long one.
 const LONGEST_PAGE_TEXT: u64 = 16 << 10;
+/// No name is longer.
+const LONGEST_NAME: u64 = 200;
 /// No text has more lists of different names.
 const MOST_LISTS: usize = 64;
 /// JSON and XML texts are not searched deeper than this.
@@ -225,6 +232,35 @@ pub(super) fn describe(
     if let Some(text) = directories.text(first, XMP) {
         Found::of(&text).describe(info);
     }
+    if info.band_names.is_none() && images.len() > 1 && images.len() == info.shape.bands {
+        info.band_names = PRIVATE.into_iter().find_map(|tag| names(directories, images, tag));
+    }
+    if info.wavelength.is_none() {
+        let bands = info.shape.bands;
+        let list = |tag| directories.reals(first, tag, bands as u64);
+        let lists = PRIVATE.into_iter().filter_map(list).filter(|list| list.len() == bands);
+        info.wavelength = lists.filter(|list| !counts(list)).find_map(|list| plausible(&list));
+    }
+}
+
+/// Numbers of which nothing says what they are, as wavelengths in nm, if they can be: they rise or fall, from ultraviolet to
+/// infrared light.
+fn plausible(values: &[f64]) -> Option<Vec<f64>> {
+    let nm = to_nm(values, None).ok()?;
+    let is_sorted = nm.is_sorted_by(|a, b| a < b) || nm.is_sorted_by(|a, b| a > b);
+    (nm.len() > 1 && is_sorted && nm.iter().all(|nm| (100.0..30_000.0).contains(nm))).then_some(nm)
+}
+
+/// The text of a tag in each page, if these can be names: short, in one line, and all different.
+fn names(directories: &Directories<'_>, images: &[Image], tag: u16) -> Option<Vec<String>> {
+    let text = |image: &Image| directories.short_text(&image.page, tag, LONGEST_NAME);
+    let names = images.iter().map(text).collect::<Option<Vec<_>>>()?;
+    let is_name = |name: &String| {
+        let name = name.trim();
+        !name.is_empty() && !name.starts_with(['{', '<']) && !name.contains(['\n', '\r'])
+    };
+    let different: HashSet<&String> = names.iter().collect();
+    (different.len() == names.len() && names.iter().all(is_name)).then_some(names)
 }
 
 /// The channels of OME-XML.
@@ -336,6 +372,16 @@ mod tests {
             "waves: high, low",
         ] {
             assert_eq!(described(text).wavelength, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_wavelengths_only_if_they_can_be() {
+        assert_eq!(plausible(&[450.0, 500.0]), Some(vec![450.0, 500.0]));
+        assert_eq!(plausible(&[2.5, 0.5]), Some(vec![2500.0, 500.0]));
+        for other in [&[450.0][..], &[450.0, 450.0], &[0.0, 500.0], &[500.0, f64::NAN], &[5e4, 6e4]]
+        {
+            assert_eq!(plausible(other), None, "{other:?}");
         }
     }
 

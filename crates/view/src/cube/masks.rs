@@ -55,7 +55,9 @@ impl<'a> Mask<'a> {
         };
         let shape = opened.cube.shape;
         let reader = MaskReader::open(group, &input, shape.rows, shape.columns, false)?;
-        let reader = reader.expect("one that is missing is an error");
+        let reader = reader.ok_or_else(|| {
+            Error::conflict(format!("the cube has no file of mask {}", group.name))
+        })?;
         Ok(Self::File { name: &group.name, reader })
     }
 

@@ -58,7 +58,7 @@ def odsi_db(root: Path) -> dict[str, Expected]:
             for tissue in ("Enamel", "Gingiva"):
                 tag = (65001, "s", 0, tissue, True)
                 file.write(mask, photometric="minisblack", metadata=None, extratags=[tag])
-        expected[f"teeth_{number}"] = Expected(stored)
+        expected[f"teeth_{number}"] = Expected(stored, wavelengths=nanometres)
     return expected
 
 

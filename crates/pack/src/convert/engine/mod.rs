@@ -416,7 +416,7 @@ impl<'a> Engine<'a> {
             Some(fingerprint) => {
                 let input = &planned.input;
                 let reader = MaskReader::open(group, input, shape.rows, shape.columns, false)?
-                    .map(|reader| reader.filling(self.options.mask_fill));
+                    .map(|reader| reader.filling(self.options.mask_fill).among(&array.layers));
                 if let Some(reader) = reader.as_ref().filter(|_| self.planned_before)
                     && reader.fingerprint()? != *fingerprint
                 {
@@ -425,7 +425,8 @@ impl<'a> Engine<'a> {
                 reader
             }
         };
-        let fill = self.options.mask_fill.filter(|_| array.made.is_none()).unwrap_or(0);
+        let has_fill = array.made.is_none() && !group.is_by_class();
+        let fill = self.options.mask_fill.filter(|_| has_fill).unwrap_or(0);
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
     }
 

@@ -83,6 +83,7 @@ impl Examiner<'_> {
                 (reader.scan()?, reader.layer_names.clone(), reader.class_names.clone())
             }
             (None, Some(made)) => (0, Vec::new(), made.class_names.clone()),
+            (None, None) if group.is_by_class() => (0, Vec::new(), None),
             (None, None) => (fill.unwrap_or(0), Vec::new(), None),
         };
         let is_wide = greatest > 255 || layers.len() > 8;

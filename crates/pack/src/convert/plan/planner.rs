@@ -21,7 +21,7 @@ use super::examine::{Examined, Examiner};
 use super::scale::{greatest_magnitude, power_of_two_for};
 use super::{Pair, Plan, PlannedMask, PlannedSample, PlannedStack, pick};
 use crate::convert::classes;
-use crate::convert::masks::MaskGroup;
+use crate::convert::masks::{self, MaskGroup};
 use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
 use crate::input::Input;
@@ -381,14 +381,10 @@ impl<'a> Planner<'a> {
         }
         // Works on a copy, so that a mask that does not fit changes nothing.
         let mut merged = stack.masks.clone();
-        for (ours, theirs) in merged.iter_mut().zip(masks) {
-            if !ours.layers.is_empty() && !theirs.layers.is_empty() && ours.layers != theirs.layers
-            {
-                return Err(Error::conflict(format!(
-                    "mask {} has different layers than in other cubes",
-                    ours.name
-                ))
-                .with_remedy("give every cube the same layers in the same order"));
+        for (ours, mut theirs) in merged.iter_mut().zip(masks) {
+            let layers = together(&ours.name, &ours.layers, &theirs.layers, stack.existing > 0)?;
+            if layers.len() > 8 {
+                theirs.dtype = DType::U16;
             }
             if theirs.dtype == DType::U16 && ours.dtype == DType::U8 {
                 if stack.existing > 0 {
@@ -400,9 +396,7 @@ impl<'a> Planner<'a> {
                 }
                 ours.dtype = DType::U16;
             }
-            if ours.layers.is_empty() {
-                ours.layers = theirs.layers;
-            }
+            ours.layers = layers;
             let names = classes::together(&ours.name, ours.class_names.take(), theirs.class_names)?;
             ours.class_names = names;
         }
@@ -425,6 +419,7 @@ impl<'a> Planner<'a> {
         self.note_groups();
         self.note_no_split();
         self.limit_splits();
+        self.share_layers()?;
         self.plan.stacks.iter_mut().for_each(size_shards);
         if self.options.values.scale == Scale::Auto {
             self.choose_scales(stop)?;
@@ -432,6 +427,42 @@ impl<'a> Planner<'a> {
         super::bits::choose(&mut self.plan, self.options, self.base, stop)?;
         sort_stacks(&mut self.plan);
         Ok(self.plan)
+    }
+
+    /// Gives the masks with a file for each class the same layers in all stacks.
+    ///
+    /// # Errors
+    /// If these are too many, or a dataset to which cubes are appended has other layers.
+    fn share_layers(&mut self) -> Result<()> {
+        for (place, group) in self.plan.masks.iter().enumerate() {
+            if !group.is_by_class() {
+                continue;
+            }
+            let mut all = Vec::new();
+            for stack in &self.plan.stacks {
+                all = together(&group.name, &all, &stack.masks[place].layers, false)?;
+            }
+            if all.is_empty() {
+                let (_, pattern) = &group.patterns[0];
+                return Err(Error::conflict(format!(
+                    "no cube has a file of mask {}: nothing matches {pattern:?}",
+                    group.name
+                ))
+                .with_remedy(remedy!["correct the pattern of ", Opt::Mask]));
+            }
+            for stack in &mut self.plan.stacks {
+                let mask = &mut stack.masks[place];
+                if stack.existing > 0 {
+                    continue;
+                }
+                mask.layers = together(&group.name, &mask.layers, &all, false)?;
+                mask.layers.sort_by_key(|layer| all.iter().position(|known| known == layer));
+                if all.len() > 8 {
+                    mask.dtype = DType::U16;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Adds a note if several cubes have one band each: most likely they are the bands of one scene.
@@ -528,6 +559,39 @@ impl<'a> Planner<'a> {
 
 /// The most splits for which statistics are recorded.
 pub(crate) const MOST_SPLITS: usize = 64;
+
+/// The layers of a mask in all cubes: `ours` of those so far, then those that another cube has besides.
+///
+/// # Errors
+/// If these are too many, or the dataset to which cubes are appended has other layers.
+fn together(mask: &str, ours: &[String], theirs: &[String], is_fixed: bool) -> Result<Vec<String>> {
+    let is_numbered = |layers: &[String]| {
+        layers.iter().enumerate().all(|(number, layer)| *layer == masks::numbered_layer(number))
+    };
+    let both = [ours, theirs];
+    if both.iter().all(|layers| !layers.is_empty())
+        && both.iter().any(|layers| is_numbered(layers))
+        && ours != theirs
+    {
+        return Err(Error::conflict(format!(
+            "mask {mask} has different layers than in other cubes, and files do not name them"
+        ))
+        .with_remedy("give every cube the same layers in the same order"));
+    }
+    let mut all = ours.to_vec();
+    all.extend(theirs.iter().filter(|layer| !ours.contains(layer)).cloned());
+    if is_fixed && !ours.is_empty() && all.len() > ours.len() {
+        return Err(Error::conflict(format!(
+            "mask {mask} has the layer {:?}, which the dataset does not have",
+            all[ours.len()]
+        ))
+        .with_remedy("pack a new dataset"));
+    }
+    match all.len() > masks::MAX_LAYERS {
+        true => Err(masks::too_many_layers(mask, &all)),
+        false => Ok(all),
+    }
+}
 
 /// A shard has room for at least this many cubes, unless they are large. Otherwise a dataset to which cubes are
 /// appended one by one would have a file for each cube.
