@@ -477,8 +477,10 @@ template <class V>
 ON_DEVICE void paste(const Rectangles &frame, int number, long long item, const void *from, void *into,
                      const float *numbers) {
   const int *cut = (const int *)numbers + (long long)NUMBERS * number;
-  long long width = (long long)cut[WIDTH] * frame.vectors, row = item / width;
-  if (row >= cut[HEIGHT]) return;
+  // Before dividing: a rectangle may have no columns.
+  long long width = (long long)cut[WIDTH] * frame.vectors;
+  if (item >= width * cut[HEIGHT]) return;
+  long long row = item / width;
   long long source = pixel(frame, cut[OF_SAMPLE], cut[OF_ROW] + row, cut[OF_COLUMN]) + item % width;
   long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + item % width;
   ((V *)into)[target] = ((const V *)from)[source];
@@ -489,8 +491,10 @@ template <class V>
 ON_DEVICE void blank(const Rectangles &frame, int number, long long item, const void *from, void *into,
                      const float *numbers) {
   const int *cut = (const int *)numbers + (long long)NUMBERS * number;
-  long long width = (long long)cut[WIDTH] * frame.vectors, row = item / width;
-  if (row >= cut[HEIGHT]) return;
+  // Before dividing: a rectangle may have no columns.
+  long long width = (long long)cut[WIDTH] * frame.vectors;
+  if (item >= width * cut[HEIGHT]) return;
+  long long row = item / width;
   long long source = (long long)cut[OF_SAMPLE] * frame.vectors + item % frame.vectors;
   long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + item % width;
   ((V *)into)[target] = ((const V *)from)[source];

@@ -127,6 +127,32 @@ fn kernels_do_the_work() {
 }
 
 #[test]
+fn rectangles_without_pixels_change_nothing() {
+    // Rows, columns and vectors; then each rectangle's place, height, width and where its values come from.
+    let frame = [2i32, 3, 1];
+    let rectangles: [i32; 24] =
+        [0, 0, 1, 2, 0, 0, 0, 0, 0, 1, 0, 1, 2, 0, 0, 1, 0, 0, 0, 0, 3, 0, 0, 0];
+    for (kernel, changed) in [("blank_4", [1.0f32, 1.0]), ("paste_4", [2.0, 3.0])] {
+        let from = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0];
+        let mut into = [0.0f32; 6];
+        let addresses =
+            [from.as_ptr().cast_mut(), into.as_mut_ptr()].map(<*mut f32>::cast::<c_void>);
+        let numbers = rectangles.as_ptr().cast_mut().cast::<c_void>();
+        let mut pointers = [addresses[0], addresses[1], numbers];
+        let [from_at, into_at, numbers_at] = pointers.each_mut().map(std::ptr::from_mut);
+        let mut arguments = [
+            std::ptr::from_ref(&frame).cast_mut().cast(),
+            from_at.cast(),
+            into_at.cast(),
+            numbers_at.cast(),
+        ];
+        // SAFETY: these are the arguments of the kernel: a frame, two arrays of its size, and three rectangles within it.
+        unsafe { on_host().launch(kernel, [1, 3], &mut arguments, Stream::LEGACY) }.unwrap();
+        assert_eq!(into, [0.0, 0.0, 0.0, changed[0], changed[1], 0.0], "{kernel}");
+    }
+}
+
+#[test]
 fn noise_is_that_of_the_host_bit_for_bit() {
     use crate::contract::pipeline;
     use hsipack_augment::{ElementType, Frame, Host, SampleKey};
