@@ -14,6 +14,7 @@ mod measurer;
 mod parse;
 mod patches;
 mod reading;
+mod short_help;
 mod surface;
 mod task;
 mod training;
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
         note!("hsipack: {message}");
         return ExitCode::from(2);
     }
-    let parsed = Cli::command().try_get_matches().and_then(|matches| {
+    let parsed = short_help::shortened(Cli::command()).try_get_matches().and_then(|matches| {
         let running = matches.subcommand_name().unwrap_or_default();
         hsipack_format::remedy::speak(surface::Shell::new(Cli::command(), running));
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut Cli::command()))

@@ -752,13 +752,7 @@ pub struct ConvertOptions {
     /// The pattern has fields, as --mask.
     #[cfg_attr(
         feature = "clap",
-        arg(
-            long,
-            value_name = "COLUMN=PATTERN",
-            requires = "table",
-            help_heading = "Samples",
-            hide_short_help = true
-        )
+        arg(long, value_name = "COLUMN=PATTERN", requires = "table", help_heading = "Samples",)
     )]
     pub table_key: Option<Assignment>,
     /// Add the columns of another table (repeatable): OTHER is a key of the same JSON file, or another file; its rows are
@@ -770,7 +764,6 @@ pub struct ConvertOptions {
             value_name = "OTHER.COLUMN=COLUMN",
             requires = "table",
             help_heading = "Samples",
-            hide_short_help = true
         )
     )]
     pub table_join: Vec<Assignment>,
@@ -781,29 +774,18 @@ pub struct ConvertOptions {
     /// which are true for the samples in a list and false for others.
     #[cfg_attr(
         feature = "clap",
-        arg(
-            long,
-            value_name = "NAME=FILE|FILE.json",
-            help_heading = "Samples",
-            hide_short_help = true
-        )
+        arg(long, value_name = "NAME=FILE|FILE.json", help_heading = "Samples",)
     )]
     pub split: Vec<SplitList>,
     /// Column that is the label of each sample [default: label]
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "COLUMN", help_heading = "Samples", hide_short_help = true)
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COLUMN", help_heading = "Samples"))]
     pub label_column: Option<String>,
     /// Whether to keep or skip cubes without a row in the table or without a list, or stop with an error
     /// [default: error for tables, keep for lists]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "keep|skip|error", value_parser = one_of(&Unlisted::ALL), help_heading = "Samples", hide_short_help = true))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "keep|skip|error", value_parser = one_of(&Unlisted::ALL), help_heading = "Samples"))]
     pub unlisted: Option<Unlisted>,
     /// Name of each sample, with fields, as --mask; such as '{group}#{time}' [default: the path below the input folder]
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "PATTERN", help_heading = "Samples", hide_short_help = true)
-    )]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Samples"))]
     pub name: Option<String>,
     /// Regular expression for the path of each cube. Its named groups become columns, as in
     /// '(?P<group>patient\d+)/(?P<label>\w+)_', and fields of patterns
