@@ -15,7 +15,7 @@ import pytest
 from hsipack import _hsipack, augment
 
 OPTIONS = _hsipack.spelled_options()
-TAKERS = ("convert", "split", "validate", "Loader", "Dataset", "diagnose")
+TAKERS = ("convert", "merge", "split", "validate", "Loader", "Dataset", "diagnose")
 
 
 def takes(name: str) -> set[str]:
