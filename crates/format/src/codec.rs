@@ -251,13 +251,13 @@ mod tests {
 
     /// The bytes of a block, as C-Blosc makes it of the size that it is asked for.
     fn block(codec: Codec, chunk: usize) -> usize {
-        let asked = codec.blocksize;
-        let made = match codec.compressor {
-            _ if asked == 0 => chunk,
-            Compressor::Zstd => asked,
-            _ => (asked.min(1 << 18) * usize::from(codec.typesize)).clamp(1 << 16, 1 << 20),
+        let requested = codec.blocksize;
+        let block = match codec.compressor {
+            _ if requested == 0 => chunk,
+            Compressor::Zstd => requested,
+            _ => (requested.min(1 << 18) * usize::from(codec.typesize)).clamp(1 << 16, 1 << 20),
         };
-        made.min(chunk)
+        block.min(chunk)
     }
 
     #[test]

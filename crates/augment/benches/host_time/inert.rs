@@ -23,7 +23,7 @@ pub struct Tensor {
     contiguous: bool,
 }
 
-/// What was queued on the device.
+/// Counts of the calls that were queued on the device.
 #[derive(Clone, Copy, Default)]
 pub struct Work {
     pub kernels: u64,

@@ -109,7 +109,7 @@ impl Rectangles {
     /// the place of a spectrum.
     pub const NUMBERS: usize = 8;
     /// Maximum number of rectangles of a call.
-    pub const MOST: usize = 1 << 15;
+    pub const MAX_PER_CALL: usize = 1 << 15;
 }
 
 /// A sample whose numbers are drawn.

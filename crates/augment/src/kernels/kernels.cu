@@ -472,17 +472,24 @@ ON_DEVICE long long pixel(const Rectangles &frame, int sample, long long row, in
   return (((long long)sample * frame.rows + row) * frame.columns + column) * frame.vectors;
 }
 
+// The row of a rectangle in which an item lies, and the vector in this row; false beyond the rectangle, which may have no columns.
+ON_DEVICE bool within(const Rectangles &frame, const int *cut, long long item, long long *row, long long *vector) {
+  long long width = (long long)cut[WIDTH] * frame.vectors;
+  if (item >= width * cut[HEIGHT]) return false;
+  *row = item / width;
+  *vector = item - *row * width;
+  return true;
+}
+
 // Copies rectangles from other places. A call's second axis are its rectangles.
 template <class V>
 ON_DEVICE void paste(const Rectangles &frame, int number, long long item, const void *from, void *into,
                      const float *numbers) {
   const int *cut = (const int *)numbers + (long long)NUMBERS * number;
-  // Before dividing: a rectangle may have no columns.
-  long long width = (long long)cut[WIDTH] * frame.vectors;
-  if (item >= width * cut[HEIGHT]) return;
-  long long row = item / width;
-  long long source = pixel(frame, cut[OF_SAMPLE], cut[OF_ROW] + row, cut[OF_COLUMN]) + item % width;
-  long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + item % width;
+  long long row, vector;
+  if (!within(frame, cut, item, &row, &vector)) return;
+  long long source = pixel(frame, cut[OF_SAMPLE], cut[OF_ROW] + row, cut[OF_COLUMN]) + vector;
+  long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + vector;
   ((V *)into)[target] = ((const V *)from)[source];
 }
 
@@ -491,12 +498,10 @@ template <class V>
 ON_DEVICE void blank(const Rectangles &frame, int number, long long item, const void *from, void *into,
                      const float *numbers) {
   const int *cut = (const int *)numbers + (long long)NUMBERS * number;
-  // Before dividing: a rectangle may have no columns.
-  long long width = (long long)cut[WIDTH] * frame.vectors;
-  if (item >= width * cut[HEIGHT]) return;
-  long long row = item / width;
-  long long source = (long long)cut[OF_SAMPLE] * frame.vectors + item % frame.vectors;
-  long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + item % width;
+  long long row, vector;
+  if (!within(frame, cut, item, &row, &vector)) return;
+  long long source = (long long)cut[OF_SAMPLE] * frame.vectors + vector % frame.vectors;
+  long long target = pixel(frame, cut[AT_SAMPLE], cut[AT_ROW] + row, cut[AT_COLUMN]) + vector;
   ((V *)into)[target] = ((const V *)from)[source];
 }
 

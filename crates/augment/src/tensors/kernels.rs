@@ -219,7 +219,7 @@ impl<T: Tensors> TensorEngine<T> {
         let numbers = self.integers(&numbers, &shape, ElementType::I32)?;
         let mut first = self.0.address(&numbers)?;
         let (kernel, frame) = (format!("{kernel}_{bytes}"), Rectangles { rows, columns, vectors });
-        for some in rectangles.chunks(Rectangles::MOST) {
+        for some in rectangles.chunks(Rectangles::MAX_PER_CALL) {
             // SAFETY: as for moving; rectangles are inside the frames of their samples, and spectra are as many as the
             // rectangles, or one that all of them name. What is read is not what is written.
             unsafe {
@@ -361,10 +361,10 @@ impl<T: Tensors> TensorEngine<T> {
         let names = [format!("blur_{name}_f32_{count}"), format!("blur_f32_{name}_{count}")];
         let mut number = numbers;
         for run in runs {
-            let place = image + run.start * sample_bytes;
+            let samples = image + run.start * sample_bytes;
             for (axis, kernel) in names.iter().enumerate() {
                 let taps = weights[run.start].as_ref().map_or(0, |weights| weights[axis].len());
-                let (from, into) = if axis == 0 { (place, between) } else { (between, place) };
+                let (from, into) = if axis == 0 { (samples, between) } else { (between, samples) };
                 let (axis, of_each) = (axis as i32, taps as i32);
                 let blur = Blur { rows, columns, vectors, axis, taps: of_each, zeros: 0 };
                 let grid = [blocks, run.len() as u32];

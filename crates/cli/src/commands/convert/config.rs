@@ -72,8 +72,10 @@ pub(super) fn merge_with(
         Ok(matches.remove_subcommand().expect("the command is convert").1)
     };
     // The options of files come right after `convert`.
-    let place = typed.iter().position(|word| word == "convert").map_or(typed.len(), |at| at + 1);
-    let with = |words: &[OsString]| [&typed[..place], words, &typed[place..]].concat();
+    let after_command =
+        typed.iter().position(|word| word == "convert").map_or(typed.len(), |at| at + 1);
+    let with =
+        |words: &[OsString]| [&typed[..after_command], words, &typed[after_command..]].concat();
     let mut matches = parse(typed.to_vec()).expect("the command line was parsed before");
     let explicit = matches.clone();
     let mut words = Vec::new();
