@@ -11,8 +11,6 @@ use crate::convert::plan;
 use crate::input::Input;
 
 /// A cube or a dataset to inspect.
-// Programs hold one of these.
-#[allow(clippy::large_enum_variant)]
 pub enum Target {
     /// A cube in a file.
     Cube(Box<Input>, Box<dyn Source>),

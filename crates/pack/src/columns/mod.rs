@@ -22,14 +22,13 @@ use serde_json::{Map, Value};
 
 pub use self::rewrite::Report;
 pub(crate) use self::rewrite::{Changes, change};
-use crate::convert::Assignment;
 use crate::convert::plan::assign_lists;
 use crate::input::Input;
 use crate::pattern::Pattern;
 use crate::progress::Progress;
-use crate::table::{self, SplitList, Table};
+use crate::table::{self, Table, TableOptions};
 
-/// What to change. As in `convert/options.rs`, an option is a field, here and nowhere else.
+/// A change of columns. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
@@ -40,25 +39,10 @@ pub struct ColumnsOptions {
     /// label, group, any); an empty cell removes the value
     #[cfg_attr(feature = "clap", arg(value_name = "FILE", required_unless_present = "split"))]
     pub table: Option<PathBuf>,
-    /// Column of the table that identifies a sample, and the text that it has for the sample, such as file={stem}.npy
-    /// [default: name={name}]
-    ///
-    /// Fields are {name}, {path}, {dir}, {stem} and {parent} of the sample's source, and its columns.
-    #[cfg_attr(feature = "clap", arg(long, value_name = "COLUMN=PATTERN", requires = "table"))]
-    pub table_key: Option<Assignment>,
-    /// Add the columns of another table (repeatable): OTHER is a key of the same JSON file, or another file
-    #[cfg_attr(
-        feature = "clap",
-        arg(long, value_name = "OTHER.COLUMN=COLUMN", requires = "table")
-    )]
-    pub table_join: Vec<Assignment>,
-    /// List of the samples of a split (repeatable): names, stems or paths, one a line, or a JSON list; or a JSON file with
-    /// such lists by the names of splits
-    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=FILE|FILE.json"))]
-    pub split: Vec<SplitList>,
-    /// Column that becomes the label of each sample
-    #[cfg_attr(feature = "clap", arg(long, value_name = "COLUMN"))]
-    pub label_column: Option<String>,
+    /// How rows of the table and lists belong to samples.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub joins: TableOptions,
     /// Number of threads that compute the statistics of splits [default: one per core]
     #[cfg_attr(feature = "clap", arg(short, long, value_parser = clap::value_parser!(u16).range(1..=1024)))]
     pub jobs: Option<u16>,
@@ -72,10 +56,7 @@ impl Default for ColumnsOptions {
         Self {
             dataset: PathBuf::new(),
             table: None,
-            table_key: None,
-            table_join: Vec::new(),
-            split: Vec::new(),
-            label_column: None,
+            joins: TableOptions::default(),
             jobs: None,
             command: String::new(),
         }
@@ -101,13 +82,13 @@ pub fn set_columns(
     given: Option<&[u8]>,
     progress: &Progress,
 ) -> Result<Report> {
-    let key = options.table_key.as_ref().map_or("name", |key| &key.name);
+    let key = options.joins.key_column();
     let mut table = match (given, &options.table) {
         (Some(text), _) => Some(Table::of_json(text, key)?),
-        (None, Some(file)) => Some(Table::read(file, key, &options.table_join)?),
+        (None, Some(file)) => Some(Table::read(file, key, &options.joins.table_join)?),
         (None, None) => None,
     };
-    let lists = table::read_lists(&options.split)?;
+    let lists = table::read_lists(&options.joins.split)?;
     if table.is_none() && lists.is_empty() {
         return Err(Error::conflict("no table was given")
             .with_remedy(remedy!["give a table, or lists with ", Opt::Split]));
@@ -142,7 +123,7 @@ pub fn set_columns(
             }
         }
         of_lists(dataset, &lists, &mut changes)?;
-        if let Some(column) = &options.label_column {
+        if let Some(column) = &options.joins.label_column {
             label(dataset, column, &mut changes)?;
         }
         Ok(changes)
@@ -161,17 +142,17 @@ fn of_table(
     changes: &mut Changes,
 ) -> Result<()> {
     let samples = dataset.samples();
-    let pattern = options.table_key.as_ref().map(|key| Pattern(&key.value));
+    let pattern = options.joins.table_key.as_ref().map(|key| Pattern(&key.value));
     for id in 0..samples.len() {
         let text = match pattern {
             None => Some(samples.name(id).to_owned()),
             Some(pattern) => pattern.of(&input(&samples.get(id)?))?,
         };
         let Some(row) = text.and_then(|text| table.row_with_nulls(&text)) else { continue };
-        let own = changes.columns.entry(id).or_default();
+        let columns = changes.columns.entry(id).or_default();
         for (column, value) in row {
             let is_own = table::is_reserved(&column);
-            own.insert(if is_own { format!("table.{column}") } else { column }, value);
+            columns.insert(if is_own { format!("table.{column}") } else { column }, value);
         }
     }
     Ok(())
@@ -228,20 +209,20 @@ fn of_lists(dataset: &Dataset, lists: &[table::NameList], changes: &mut Changes)
 fn label(dataset: &Dataset, column: &str, changes: &mut Changes) -> Result<()> {
     let samples = dataset.samples();
     let mut labels = BTreeMap::new();
-    let mut known = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for id in 0..samples.len() {
         let mut columns = columns_of(&samples.get(id)?);
         columns.extend(changes.columns.get(&id).cloned().unwrap_or_default());
         if let Some(value) = columns.get(column).filter(|value| !value.is_null()) {
             labels.insert(id, value.clone());
         }
-        known.extend(columns.keys().cloned());
+        names.extend(columns.keys().cloned());
     }
     if labels.is_empty() {
-        let known: Vec<String> = known.into_iter().take(20).collect();
+        let names: Vec<String> = names.into_iter().take(20).collect();
         return Err(Error::conflict(format!("no sample has a value in a column {column:?}"))
             .at(dataset.path())
-            .with_remedy(format!("give one of the columns that there are: {}", known.join(", "))));
+            .with_remedy(format!("give one of the columns that there are: {}", names.join(", "))));
     }
     for (id, value) in labels {
         changes.columns.entry(id).or_default().insert("label".to_owned(), value);

@@ -3,7 +3,7 @@
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use hsipack_source::{CubeInfo, band_centers, parse_band_centers};
 
-use super::masks::places;
+use super::named_files;
 use crate::input::Input;
 
 /// Where band centres come from.
@@ -59,18 +59,11 @@ impl<'a> BandCenters<'a> {
             }
             Self::List(list) => Ok(list.clone()),
             Self::Pattern(pattern) => {
-                let all = places(pattern, input)?;
-                for place in &all {
-                    let place = place.clone().here()?;
-                    if place.file.exists() {
-                        return band_centers(&place.file, place.variable.as_deref());
-                    }
+                if let Some(list) = named_files::find(pattern, input, "the band centres")? {
+                    return band_centers(&list.file, list.variable.as_deref());
                 }
-                let names: Vec<String> = all.iter().map(Input::text).collect();
-                let what = format!(
-                    "its band centres are missing: there is no {}",
-                    names.join(", and no ")
-                );
+                let why = named_files::absence(pattern, input);
+                let what = format!("its band centres are missing: {why}");
                 Err(Error::new(ErrorKind::Io, what).at(&input.file).with_remedy(remedy![
                     "check ",
                     Opt::BandCenters,
@@ -91,7 +84,7 @@ pub(super) fn are_listed(text: &str) -> bool {
     matches!(BandCenters::parse(text), Ok(BandCenters::List(_) | BandCenters::Pattern(_)))
 }
 
-/// What follows the number at the start of `text`.
+/// The unit after the last digit of a text.
 fn unit_of(text: &str) -> &str {
     let end = text.rfind(|letter: char| letter.is_ascii_digit()).map_or(0, |last| last + 1);
     &text[end..]

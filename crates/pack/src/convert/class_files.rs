@@ -9,7 +9,7 @@ use hsipack_format::{Error, Result, remedy};
 use hsipack_store::remote::is_url;
 use regex::Regex;
 
-use super::masks::places;
+use super::named_files::candidates;
 use crate::input::Input;
 
 /// The field of a pattern that stands for the class.
@@ -27,13 +27,13 @@ const MARKED_STAR: char = '\u{2}';
 pub fn class_files(pattern: &str, input: &Input) -> Result<Vec<(String, Input)>> {
     let marked =
         pattern.replace(CLASS, &MARKED_CLASS.to_string()).replace('*', &MARKED_STAR.to_string());
-    for place in places(&marked, input)? {
-        let text = place.file.to_string_lossy().into_owned();
+    for candidate in candidates(&marked, input)? {
+        let text = candidate.file.to_string_lossy().into_owned();
         if !text.contains(MARKED_CLASS) {
             return Err(Error::conflict(format!("{CLASS} is not in the path of {pattern:?}"))
                 .with_remedy("write it into the name of the file or of a folder"));
         }
-        if is_url(&place.file) {
+        if is_url(&candidate.file) {
             return Err(Error::unsupported(format!(
                 "the files of {pattern:?} are on a server, and are not searched"
             ))
@@ -52,7 +52,7 @@ pub fn class_files(pattern: &str, input: &Input) -> Result<Vec<(String, Input)>>
         }
         if !files.is_empty() {
             let input =
-                |file: PathBuf| Input { variable: place.variable.clone(), ..Input::of(&file) };
+                |file: PathBuf| Input { variable: candidate.variable.clone(), ..Input::of(&file) };
             return Ok(files.into_iter().map(|(class, file)| (class, input(file))).collect());
         }
     }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_searched_is_an_error() {
+    fn patterns_that_cannot_be_searched_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let cube = Input::of(&folder.path().join("a.npy"));
         for file in ["a_1_fat.png", "a_2_fat.png"] {

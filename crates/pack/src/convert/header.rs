@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 
-use super::masks::places;
+use super::named_files;
 use crate::input::Input;
 
 /// The header that `pattern` gives for the file of an input. `None` if the input is a folder.
@@ -15,18 +15,11 @@ pub(crate) fn of(pattern: &str, input: &Input) -> Result<Option<PathBuf>> {
     if input.file.is_dir() {
         return Ok(None);
     }
-    let all = places(pattern, input)?;
-    for place in &all {
-        let place = place.clone().here()?;
-        if place.file.is_file() {
-            return Ok(Some(place.file));
-        }
+    if let Some(header) = named_files::find(pattern, input, "the header")? {
+        return Ok(Some(header.file));
     }
-    let names: Vec<String> = all.iter().map(Input::text).collect();
-    Err(Error::new(
-        ErrorKind::Io,
-        format!("its header is missing: there is no {}", names.join(", and no ")),
-    )
-    .at(&input.file)
-    .with_remedy(remedy!["check the pattern of ", Opt::Header]))
+    let why = named_files::absence(pattern, input);
+    Err(Error::new(ErrorKind::Io, format!("its header is missing: {why}"))
+        .at(&input.file)
+        .with_remedy(remedy!["check the pattern of ", Opt::Header]))
 }

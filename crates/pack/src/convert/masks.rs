@@ -6,16 +6,14 @@ use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
 use hsipack_source::products::{self, QualityLayers};
 use hsipack_source::{OpenOptions, RowBuffer, Source};
-use hsipack_store::mirror;
-use hsipack_store::remote::{is_away, is_url};
 use serde::{Deserialize, Serialize};
 
 use super::class_files::{CLASS, class_files};
 use super::classes::{self, ClassName, ClassTable, NewClass};
+use super::named_files;
 use super::options::MaskOption;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
-use crate::pattern::{self, Pattern};
 
 /// The patterns that make up one mask array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +42,9 @@ impl MaskGroup {
 
 /// Used instead of a pattern: the quality layers of the product that a cube belongs to.
 pub const OF_PRODUCT: &str = "product";
+
+/// The role of a mask, in errors.
+pub(super) const ROLE: &str = "the mask";
 
 /// The most boolean layers in a mask array: the number of bits of uint16.
 pub const MAX_LAYERS: usize = 16;
@@ -102,69 +103,9 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
     }
 }
 
-/// The paths where the mask of a cube may be; none if a field of the pattern has no value. The pattern is relative to the
-/// working directory. If it is a relative path that does not begin with the cube's own path, it is also tried relative to
-/// the cube's folder.
-///
-/// # Errors
-/// If the pattern has a field that the cube does not have.
-pub fn places(pattern: &str, input: &Input) -> Result<Vec<Input>> {
-    let pattern = Pattern(pattern);
-    let Some(text) = pattern.of(input)? else { return Ok(Vec::new()) };
-    let named = Input::parse(&text);
-    let whole = mirror::archive_of(&input.file);
-    let folder = pattern::folder(whole.as_ref().unwrap_or(&input.file));
-    let beside = folder.join(&text);
-    let is_whole = named.file.is_absolute() || is_url(&named.file);
-    if pattern.begins_at_the_cube() || is_whole || folder == Path::new(".") {
-        return Ok(vec![named]);
-    }
-    Ok(vec![named, Input::parse(&beside.to_string_lossy())])
-}
-
-/// The mask file that a pattern gives for a cube; `None` if there is none.
-///
-/// # Errors
-/// If both the working directory and the cube's folder have one.
-pub(super) fn resolve(pattern: &str, input: &Input) -> Result<Option<Input>> {
-    let mut there = Vec::new();
-    for place in places(pattern, input)? {
-        let url = is_url(&place.file);
-        match place.here() {
-            Ok(place) => there.push(place),
-            // A missing object is skipped, but a server that does not answer is an error.
-            Err(error) if url && !is_away(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    there.retain(|place| place.file.exists());
-    match &there[..] {
-        [one, other] if !same_file(&one.file, &other.file) => {
-            Err(Error::ambiguous(format!("two files may be the mask of {}", input.text()))
-                .with_choices(vec![one.text(), other.text()])
-                .with_remedy(format!(
-                    "write {{dir}}/{pattern} for masks beside the cubes, otherwise an absolute path"
-                )))
-        }
-        _ => Ok(there.into_iter().next()),
-    }
-}
-
-fn same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
-}
-
 /// The error for a cube without a mask.
 fn missing(group: &MaskGroup, pattern: &str, input: &Input) -> Error {
-    let places = places(pattern, input).unwrap_or_default();
-    let places: Vec<String> = places.iter().map(Input::text).collect();
-    let why = match places.is_empty() {
-        true => format!("a field of {pattern:?} has no value for this cube"),
-        false => format!("there is no {}", places.join(", and no ")),
-    };
+    let why = named_files::absence(pattern, input);
     Error::new(ErrorKind::Io, format!("its mask {:?} is missing: {why}", group.name))
         .at(&input.file)
         .with_remedy(remedy![
@@ -231,20 +172,13 @@ impl MaskReader {
         }
         let mut layers = Vec::new();
         for (_, pattern) in &group.patterns {
-            let Some(file) = resolve(pattern, input)? else {
+            let Some(file) = named_files::find(pattern, input, ROLE)? else {
                 if optional {
                     return Ok(None);
                 }
                 return Err(missing(group, pattern, input));
             };
-            let options = OpenOptions {
-                variable: file.variable.clone(),
-                mask: true,
-                image: Some([rows, columns]),
-                sample: input.sample(),
-                ..OpenOptions::default()
-            };
-            let source = match hsipack_source::open(&file.file, &options) {
+            let source = match open_layer(&file, input, [rows, columns]) {
                 Ok(source) => source,
                 // Files may differ in the variables that they hold.
                 Err(error) if optional && error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -253,11 +187,6 @@ impl MaskReader {
                 }
                 Err(error) => return Err(error),
             };
-            let shape = source.info().shape;
-            if (shape.rows, shape.columns) != (rows, columns) {
-                let sizes = [[shape.rows, shape.columns], [rows, columns]];
-                return Err(other_size(sizes, &input.text()).at(file.file));
-            }
             layers.push((source, file));
         }
         let reader = Self::named(group, layers)?;
@@ -277,20 +206,10 @@ impl MaskReader {
         }
         let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
         for (class, file) in files {
-            let options = OpenOptions {
-                variable: file.variable.clone(),
-                mask: true,
-                image: Some(image),
-                ..OpenOptions::default()
-            };
-            let source = hsipack_source::open(&file.file, &options)?;
-            let shape = source.info().shape;
-            if [shape.rows, shape.columns] != image {
-                let sizes = [[shape.rows, shape.columns], image];
-                return Err(other_size(sizes, &input.text()).at(file.file));
-            }
-            if shape.bands != 1 {
-                let what = format!("the file of the class {class:?} has {} bands", shape.bands);
+            let source = open_layer(&file, input, image)?;
+            let bands = source.info().shape.bands;
+            if bands != 1 {
+                let what = format!("the file of the class {class:?} has {bands} bands");
                 return Err(Error::unsupported(what)
                     .at(file.file)
                     .with_remedy("give one band, which is 0 where the class is not"));
@@ -406,8 +325,9 @@ impl MaskReader {
 
     /// Puts its layers into the bits of an array that has `names`, the layers of all cubes.
     pub fn among(self, names: &[String]) -> Self {
-        let bit = |(own, name)| names.iter().position(|known| known == name).unwrap_or(own);
-        let bits = self.layer_names.iter().enumerate().map(bit).collect();
+        let all: Vec<_> = counted(names).collect();
+        let bit = |(place, layer)| all.iter().position(|other| *other == layer).unwrap_or(place);
+        let bits = counted(&self.layer_names).enumerate().map(bit).collect();
         Self { bits, ..self }
     }
 
@@ -590,6 +510,31 @@ fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path)
     }
 }
 
+/// Opens a file of a mask of the cube in `input`, which has `image` rows and columns.
+fn open_layer(file: &Input, input: &Input, image: [usize; 2]) -> Result<Box<dyn Source>> {
+    let options = OpenOptions {
+        variable: file.variable.clone(),
+        mask: true,
+        image: Some(image),
+        sample: input.sample(),
+        ..OpenOptions::default()
+    };
+    let source = hsipack_source::open(&file.file, &options)?;
+    let shape = source.info().shape;
+    let size = [shape.rows, shape.columns];
+    if size != image {
+        return Err(other_size([size, image], &input.text()).at(&file.file));
+    }
+    Ok(source)
+}
+
+/// Layers with the number of layers of the same name before them: files may give several layers one name.
+pub(super) fn counted(layers: &[String]) -> impl Iterator<Item = (&str, usize)> {
+    layers.iter().enumerate().map(|(place, layer)| {
+        (layer.as_str(), layers[..place].iter().filter(|before| *before == layer).count())
+    })
+}
+
 /// The error for new ids or names of the classes of a mask that has none.
 fn boolean_layers(group: &MaskGroup) -> Error {
     Error::conflict(format!("mask {} holds boolean layers, which have no class ids", group.name))
@@ -667,6 +612,12 @@ mod tests {
     }
 
     #[test]
+    fn layers_of_the_same_name_are_told_apart() {
+        let layers = ["a", "b", "a"].map(str::to_owned);
+        assert_eq!(counted(&layers).collect::<Vec<_>>(), [("a", 0), ("b", 0), ("a", 1)]);
+    }
+
+    #[test]
     fn layers_of_one_name_make_one_mask() {
         let groups =
             groups(&[option("a", Some("x")), option("b", None), option("a", Some("y"))]).unwrap();
@@ -693,45 +644,5 @@ mod tests {
         assert!(groups(&[option("a", None), option("a", None)]).is_err());
         assert!(groups(&[option("a", Some("x")), option("a", Some("x"))]).is_err());
         assert!(groups(&[option("a", Some("x")), option("a", None)]).is_err());
-    }
-
-    #[test]
-    fn patterns_take_parts_of_the_cube_s_path() {
-        let input = Input { root: Some("data".into()), ..Input::of(Path::new("data/p1/cube.hdr")) };
-        let files =
-            |pattern| places(pattern, &input).unwrap().iter().map(Input::text).collect::<Vec<_>>();
-        assert_eq!(files("{dir}/{stem}_mask.png"), ["data/p1/cube_mask.png"]);
-        assert_eq!(files("{path}::map"), ["data/p1/cube.hdr::map"]);
-        assert_eq!(files("/masks/{stem}.png"), ["/masks/cube.png"]);
-        let both = ["masks/p1/cube.mat::gt", "data/p1/masks/p1/cube.mat::gt"];
-        assert_eq!(files("masks/{name}.mat::gt"), both);
-        let here = Input::of(Path::new("cube.hdr"));
-        assert_eq!(places("{stem}.png", &here).unwrap().len(), 1, "the same place twice");
-    }
-
-    #[test]
-    fn masks_beside_the_cube_are_found_and_two_are_asked_about() {
-        let folder = tempfile::tempdir().unwrap();
-        let work = folder.path().join("work");
-        let cubes = folder.path().join("cubes");
-        for place in [&work, &cubes] {
-            std::fs::create_dir_all(place.join("masks")).unwrap();
-        }
-        let input = Input::of(&cubes.join("a.npy"));
-        std::fs::write(cubes.join("masks/a.png"), "x").unwrap();
-        let found = resolve("masks/{stem}.png", &input).unwrap().unwrap();
-        assert_eq!(found.file, cubes.join("masks/a.png"));
-        assert!(resolve("other/{stem}.png", &input).unwrap().is_none());
-        // One file is at the path relative to the working directory, and another beside the cube.
-        let here = tempfile::Builder::new().tempdir_in(".").unwrap();
-        let here = Path::new(here.path().file_name().unwrap());
-        std::fs::write(here.join("a.png"), "x").unwrap();
-        let pattern = format!("{}/{{stem}}.png", here.display());
-        let found = resolve(&pattern, &input).unwrap().unwrap();
-        assert_eq!(found.file, here.join("a.png"));
-        std::fs::create_dir(cubes.join(here)).unwrap();
-        std::fs::write(cubes.join(here).join("a.png"), "x").unwrap();
-        let error = resolve(&pattern, &input).unwrap_err();
-        assert_eq!((error.kind(), error.choices().len()), (ErrorKind::Ambiguous, 2));
     }
 }

@@ -40,6 +40,7 @@ mod engine;
 pub(crate) mod header;
 pub(crate) mod masks;
 pub(crate) mod metadata;
+pub(crate) mod named_files;
 pub(crate) mod options;
 pub(crate) mod pairs;
 pub mod parts;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 
-use super::masks::places;
+use super::named_files;
 use super::options::Reference;
 use crate::input::Input;
 
@@ -137,17 +137,9 @@ pub fn find(reference: &Reference, kind: Kind, cube: &Input) -> Result<Input> {
             })
         }
         Reference::Pattern(pattern) => {
-            let all = places(pattern, cube)?;
-            let mut there = Vec::new();
-            for place in &all {
-                there.extend(Some(place.clone().here()?).filter(|place| place.file.exists()));
-            }
-            there.into_iter().next().ok_or_else(|| {
-                let names: Vec<String> = all.iter().map(Input::text).collect();
-                let why = match names.is_empty() {
-                    true => format!("a field of {pattern:?} has no value for this cube"),
-                    false => format!("there is no {}", names.join(", and no ")),
-                };
+            let role = format!("the {word} reference");
+            named_files::find(pattern, cube, &role)?.ok_or_else(|| {
+                let why = named_files::absence(pattern, cube);
                 Error::new(ErrorKind::Io, format!("its {word} reference is missing: {why}"))
                     .at(&cube.file)
                     .with_remedy(remedy!["check the pattern of ", kind.option()])

@@ -30,7 +30,7 @@ use crate::convert::output_exists;
 use crate::convert::staging::{self, Claim, Staging};
 use crate::progress::Progress;
 
-/// What to merge. As in `convert/options.rs`, an option is a field, here and nowhere else.
+/// A merge of datasets. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]

@@ -33,7 +33,7 @@ use crate::add_mask::{Adding, NewMask, check_names};
 use crate::convert::words;
 use crate::progress::Progress;
 
-/// What to split, and how. As in `convert/options.rs`, an option is a field, here and nowhere else.
+/// A division of samples or of labelled pixels. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]

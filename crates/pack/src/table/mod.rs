@@ -5,6 +5,7 @@
 //! | `rows.rs` | rows with columns, whatever the format; joining two tables |
 //! | `csv.rs`, `json.rs`, `parquet.rs` | the formats |
 //! | `lists.rs` | names of samples for each split |
+//! | `options.rs` | options of all commands that take tables and lists |
 //!
 //! Tables are held in memory. Files may have up to 256 MiB, and tables up to 16 million cells, so that a damaged or hostile
 //! file cannot exhaust it. Nothing recurses deeper than 128 levels.
@@ -12,6 +13,7 @@
 mod csv;
 pub(crate) mod json;
 mod lists;
+mod options;
 mod parquet;
 mod rows;
 
@@ -25,6 +27,7 @@ use hsipack_store::small;
 use serde_json::{Map, Value};
 
 pub use self::lists::{NameList, SplitList, read as read_lists};
+pub use self::options::TableOptions;
 
 use self::json::Json;
 use self::rows::Rows;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hsipack_pack::columns::{ColumnsOptions, Report, set_columns};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::split::{By, SplitOptions, split_samples};
+use hsipack_pack::table::TableOptions;
 use hsipack_pack::validate::{ValidateOptions, validate};
 use hsipack_store::Dataset;
 
@@ -113,9 +114,12 @@ fn files_and_lists_give_columns() {
     let options = ColumnsOptions {
         dataset: out.clone(),
         table: Some(table),
-        table_key: Some("file={stem}.npy".parse().unwrap()),
-        split: vec![format!("train={}", list.display()).parse().unwrap()],
-        label_column: Some("kind".to_owned()),
+        joins: TableOptions {
+            table_key: Some("file={stem}.npy".parse().unwrap()),
+            split: vec![format!("train={}", list.display()).parse().unwrap()],
+            label_column: Some("kind".to_owned()),
+            ..TableOptions::default()
+        },
         ..ColumnsOptions::default()
     };
     let report = set_columns(&options, None, &Progress::default()).unwrap();

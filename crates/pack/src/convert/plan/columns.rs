@@ -49,10 +49,11 @@ impl<'a> Columns<'a> {
             })
         });
         let path_columns = path_columns.transpose()?;
-        let key = options.table_key.as_ref().map_or("name", |key| &key.name);
+        let key = options.joins.key_column();
         let table = options.table.as_deref();
-        let table = table.map(|file| Table::read(file, key, &options.table_join)).transpose()?;
-        let lists = table::read_lists(&options.split)?;
+        let table =
+            table.map(|file| Table::read(file, key, &options.joins.table_join)).transpose()?;
+        let lists = table::read_lists(&options.joins.split)?;
         let mut before_table: BTreeSet<String> = BTreeSet::new();
         for input in inputs {
             for column in input.columns.keys().chain(input.fields.keys()) {
@@ -69,7 +70,7 @@ impl<'a> Columns<'a> {
         for pattern in options.patterns() {
             pattern.check(&known)?;
         }
-        if let Some(key) = &options.table_key {
+        if let Some(key) = &options.joins.table_key {
             Pattern(&key.value).check(&before_table)?;
         }
         let is_name_before_table =
@@ -205,7 +206,7 @@ impl<'a> Columns<'a> {
         if table.is_used() {
             return Ok(());
         }
-        let key = self.options.table_key.as_ref().map_or("name", |key| &key.name);
+        let key = self.options.joins.key_column();
         let first = table.remaining().first().copied().unwrap_or_default().to_owned();
         let error = Error::conflict(format!(
             "no row of the table belongs to an input: the column {key} has values such as {first:?}, but the inputs have such as {text:?}"
@@ -295,7 +296,7 @@ impl<'a> Columns<'a> {
     /// The row of the table for an input; `None` if it has none, and needs none.
     fn row(&mut self, input: &Input) -> Result<Option<Map<String, Value>>> {
         let Some(table) = &mut self.table else { return Ok(None) };
-        let pattern = self.options.table_key.as_ref().map_or("{name}", |key| &key.value);
+        let pattern = self.options.joins.table_key.as_ref().map_or("{name}", |key| &key.value);
         let text = match pattern {
             "{name}" => Some(name_of(input).to_owned()),
             pattern => Pattern(pattern).of(input)?,
@@ -308,7 +309,7 @@ impl<'a> Columns<'a> {
             return Ok(row);
         }
         let text = text.unwrap_or_default();
-        let what = match &self.options.table_key {
+        let what = match &self.options.joins.table_key {
             None => format!("the table has no row named {text}"),
             Some(key) => format!("the table has no row with {} {text}", key.name),
         };
@@ -327,7 +328,7 @@ fn name_of(input: &Input) -> &str {
 
 /// Refuses a column for labels that does not exist.
 fn check_label_column(options: &ConvertOptions, known: &BTreeSet<String>) -> Result<()> {
-    let Some(label) = &options.label_column else { return Ok(()) };
+    let Some(label) = &options.joins.label_column else { return Ok(()) };
     if known.contains(label) {
         return Ok(());
     }
@@ -352,7 +353,8 @@ pub(super) fn finish(
         own.remove("name");
         table::check_columns(&own)?;
     }
-    if let Some(column) = options.label_column.as_deref().filter(|column| *column != "label") {
+    if let Some(column) = options.joins.label_column.as_deref().filter(|column| *column != "label")
+    {
         if let Some(label) = columns.shift_remove("label") {
             columns.insert("table.label".to_owned(), label);
         }

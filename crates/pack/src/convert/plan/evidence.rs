@@ -6,7 +6,8 @@ use std::collections::HashMap;
 use hsipack_source::{AXES_GUESSED, Axes, AxisOrder, OpenOptions};
 
 use super::open_source;
-use crate::convert::masks::{MaskGroup, OF_PRODUCT, resolve};
+use crate::convert::masks::{MaskGroup, OF_PRODUCT, ROLE};
+use crate::convert::named_files;
 use crate::convert::options::ValueOptions;
 use crate::input::Input;
 
@@ -88,7 +89,7 @@ fn without_centers(values: &ValueOptions) -> ValueOptions {
 fn of_masks(input: &Input, lengths: [usize; 3], groups: &[MaskGroup]) -> Option<AxisOrder> {
     let patterns = groups.iter().flat_map(|group| &group.patterns).map(|(_, pattern)| pattern);
     for pattern in patterns.filter(|pattern| *pattern != OF_PRODUCT) {
-        let Some(file) = resolve(pattern, input).ok().flatten() else { continue };
+        let Some(file) = named_files::find(pattern, input, ROLE).ok().flatten() else { continue };
         let options = OpenOptions { variable: file.variable, mask: true, ..OpenOptions::default() };
         let Ok(mask) = hsipack_source::open(&file.file, &options) else { continue };
         let shape = mask.info().shape;

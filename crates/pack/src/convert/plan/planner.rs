@@ -578,8 +578,10 @@ fn together(mask: &str, ours: &[String], theirs: &[String], is_fixed: bool) -> R
         ))
         .with_remedy("give every cube the same layers in the same order"));
     }
+    let known: HashSet<_> = masks::counted(ours).collect();
+    let new = masks::counted(theirs).filter(|layer| !known.contains(layer));
     let mut all = ours.to_vec();
-    all.extend(theirs.iter().filter(|layer| !ours.contains(layer)).cloned());
+    all.extend(new.map(|(layer, _)| layer.to_owned()));
     if is_fixed && !ours.is_empty() && all.len() > ours.len() {
         return Err(Error::conflict(format!(
             "mask {mask} has the layer {:?}, which the dataset does not have",

@@ -11,7 +11,8 @@ use hsipack_store::mirror;
 
 use super::columns::Completed;
 use super::open_source;
-use crate::convert::masks::{MaskGroup, OF_PRODUCT, resolve};
+use crate::convert::masks::{MaskGroup, OF_PRODUCT, ROLE};
+use crate::convert::named_files;
 use crate::convert::options::{ConvertOptions, Reference, ValueOptions};
 use crate::convert::pairs::{self, Kind};
 use crate::input::Input;
@@ -47,7 +48,8 @@ pub(super) fn without_used_files(
     let complete = inputs.iter().filter(|(input, error)| error.is_none() && is_file(input));
     for (input, _) in complete {
         let masks = patterns().filter(|pattern| *pattern != OF_PRODUCT);
-        let masks = masks.filter_map(|pattern| resolve(pattern, input).ok().flatten());
+        let masks =
+            masks.filter_map(|pattern| named_files::find(pattern, input, ROLE).ok().flatten());
         let find =
             |(reference, kind): &(&Reference, Kind)| pairs::find(reference, *kind, input).ok();
         let files = masks.chain(references.iter().filter_map(find));

@@ -1,0 +1,448 @@
+//! Options that decide the values of packed cubes.
+
+// The help of arguments: `<group>` in it is not HTML.
+#![allow(rustdoc::invalid_html_tags)]
+
+use std::fmt;
+use std::str::FromStr;
+
+#[cfg(feature = "clap")]
+use hsipack_format::arguments::one_of;
+use hsipack_format::names::{self, by_name};
+use hsipack_format::{DType, Error, Result, SpectralNorm};
+use hsipack_source::{Axes, Mosaic};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::words::words;
+use crate::pattern::Pattern;
+
+/// The factor by which stored values must be multiplied to get physical values.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scale {
+    /// Store physical values unchanged.
+    None,
+    /// A power of two for each stack, chosen so that its values fit fp16 and use its precision. It is 1 unless the
+    /// greatest magnitude is above 65504 or below 1/16. Every cube is read twice.
+    Auto,
+    /// Divide values by this before the cast.
+    Factor(f64),
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.pad("none"),
+            Self::Auto => f.pad("auto"),
+            Self::Factor(factor) => factor.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Scale {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "none" => Ok(Self::None),
+            "auto" => Ok(Self::Auto),
+            number => number.parse().map(Self::Factor).map_err(|_| {
+                Error::conflict(format!("{text:?} is not a scale"))
+                    .with_remedy(format!("give {SCALES}"))
+            }),
+        }
+    }
+}
+
+/// How missing values are packed. Missing values are those equal to the source's ignore value, NaN, and infinities if
+/// spectra are normalised. They are replaced after normalising, so that the replacement is not part of any sum.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Nodata {
+    /// They are NaN in the packed cube.
+    Nan,
+    /// They become this physical value.
+    Value(f64),
+    /// They are an error.
+    Error,
+}
+
+impl fmt::Display for Nodata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nan => f.pad("nan"),
+            Self::Error => f.pad("error"),
+            Self::Value(value) => value.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Nodata {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text.parse() {
+            _ if text == "error" => Ok(Self::Error),
+            // NaN in any spelling.
+            Ok(value) if f64::is_nan(value) => Ok(Self::Nan),
+            Ok(value) => Ok(Self::Value(value)),
+            Err(_) => Err(Error::conflict(format!("{text:?} is not an option for missing values"))
+                .with_remedy(format!("give {NODATA}"))),
+        }
+    }
+}
+
+/// Normalisation of each pixel's spectrum. Missing and infinite values are not included, and are missing afterwards
+/// (see [`hsipack_format::spectrum`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normalize {
+    /// No normalisation.
+    None,
+    /// Divide by the sum of magnitudes over bands; a spectrum of zeros stays zero.
+    L1,
+    /// Divide by the Euclidean norm over bands; a spectrum of zeros stays zero.
+    L2,
+    /// Standard normal variate: subtract the mean over bands, then divide by their standard deviation (n − 1). A
+    /// constant spectrum becomes zero.
+    Snv,
+}
+
+hsipack_format::option_names!(Normalize, "normalize", {
+    None => "none",
+    L1 => "l1",
+    L2 => "l2",
+    Snv => "snv",
+});
+
+impl Normalize {
+    /// The normalisation, if there is one.
+    pub fn norm(self) -> Option<SpectralNorm> {
+        match self {
+            Self::None => None,
+            Self::L1 => Some(SpectralNorm::L1),
+            Self::L2 => Some(SpectralNorm::L2),
+            Self::Snv => Some(SpectralNorm::Snv),
+        }
+    }
+}
+
+/// How many mantissa bits of packed values are kept. The others are rounded away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeepBits {
+    /// All bits of the type.
+    #[default]
+    All,
+    /// As many bits as hold 99 % of the real information of a sample of the inputs. The plan determines the number, and
+    /// the dataset records [`KeepBits::Bits`].
+    Auto,
+    /// This many: 1 to 10 for float16, 1 to 21 or 23 for float32.
+    Bits(u8),
+}
+
+impl fmt::Display for KeepBits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.pad("all"),
+            Self::Auto => f.pad("auto"),
+            Self::Bits(bits) => bits.fmt(f),
+        }
+    }
+}
+
+impl FromStr for KeepBits {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match (text, text.parse()) {
+            ("all", _) => Ok(Self::All),
+            ("auto", _) => Ok(Self::Auto),
+            (_, Ok(bits @ 1..=23)) => Ok(Self::Bits(bits)),
+            _ => Err(Error::conflict(format!("{text:?} is not a number of mantissa bits"))
+                .with_remedy(format!("give {KEPT_BITS}"))),
+        }
+    }
+}
+
+impl KeepBits {
+    /// The number of bits, if it is known and not all bits are kept.
+    pub fn bits(self) -> Option<u8> {
+        match self {
+            KeepBits::Bits(bits) => Some(bits),
+            KeepBits::All | KeepBits::Auto => None,
+        }
+    }
+
+    fn is_all(&self) -> bool {
+        *self == KeepBits::All
+    }
+
+    pub(super) fn check(self, dtype: DType) -> Result<()> {
+        let KeepBits::Bits(bits) = self else { return Ok(()) };
+        // Rounding to 22 bits only once would have to be computed in more precision than float32, and would gain
+        // nothing.
+        let (fits, range) = match dtype {
+            DType::F32 => (matches!(bits, 1..=21 | 23), "1 to 21, or 23 for all,"),
+            _ => (matches!(bits, 1..=10), "1 to 10"),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(Error::conflict(format!("{dtype} cannot keep {bits} mantissa bits"))
+            .with_remedy(format!("give {range} or auto")))
+    }
+}
+
+/// Which bands to keep.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BandSelection {
+    /// Every band.
+    All,
+    /// Bands by number from 0, in this order.
+    Numbers(Vec<usize>),
+    /// Bands whose centre is in one of these ranges in nm, including the ends.
+    Wavelengths(Vec<(f64, f64)>),
+}
+
+/// A white or dark reference.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reference {
+    /// The cube in this file, averaged over its rows.
+    File(String),
+    /// For each cube, the file that this pattern gives.
+    Pattern(String),
+    /// The reference beside each cube, by the naming rules of the camera makers (`convert/pairs.rs`).
+    Auto,
+}
+
+impl Reference {
+    /// Whether each cube has its own references.
+    pub fn is_of_each_cube(&self) -> bool {
+        !matches!(self, Self::File(_))
+    }
+}
+
+impl FromStr for Reference {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        Ok(match text {
+            "auto" => Self::Auto,
+            pattern if Pattern(pattern).is_of_each_cube() => Self::Pattern(pattern.to_owned()),
+            file => Self::File(file.to_owned()),
+        })
+    }
+}
+
+const SCALES: &str = "none, auto or a number such as 2 or 0.001";
+const NODATA: &str = "nan, error or a number";
+const KEPT_BITS: &str = "1 to 10 of float16, 1 to 21 or 23 of float32, auto or all";
+
+from_words! {
+    Scale: SCALES;
+    Nodata: NODATA;
+    KeepBits: KEPT_BITS;
+    Reference: "a path, a pattern or auto";
+}
+
+/// All options that decide the values of a packed cube for a given source. The dataset stores them, so that
+/// `validate --source` and `repair` can compute the values again.
+// Datasets record them in this order, the help shows them in the order of `display_order`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::Args), command(next_help_heading = "Values"))]
+#[serde(default)]
+pub struct ValueOptions {
+    /// Type of the packed values
+    #[serde(serialize_with = "by_name::serialize", deserialize_with = "dtype")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "TYPE", value_parser = one_of(&DTYPES), default_value_t = DType::F16, display_order = 21))]
+    pub dtype: DType,
+    /// Divide values by this factor before the cast. It is recorded as scale_factor, so that readers undo it
+    ///
+    /// auto takes a power of two for each cube shape, which is 1 unless values exceed 65504 or stay below 1/16. It reads
+    /// every cube twice.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "none|auto|FACTOR", default_value_t = Scale::None, display_order = 20))]
+    pub scale: Scale,
+    /// How to pack missing values (the file's ignore value, and NaN), after normalising: as nan, as this
+    /// VALUE, or not at all (error)
+    #[cfg_attr(feature = "clap", arg(long, value_name = "nan|VALUE|error", default_value_t = Nodata::Nan, allow_negative_numbers = true, display_order = 17))]
+    pub nodata: Nodata,
+    /// Stored number that marks missing values; overrides the file
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "VALUE", allow_negative_numbers = true, display_order = 18)
+    )]
+    pub ignore_value: Option<f64>,
+    /// Pack numbers as they are stored: do not apply the scale factor and offset of the file
+    #[cfg_attr(feature = "clap", arg(long, display_order = 19))]
+    pub raw_values: bool,
+    /// Round values to N mantissa bits; float16 has 10, float32 has 23
+    ///
+    /// The other bits become zero, and take almost no space once compressed. auto keeps as many bits as hold 99 % of the
+    /// real information in a sample of the cubes. `hsipack tune` shows the gain and the cost.
+    // Recipes omit this if all are kept, because recipes of older versions do not have it.
+    #[serde(skip_serializing_if = "KeepBits::is_all")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "all|auto|N", default_value_t = KeepBits::All, display_order = 22))]
+    pub keep_bits: KeepBits,
+    /// Normalise each spectrum
+    ///
+    /// l1 divides by the sum of magnitudes, l2 by the Euclidean norm. snv gives mean 0 and standard deviation 1 (over
+    /// n - 1). Missing and infinite values are not counted, and are missing afterwards. A spectrum of zeros becomes
+    /// zeros; with snv, so does a spectrum of equal values.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME", value_parser = one_of(&Normalize::ALL), default_value_t = Normalize::None, display_order = 16))]
+    pub normalize: Normalize,
+    /// Bands to keep.
+    #[cfg_attr(feature = "clap", command(flatten))]
+    pub bands: BandSelection,
+    /// Drop the bands that the file's bad-band list marks as bad
+    #[cfg_attr(feature = "clap", arg(long, display_order = 15))]
+    pub drop_bad_bands: bool,
+    /// White reference: a cube of the same sensor, averaged over its rows
+    ///
+    /// Give a file for all cubes; or a pattern with fields, as --mask, such as {dir}/white/{stem}.hdr;
+    /// or `auto` for the reference beside each cube, WHITEREF_NAME (Specim) or whiteReference (Headwall). Packs
+    /// (value - dark) / (white - dark), each file in its own scale, times the ratio of integration times if they differ.
+    /// --dry-run lists the references of each cube.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|PATTERN|auto", display_order = 10))]
+    pub white: Option<Reference>,
+    /// Dark reference, given like --white (auto takes DARKREF_NAME or darkReference)
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|PATTERN|auto", display_order = 11))]
+    pub dark: Option<Reference>,
+    /// Reflectance of the white panel, above 0 and at most 1
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "R", default_value_t = 1.0, requires = "white", display_order = 12)
+    )]
+    pub white_reflectance: f64,
+    /// Order of the axes of arrays, such as byx [default: what the file says, otherwise yxb]
+    ///
+    /// Name the axes in the index order of the file's own tool (NumPy, MATLAB, h5py): y, x and b (row, column, band) once
+    /// each, 1 for axes of length 1 to drop, as in 11yxb, and n for an axis of samples, each of which is a cube, as in nyxb.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ORDER", help_heading = "Inputs"))]
+    pub axes: Option<String>,
+    /// ENVI header of raw files that have none: a path with {dir}, {stem} or {path} of each file, such as
+    /// '{dir}/camera.hdr'
+    // Recipes omit this and the following options if they are not used, because those of older versions do not have them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
+    pub header: Option<String>,
+    /// Band centres: first:last (400:700), a list (400,410,420), a file, or an array in one ('{path}::VAR')
+    ///
+    /// Centres are in nm, or in µm if all are below 100; a unit may follow a number, as in 0.4um:0.7um. first:last is for
+    /// bands at equal distances, both ends included. A file is a text of one centre for each band, a CSV with a column
+    /// wavelength, an ENVI header, or holds an array; its path may contain {dir}, {stem} and {path} of each cube. Centres
+    /// in the cube's own file are replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "A:B|LIST|FILE", help_heading = "Inputs"))]
+    pub band_centers: Option<String>,
+    /// Cubes with a file for each band: a pattern of the files, such as '*_{band}.png' or 'TOA_{nm}nm.tif'
+    ///
+    /// {band} is the number of the band, {nm} or {um} its wavelength; bands are in this order. Every folder below the input
+    /// that holds such files is a cube. If the stars match different texts in one folder, each of them is a cube. The
+    /// pattern may contain folders, as in '{nm}/*.tif'.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
+    pub bands_from: Option<String>,
+    /// Frames of a snapshot camera: rows x columns of the tile of filters, such as 4x4
+    ///
+    /// A whole tile is a pixel, and its bands are in row order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ROWSxCOLUMNS", help_heading = "Inputs"))]
+    pub mosaic: Option<Mosaic>,
+}
+
+/// Options of values that recipes omit if they are not used.
+pub(super) const LATER_VALUES: [&str; 4] = ["header", "band_centers", "bands_from", "mosaic"];
+
+/// The types of packed values.
+pub(super) const DTYPES: [DType; 2] = [DType::F16, DType::F32];
+
+impl Default for ValueOptions {
+    fn default() -> Self {
+        Self {
+            dtype: DType::F16,
+            scale: Scale::None,
+            nodata: Nodata::Nan,
+            ignore_value: None,
+            raw_values: false,
+            keep_bits: KeepBits::All,
+            normalize: Normalize::None,
+            bands: BandSelection::All,
+            drop_bad_bands: false,
+            white: None,
+            dark: None,
+            white_reflectance: 1.0,
+            axes: None,
+            header: None,
+            band_centers: None,
+            bands_from: None,
+            mosaic: None,
+        }
+    }
+}
+
+impl ValueOptions {
+    /// The order of axes that the user gives.
+    ///
+    /// # Errors
+    /// If it is not one.
+    pub fn axes(&self) -> Result<Option<Axes>> {
+        let parse = |text: &String| {
+            Axes::parse(text).ok_or_else(|| {
+                Error::conflict(format!("{text:?} is not a valid order of axes")).with_remedy(
+                    "spell it with y, x and b, each once, such as byx, 1 for axes of length 1 to leave out, \
+                     such as 11yxb, and n for an axis of samples, such as nyxb",
+                )
+            })
+        };
+        self.axes.as_ref().map(parse).transpose()
+    }
+}
+
+fn dtype<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<DType, D::Error> {
+    let name = String::deserialize(from)?;
+    names::value("dtype", &name, &DTYPES, DType::name)
+        .map_err(|error| names::refused(&name, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed<T: FromStr<Err = Error>>(text: &str) -> Option<T> {
+        text.parse().ok()
+    }
+
+    #[test]
+    fn values_that_may_be_numbers_are_read_as_they_are_shown() {
+        for scale in [Scale::None, Scale::Auto, Scale::Factor(0.001), Scale::Factor(1e-300)] {
+            assert_eq!(parsed(&scale.to_string()), Some(scale));
+        }
+        for nodata in [Nodata::Nan, Nodata::Error, Nodata::Value(-9999.0), Nodata::Value(0.1)] {
+            assert_eq!(parsed(&nodata.to_string()), Some(nodata));
+        }
+        for bits in [KeepBits::All, KeepBits::Auto, KeepBits::Bits(1), KeepBits::Bits(23)] {
+            assert_eq!(parsed(&bits.to_string()), Some(bits));
+        }
+        assert_eq!(parsed("NaN"), Some(Nodata::Nan));
+        assert_eq!("auto".parse(), Ok(Reference::Auto));
+        assert_eq!("white.dat".parse(), Ok(Reference::File("white.dat".to_owned())));
+    }
+
+    #[test]
+    fn other_words_are_refused_with_those_that_there_are() {
+        let refused = |error: Error, all: &[&str]| {
+            let text = error.to_string();
+            assert!(all.iter().all(|part| text.contains(part)), "{text}");
+        };
+        for bad in ["", "half", "1,5"] {
+            refused(bad.parse::<Scale>().unwrap_err(), &["none", "auto", "number", bad]);
+            refused(bad.parse::<Nodata>().unwrap_err(), &["nan", "error", "number", bad]);
+        }
+        for bad in ["", "0", "24", "-1", "2.5", "few"] {
+            refused(bad.parse::<KeepBits>().unwrap_err(), &["1 to 10", "auto", bad]);
+        }
+    }
+}

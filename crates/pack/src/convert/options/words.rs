@@ -1,0 +1,50 @@
+//! Values that users give as words or numbers, and datasets record with their kinds.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::de::{Error, Unexpected};
+use serde::{Deserialize, Deserializer};
+
+/// A value as users give it, a word or a number, or as datasets record it: with its kind, as in `{"factor": 2.0}`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Given {
+    Word(String),
+    Number(f64),
+    OfKind(BTreeMap<String, Given>),
+}
+
+impl Given {
+    fn text(self) -> String {
+        match self {
+            Self::Word(word) => word,
+            Self::Number(number) => number.to_string(),
+            Self::OfKind(kinds) => kinds.into_values().map(Self::text).collect(),
+        }
+    }
+}
+
+/// Something that is neither, in an error.
+pub(super) const SOMETHING_ELSE: Unexpected<'_> = Unexpected::Other("value");
+
+/// Reads a value from [`Given`]. `takes` says what the option takes.
+pub(crate) fn words<'de, T, D>(from: D, takes: &str) -> std::result::Result<T, D::Error>
+where
+    T: FromStr,
+    D: Deserializer<'de>,
+{
+    let given = Given::deserialize(from);
+    let text = given.map_err(|_| D::Error::invalid_type(SOMETHING_ELSE, &takes))?.text();
+    text.parse().map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &takes))
+}
+
+macro_rules! from_words {
+    ($($type:ident: $takes:expr;)+) => {$(
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+                words(from, $takes)
+            }
+        }
+    )+};
+}
