@@ -16,6 +16,9 @@ use crate::wildcards::Wildcards;
 /// The most names that a message lists.
 const LISTED: usize = 5;
 
+/// The most samples of an array. Its file may claim any number.
+const MAX_SAMPLES: usize = 1 << 22;
+
 /// Whether the variable of an input is a pattern. Brackets are not part of such patterns: they give the index of a sample.
 fn is_pattern(variable: &str) -> bool {
     variable.contains(['*', '?'])
@@ -77,6 +80,9 @@ pub(crate) fn expand(input: Input, axes: Option<&Axes>) -> Result<Vec<Input>> {
         match samples.and_then(Axes::sample_axis) {
             Some(axis) => {
                 let count = array.lengths.get(axis).copied().unwrap_or_default();
+                if count > MAX_SAMPLES {
+                    return Err(too_many_samples(&input, array, axes));
+                }
                 let name = name.unwrap_or_default();
                 inputs.extend((0..count).map(|index| Input {
                     variable: Some(format!("{name}[{index}]")),
@@ -131,6 +137,16 @@ fn no_match(input: &Input, pattern: &str, all: &[Listed]) -> Error {
     Error::conflict(what).at(&input.file).with_remedy(
         "correct the pattern after '::'; a star matches one name, ** any number of groups",
     )
+}
+
+fn too_many_samples(input: &Input, array: &Listed, axes: Option<&Axes>) -> Error {
+    let axes = axes.map(Axes::to_string).unwrap_or_default();
+    Error::unsupported(format!(
+        "{} has more than {MAX_SAMPLES} samples with the axes '{axes}'",
+        described(input, array)
+    ))
+    .at(&input.file)
+    .with_remedy(remedy!["correct ", Opt::Axes, ", or write the samples into several arrays"])
 }
 
 fn no_samples(input: &Input, axes: Option<&Axes>, all: &[Listed]) -> Error {

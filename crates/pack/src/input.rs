@@ -165,7 +165,14 @@ impl Input {
             let own = || self.file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let path = path.to_string_lossy().into_owned();
             return match &self.variable {
-                Some(name) if path.is_empty() => name.clone(),
+                Some(name) if path.is_empty() && !name.is_empty() => name.clone(),
+                Some(name) if name.is_empty() => {
+                    if path.is_empty() {
+                        own()
+                    } else {
+                        path
+                    }
+                }
                 Some(name) => format!("{path}/{name}"),
                 None if path.is_empty() => own(),
                 None => path,
@@ -201,14 +208,26 @@ pub fn expand(inputs: &[String], exclude: &[String], values: &ValueOptions) -> R
     for text in inputs {
         let search = Search { excluded: &excluded, values };
         for input in expand_one(text, &search)? {
+            if values.bands_from.is_some() && !input.is_folder_of_bands() {
+                return Err(Error::conflict(
+                    "this is a file, not a folder with a file for each band",
+                )
+                .at(&input.file)
+                .with_remedy(remedy![
+                    "give the folder, in which ",
+                    Opt::BandsFrom,
+                    " finds the files"
+                ]));
+            }
             all.extend(container_inputs::expand(input, axes.as_ref())?);
         }
     }
     if let Some(pattern) = &values.header {
         // The header of many files is not a cube by itself.
-        let headers: HashSet<PathBuf> =
-            all.iter().filter_map(|input| header::of(pattern, input).ok().flatten()).collect();
-        all.retain(|input| !headers.contains(&input.file));
+        let whole = |path: PathBuf| path.canonicalize().unwrap_or(path);
+        let headers = all.iter().filter_map(|input| header::of(pattern, input).ok().flatten());
+        let headers: HashSet<PathBuf> = headers.map(whole).collect();
+        all.retain(|input| !headers.contains(&whole(input.file.clone())));
     }
     Ok(all)
 }
@@ -241,7 +260,7 @@ fn expand_one(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
         let of_file = |file: Input| Input { variable: Some(variable.clone()), ..file };
         return Ok(files.into_iter().map(of_file).collect());
     }
-    if is_url(&input.file) && text.contains(WILD) {
+    if is_url(&input.file) && has_pattern_for_files {
         return expand_glob(&glob_of_files(text)?, search);
     }
     let input = input.here()?;

@@ -3,7 +3,7 @@
 //! A pattern says which part of a name is the band. The text that its stars match names the cube, if several cubes share a
 //! folder.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ impl BandPattern {
             1 => RECENT.get(folder, |names| names.len() > KEPT_OPEN, || names_in(folder, 1))?,
             depth => Arc::new(names_in(folder, depth)?),
         };
-        let mut cubes: BTreeMap<String, Vec<BandFile>> = BTreeMap::new();
+        let mut cubes: BTreeMap<Vec<&str>, Vec<BandFile>> = BTreeMap::new();
         for name in names.iter() {
             let Some(found) = self.regex.captures(name) else { continue };
             let Some(value) = found["band"].replace(',', ".").parse::<f64>().ok() else { continue };
@@ -126,14 +126,24 @@ impl BandPattern {
             let stars: Vec<&str> =
                 stars.filter_map(|group| Some(found.get(group)?.as_str())).collect();
             let file = BandFile { value: value * factor, path: folder.join(name) };
-            cubes.entry(stars.join("_")).or_default().push(file);
+            cubes.entry(stars).or_default().push(file);
         }
         let quantity = self.quantity;
-        let cube = |(name, mut files): (String, Vec<BandFile>)| {
+        let cube = |(stars, mut files): (Vec<&str>, Vec<BandFile>)| {
             files.sort_by(|a, b| a.value.total_cmp(&b.value).then_with(|| a.path.cmp(&b.path)));
-            BandsOfCube { name, files, quantity }
+            BandsOfCube { name: stars.join("_"), files, quantity }
         };
-        Ok(cubes.into_iter().map(cube).collect())
+        let cubes: Vec<_> = cubes.into_iter().map(cube).collect();
+        let mut known = HashSet::new();
+        if let Some(cube) = cubes.iter().find(|cube| !known.insert(&cube.name)) {
+            return Err(Error::ambiguous(format!(
+                "{:?} matches the files of two cubes in this folder, whose names would both be {:?}",
+                self.text, cube.name
+            ))
+            .at(folder)
+            .with_remedy(remedy!["write more of the names into the pattern of ", Opt::BandsFrom]));
+        }
+        Ok(cubes)
     }
 
     /// Opens the cube called `name` in a folder, or its only cube. `any_numbers` says that numbers of bands may be missing
@@ -300,6 +310,20 @@ impl BandsOfCube {
                 ))
                 .at(&file.path)
                 .with_remedy("bands of a cube have one size and type; correct the file, or leave it out of the pattern"));
+            }
+            let bits = |value: Option<f64>| value.map(f64::to_bits);
+            if bits(info.ignore_value) != bits(first.ignore_value) {
+                let marker = |value: Option<f64>| {
+                    value.map_or_else(|| "nothing".to_owned(), |value| value.to_string())
+                };
+                let other = first.files[0].file_name().unwrap_or_default().to_string_lossy();
+                return Err(Error::conflict(format!(
+                    "{} marks missing values in this band, but {} in {other}",
+                    marker(info.ignore_value),
+                    marker(first.ignore_value)
+                ))
+                .at(&file.path)
+                .with_remedy("give all bands of a cube the same nodata value"));
             }
             sources.push((self.files.len() <= KEPT_OPEN).then_some(source));
         }

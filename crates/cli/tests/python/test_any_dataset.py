@@ -634,3 +634,66 @@ def test_python_takes_the_same_options(tmp_path: Path) -> None:
     np.save(tmp_path / "frame.npy", frame)
     hsipack.convert(tmp_path / "frame.npy", tmp_path / "frames", mosaic=(4, 4))
     assert next(iter(hsipack.open(tmp_path / "frames").stacks)) == "2x2x16"
+
+
+def test_bands_with_other_markers_of_missing_values_are_refused(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    for band, nodata in [(1, "-9999"), (2, "-1")]:
+        page = np.full((ROWS, COLUMNS), band, np.int16)
+        tag = (42113, "s", 0, nodata, True)
+        tifffile.imwrite(folder / f"s_{band}.tif", page, metadata=None, extratags=[tag])
+    words = (folder, "--bands-from", "s_{band}.tif")
+    message = hsipack.refuse(*words, out=out, names=folder / "s_2.tif")
+    assert "-1 marks missing values in this band, but -9999 in s_1.tif" in message
+    files = f"{folder}/*.tif"
+    message = hsipack.refuse(files, *words[1:], out=out, names=folder / "s_1.tif")
+    assert "give the folder" in message
+
+
+def test_texts_of_stars_tell_cubes_apart(hsipack: Hsipack, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    page = np.ones((ROWS, COLUMNS), np.uint8)
+    for folder, names in [("mixed", ["a_b_1_c", "a_2_b_c"]), ("empty", ["1", "2", "a1", "a2"])]:
+        (tmp_path / folder).mkdir()
+        for name in names:
+            Image.fromarray(page).save(tmp_path / folder / f"{name}.png")
+    words = (tmp_path / "mixed", "--bands-from", "*_{band}_*.png")
+    assert "two cubes" in hsipack.refuse(*words, out=out, names=tmp_path / "mixed")
+    hsipack.convert(tmp_path / "empty", "--bands-from", "*{band}.png", out=out)
+    assert sorted(packed(out)) == ["a", "empty"]
+
+
+def test_files_of_classes_are_not_cubes(hsipack: Hsipack, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    np.save(folder / "a.npy", SERIES[0])
+    for name in ("fat", "skin"):
+        np.save(folder / f"a_{name}.npy", np.ones((ROWS, COLUMNS, 1), np.uint8))
+    pattern = "organs:{class}={dir}/{stem}_{class}.npy"
+    report = hsipack.convert(folder, "--mask", pattern, out=out)
+    check(out, {"a": SERIES[0]})
+    assert any("2 inputs are masks or references" in note for note in report["notes"])
+
+
+def test_files_of_one_name_with_other_values_are_two_cubes(
+    hsipack: Hsipack, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    np.save(folder / "s.npy", SERIES[0])
+    with h5py.File(folder / "s.h5", "w") as file:
+        file["cube"] = SERIES[0] * 10
+    message = hsipack.refuse(folder, out=tmp_path / "out", names=folder / "s.npy")
+    assert "another cube already has the name s" in message
+
+
+def test_arrays_of_samples_that_cannot_be_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    path = tmp_path / "many.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", (2 * 10**9, 2, 3, 4), "u1", chunks=(1, 2, 3, 4))
+    words = (f"{path}::data", "--axes", "nyxb")
+    message = hsipack.refuse(*words, out=tmp_path / "out", names=path, memory=1 << 30)
+    assert "more than 4194304 samples" in message

@@ -99,7 +99,7 @@ impl<'a> Columns<'a> {
     pub fn complete(
         &mut self,
         inputs: Vec<Input>,
-        select: &dyn Fn(Vec<Completed>) -> Vec<Completed>,
+        select: &mut dyn FnMut(Vec<Completed>) -> Vec<Completed>,
         skip: &mut dyn FnMut(&Input, Error) -> Result<()>,
     ) -> Result<(Vec<Input>, Vec<String>)> {
         let mut completed = Vec::with_capacity(inputs.len());

@@ -217,15 +217,18 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     let mut columns = Columns::new(options, &inputs)?;
     let mut layers = Layers::default();
     // Files that turn out to be masks of cubes need neither a row of the table nor a path that matches.
-    let without_used = |inputs| select::without_used_files(inputs, options, &groups);
+    let mut used_notes = Vec::new();
+    let mut without_used =
+        |inputs| select::without_used_files(inputs, options, &groups, &mut used_notes);
     let (complete, notes) =
-        columns.complete(inputs, &without_used, &mut |input, error| match layers
+        columns.complete(inputs, &mut without_used, &mut |input, error| match layers
             .add(input, &options.values)
         {
             true => Ok(()),
             false => planner.skip(&input.text(), error),
         })?;
     planner.plan.notes.extend(notes);
+    planner.plan.notes.extend(used_notes);
     drop(columns);
     let inputs = select::without_second_forms(complete, &options.values, &mut planner.plan.notes);
     let examiner = planner.examiner();

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::remedy::current;
 use hsipack_format::{Error, ErrorKind, Opt};
-use hsipack_source::{AxisOrder, Listed, OpenOptions, arrays};
+use hsipack_source::{AxisOrder, Listed, OpenOptions, RowBuffer, Source, arrays};
 use hsipack_store::mirror;
 
 use super::columns::Completed;
 use super::open_source;
+use crate::convert::class_files::class_files;
 use crate::convert::masks::{MaskGroup, OF_PRODUCT, ROLE};
 use crate::convert::named_files;
 use crate::convert::options::{ConvertOptions, Reference, ValueOptions};
@@ -26,11 +27,12 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 /// The inputs without files that are masks or references of others. Inputs whose columns could not be completed, which have
-/// an error, are no cubes of such files.
+/// an error, are no cubes of such files. `notes` says which are left out.
 pub(super) fn without_used_files(
     inputs: Vec<Completed>,
     options: &ConvertOptions,
     groups: &[MaskGroup],
+    notes: &mut Vec<String>,
 ) -> Vec<Completed> {
     let patterns = || groups.iter().flat_map(|group| &group.patterns).map(|(_, pattern)| pattern);
     let references: Vec<(&Reference, Kind)> =
@@ -50,9 +52,12 @@ pub(super) fn without_used_files(
         let masks = patterns().filter(|pattern| *pattern != OF_PRODUCT);
         let masks =
             masks.filter_map(|pattern| named_files::find(pattern, input, ROLE).ok().flatten());
+        let by_class = groups.iter().filter(|group| group.is_by_class());
+        let by_class = by_class.filter_map(|group| class_files(&group.patterns[0].1, input).ok());
+        let by_class = by_class.flatten().map(|(_, file)| file);
         let find =
             |(reference, kind): &(&Reference, Kind)| pairs::find(reference, *kind, input).ok();
-        let files = masks.chain(references.iter().filter_map(find));
+        let files = masks.chain(by_class).chain(references.iter().filter_map(find));
         let own = resolved(&input.file);
         used.extend(files.map(|file| resolved(&file.file)).filter(|file| *file != own));
     }
@@ -60,7 +65,24 @@ pub(super) fn without_used_files(
         return inputs;
     }
     let is_cube = |input: &Input| !is_file(input) || !used.contains(&resolved(&input.file));
-    inputs.into_iter().filter(|(input, _)| is_cube(input)).collect()
+    let (kept, dropped): (Vec<_>, Vec<_>) =
+        inputs.into_iter().partition(|(input, _)| is_cube(input));
+    if !dropped.is_empty() {
+        let mut names: Vec<String> =
+            dropped.iter().take(LISTED).map(|(input, _)| input.text()).collect();
+        names.extend((dropped.len() > LISTED).then(|| "…".to_owned()));
+        let are = if dropped.len() == 1 {
+            "input is a mask or reference"
+        } else {
+            "inputs are masks or references"
+        };
+        notes.push(format!(
+            "{} {are} of other cubes, and not packed as cubes: {}",
+            dropped.len(),
+            names.join(", ")
+        ));
+    }
+    kept
 }
 
 /// Keeps one of several files in a folder with the same stem and a cube of the same shape: the one that says most about its
@@ -101,19 +123,24 @@ pub(super) fn without_second_forms(
 
 /// Which of several files holds the cube that all of them hold; `None` if they may be different cubes.
 fn same_cube(forms: &[&Input], values: &ValueOptions) -> Option<usize> {
-    let open = |form: &Input| open_source(form, values).map(|source| source.info().clone());
+    let open = |form: &Input| open_source(form, values);
     let opened: Vec<_> = forms.iter().map(|form| open(form)).collect();
-    let shape = opened.iter().flatten().next()?.shape;
-    for (form, info) in forms.iter().zip(&opened) {
-        let is_same = match info {
-            Ok(info) => info.shape == shape,
+    let first = opened.iter().flatten().next()?;
+    let (shape, row) = (first.info().shape, first_row(&**first)?);
+    let is_first = |source: &dyn Source| {
+        source.info().shape == shape
+            && first_row(source).is_some_and(|other| are_close(&row, &other))
+    };
+    for (form, source) in forms.iter().zip(&opened) {
+        let is_same = match source {
+            Ok(source) => is_first(&**source),
             // An array whose axes are not known can be the cube if one of the orders gives its shape.
             Err(error) => {
                 is_question(error, form, values)
                     && [AxisOrder::BIP, AxisOrder::BIL, AxisOrder::BSQ].into_iter().any(|order| {
                         let axes = Some(order.to_string());
                         open(&Input { axes, ..(*form).clone() })
-                            .is_ok_and(|info| info.shape == shape)
+                            .is_ok_and(|source| is_first(&*source))
                     })
             }
         };
@@ -122,11 +149,31 @@ fn same_cube(forms: &[&Input], values: &ValueOptions) -> Option<usize> {
         }
     }
     let says = |place: &usize| {
-        let info = opened[*place].as_ref().ok();
+        let info = opened[*place].as_ref().ok().map(|source| source.info());
         info.map(|info| (info.wavelength.is_some(), info.geo.is_some()))
     };
     // The first of those that say most.
     (0..forms.len()).rev().max_by_key(says)
+}
+
+/// The physical values of the first row of a cube; `None` if it cannot be read.
+fn first_row(source: &dyn Source) -> Option<Vec<f64>> {
+    let (info, mut buffer) = (source.info(), RowBuffer::new());
+    source.read_rows(0..1, &mut buffer).ok()?;
+    let physical = |at: usize| {
+        let value = buffer.number(at);
+        let is_missing = info.ignore_value == Some(value);
+        if is_missing { f64::NAN } else { info.scaling_of(at % info.shape.bands).physical(value) }
+    };
+    Some((0..buffer.len()).map(physical).collect())
+}
+
+/// Whether two files may hold the same values, in types of different precision.
+fn are_close(first: &[f64], second: &[f64]) -> bool {
+    let is_close = |(a, b): (&f64, &f64)| {
+        a.is_nan() && b.is_nan() || a == b || (a - b).abs() <= 1e-3 * a.abs().max(b.abs())
+    };
+    first.len() == second.len() && first.iter().zip(second).all(is_close)
 }
 
 /// Whether the error of opening an input asks for the order of its axes.
