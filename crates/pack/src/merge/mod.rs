@@ -164,11 +164,8 @@ fn samples(datasets: &[Dataset], options: &MergeOptions) -> Result<Vec<Sample>> 
     let mut all: Vec<Sample> = Vec::new();
     let mut names = HashSet::new();
     let mut ends: std::collections::BTreeMap<String, usize> = std::collections::BTreeMap::new();
-    if let Some(column) =
-        options.column.as_deref().filter(|column| crate::table::is_reserved(column))
-    {
-        return Err(Error::conflict(format!("hsipack itself uses the column {column:?}"))
-            .with_remedy("give the column another name"));
+    if let Some(column) = &options.column {
+        check_column(datasets, column)?;
     }
     for dataset in datasets {
         let title = title(dataset.path());
@@ -210,6 +207,37 @@ fn samples(datasets: &[Dataset], options: &MergeOptions) -> Result<Vec<Sample>> 
         }
     }
     Ok(all)
+}
+
+/// Refuses a column for the names of the datasets that cannot have them, or whose values would be lost.
+fn check_column(datasets: &[Dataset], column: &str) -> Result<()> {
+    if column.is_empty() || crate::table::is_reserved(column) {
+        let what = match column {
+            "" => "the column has no name".to_owned(),
+            column => format!("hsipack itself uses the column {column:?}"),
+        };
+        return Err(Error::conflict(what).with_remedy("give the column another name"));
+    }
+    for dataset in datasets {
+        for id in 0..dataset.samples().len() {
+            let sample = dataset.samples().get(id)?;
+            let has_value = match column {
+                "split" => sample.split.is_some(),
+                "group" => sample.group.is_some(),
+                "label" => sample.label.is_some(),
+                _ => sample.columns.get(column).is_some_and(|value| !value.is_null()),
+            };
+            if has_value {
+                return Err(Error::conflict(format!(
+                    "sample {} has a value in the column {column:?} already, which would be lost",
+                    sample.name
+                ))
+                .at(dataset.path())
+                .with_remedy("give the column another name, or remove its values first"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Writes the merged dataset to its staging folder.

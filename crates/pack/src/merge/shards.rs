@@ -10,7 +10,6 @@ use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{DType, Error, ErrorKind, Grid, Result, codec};
 use hsipack_store::Dataset;
 use hsipack_store::dataset::{ChunkArray, RowScratch};
-use hsipack_store::remote::is_url;
 
 use super::stacks::MergedStack;
 use crate::convert::encode::{Encoded, Encoder};
@@ -87,13 +86,18 @@ impl<'a> Shards<'a> {
             let mut key = vec![0; array.rank];
             key[0] = shard as u64;
             let path = array.folder.join(ArrayMeta::file_key(&key));
-            match array.same_shard(&samples) {
-                Some(source) if link(&source, &path)? => self.linked += 1,
-                _ => {
-                    self.write_shard(array, &samples, path)?;
-                    self.written += 1;
+            if let Some((part, own)) = array.same_shard(&samples) {
+                let folder = path.parent().unwrap_or(Path::new(""));
+                fs::create_dir_all(folder)
+                    .map_err(|error| Error::io(folder, "cannot create", error))?;
+                if part.link_shard(own, &path)? {
+                    self.linked += 1;
+                    self.progress.cubes.fetch_add(samples.len() as u64, Ordering::Relaxed);
+                    continue;
                 }
             }
+            self.write_shard(array, &samples, path)?;
+            self.written += 1;
             self.progress.cubes.fetch_add(samples.len() as u64, Ordering::Relaxed);
         }
         Ok(())
@@ -199,8 +203,8 @@ impl Merged<'_> {
         part.meta().dtype.size() == self.value_size && part.grid().tile() == self.grid.tile()
     }
 
-    /// The shard of a part that has exactly these samples.
-    fn same_shard(&self, samples: &Range<usize>) -> Option<PathBuf> {
+    /// The part, and the number of its shard, that has exactly these samples.
+    fn same_shard(&self, samples: &Range<usize>) -> Option<(&ChunkArray, usize)> {
         let per_shard = self.grid.samples_per_shard();
         let mut first = 0;
         for (part, len) in &self.parts {
@@ -214,18 +218,8 @@ impl Merged<'_> {
             let fits = part.grid().samples_per_shard() == per_shard
                 && own.is_multiple_of(per_shard)
                 && samples.end - here.start == (own + per_shard).min(*len);
-            return fits.then(|| part.shard_path(own / per_shard));
+            return fits.then_some((part, own / per_shard));
         }
         None
     }
-}
-
-/// Gives a shard a second name. Returns `false` if that is not possible, and it has to be copied.
-fn link(source: &Path, target: &Path) -> Result<bool> {
-    if is_url(source) {
-        return Ok(false);
-    }
-    let folder = target.parent().unwrap_or(Path::new(""));
-    fs::create_dir_all(folder).map_err(|error| Error::io(folder, "cannot create", error))?;
-    Ok(fs::hard_link(source, target).is_ok())
 }

@@ -7,7 +7,7 @@ use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::MergeOptions;
-use crate::convert::plan::{PlannedMask, PlannedStack, values_of};
+use crate::convert::plan::{MOST_SPLITS, PlannedMask, PlannedStack, values_of};
 use crate::convert::stats::StackStats;
 use crate::convert::{KeepBits, ValueOptions, classes, masks, shared_geo};
 
@@ -69,7 +69,7 @@ pub(super) fn merged(
                 .filter_map(|part| Some((&datasets[*part], datasets[*part].stack(name)?)));
             let own: Vec<(&Dataset, &Stack)> = own.collect();
             let (planned, values) = planned(&own, &masks, options, notes)?;
-            let (stats, geo) = (stats(&own)?, geo(&own)?);
+            let (stats, geo) = (stats(&own, options, notes)?, geo(&own)?);
             Ok(MergedStack { planned, values, stats, geo, parts })
         })
         .collect()
@@ -182,12 +182,13 @@ fn layout(image: &ChunkArray) -> [(&'static str, String); 5] {
     ]
 }
 
-/// What of the compression must be equal, because readers take it from the metadata of the array.
+/// The parts of the compression that must be equal, because other readers take them from the metadata of the array. They take
+/// the level and the block size from each chunk.
 fn compression(array: &ChunkArray) -> String {
     let codec = array.meta().codecs.compression;
     codec.map_or("none".to_owned(), |codec| {
-        let level = Codec { level: 0, ..codec };
-        format!("{level:?}")
+        let Codec { compressor, shuffle, typesize, .. } = codec;
+        format!("{compressor} (shuffle {shuffle}, {typesize}-byte elements)")
     })
 }
 
@@ -221,16 +222,25 @@ fn check_wavelengths(first: &Stack, stack: &Stack, tolerance: f64) -> Result<()>
 }
 
 /// Statistics of all samples. A split gets none if some of its samples have none.
-fn stats(own: &[(&Dataset, &Stack)]) -> Result<StackStats> {
+fn stats(
+    own: &[(&Dataset, &Stack)],
+    options: &MergeOptions,
+    notes: &mut Vec<String>,
+) -> Result<StackStats> {
+    let splits_are_datasets = options.column.as_deref() == Some("split");
     let mut all: Option<StackStats> = None;
     let mut unknown = BTreeSet::new();
     for (dataset, stack) in own {
         let of = StackStats::of(stack.image.meta());
-        let stats = of.map_err(|error| error.at(stack.image.folder()))?;
-        let place = dataset.stacks().iter().position(|one| one.name == stack.name);
-        let ids = place.into_iter().flat_map(|stack| dataset.samples().ids_in(stack));
-        let splits = ids.filter_map(|id| dataset.samples().splits().get(id));
-        unknown.extend(splits.filter(|split| !stats.splits.contains_key(*split)).cloned());
+        let mut stats = of.map_err(|error| error.at(stack.image.folder()))?;
+        if splits_are_datasets {
+            stats.splits = BTreeMap::from([(super::title(dataset.path()), stats.all.clone())]);
+        } else {
+            let number = dataset.stacks().iter().position(|other| other.name == stack.name);
+            let ids = number.into_iter().flat_map(|stack| dataset.samples().ids_in(stack));
+            let splits = ids.filter_map(|id| dataset.samples().splits().get(id));
+            unknown.extend(splits.filter(|split| !stats.splits.contains_key(*split)).cloned());
+        }
         match &mut all {
             Some(all) => all.merge(&stats),
             None => all = Some(stats),
@@ -238,6 +248,23 @@ fn stats(own: &[(&Dataset, &Stack)]) -> Result<StackStats> {
     }
     let mut all = all.ok_or_else(|| Error::bug("a stack without parts"))?;
     all.splits.retain(|split, _| !unknown.contains(split));
+    if all.splits.len() > MOST_SPLITS {
+        all.splits.clear();
+        unknown.clear();
+        notes.push(format!(
+            "{}: there are more than {MOST_SPLITS} splits, so no statistics of splits are recorded",
+            own[0].1.name
+        ));
+    }
+    if !unknown.is_empty() {
+        let names: Vec<&str> = unknown.iter().take(5).map(String::as_str).collect();
+        notes.push(format!(
+            "{}: no statistics are recorded of the splits {}{}, because a merged dataset has none of them",
+            own[0].1.name,
+            names.join(", "),
+            if unknown.len() > names.len() { ", …" } else { "" }
+        ));
+    }
     Ok(all)
 }
 

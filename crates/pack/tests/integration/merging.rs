@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hsipack_format::{ErrorKind, Result};
+use hsipack_pack::columns::{ColumnsOptions, set_columns};
 use hsipack_pack::merge::{MergeOptions, Report, merge};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::validate::{ValidateOptions, validate};
@@ -126,4 +127,93 @@ fn datasets_that_do_not_fit_are_refused() {
     let error = merged(&[&a, &b], &out, |_| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.what().contains("output exists"), "{error}");
+}
+
+/// The splits of a dataset that have statistics.
+fn splits_with_statistics(dataset: &Path) -> Vec<String> {
+    let dataset = Dataset::open(dataset).unwrap();
+    let splits = dataset.stacks()[0].image.meta().split_statistics().unwrap();
+    splits.into_iter().map(|(split, _)| split).collect()
+}
+
+fn check_intact(dataset: &Path) {
+    let report = validate(dataset, &ValidateOptions::default(), &Progress::default()).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+}
+
+#[test]
+fn datasets_become_splits_with_statistics_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = packed(folder.path(), "a", 3, &[], 0);
+    let b = packed(folder.path(), "b", 2, &[], 0);
+    let out = folder.path().join("all");
+    merged(&[&a, &b], &out, |options| options.column = Some("split".to_owned())).unwrap();
+    assert_eq!(splits_with_statistics(&out), ["a", "b"]);
+    check_intact(&out);
+    let (all, part) = (Dataset::open(&out).unwrap(), Dataset::open(&b).unwrap());
+    let (_, stats) = all.stacks()[0].image.meta().split_statistics().unwrap().remove(1);
+    assert_eq!(stats, part.stacks()[0].image.meta().statistics().unwrap());
+}
+
+#[test]
+fn a_column_with_values_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = packed(folder.path(), "a", 2, &[], 0);
+    let b = packed(folder.path(), "b", 2, &[], 0);
+    let table = br#"[{"name": "b1", "split": "train", "lab": "x"}, {"name": "b0", "note": null}]"#;
+    let options = ColumnsOptions { dataset: b.clone(), ..ColumnsOptions::default() };
+    set_columns(&options, Some(table), &Progress::default()).unwrap();
+    let out = folder.path().join("all");
+    for (column, text) in [("split", "b1"), ("lab", "b1"), ("", "no name"), ("id", "itself")] {
+        let set = |options: &mut MergeOptions| options.column = Some(column.to_owned());
+        let error = merged(&[&a, &b], &out, set).unwrap_err();
+        assert!(error.what().contains(text) && error.remedy().is_some(), "{error}");
+    }
+    merged(&[&a, &b], &out, |options| options.column = Some("note".to_owned())).unwrap();
+    let sample = Dataset::open(&out).unwrap().samples().get(3).unwrap();
+    assert_eq!((sample.split.as_deref(), &sample.columns["note"]), (Some("train"), &"b".into()));
+}
+
+#[test]
+fn shards_behind_symbolic_links_are_linked_and_cut_ones_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = packed(folder.path(), "a", 2, &[], 0);
+    let b = packed(folder.path(), "b", 2, &[], 0);
+    let stack = Dataset::open(&a).unwrap().stacks()[0].image.folder().to_owned();
+    let shard = Dataset::open(&a).unwrap().stacks()[0].image.shard_path(0);
+    // As datasets in git-annex have them.
+    std::fs::rename(&shard, stack.join("../annexed")).unwrap();
+    let up = shard.strip_prefix(&stack).unwrap().components().count();
+    std::os::unix::fs::symlink(format!("{}annexed", "../".repeat(up)), &shard).unwrap();
+    let out = folder.path().join("deeper/all");
+    std::fs::create_dir(folder.path().join("deeper")).unwrap();
+    let report = merged(&[&a, &b], &out, |_| {}).unwrap();
+    assert_eq!(report.linked_shards, 2);
+    check_intact(&out);
+    let file = std::fs::OpenOptions::new().write(true).open(&shard).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 5).unwrap();
+    let again = folder.path().join("again");
+    let error = merged(&[&a, &b], &again, |_| {}).unwrap_err();
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Damaged, Some(&*shard)));
+    assert!(!again.exists());
+}
+
+#[test]
+fn chunks_with_blocks_of_other_sizes_are_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let a = packed(folder.path(), "a", 2, &[], 0);
+    let b = folder.path().join("b.hsipack");
+    let inputs = [folder.path().join("a0.hdr")];
+    pack(&inputs, &b, |options| options.layout.block_size = 4096);
+    let out = folder.path().join("all");
+    merged(&[&a, &b], &out, |options| options.prefix = true).unwrap();
+    check_intact(&out);
+    let zstd = folder.path().join("zstd.hsipack");
+    pack(&inputs, &zstd, |options| options.layout.codec = "zstd".parse().unwrap());
+    let error = merged(&[&a, &zstd], &folder.path().join("no"), |options| options.prefix = true);
+    let error = error.unwrap_err();
+    assert!(
+        error.what().contains("is zstd (shuffle byte, 2-byte elements), but lz4hc ("),
+        "{error}"
+    );
 }

@@ -1,5 +1,6 @@
 //! An image or mask array of a stack, read by chunks and rows.
 
+use std::fs;
 use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -171,6 +172,33 @@ impl ChunkArray {
     pub fn open_shard(&self, shard: usize) -> Result<ShardFile> {
         let path = self.shard_path(shard);
         self.root.read(|| ShardFile::open(&path, self.grid.chunks_per_shard()))
+    }
+
+    /// Gives the file of shard `shard` a second name, `target`. Returns `false` if that is not possible, and the chunks have to
+    /// be copied: the dataset is on a server or another file system, or the file also has chunks of samples that were appended
+    /// since the dataset was opened.
+    ///
+    /// # Errors
+    /// Those of [`shard`](Self::shard).
+    pub fn link_shard(&self, shard: usize, target: &Path) -> Result<bool> {
+        if remote::is_url(&self.folder) {
+            return Ok(false);
+        }
+        let per_shard = self.grid.samples_per_shard();
+        let samples = self.len.saturating_sub(shard * per_shard).min(per_shard);
+        let chunks = samples * self.grid.chunks_per_sample();
+        let path = self.shard_path(shard);
+        self.root.read(|| {
+            // This may run again after the folder was exchanged.
+            let _ = fs::remove_file(target);
+            let file = ShardFile::open(&path, self.grid.chunks_per_shard())?;
+            if file.index().0.iter().skip(chunks).any(Option::is_some) {
+                return Ok(false);
+            }
+            // A link to a symbolic link would depend on the folder that it is in.
+            let file = path.canonicalize();
+            Ok(file.and_then(|file| fs::hard_link(file, target)).is_ok())
+        })
     }
 
     /// A hint that the chunks of sample `index` will be needed soon. It has an effect only for datasets on servers.

@@ -118,15 +118,23 @@ impl Dataset {
                 Self::open_foreign(path)?
             };
             let Some(fingerprint) = as_of else { return Ok(dataset) };
-            dataset.as_it_was(fingerprint)?.ok_or_else(|| {
-                Error::conflict(format!(
+            let has_other_columns = dataset.root.has_chunks_of(fingerprint);
+            dataset.as_it_was(fingerprint)?.ok_or_else(|| match has_other_columns {
+                true => Error::conflict(
+                    "splits, labels or other columns were changed since the dataset was opened",
+                )
+                .at(path)
+                .with_remedy(
+                    "open it again before starting worker processes or loading it from a pickle: they open the dataset themselves, and columns from before the change cannot be read",
+                ),
+                false => Error::conflict(format!(
                     "the dataset cannot be opened as it was with the fingerprint {fingerprint}: it never had it, or the dataset or its masks were replaced since"
                 ))
                 .at(path)
                 .with_remedy(format!(
                     "open it as it is now, or with a fingerprint that `hsipack info {}` shows",
                     path.display()
-                ))
+                )),
             })
         };
         // On a server, versions are compared when the objects are opened.
