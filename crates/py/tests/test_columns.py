@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ def test_statistics_of_changed_splits_follow(own_dataset: Path) -> None:
 
 def test_what_is_open_keeps_its_columns(own_dataset: Path) -> None:
     before = hsipack.open(own_dataset)
+    pickled = pickle.dumps(before)
     loader = hsipack.Loader(before.split("train"), 2, device="cpu")
     first = next(iter(loader))["id"]
     state = loader.state_dict()
@@ -62,6 +64,18 @@ def test_what_is_open_keeps_its_columns(own_dataset: Path) -> None:
     assert len(first) == 2
     with pytest.raises(hsipack.Error):
         hsipack.Loader(after, 2, device="cpu").load_state_dict(state)
+    with pytest.raises(hsipack.Error, match="columns were changed"):
+        len(pickle.loads(pickled)[0])
+
+
+class _Series:
+    """As a column of pandas: ``to_dict`` takes no ``orient``."""
+
+    def to_dict(self) -> dict[str, str]:
+        return {}
+
+    def __repr__(self) -> str:
+        return "Series"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +87,8 @@ def test_what_is_open_keeps_its_columns(own_dataset: Path) -> None:
         ({"name": "cube_00"}, "table['name']"),
         (3, "table=3"),
         (None, "no table was given"),
-        ({"name": ["cube_00"], "x": [object()]}, "table"),
+        ({"name": ["cube_00"], "x": [object()]}, "the table has a value that JSON cannot hold"),
+        (_Series(), "table=Series"),
     ],
 )
 def test_wrong_tables_change_nothing(own_dataset: Path, table: Any, what: str) -> None:

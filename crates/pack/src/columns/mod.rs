@@ -3,7 +3,7 @@
 //! As when masks are added, a new state of the dataset is prepared beside it: `samples.jsonl` and its index, and the
 //! statistics of splits whose samples change. All other files are hard links. The new state then replaces the dataset in one
 //! step, with another fingerprint. A process that has the dataset open keeps the columns that it read: the cubes are the same.
-//! States of loaders and `as_of` do not go back beyond the change.
+//! States of loaders, `as_of`, pickled datasets and processes that are forked later do not go back beyond the change.
 //!
 //! | file | part |
 //! |---|---|
@@ -213,12 +213,13 @@ fn label(dataset: &Dataset, column: &str, changes: &mut Changes) -> Result<()> {
     for id in 0..samples.len() {
         let mut columns = columns_of(&samples.get(id)?);
         columns.extend(changes.columns.get(&id).cloned().unwrap_or_default());
-        if let Some(value) = columns.get(column).filter(|value| !value.is_null()) {
+        // An empty cell removes the label, but a sample without the column keeps it.
+        if let Some(value) = columns.get(column) {
             labels.insert(id, value.clone());
         }
         names.extend(columns.keys().cloned());
     }
-    if labels.is_empty() {
+    if labels.values().all(Value::is_null) {
         let names: Vec<String> = names.into_iter().take(20).collect();
         return Err(Error::conflict(format!("no sample has a value in a column {column:?}"))
             .at(dataset.path())

@@ -113,31 +113,45 @@ fn changed_samples(
     dataset: &Dataset,
     changes: &BTreeMap<usize, Map<String, Value>>,
 ) -> Result<(Vec<Sample>, BTreeSet<String>, usize)> {
-    let (mut names, mut changed) = (BTreeSet::new(), 0);
-    let mut samples = Vec::with_capacity(dataset.samples().len());
-    for id in 0..dataset.samples().len() {
-        let before = dataset.samples().get(id)?;
-        let mut sample = before.clone();
+    let mut names = BTreeSet::new();
+    let mut is_changed = vec![false; dataset.samples().len()];
+    let mut samples = Vec::with_capacity(is_changed.len());
+    for (id, is_changed) in is_changed.iter_mut().enumerate() {
+        let mut sample = dataset.samples().get(id)?;
         for (column, value) in changes.get(&id).into_iter().flatten() {
-            let previous = sample.clone();
-            set(&mut sample, column, value);
-            if sample != previous {
+            if set(&mut sample, column, value) {
                 names.insert(column.clone());
+                *is_changed = true;
             }
         }
-        changed += usize::from(sample != before);
         samples.push(sample);
     }
-    Ok((samples, names, changed))
+    // A column whose values were all removed is no column any more.
+    let has_value = |sample: &Sample, name: &str| {
+        sample.columns.get(name).is_some_and(|value| !value.is_null())
+    };
+    for name in &names {
+        if !samples.iter().any(|sample| has_value(sample, name)) {
+            samples.iter_mut().for_each(|sample| drop(sample.columns.shift_remove(name)));
+        }
+    }
+    Ok((samples, names, is_changed.into_iter().filter(|is_changed| *is_changed).count()))
 }
 
-fn set(sample: &mut Sample, column: &str, value: &Value) {
+/// Gives a sample a value in a column. Returns whether it had another one before.
+fn set(sample: &mut Sample, column: &str, value: &Value) -> bool {
+    fn replace<T: PartialEq>(place: &mut T, value: T) -> bool {
+        let is_other = *place != value;
+        *place = value;
+        is_other
+    }
     match column {
-        "split" => sample.split = crate::pattern::text_of(value),
-        "group" => sample.group = crate::pattern::text_of(value),
-        "label" => sample.label = Some(value.clone()).filter(|label| !label.is_null()),
+        "split" => replace(&mut sample.split, crate::pattern::text_of(value)),
+        "group" => replace(&mut sample.group, crate::pattern::text_of(value)),
+        "label" => replace(&mut sample.label, Some(value.clone()).filter(|label| !label.is_null())),
         _ => {
-            sample.columns.insert(column.to_owned(), value.clone());
+            let previous = sample.columns.insert(column.to_owned(), value.clone());
+            previous.as_ref() != Some(value)
         }
     }
 }
@@ -151,7 +165,7 @@ struct Splits<'a> {
 
 impl Splits<'_> {
     /// The statistics of the splits of each stack, in the order of the stacks. Those of splits whose samples stay the same are
-    /// kept.
+    /// kept, if they were recorded.
     fn statistics(&self, progress: &Progress, notes: &mut Vec<String>) -> Result<Vec<StackStats>> {
         let dataset = self.dataset;
         let stacks = dataset.stacks().iter();
@@ -171,7 +185,11 @@ impl Splits<'_> {
         for stats in &mut stats {
             stats.splits.retain(|split, _| after.contains_key(split));
         }
-        for (split, ids) in after.iter().filter(|(split, ids)| before.get(*split) != Some(ids)) {
+        for (split, ids) in &after {
+            let is_recorded = stats.iter().any(|stats| stats.splits.contains_key(split));
+            if is_recorded && before.get(split) == Some(ids) {
+                continue;
+            }
             stats.iter_mut().for_each(|stats| drop(stats.splits.remove(split)));
             for (stack, own) in self.of(ids, progress)? {
                 stats[stack].splits.insert(split.clone(), own);

@@ -135,28 +135,28 @@ fn decide(
     let (label_of, values) = labels(dataset, &mut notes);
     let numbers = split_of_samples(&label_of, &unit_of, units, &options.shares, options.seed);
     let names: Vec<&str> = options.shares.names().collect();
-    let in_split = |split: usize| numbers.iter().filter(move |one| usize::from(**one) == split);
+    // Number of samples of each label in each split, and in none.
+    let mut counts = vec![vec![0; names.len() + 1]; values.len() + 1];
+    for (label, split) in label_of.iter().zip(&numbers) {
+        let label = usize::from(*label).min(values.len());
+        counts[label][usize::from(*split).min(names.len())] += 1;
+    }
     let splits = names.iter().enumerate().map(|(place, name)| {
-        let own = in_split(place).count();
+        let samples = counts.iter().map(|of_label| of_label[place]).sum();
         SampleSplit {
             name: (*name).to_owned(),
-            samples: own,
-            share: share(own as u64, count as u64),
+            samples,
+            share: share(samples as u64, count as u64),
         }
     });
     let splits: Vec<SampleSplit> = splits.collect();
     for empty in splits.iter().filter(|split| split.samples == 0) {
         notes.push(format!("{} has no samples", empty.name));
     }
-    let labels = values.into_iter().enumerate().map(|(label, value)| {
-        let own =
-            || label_of.iter().zip(&numbers).filter(move |(of, _)| usize::from(**of) == label);
-        let of_split = |split: usize| own().filter(|(_, one)| usize::from(**one) == split).count();
-        LabelReport {
-            label: value,
-            samples: own().count(),
-            splits: (0..names.len()).map(of_split).collect(),
-        }
+    let labels = values.into_iter().zip(&counts).map(|(label, of_label)| LabelReport {
+        label,
+        samples: of_label.iter().sum(),
+        splits: of_label[..names.len()].to_vec(),
     });
     let report = SampleReport {
         dataset: dataset.path().display().to_string(),

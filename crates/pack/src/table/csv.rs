@@ -41,7 +41,8 @@ pub(crate) fn read(text: &[u8], needed: &str) -> Result<Rows> {
         .map(|column| column.trim_start_matches('\u{feff}').to_owned())
         .collect();
     let mut rows = Rows::new("row", 2);
-    let ids: Vec<u32> = header.iter().map(|column| rows.column(column)).collect();
+    let ids = header.iter().map(|column| rows.column(column));
+    let ids: Vec<u32> = ids.collect::<Result<_>>()?;
     let named = header.iter().filter(|column| *column == needed).count();
     if named > 1 {
         return Err(Error::malformed(format!("{named} columns are called `{needed}`"))
@@ -61,11 +62,7 @@ pub(crate) fn read(text: &[u8], needed: &str) -> Result<Rows> {
         });
         rows.push(cells.collect());
     }
-    for (column, id) in header.iter().zip(ids) {
-        if !["name", "path", "group", "split"].contains(&column.as_str()) {
-            convert(&mut rows, id, delimiter == b';');
-        }
-    }
+    convert(&mut rows, delimiter == b';');
     Ok(rows)
 }
 
@@ -76,23 +73,30 @@ fn delimiter(text: &[u8]) -> u8 {
     others.filter(|_| !header.contains(&b',')).unwrap_or(b',')
 }
 
-/// Converts a column's cells to booleans, whole numbers or numbers, if all of them can be converted. 0 and 1 are numbers.
-fn convert(rows: &mut Rows, column: u32, decimal_comma: bool) {
+/// Converts the cells of each column to booleans, whole numbers or numbers, if all of them can be converted. 0 and 1 are
+/// numbers.
+fn convert(rows: &mut Rows, decimal_comma: bool) {
     let any_number = if decimal_comma { number_with_comma } else { number };
-    for to in [boolean, whole, any_number] {
-        let fits = |cell: &Json| match cell {
-            Json::Text(text) => to(text).is_some(),
-            _ => true,
-        };
-        if rows.column_mut(column).all(|cell| fits(cell)) {
-            for cell in rows.column_mut(column) {
-                if let Json::Text(text) = cell {
-                    *cell = to(text).unwrap_or(Json::Null);
-                }
-            }
-            return;
+    let kinds = [boolean, whole, any_number];
+    // The kinds that all cells of a column can be converted to.
+    let mut possible: Vec<[bool; 3]> = rows.columns().map(is_converted).map(|is| [is; 3]).collect();
+    for (column, cell) in rows.cells() {
+        let Json::Text(text) = cell else { continue };
+        for (is_possible, to) in possible[*column as usize].iter_mut().zip(kinds) {
+            *is_possible = *is_possible && to(text).is_some();
         }
     }
+    for (column, cell) in rows.cells_mut() {
+        let kind = possible[*column as usize].iter().position(|is_possible| *is_possible);
+        if let (Json::Text(text), Some(kind)) = (&*cell, kind) {
+            *cell = kinds[kind](text).unwrap_or(Json::Null);
+        }
+    }
+}
+
+/// Whether numbers in a column become numbers.
+fn is_converted(column: &str) -> bool {
+    !["name", "path", "group", "split"].contains(&column)
 }
 
 fn boolean(cell: &str) -> Option<Json> {

@@ -159,11 +159,6 @@ impl From<&Json> for Value {
 /// If it has another form, or columns have different lengths.
 pub(crate) fn rows(json: &Json, identifier: &str) -> Result<Rows> {
     let mut rows = Rows::new("record", 0);
-    let wrong = |what: String| {
-        Error::malformed(what).with_remedy(
-            "give a list of objects, an object of objects, or an object of columns of equal length; for a part of the file, write FILE::KEY",
-        )
-    };
     match json {
         Json::List(list) => {
             for (number, entry) in list.iter().enumerate() {
@@ -172,17 +167,17 @@ pub(crate) fn rows(json: &Json, identifier: &str) -> Result<Rows> {
                     return Err(wrong(format!("record {number} is {kind}, not an object")));
                 }
                 let mut cells = Vec::new();
-                flatten(entry, "", &mut rows, &mut cells);
+                flatten(entry, "", &mut rows, &mut cells)?;
                 rows.push(cells);
             }
         }
         Json::Object(entries)
             if entries.iter().all(|(_, value)| matches!(value, Json::List(_))) =>
         {
-            columns(entries, &mut rows).map_err(wrong)?;
+            columns(entries, &mut rows)?;
         }
         Json::Object(entries) if entries.iter().all(|(_, value)| value.is_single()) => {
-            let ids = [rows.column(identifier), rows.column("value")];
+            let ids = [rows.column(identifier)?, rows.column("value")?];
             for (key, value) in entries {
                 rows.push(vec![(ids[0], Json::Text((&**key).into())), (ids[1], value.clone())]);
             }
@@ -191,13 +186,19 @@ pub(crate) fn rows(json: &Json, identifier: &str) -> Result<Rows> {
             if entries.iter().all(|(_, value)| matches!(value, Json::Object(_))) =>
         {
             match json.get(identifier) {
-                Some(Json::Object(index)) => indexed_columns(entries, index, &mut rows),
-                _ => keyed(entries, identifier, &mut rows),
+                Some(Json::Object(index)) => indexed_columns(entries, index, &mut rows)?,
+                _ => keyed(entries, identifier, &mut rows)?,
             }
         }
         other => return Err(wrong(format!("it is not a table: it has {}", other.keys()))),
     }
     Ok(rows)
+}
+
+fn wrong(what: String) -> Error {
+    Error::malformed(what).with_remedy(
+        "give a list of objects, an object of objects, or an object of columns of equal length; for a part of the file, write FILE::KEY",
+    )
 }
 
 /// The only list of objects in an object, with its key; `None` if there are several or none.
@@ -218,21 +219,22 @@ fn is_records(value: &Json) -> bool {
 }
 
 /// Adds the values in an object as cells, with dots between the keys of nested objects.
-fn flatten(object: &Json, prefix: &str, rows: &mut Rows, cells: &mut Vec<Cell>) {
-    let Json::Object(entries) = object else { return };
+fn flatten(object: &Json, prefix: &str, rows: &mut Rows, cells: &mut Vec<Cell>) -> Result<()> {
+    let Json::Object(entries) = object else { return Ok(()) };
     for (key, value) in entries {
         let name = match prefix {
             "" => Cow::Borrowed(&**key),
             prefix => Cow::Owned(format!("{prefix}.{key}")),
         };
         match value {
-            Json::Object(_) => flatten(value, &name, rows, cells),
-            value => cells.push((rows.column(&name), value.clone())),
+            Json::Object(_) => flatten(value, &name, rows, cells)?,
+            value => cells.push((rows.column(&name)?, value.clone())),
         }
     }
+    Ok(())
 }
 
-fn columns(entries: &[(Arc<str>, Json)], rows: &mut Rows) -> Result<(), String> {
+fn columns(entries: &[(Arc<str>, Json)], rows: &mut Rows) -> Result<()> {
     let lists = entries.iter().filter_map(|(key, value)| match value {
         Json::List(list) => Some((key, list)),
         _ => None,
@@ -241,9 +243,9 @@ fn columns(entries: &[(Arc<str>, Json)], rows: &mut Rows) -> Result<(), String> 
     let len = lists.first().map_or(0, |(_, list)| list.len());
     if let Some((key, list)) = lists.iter().find(|(_, list)| list.len() != len) {
         let first = lists[0].0;
-        return Err(format!("{key} has {} values, but {first} has {len}", list.len()));
+        return Err(wrong(format!("{key} has {} values, but {first} has {len}", list.len())));
     }
-    let ids: Vec<u32> = lists.iter().map(|(key, _)| rows.column(key)).collect();
+    let ids: Vec<u32> = lists.iter().map(|(key, _)| rows.column(key)).collect::<Result<_>>()?;
     for row in 0..len {
         let cells = ids.iter().zip(&lists).map(|(id, (_, list))| (*id, list[row].clone()));
         rows.push(cells.collect());
@@ -252,8 +254,12 @@ fn columns(entries: &[(Arc<str>, Json)], rows: &mut Rows) -> Result<(), String> 
 }
 
 /// Columns whose values have the same keys in each.
-fn indexed_columns(entries: &[(Arc<str>, Json)], index: &[(Arc<str>, Json)], rows: &mut Rows) {
-    let ids: Vec<u32> = entries.iter().map(|(key, _)| rows.column(key)).collect();
+fn indexed_columns(
+    entries: &[(Arc<str>, Json)],
+    index: &[(Arc<str>, Json)],
+    rows: &mut Rows,
+) -> Result<()> {
+    let ids: Vec<u32> = entries.iter().map(|(key, _)| rows.column(key)).collect::<Result<_>>()?;
     let by_key = |column: &Json| match column {
         Json::Object(values) => {
             values.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
@@ -266,19 +272,21 @@ fn indexed_columns(entries: &[(Arc<str>, Json)], index: &[(Arc<str>, Json)], row
         let cells = cells.filter_map(|(id, column)| Some((*id, column.get(key)?.clone())));
         rows.push(cells.collect());
     }
+    Ok(())
 }
 
 /// Rows that have names.
-fn keyed(entries: &[(Arc<str>, Json)], identifier: &str, rows: &mut Rows) {
+fn keyed(entries: &[(Arc<str>, Json)], identifier: &str, rows: &mut Rows) -> Result<()> {
     for (key, row) in entries {
-        let id = rows.column(identifier);
+        let id = rows.column(identifier)?;
         let mut cells = Vec::new();
-        flatten(row, "", rows, &mut cells);
+        flatten(row, "", rows, &mut cells)?;
         if !cells.iter().any(|(column, _)| *column == id) {
             cells.push((id, Json::Text((&**key).into())));
         }
         rows.push(cells);
     }
+    Ok(())
 }
 
 /// Reads values, as long as there are not too many of them.
@@ -401,6 +409,19 @@ mod tests {
     fn nested_keys_become_columns_with_dots() {
         let rows = table(r#"[{"f": {"h": "x", "d": {"n": [1, 2]}}, "e": {}}]"#);
         assert_eq!(rows, [json!({"f.h": "x", "f.d.n": [1, 2]})]);
+    }
+
+    #[test]
+    fn names_of_nested_keys_take_bounded_memory() {
+        let key = "k".repeat(600);
+        let text = format!(r#"[{{"{key}": {{"{key}": 1}}}}]"#);
+        let error = rows(&parse(text.as_bytes()).unwrap(), "name").unwrap_err().to_string();
+        assert!(error.contains("a name of 1201 bytes") && error.len() < 300, "{error}");
+        let (outer, inner): (String, Vec<String>) =
+            ("k".repeat(1000), (0..90_000).map(|number| format!(r#""{number}": 1"#)).collect());
+        let text = format!(r#"[{{"{outer}": {{{}}}}}]"#, inner.join(","));
+        let error = rows(&parse(text.as_bytes()).unwrap(), "name").unwrap_err().to_string();
+        assert!(error.contains("the table has more than 6"), "{error}");
     }
 
     #[test]

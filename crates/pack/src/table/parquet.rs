@@ -56,7 +56,7 @@ fn rows(bytes: Vec<u8>) -> Result<Rows> {
     for row in reader.get_row_iter(None).map_err(damaged)? {
         let row = row.map_err(damaged)?;
         let mut cells = Vec::new();
-        flatten(&row, "", &mut rows, &mut cells);
+        flatten(&row, "", &mut rows, &mut cells)?;
         values += cells.iter().map(|(_, value)| count(value)).sum::<usize>();
         if values > MAX_VALUES {
             return Err(Error::unsupported(format!("the table has more than {MAX_VALUES} values"))
@@ -67,16 +67,17 @@ fn rows(bytes: Vec<u8>) -> Result<Rows> {
     Ok(rows)
 }
 
-fn flatten(row: &Row, prefix: &str, rows: &mut Rows, cells: &mut Vec<Cell>) {
+fn flatten(row: &Row, prefix: &str, rows: &mut Rows, cells: &mut Vec<Cell>) -> Result<()> {
     for (name, field) in row.get_column_iter() {
         let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
         match field {
-            Field::Group(group) => flatten(group, &name, rows, cells),
+            Field::Group(group) => flatten(group, &name, rows, cells)?,
             // The index that pandas writes says nothing about samples.
             _ if name == "__index_level_0__" => {}
-            field => cells.push((rows.column(&name), json(field))),
+            field => cells.push((rows.column(&name)?, json(field))),
         }
     }
+    Ok(())
 }
 
 /// Number of single values in a value.

@@ -12,11 +12,18 @@ use super::json::Json;
 /// A cell: the number of its column, and its value.
 pub(crate) type Cell = (u32, Json);
 
+/// The longest name of a column, and the most bytes that all names of a table may have. Names of nested keys are longer than
+/// what the file has of them.
+const LONGEST_NAME: usize = 1 << 10;
+const ALL_NAMES: usize = 64 << 20;
+
 /// Rows with cells in some of the columns.
 #[derive(Debug)]
 pub(crate) struct Rows {
     columns: Vec<Arc<str>>,
     ids: HashMap<Arc<str>, u32>,
+    /// Number of bytes of the names of all columns.
+    name_bytes: usize,
     rows: Vec<Box<[Cell]>>,
     /// The word for a row in messages, and the number of the first one.
     unit: (&'static str, usize),
@@ -25,18 +32,35 @@ pub(crate) struct Rows {
 impl Rows {
     /// No rows. `word` is what messages call a row, and `first` is the number of the first one.
     pub fn new(word: &'static str, first: usize) -> Self {
-        Self { columns: Vec::new(), ids: HashMap::new(), rows: Vec::new(), unit: (word, first) }
+        Self {
+            columns: Vec::new(),
+            ids: HashMap::new(),
+            name_bytes: 0,
+            rows: Vec::new(),
+            unit: (word, first),
+        }
     }
 
     /// The number of the column `name`, which is added if it does not exist.
-    pub fn column(&mut self, name: &str) -> u32 {
+    ///
+    /// # Errors
+    /// If the name is too long, or the table has too many columns.
+    pub fn column(&mut self, name: &str) -> Result<u32> {
         if let Some(id) = self.ids.get(name) {
-            return *id;
+            return Ok(*id);
+        }
+        self.name_bytes += name.len();
+        if name.len() > LONGEST_NAME || self.name_bytes > ALL_NAMES {
+            return Err(Error::unsupported(match name.len() > LONGEST_NAME {
+                true => format!("column {} has a name of {} bytes", short(name), name.len()),
+                false => format!("the table has more than {} columns", self.columns.len()),
+            })
+            .with_remedy("keep only the columns that are needed, and shorten their names"));
         }
         let (name, id): (Arc<str>, u32) = (name.into(), self.columns.len() as u32);
         self.columns.push(name.clone());
         self.ids.insert(name, id);
-        id
+        Ok(id)
     }
 
     /// Adds a row.
@@ -69,10 +93,14 @@ impl Rows {
         self.rows[row].iter().find(|(id, _)| *id == column).map(|(_, value)| value)
     }
 
-    /// All cells of a column, which may be changed.
-    pub fn column_mut(&mut self, column: u32) -> impl Iterator<Item = &mut Json> {
-        let cells = self.rows.iter_mut().flat_map(|row| row.iter_mut());
-        cells.filter(move |(id, _)| *id == column).map(|(_, value)| value)
+    /// All cells, row by row.
+    pub fn cells(&self) -> impl Iterator<Item = &Cell> {
+        self.rows.iter().flat_map(|row| row.iter())
+    }
+
+    /// All cells, which may be changed, row by row.
+    pub fn cells_mut(&mut self) -> impl Iterator<Item = &mut Cell> {
+        self.rows.iter_mut().flat_map(|row| row.iter_mut())
     }
 
     /// A row as columns of a sample. Empty cells are null, except in columns for which every sample has a field.
@@ -145,14 +173,11 @@ impl Rows {
         let by_text = other.by_text(theirs).map_err(|error| error.within(title))?;
         let names: Vec<String> = other.columns().map(str::to_owned).collect();
         let taken: Vec<bool> = names.iter().map(|name| self.id(name).is_some()).collect();
-        let ids: Vec<u32> = names
-            .iter()
-            .zip(taken)
-            .map(|(name, taken)| match taken {
-                true => self.column(&format!("{title}.{name}")),
-                false => self.column(name),
-            })
-            .collect();
+        let ids = names.iter().zip(taken).map(|(name, taken)| match taken {
+            true => self.column(&format!("{title}.{name}")),
+            false => self.column(name),
+        });
+        let ids: Vec<u32> = ids.collect::<Result<_>>()?;
         for row in 0..self.len() {
             let text = self.get(row, column).and_then(Json::text);
             let Some(found) = text.and_then(|text| by_text.get(&*text)) else { continue };
@@ -189,8 +214,9 @@ mod tests {
     fn rows(of: &[&[(&str, i64)]]) -> Rows {
         let mut rows = Rows::new("row", 1);
         for row in of {
-            let cells =
-                row.iter().map(|(name, value)| (rows.column(name), Json::Number((*value).into())));
+            let cells = row
+                .iter()
+                .map(|(name, value)| (rows.column(name).unwrap(), Json::Number((*value).into())));
             let cells = cells.collect();
             rows.push(cells);
         }

@@ -70,7 +70,10 @@ fn columns_change_and_an_open_dataset_keeps_its_own() {
         assert_eq!(stored(ours, 0), stored(theirs, 0));
     }
     assert_eq!(after.samples_at(&old), None, "an earlier state had other splits");
-    assert!(Dataset::open_to_read(&out, Some(&old)).is_err());
+    let error = Dataset::open_to_read(&out, Some(&old)).unwrap_err();
+    assert!(error.what().contains("columns were changed") && error.remedy().is_some(), "{error}");
+    let error = Dataset::open_to_read(&out, Some("0000")).unwrap_err();
+    assert!(error.what().contains("never had it"), "{error}");
     check_intact(&out);
     // Null removes a split and its statistics.
     let table = format!("[{{\"name\": {:?}, \"split\": null}}]", names[3]);
@@ -165,4 +168,83 @@ fn groups_are_not_divided_and_labels_are_balanced() {
     let wrong = SplitOptions { mask: "gt".to_owned(), ..again };
     assert!(split_samples(&wrong, &Progress::default()).unwrap_err().what().contains("mask"));
     check_intact(&out);
+}
+
+#[test]
+fn empty_cells_of_the_label_column_remove_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = packed(folder.path());
+    let names = names(&out);
+    set(&out, &format!("{{\"name\": {names:?}, \"label\": [1, 2, 3, 4, 5, 6]}}")).unwrap();
+    let table = folder.path().join("t.csv");
+    std::fs::write(&table, format!("name,kind\n{},oak\n{},\n", names[0], names[1])).unwrap();
+    let options = ColumnsOptions {
+        dataset: out.clone(),
+        table: Some(table.clone()),
+        joins: TableOptions { label_column: Some("kind".to_owned()), ..TableOptions::default() },
+        ..ColumnsOptions::default()
+    };
+    set_columns(&options, None, &Progress::default()).unwrap();
+    let labels = || {
+        let dataset = Dataset::open(&out).unwrap();
+        [0, 1, 2].map(|id| dataset.samples().get(id).unwrap().label)
+    };
+    assert_eq!(labels(), [Some("oak".into()), None, Some(3.into())]);
+    // A column without any value is no column any more.
+    std::fs::write(&table, format!("name,kind\n{},\n{},\n", names[0], names[1])).unwrap();
+    let options = ColumnsOptions { joins: TableOptions::default(), ..options };
+    let report = set_columns(&options, None, &Progress::default()).unwrap();
+    assert_eq!((report.samples, &report.columns[..]), (1, &["kind".to_owned()][..]));
+    let dataset = Dataset::open(&out).unwrap();
+    assert!(!dataset.samples().get(0).unwrap().columns.contains_key("kind"));
+    check_intact(&out);
+}
+
+#[test]
+fn a_change_records_statistics_of_splits_that_had_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = packed(folder.path());
+    let names = names(&out);
+    set(&out, &format!("{{\"name\": {names:?}, \"split\": [1, 1, 1, 2, 2, 2]}}")).unwrap();
+    let recorded = || {
+        let dataset = Dataset::open(&out).unwrap();
+        let splits = dataset.stacks()[0].image.meta().split_statistics().unwrap();
+        splits.into_iter().map(|(split, _)| split).collect::<Vec<_>>()
+    };
+    assert_eq!(recorded(), ["1", "2"]);
+    let file = Dataset::open(&out).unwrap().stacks()[0].image.folder().join("zarr.json");
+    let mut metadata: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let own = metadata["attributes"]["hsipack"].as_object_mut().unwrap();
+    own.remove("split_stats").unwrap();
+    let below = file.strip_prefix(&out).unwrap().to_str().unwrap();
+    crate::damage::put(&out, below, &serde_json::to_vec(&metadata).unwrap());
+    assert!(recorded().is_empty());
+    set(&out, &format!("[{{\"name\": {:?}, \"note\": 1}}]", names[0])).unwrap();
+    assert_eq!(recorded(), ["1", "2"]);
+    check_intact(&out);
+}
+
+#[test]
+fn many_small_labels_keep_the_shares() {
+    let folder = tempfile::tempdir().unwrap();
+    cubes(folder.path(), 40, 0);
+    let out = folder.path().join("out");
+    pack(&options(folder.path(), &out));
+    let names = names(&out);
+    let labels: Vec<usize> = (0..40).map(|number| number / 2).collect();
+    set(&out, &format!("{{\"name\": {names:?}, \"label\": {labels:?}}}")).unwrap();
+    let options = SplitOptions {
+        dataset: out,
+        by: By::Samples,
+        shares: "train=0.7,val=0.2,test=rest".parse().unwrap(),
+        ..SplitOptions::default()
+    };
+    let report = split_samples(&options, &Progress::default()).unwrap();
+    let samples: Vec<usize> = report.splits.iter().map(|split| split.samples).collect();
+    assert_eq!(samples, [28, 8, 4]);
+    for label in &report.labels {
+        assert_eq!(label.samples, 2);
+        assert_eq!(label.splits.iter().sum::<usize>(), 2);
+    }
 }

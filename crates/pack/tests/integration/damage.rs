@@ -198,7 +198,7 @@ fn a_source_that_changed_is_no_help_and_is_told() {
 }
 
 /// Writes `content` into a metadata file, and its checksum into `SHA256SUMS`, so that only its meaning is wrong.
-fn put(out: &Path, file: &str, content: &[u8]) {
+pub fn put(out: &Path, file: &str, content: &[u8]) {
     std::fs::write(out.join(file), content).unwrap();
     let sums = checksums::parse(&std::fs::read(out.join(SHA256SUMS)).unwrap()).unwrap();
     let files: Vec<(String, Vec<u8>)> = sums

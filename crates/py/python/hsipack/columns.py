@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hsipack import _hsipack, _options, reports
+from hsipack._errors import ConflictError
 from hsipack.dataset import Dataset
 from hsipack.packing import (
     Check,
@@ -107,7 +108,10 @@ def _as_json(table: Any) -> str:
         ("to_dict", {"orient": "list"}),  # pandas
     ):
         if hasattr(table, method) and not isinstance(table, Mapping):
-            table = getattr(table, method)(**arguments)
+            try:
+                table = getattr(table, method)(**arguments)
+            except TypeError:  # A column of a data frame has no other columns.
+                raise _options.wrong_type("table", table, remedy) from None
             break
     if isinstance(table, Mapping):
         plain: Any = {str(name): _list(f"table[{name!r}]", table[name]) for name in table}
@@ -119,7 +123,7 @@ def _as_json(table: Any) -> str:
         return json.dumps(plain, allow_nan=False)
     except (TypeError, ValueError) as error:
         what = f"the table has a value that JSON cannot hold: {error}"
-        raise _options.wrong("table", what, remedy) from None
+        raise ConflictError(what, remedy="give numbers, texts, booleans and lists") from None
 
 
 def _list(name: str, values: Any) -> list[Any]:

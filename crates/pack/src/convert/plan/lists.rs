@@ -159,8 +159,7 @@ impl Places {
         let (folder, last) = name.rsplit_once('/').unwrap_or(("", name));
         let folders: Vec<&str> =
             folder.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-        let stem = Path::new(last).file_stem().unwrap_or_default().to_string_lossy();
-        for last in [last, &stem] {
+        for last in [last, without_ending(last)] {
             let candidates = self.last.get(last).into_iter().flatten();
             let fits = candidates.filter(|input| self.fits(**input, &folders));
             let found: Vec<usize> = fits.copied().collect();
@@ -177,6 +176,16 @@ impl Places {
         let equal =
             own.zip(folders.iter().rev()).take_while(|(own, listed)| own == *listed).count();
         equal == folders.len() || equal >= self.below[input].max(1)
+    }
+}
+
+/// A file name without its ending. What is after the dot of `plot1.5` is no ending.
+fn without_ending(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((stem, ending)) if ending.starts_with(|first: char| first.is_ascii_alphabetic()) => {
+            stem
+        }
+        _ => name,
     }
 }
 
@@ -268,6 +277,13 @@ mod tests {
     fn names_of_samples_come_before_stems() {
         let inputs = [("/data", "/data/x.npy"), ("/data", "/data/b/x.npy")];
         assert_eq!(found("x", &inputs).unwrap(), [0]);
+    }
+
+    #[test]
+    fn decimals_are_not_endings() {
+        let inputs = [("/data", "/data/a1.npy"), ("/data", "/data/a2.7.npy")];
+        let find = |name: &str| found(name, &inputs).unwrap();
+        assert_eq!((find("a1.5"), find("a1.hdr"), find("a2.7")), (vec![], vec![0], vec![1]));
     }
 
     #[test]

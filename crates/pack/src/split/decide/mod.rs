@@ -116,7 +116,8 @@ pub fn split_of_samples(
     let ids: Vec<u16> = labels.iter().map(|label| label.saturating_add(1)).collect();
     let mut counts: BTreeMap<u16, u64> = BTreeMap::new();
     ids.iter().for_each(|id| *counts.entry(*id).or_default() += 1);
-    let wanted = counts.iter().map(|(id, count)| (*id, shares.of_class(*count, None))).collect();
+    let of_labels = shares.of_classes(counts.values().copied());
+    let wanted = counts.keys().copied().zip(of_labels).collect();
     let map = Map { columns: ids.len().max(1), ids: &ids };
     let mut units = Units::default();
     units.add(map, &UnitMap { of_pixel: unit_of.to_vec(), count });

@@ -125,6 +125,35 @@ impl Shares {
         weights.push(if has_rest || rest < TINY * count as f64 { 0.0 } else { rest });
         first.into_iter().chain(apportion(left, &weights)).collect()
     }
+
+    /// How many of the samples of each class every split gets, followed by the number that belong to no split. Each is the share
+    /// of the class, rounded up or down so that the sums over all classes are as close to the shares as possible. Rounded by
+    /// itself, every class of two samples would be divided into halves, whatever the shares are.
+    pub fn of_classes(&self, counts: impl Iterator<Item = u64>) -> Vec<Vec<u64>> {
+        // Shares of one large number are as exact as the shares are.
+        const ONE: u64 = 1 << 40;
+        let parts: Vec<f64> =
+            self.of_class(ONE, None).iter().map(|part| *part as f64 / ONE as f64).collect();
+        let mut lacking = vec![0.0; parts.len()];
+        let of_class = |count: u64| {
+            lacking.iter_mut().zip(&parts).for_each(|(lacks, part)| *lacks += part * count as f64);
+            let exact: Vec<f64> = parts.iter().map(|part| part * count as f64).collect();
+            let mut bins: Vec<u64> =
+                exact.iter().map(|exact| (exact + TINY).floor() as u64).collect();
+            lacking.iter_mut().zip(&bins).for_each(|(lacks, bin)| *lacks -= *bin as f64);
+            let mut order: Vec<usize> = (0..bins.len()).collect();
+            order.retain(|place| exact[*place] - bins[*place] as f64 > TINY);
+            // What lacks by rounding errors more does not come first.
+            order.sort_by_key(|place| std::cmp::Reverse((lacking[*place] / TINY).round() as i64));
+            let missing = count.saturating_sub(bins.iter().sum()) as usize;
+            for place in order.into_iter().take(missing) {
+                bins[place] += 1;
+                lacking[place] -= 1.0;
+            }
+            bins
+        };
+        counts.map(of_class).collect()
+    }
 }
 
 /// Tolerance for errors of decimal fractions in binary.
@@ -278,6 +307,26 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn all_classes_together_meet_the_shares(
+            counts in prop::collection::vec(0u64..30, 1..200), parts in prop::collection::vec(1u32..100, 1..5),
+        ) {
+            let sum = f64::from(parts.iter().sum::<u32>()) * 1.25;
+            let all = parts.iter().enumerate().map(|(n, part)| (format!("s{n}"), Share::Part(f64::from(*part) / sum)));
+            let shares = Shares::new(all.collect()).unwrap();
+            let bins = shares.of_classes(counts.iter().copied());
+            let total: u64 = counts.iter().sum();
+            for (place, part) in parts.iter().map(|part| f64::from(*part) / sum).chain([0.2]).enumerate() {
+                let mut got = 0;
+                for (count, bins) in counts.iter().zip(&bins) {
+                    prop_assert_eq!(bins.iter().sum::<u64>(), *count);
+                    prop_assert!((part * *count as f64 - bins[place] as f64).abs() < 1.0 + 1e-6);
+                    got += bins[place];
+                }
+                prop_assert!((part * total as f64 - got as f64).abs() < 5.0, "{} of {}", got, part * total as f64);
+            }
+        }
+
         #[test]
         fn every_pixel_is_given_once_and_shares_are_met_to_a_pixel(
             parts in prop::collection::vec(1u32..100, 1..5), count in 0u64..5000, rest in any::<bool>(),
