@@ -406,13 +406,6 @@ def test_values_that_mean_nothing_are_errors_that_name_the_option(
 @pytest.mark.parametrize(
     ("option", "value", "how"),
     [
-        ("masks", ["labels"], r"Loader\(ds.with_masks\(\['labels'\]\), …\)"),
-        ("classes", {3: 1}, r"Loader\(ds.with_masks\(classes={3: 1}\), …\)"),
-        ("ignore", 255, r"with_masks\(classes=…, ignore=255\)"),
-        ("mask_dtype", "int64", r"with_masks\(dtype='int64'\)"),
-        ("layers", False, r"with_masks\(layers=False\)"),
-        ("physical", True, r"select\(physical=True\)"),
-        ("nan", 0.0, r"select\(nan=0.0\)"),
         ("drop_last", True, 'write last="drop"'),
         ("pad_last", True, 'write last="pad"'),
         ("locked", False, "leave it out"),
@@ -706,3 +699,23 @@ def test_every_option_of_convert_is_documented() -> None:
     documented = re.findall(r"^    ([a-z_, ]+): ", words, re.MULTILINE)
     names = {name for line in documented for name in line.split(", ")}
     assert set(inspect.signature(hsipack.convert).parameters) <= names
+
+
+def test_what_a_dataset_says_can_be_said_to_the_loader(gappy: Path) -> None:
+    ds = hsipack.open(gappy)
+    said = ds.select(nan=5, physical=False)
+    wanted = next(iter(hsipack.Loader(said, 2, device="cpu")))
+    loader = hsipack.Loader(ds, 2, device="cpu", nan=5, physical=False)
+    batch = next(iter(loader))
+    assert torch.equal(batch["image"], wanted["image"])
+    with pytest.raises(hsipack.Error, match="nan cannot be given for several datasets"):
+        hsipack.Loader(hsipack.concat([ds, ds]), 2, device="cpu", nan=5)
+
+
+def test_short_cuts_to_masks_keep_what_the_dataset_says(dataset: Path) -> None:
+    ds = hsipack.open(dataset).with_masks(dtype=torch.int64, classes={1: 3}, ignore=9)
+    loader = hsipack.Loader(ds, 2, device="cpu", ignore=8)
+    mask = next(iter(loader))[ds.masks[0]]
+    assert mask.dtype == torch.int64
+    assert set(mask.unique().tolist()) <= {3, 8}
+    assert ds.masks[0] not in next(iter(hsipack.Loader(ds, 2, device="cpu", masks=[])))

@@ -29,12 +29,19 @@ NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
 
 
 class DataLoaderOptions(TypedDict, total=False):
-    """Short-cuts, and arguments of torch's DataLoader that a loader does not need. Each of the
-    latter raises an error that says what to do instead.
+    """Short-cuts to methods of the dataset, and arguments of torch's DataLoader that a loader does
+    not need. Each of the latter raises an error that says what to do instead.
     """
 
+    classes: Any
     columns: Any
+    ignore: Any
+    layers: Any
+    mask_dtype: Any
+    masks: Any
+    nan: Any
     pad: Any
+    physical: Any
     batch_sampler: Any
     collate_fn: Any
     drop_last: Any
@@ -134,33 +141,49 @@ _INSTEAD = {
 
 
 _ELSEWHERE = {
-    "classes": "say it of the dataset: Loader(ds.with_masks(classes={value}), …)",
     "drop_last": 'write last="drop", or leave it out for short last batches',
-    "ignore": "say it of the dataset: Loader(ds.with_masks(classes=…, ignore={value}), …)",
-    "layers": "say it of the dataset: Loader(ds.with_masks(layers={value}), …)",
     "locked": "leave it out: the memory of the ring is locked if the system allows it",
-    "mask_dtype": "say it of the dataset: Loader(ds.with_masks(dtype={value}), …)",
-    "masks": "say it of the dataset: Loader(ds.with_masks({value}), …)",
-    "nan": "say it of the dataset: Loader(ds.select(nan={value}), …)",
     "pad_last": 'write last="pad", or leave it out for short last batches',
-    "physical": "say it of the dataset: Loader(ds.select(physical={value}), …)",
     "trace": "call loader.start_trace() before the first batch",
 }
 """Arguments that a loader had, or has by another name, and how to write them."""
 
 
+_SELECTED = ("columns", "nan", "physical")
+"""Short-cuts to arguments of ``Dataset.select``."""
+_OF_MASKS = {
+    "masks": "_asked_masks",
+    "classes": "_classes",
+    "ignore": "_ignore",
+    "mask_dtype": "_mask_dtype",
+    "layers": "_layers",
+}
+"""Short-cuts to arguments of ``Dataset.with_masks``, and where a dataset keeps them."""
+
+
 def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any, Any]:
-    """Takes the short-cuts from the arguments: the columns of a dataset, and the padding of whole
+    """Takes the short-cuts from the arguments: what is said of a dataset, and the padding of whole
     cubes. Returns what is read, and how it is cropped.
     """
-    columns, pad = others.pop("columns", None), others.pop("pad", None)
-    if columns is not None:
+    arguments: Any = others
+    selected = {name: arguments.pop(name) for name in _SELECTED if name in arguments}
+    of_masks = {name: arguments.pop(name) for name in _OF_MASKS if name in arguments}
+    if selected or of_masks:
         if isinstance(readable, Concat):
+            name = next(iter({**selected, **of_masks}))
+            method = "select" if name in _SELECTED else "with_masks"
             raise UnsupportedError(
-                "columns cannot be given for several datasets",
-                remedy="say it of each dataset: hsipack.concat([ds.select(columns=…), …])",
+                f"{name} cannot be given for several datasets",
+                remedy=f"say it of each dataset: hsipack.concat([ds.{method}(…), …])",
             )
-        readable = opened(readable).select(columns=columns)
+        readable = opened(readable)
+        if selected:
+            readable = readable.select(**selected)
+        if of_masks:
+            kept = {name: getattr(readable, place) for name, place in _OF_MASKS.items()}
+            kept.update(of_masks)
+            readable = readable.with_masks(dtype=kept.pop("mask_dtype"), **kept)
+    pad = others.pop("pad", None)
     if pad is not None:
         if crop is not None:
             raise ConflictError(

@@ -204,8 +204,9 @@ class Loader(DataLoaderAttributes):
             which other libraries can import. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
 
-    ``columns=…`` is short for ``ds.select(columns=…)``, and ``pad=…`` for
-    ``crop=WholeCubes(pad=…)``.
+    Short-cuts: ``columns``, ``nan`` and ``physical`` are arguments of :meth:`Dataset.select`;
+    ``masks``, ``classes``, ``ignore``, ``layers`` and ``mask_dtype`` of :meth:`Dataset.with_masks`;
+    ``pad=…`` is short for ``crop=WholeCubes(pad=…)``.
 
     Raises:
         ConflictError: if options contradict each other or the dataset.
