@@ -8,7 +8,7 @@
 use hsipack_format::{Result, SpectralNorm};
 
 use crate::array::ElementType;
-use crate::prepare::{ImageConversion, LabelConversion};
+use crate::prepare::{ImageConversion, LabelConversion, Validity};
 
 // The parts of the work.
 pub use crate::geometry::{Field, Outside, Source};
@@ -224,4 +224,10 @@ pub trait Engine: sealed::Sealed {
     /// # Errors
     /// If there is no memory.
     fn labels(&self, stored: &Self::Array, recipe: &LabelConversion) -> Result<Self::Array>;
+
+    /// Which pixels of stored data (samples, rows, columns, bands) have values: (samples, rows, columns) of `Bool`.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn valid(&self, stored: &Self::Array, recipe: &Validity) -> Result<Self::Array>;
 }

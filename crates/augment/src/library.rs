@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::host::Host;
 use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
-use crate::prepare::{ImageConversion, LabelConversion};
+use crate::prepare::{ImageConversion, LabelConversion, Validity};
 
 /// A library of tensors: libtorch, the torch of a Python process, or none ([`Host`], whose tensors are [`Array`]s).
 ///
@@ -85,6 +85,17 @@ pub trait Library: Clone + Send + Sync + 'static {
                 let stored = stored.reinterpreted(stored.element().signed());
                 self.engine(number)?.labels(&self.tensor(stored)?, recipe)
             }
+        }
+    }
+
+    /// Which pixels of stored data (samples, rows, columns, bands) have values: (samples, rows, columns) of `Bool`.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn valid_of(&self, stored: Array, recipe: &Validity) -> Result<Self::Tensor> {
+        match stored.device() {
+            Device::Cpu => self.tensor(self.host().valid(&stored, recipe)?),
+            Device::Cuda(number) => self.engine(number)?.valid(&self.tensor(stored)?, recipe),
         }
     }
 

@@ -53,6 +53,21 @@ pub struct LabelConversion {
     pub element: ElementType,
 }
 
+/// How to find out which pixels of an image have values: those whose values are finite in all bands that count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Validity {
+    /// Whether each band counts: one list for all samples, or one per sample; empty if all bands count.
+    pub bands: Vec<Vec<bool>>,
+}
+
+impl Validity {
+    /// Whether each band of a sample counts; `None` if all do.
+    pub fn bands_of(&self, sample: usize) -> Option<&[bool]> {
+        let bands = self.bands.get(sample).or(self.bands.last())?;
+        bands.contains(&false).then_some(bands)
+    }
+}
+
 impl ImageConversion {
     /// Whether the image equals the stored data of this type, except for the order of axes.
     pub fn is_nothing(&self, stored: ElementType) -> bool {

@@ -288,6 +288,16 @@ class Checks:
                 next(iter(loader))
         assert before - free() < 1 << 20, (before, free())
 
+    def the_same_pixels_are_valid(self) -> None:
+        options: dict[str, Any] = {"extras": "valid", "crop": (40, 40), "nan": 0}
+        options["augment"] = [augment.RandomAffine(45.0, p=0.5)]
+        with self.loader(**options) as loader, self.loader(**{**options, "device": "cpu"}) as cpu:
+            for here, there in zip(loader, cpu, strict=True):
+                assert here["valid"].device.type == self.device.type
+                different = here["valid"].cpu() != there["valid"]
+                # Nearest pixels of a warp may differ at ties.
+                assert float(different.float().mean()) < 1e-3
+
     def damage_is_an_error_and_can_be_skipped(self) -> None:
         copy = self.damaged("damaged.hsipack")
         error = raised(

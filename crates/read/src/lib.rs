@@ -53,7 +53,7 @@ pub use dataset::{
 pub use device::decode as device_decode;
 pub use device::{
     DeviceBatch, DeviceEpoch, DeviceLoader, DeviceOptions, DeviceReport, Monitor, Normalization,
-    PreparedDeviceLoader, Replay, cuda_is_available, pci_bus_id,
+    PreparedDeviceLoader, Replay, VALID, cuda_is_available, pci_bus_id,
 };
 pub use distribution::Distribution;
 #[doc(inline)]

@@ -36,7 +36,7 @@ use crate::geometry::{Field, Source};
 use crate::mixed::Mixing;
 use crate::operation::{Blank, ByBands, Cut, Linear, Transplanting};
 use crate::ops::gaussian;
-use crate::prepare::{ImageConversion, LabelConversion};
+use crate::prepare::{ImageConversion, LabelConversion, Validity};
 use crate::resample::{ResampleJob, Resampling};
 use element::{Element, Wide};
 use rectangles::Layer;
@@ -581,6 +581,21 @@ impl Engine for Host {
             return Ok(buffer.array(&shape, element)?.permuted(&[0, 3, 1, 2]));
         }
         buffer.array(&[samples, rows, columns], element)
+    }
+
+    fn valid(&self, stored: &Array, recipe: &Validity) -> Result<Array> {
+        let (Some(from), &[samples, rows, columns, bands]) = (stored.bytes(), stored.shape())
+        else {
+            return Err(Error::bug(format!("a stored image, as {stored:?}")));
+        };
+        let pixels = rows * columns;
+        let mut buffer = self.room(samples * pixels, ElementType::Bool)?;
+        let into = buffer.bytes_mut();
+        floats!(stored.element(), T => {
+            prepare::valid(&self.workers, cast_slice::<u8, T>(from), into, [pixels, bands], recipe);
+            Ok(())
+        })?;
+        buffer.array(&[samples, rows, columns], ElementType::Bool)
     }
 }
 

@@ -8,7 +8,7 @@ use super::rectangles::labels;
 use super::spectra::PIXELS;
 use super::workers::Workers;
 use crate::array::ElementType;
-use crate::prepare::{ImageConversion, LabelConversion, Normalized};
+use crate::prepare::{ImageConversion, LabelConversion, Normalized, Validity};
 
 /// Fills an image (samples, rows, columns, bands), with `pixels` pixels per sample, from stored data of the same
 /// layout.
@@ -55,6 +55,32 @@ fn prepared<W: Wide>(values: &mut [W], sample: usize, bands: usize, recipe: &Ima
             .iter_mut()
             .for_each(|value| *value = if value.to_f64().is_nan() { nan } else { *value });
     }
+}
+
+/// Fills the mask `into` (samples, rows, columns), with `pixels` pixels per sample: 1 if the values of a pixel are finite in
+/// all bands that count, otherwise 0.
+pub(super) fn valid<T: Element>(
+    workers: &Workers,
+    from: &[T],
+    into: &mut [u8],
+    [pixels, bands]: [usize; 2],
+    recipe: &Validity,
+) {
+    workers.each_of(into, pixels, PIXELS, |sample, number, out| {
+        let first = sample * pixels + number * PIXELS;
+        let counted = recipe.bands_of(sample);
+        for (place, out) in out.iter_mut().enumerate() {
+            let values = &from[(first + place) * bands..][..bands];
+            let is_finite = |value: &T| value.load().to_f64().is_finite();
+            let is_valid = match counted {
+                None => values.iter().all(is_finite),
+                Some(counted) => {
+                    values.iter().zip(counted).all(|(value, counts)| !counts || is_finite(value))
+                }
+            };
+            *out = u8::from(is_valid);
+        }
+    });
 }
 
 /// Number of pixels whose labels a thread processes at a time.

@@ -433,3 +433,31 @@ fn masks_come_in_the_type_asked_for_and_layers_unpacked() {
         (0..16).flat_map(|layer| bits.map(|bits| f64::from(bits >> layer & 1))).collect();
     assert_eq!(numbers(&layers), want);
 }
+
+#[test]
+fn pixels_are_valid_if_all_bands_that_count_are_finite() {
+    use crate::prepare::Validity;
+    let (nan, infinity) = (f64::NAN, f64::INFINITY);
+    // Two samples of 2 x 2 pixels with 3 bands.
+    let values = [
+        [1.0, 2.0, 3.0, nan, 2.0, 3.0, 1.0, infinity, 3.0, 1.0, 2.0, nan],
+        [nan, nan, nan, 0.0, 0.0, -infinity, 1.0, 2.0, 3.0, -1.0, 65504.0, 0.0],
+    ]
+    .concat();
+    let lists =
+        |bands: &[[bool; 3]]| Validity { bands: bands.iter().map(|b| b.to_vec()).collect() };
+    for element in [ElementType::F16, ElementType::BF16, ElementType::F32, ElementType::F64] {
+        let stored = array(&values, &[2, 2, 2, 3], element);
+        for (recipe, want) in [
+            (Validity::default(), [1, 0, 0, 0, 0, 0, 1, 1]),
+            (lists(&[[true; 3]]), [1, 0, 0, 0, 0, 0, 1, 1]),
+            (lists(&[[false, true, true]]), [1, 1, 0, 0, 0, 0, 1, 1]),
+            (lists(&[[true, false, true], [true, true, false]]), [1, 0, 1, 0, 0, 1, 1, 1]),
+            (lists(&[[false; 3]]), [1; 8]),
+        ] {
+            let valid = Host::new(2).valid(&stored, &recipe).unwrap();
+            assert_eq!((valid.shape(), valid.element()), (&[2, 2, 2][..], ElementType::Bool));
+            assert_eq!(valid.bytes().unwrap(), want, "{element} {recipe:?}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use super::{Binary, Tensors, Unary};
 use crate::array::{Array, ElementType};
 use crate::engine::{BatchArray, Engine, sealed::Sealed};
 use crate::operation::{Blank, ByBands, Cut, Linear, Transplanting};
-use crate::prepare::{ImageConversion, LabelConversion};
+use crate::prepare::{ImageConversion, LabelConversion, Validity};
 use crate::resample::{ResampleJob, Resampling};
 
 /// An [`Engine`] that uses the tensor operations of a library for everything.
@@ -355,5 +355,9 @@ impl<T: Tensors> Engine for TensorEngine<T> {
 
     fn labels(&self, stored: &T::Tensor, recipe: &LabelConversion) -> Result<T::Tensor> {
         self.unpacked(stored, recipe)
+    }
+
+    fn valid(&self, stored: &T::Tensor, recipe: &Validity) -> Result<T::Tensor> {
+        self.finite(stored, recipe)
     }
 }

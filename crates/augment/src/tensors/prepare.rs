@@ -6,7 +6,7 @@ use super::engine::wide;
 use super::{Binary, TensorEngine, Tensors, Unary};
 use crate::array::ElementType;
 use crate::engine::BatchArray;
-use crate::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized};
+use crate::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized, Validity};
 
 /// The axis of bands.
 const BANDS: usize = 3;
@@ -127,6 +127,34 @@ impl<T: Tensors> TensorEngine<T> {
             Some(nan) => self.nan_as(&values, nan),
             None => Ok(values),
         }
+    }
+
+    /// Which pixels have finite values in all bands that count.
+    pub(super) fn finite(&self, stored: &T::Tensor, recipe: &Validity) -> Result<T::Tensor> {
+        let t = &self.0;
+        let (element, shape) = (t.element(stored)?, t.shape(stored)?);
+        let shape: [usize; 4] = shape
+            .try_into()
+            .map_err(|shape| Error::bug(format!("a stored image, of shape {shape:?}")))?;
+        let valid = t.empty(&shape[..3], ElementType::Bool)?;
+        let held = BatchArray { array: stored.clone(), shape, element, ours: false };
+        // Which bands count may differ between samples.
+        let at_once = if recipe.bands.len() > 1 { 1 } else { self.at_once(&held, shape[3]) };
+        for first in (0..shape[0]).step_by(at_once) {
+            let samples: Vec<usize> = (first..shape[0].min(first + at_once)).collect();
+            let values = self.part(stored, &samples)?;
+            let known = t.nan_to_num(&values, f64::NAN, f64::NAN, f64::NAN)?;
+            let mut missing = t.unary(Unary::Isnan, &known)?;
+            if let Some(counted) = recipe.bands_of(first) {
+                let counted: Vec<i64> = counted.iter().map(|counts| i64::from(*counts)).collect();
+                let counted = self.integers(&counted, &[counted.len()], ElementType::Bool)?;
+                missing = t.binary(Binary::LogicalAnd, &missing, &counted)?;
+            }
+            let missing = t.any(&missing, BANDS)?;
+            let own = t.reshape(&missing, &[samples.len(), shape[1], shape[2]])?;
+            t.copy_(&self.part(&valid, &samples)?, &t.unary(Unary::LogicalNot, &own)?)?;
+        }
+        Ok(valid)
     }
 
     pub(super) fn unpacked(

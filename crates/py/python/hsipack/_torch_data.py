@@ -29,9 +29,13 @@ NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
 
 
 class DataLoaderOptions(TypedDict, total=False):
-    """Short-cuts to methods of the dataset, and arguments of torch's DataLoader that a loader does
-    not need. Each of the latter raises an error that says what to do instead.
+    """More arguments of a loader: what else batches have, short-cuts to methods of the dataset, and
+    arguments of torch's DataLoader that a loader does not need. Each of the last raises an error
+    that says what to do instead.
     """
+
+    extras: Any
+    quality: Any
 
     classes: Any
     columns: Any

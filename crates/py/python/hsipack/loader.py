@@ -34,6 +34,7 @@ from hsipack import (
 from hsipack._arrays import Output, chosen_output, given
 from hsipack._concat import Concat
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
+from hsipack._extras import Extras
 from hsipack._members import Member
 from hsipack._options import Indices
 from hsipack._torch_data import DataLoaderAttributes, DataLoaderOptions, Readable
@@ -82,6 +83,7 @@ class Loader(DataLoaderAttributes):
     dataset with :func:`hsipack.concat`: the number of the dataset that all samples are from
     padding (B,) bool: the sample is also in another batch of the epoch, and only fills up this one
             (see **Last batches**); leave it out when you compute validation metrics
+    EXTRA   one key for each of ``extras``, see there
     COLUMN  one key for each column of ``ds.select(columns=…)``: (B,) int64, float64 or bool, or a
             list
     mixed   if augmentations mix samples: for each of them {"partners": [...], "shares": [...]}, to
@@ -204,6 +206,25 @@ class Loader(DataLoaderAttributes):
             which other libraries can import. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
 
+        extras: more keys of batches, as a list of names:
+
+            ========== ========================================================================
+            wavelength (bands,) float32, nm, of the bands that are read; (B, bands) if the
+                       samples of a batch differ; ``fwhm`` likewise
+            band_valid (B, bands) bool: whether a band has values and is not marked as bad
+            valid      (B, rows, columns) bool, on the images' device: whether a pixel has
+                       finite values in all valid bands, before NaN is replaced. Augmentations
+                       move it like a mask, and places outside the image are False
+            gsd        (B,) float32: ground sampling distance in metres, of the column ``gsd``
+                       or the location; NaN if unknown
+            time       (B,) float64: seconds since 1970, of the column ``time``; NaN if unknown
+            sensor     list of the values of the column ``sensor``; None if unknown
+            lonlat     (B, 2) float64: longitude and latitude of the centre of the window that
+                       was read; NaN if unknown. Projected positions need pyproj
+            ========== ========================================================================
+        quality: with ``extras=["valid"]``: a mask that excludes pixels where it is not 0, or
+            ``{mask: [...]}`` with the names of layers, or with class ids, that exclude pixels.
+
     Short-cuts: ``columns``, ``nan`` and ``physical`` are arguments of :meth:`Dataset.select`;
     ``masks``, ``classes``, ``ignore``, ``layers`` and ``mask_dtype`` of :meth:`Dataset.with_masks`;
     ``pad=…`` is short for ``crop=WholeCubes(pad=…)``.
@@ -265,6 +286,7 @@ class Loader(DataLoaderAttributes):
         output: Output | None = None,
         **others: Unpack[DataLoaderOptions],
     ) -> None:
+        extras, quality = others.pop("extras", None), others.pop("quality", None)
         dataset, crop = _torch_data.short_cuts(others, dataset, crop)
         _torch_data.refuse(others)
         output = chosen_output(output, ("torch", "numpy", "dlpack"))
@@ -286,6 +308,7 @@ class Loader(DataLoaderAttributes):
         )
         self._members = reading.members
         self._hidden = reading.hidden
+        self._extras = Extras(extras, quality, reading, output)
         first = reading.members[0]
         given_place = _ranks.checked(rank, world_size)
         length = reading.length if epoch_length is None else epoch_length
@@ -318,6 +341,7 @@ class Loader(DataLoaderAttributes):
             "layers": first.dataset._layers,
             "physical": first.dataset._physical,
             "nan": first.dataset._nan,
+            "valid": self._extras.wants_valid,
             "normalize": _normalization(normalize),
             "copy": _options.flag("copy", copy),
             # See `start_trace`.
@@ -592,6 +616,7 @@ class Loader(DataLoaderAttributes):
                 made[name] = [values[one] for one in ids.tolist()]
             else:
                 made[name] = self._host(values[ids])
+        self._extras.add(made, batch["dataset"], ids, masks)
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use hsipack_augment::array::Stream;
-use hsipack_augment::prepare::{ImageConversion, LabelConversion};
+use hsipack_augment::prepare::{ImageConversion, LabelConversion, Validity};
 use hsipack_augment::{
     Array, Augmented, Device, ElementType, Engine, Host, Images, Parameters, Pipeline, SampleKey,
     TensorEngine,
@@ -129,6 +129,13 @@ impl hsipack_augment::Library for Library {
                     _ => error,
                 })
             }
+        }
+    }
+
+    fn valid_of(&self, stored: Array, recipe: &Validity) -> Result<Tensor> {
+        match stored.device() {
+            Device::Cpu => Ok(Tensor::Ours(Engine::valid(&self.host, &stored, recipe)?)),
+            device => self.by(device, |engine| engine.valid(&Tensor::Ours(stored), recipe)),
         }
     }
 

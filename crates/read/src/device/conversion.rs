@@ -5,7 +5,9 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use hsipack_augment::array::Memory;
-use hsipack_augment::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized};
+use hsipack_augment::prepare::{
+    BandFigures, ImageConversion, LabelConversion, Normalized, Validity,
+};
 use hsipack_augment::{ElementType, Library};
 use hsipack_format::{Command, DType, SpectralNorm, remedy};
 
@@ -30,6 +32,9 @@ pub(super) struct Conversion {
     masks: Vec<Mask>,
 }
 
+/// The name of the mask that says which pixels have values.
+pub const VALID: &str = "valid";
+
 /// A batch's image, and its masks by name.
 pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 
@@ -45,6 +50,8 @@ struct Stack {
     offset: f64,
     /// Statistics of the bands that are read, for physical values if those are asked for.
     figures: Option<BandFigures>,
+    /// Whether each band that is read counts for the mask of valid pixels.
+    good_bands: Vec<bool>,
 }
 
 /// How a mask is made.
@@ -69,6 +76,13 @@ impl Conversion {
             }
         }
         let numbers: Vec<usize> = stacks.keys().copied().collect();
+        if options.valid && member.masks.iter().any(|name| name == VALID) {
+            return Err(Error::conflict(format!(
+                "the mask of valid pixels would have the name {VALID:?} of another mask"
+            ))
+            .at(member.dataset.path())
+            .with_remedy("read the dataset without that mask"));
+        }
         let masks = member.masks.iter().map(|name| Mask::new(member, options, &numbers, name));
         let masks = masks.collect::<Result<_>>()?;
         Ok(Self { options: options.clone(), stacks, masks })
@@ -76,6 +90,9 @@ impl Conversion {
 
     /// Names of a mask's boolean layers, bit 0 first; empty for class ids.
     pub(super) fn layers(&self, mask: &str) -> Option<&[String]> {
+        if self.options.valid && mask == VALID {
+            return Some(&[]);
+        }
         self.masks.iter().find(|one| one.name == mask).map(|one| one.layers.as_slice())
     }
 
@@ -85,7 +102,8 @@ impl Conversion {
             0 => mask.conversion.element,
             _ => ElementType::Bool,
         };
-        self.masks.iter().map(|mask| (mask.name.as_str(), element(mask))).collect()
+        let stored = self.masks.iter().map(|mask| (mask.name.as_str(), element(mask)));
+        stored.chain(self.options.valid.then_some((VALID, ElementType::Bool))).collect()
     }
 
     /// Every stack that is standardised by recorded statistics: its name, and the split that they are of, or `None`
@@ -114,7 +132,9 @@ impl Conversion {
 
     /// Whether images and masks are the stored values, so that nothing is computed.
     pub(super) fn is_view(&self) -> bool {
-        self.is_image_view() && self.masks.iter().all(|mask| mask.conversion.is_nothing())
+        self.is_image_view()
+            && !self.options.valid
+            && self.masks.iter().all(|mask| mask.conversion.is_nothing())
     }
 
     /// Makes the image and the masks of a batch from `memory`, the bytes of its slot.
@@ -129,7 +149,14 @@ impl Conversion {
             let labels = library.labels_of(info.view(memory, place + 1)?, &mask.conversion)?;
             Ok((mask.name.clone(), labels))
         });
-        Ok((image, masks.collect::<Result<_>>()?))
+        let mut masks = masks.collect::<Result<Vec<_>>>()?;
+        if self.options.valid {
+            let stacks = self.stacks_of(info)?;
+            let bands = stacks.iter().map(|stack| stack.good_bands.clone()).collect();
+            let valid = library.valid_of(info.view(memory, 0)?, &Validity { bands })?;
+            masks.push((VALID.to_owned(), valid));
+        }
+        Ok((image, masks))
     }
 
     fn image(&self, info: &BatchInfo) -> Result<ImageConversion> {
@@ -174,7 +201,9 @@ impl Stack {
         let (scale, offset) = (dataset.scale_factor(number), dataset.add_offset(number));
         let stored = &dataset.stacks()[number];
         let (name, stored) = (stored.name.clone(), ElementType::from(stored.image.meta().dtype));
-        let mut stack = Self { name, stored, split: None, scale, offset, figures: None };
+        let good_bands = if options.valid { good_bands(member, number) } else { Vec::new() };
+        let mut stack =
+            Self { name, stored, split: None, scale, offset, figures: None, good_bands };
         let (mean, std) = match &options.normalization {
             Normalization::Standardize => {
                 let figures;
@@ -226,6 +255,22 @@ impl Stack {
             .at(member.dataset.path())
             .with_remedy("give one number for each band that is read, or one for all")),
         }
+    }
+}
+
+/// Whether each band that is read has values, and is not marked as bad.
+fn good_bands(member: &Member, number: usize) -> Vec<bool> {
+    let dataset = &member.dataset;
+    let shape = dataset.stacks()[number].image.shape();
+    let mut good = dataset.good_bands(number).unwrap_or_else(|| vec![true; shape.bands]);
+    if let Some(statistics) = dataset.statistics(number) {
+        let values = dataset.stacks()[number].image.len() * shape.rows * shape.columns;
+        let has_values = statistics.nan.iter().map(|nan| *nan < values as u64);
+        good.iter_mut().zip(has_values).for_each(|(good, has_values)| *good &= has_values);
+    }
+    match &member.options.bands {
+        Some(bands) => bands.iter().map(|band| good[*band]).collect(),
+        None => good,
     }
 }
 

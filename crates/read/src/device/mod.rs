@@ -45,6 +45,7 @@ mod tests;
 mod transfer;
 
 pub use batch::DeviceBatch;
+pub use conversion::VALID;
 pub use cuda::{cuda_is_available, pci_bus_id};
 pub use loader::{DeviceEpoch, DeviceLoader};
 pub use monitor::{DeviceReport, Monitor};

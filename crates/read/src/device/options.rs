@@ -35,6 +35,10 @@ pub struct DeviceOptions {
     /// Replace NaN by this value. This happens after normalising, in units of the normalised values, so the value is
     /// in no sum.
     pub nan: Option<f64>,
+    /// Add a mask [`VALID`](super::VALID) that says which pixels have values: (B, H, W) of `Bool`, true where the image as it is
+    /// stored is finite in every band that is not bad. Augmentations move it like other masks; places outside an image are
+    /// false.
+    pub valid: bool,
     /// How to normalise.
     #[serde(rename = "normalize")]
     pub normalization: Normalization,
@@ -95,6 +99,7 @@ impl DeviceOptions {
             layers: true,
             physical: false,
             nan: None,
+            valid: false,
             normalization: Normalization::None,
             copy: true,
             emulated_bus: None,

@@ -1,6 +1,8 @@
 //! Both engines do the same, except for the numbers that libtorch draws.
 
-use hsipack_augment::prepare::{BandFigures, ImageConversion, LabelConversion, Normalized};
+use hsipack_augment::prepare::{
+    BandFigures, ImageConversion, LabelConversion, Normalized, Validity,
+};
 use hsipack_augment::{
     Array, Device, ElementType, Engine, Frame, Host, Images, Library, Mask, MaskFill, SampleKey,
     TensorEngine,
@@ -186,6 +188,31 @@ fn what_is_stored_becomes_the_same_masks() {
             }
         }
         same(&LabelConversion { stored, layers: bits, element: stored });
+    }
+}
+
+#[test]
+fn the_same_pixels_are_valid() {
+    let libtorch = Libtorch::new(1);
+    let engine = TensorEngine(Operations::on(tch::Device::Cpu));
+    let values: Vec<f64> = (0..3 * 4 * 5 * 6)
+        .map(|place| match place % 17 {
+            3 => f64::NAN,
+            11 => f64::INFINITY,
+            _ => f64::from(place),
+        })
+        .collect();
+    let bands = |first: usize| (0..6).map(|band| (band + first) % 3 != 0).collect::<Vec<bool>>();
+    for element in [ElementType::F16, ElementType::F32] {
+        let stored = Array::of_numbers(&values, &[3, 4, 5, 6], element).unwrap();
+        let seen = libtorch.tensor(stored.clone()).unwrap();
+        for lists in [vec![], vec![bands(0)], vec![bands(0), bands(1), bands(2)]] {
+            let recipe = Validity { bands: lists };
+            let want = Host::new(1).valid(&stored, &recipe).unwrap();
+            let have = libtorch.array(&engine.valid(&seen, &recipe).unwrap()).unwrap();
+            assert_eq!((have.shape(), have.element()), (want.shape(), want.element()));
+            assert_eq!(numbers(&have), numbers(&want), "{recipe:?}");
+        }
     }
 }
 

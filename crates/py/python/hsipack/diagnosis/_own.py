@@ -93,6 +93,7 @@ class LoaderLevels:
             },
             "_members": [dataclasses.replace(self._loader._members[0], settings={}, labels=None)],
             "_output": self._loader._output,
+            "_extras": self._loader._extras,
             "_augmentations": None if "pipeline" in changes else self._loader._augmentations,
             "_given_place": self._place,
             "_device_wanted": self._loader._device_wanted,
