@@ -166,7 +166,8 @@ fn convert_here(
     };
     let Work { plan, options, base, request, asked, identity, append, claim } = begun;
     let (options, base) = (&options, base.as_ref());
-    let about = About { plan: &identity, append, asked: &asked };
+    let fingerprint = base.as_ref().map(|base| base.fingerprint());
+    let about = About { plan: &identity, append, asked: &asked, base: fingerprint };
     let staging = Staging::open(claim, about, engine::shards(&plan))?;
     let result = engine::run(&plan, options, &staging, base, progress).and_then(|outcome| {
         write_metadata(&plan, options, &staging, base, &request, &outcome).map(|()| outcome)

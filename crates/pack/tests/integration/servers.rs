@@ -310,6 +310,40 @@ fn of_two_writers_one_is_told_that_another_one_writes() {
     }
 }
 
+/// Runs `first` when another process is about to begin its work on the server: it has looked at the output already.
+fn before_the_next_begins(bucket: &Bucket, first: ConvertOptions) {
+    let begun = AtomicBool::new(false);
+    bucket.set_faults(move |request| {
+        if request.key == "d.partial/plan.json"
+            && request.writes
+            && !begun.swap(true, Ordering::SeqCst)
+        {
+            let first = first.clone();
+            std::thread::spawn(move || pack(&first)).join().unwrap();
+        }
+        BucketFault::None
+    });
+}
+
+#[test]
+fn a_dataset_that_was_finished_in_the_meantime_is_not_overwritten() {
+    let (bucket, folder) = (bucket("meantime"), tempfile::tempdir().unwrap());
+    cubes(folder.path(), 6, 0);
+    let url = bucket.url("d");
+    before_the_next_begins(&bucket, of(folder.path(), &url, 0..3, Mode::CREATE));
+    let error = convert(&of(folder.path(), &url, 3..6, Mode::CREATE)).unwrap_err();
+    assert!(error.what().contains("the output exists"), "{error}");
+    assert_eq!(intact(&url), Some(3));
+    before_the_next_begins(&bucket, of(folder.path(), &url, 3..4, Mode::APPEND));
+    let error = convert(&of(folder.path(), &url, 4..6, Mode::APPEND)).unwrap_err();
+    assert!(error.what().contains("another process has changed the dataset"), "{error}");
+    assert_eq!(intact(&url), Some(4));
+    bucket.set_faults(|_| BucketFault::None);
+    pack(&of(folder.path(), &url, 4..6, Mode::APPEND));
+    assert_eq!(intact(&url), Some(6));
+    assert!(bucket.keys().iter().all(|key| !key.starts_with("d.partial")), "{:?}", bucket.keys());
+}
+
 #[test]
 fn who_is_resumed_by_another_process_stops_and_deletes_nothing() {
     let (bucket, folder) = (bucket("resumed"), tempfile::tempdir().unwrap());

@@ -73,8 +73,9 @@ fn plan_here(
         already_complete: true,
     };
     let Some(work) = run::begin(options, progress, planned)? else { return Ok(report) };
-    let Work { plan, options: settled, request, asked, identity, append, claim, .. } = work;
-    let about = About { plan: &identity, append, asked: &asked };
+    let Work { plan, options: settled, base, request, asked, identity, append, claim } = work;
+    let fingerprint = base.as_ref().map(|base| base.fingerprint());
+    let about = About { plan: &identity, append, asked: &asked, base: fingerprint };
     let staging = Staging::open(claim, about, engine::shards(&plan))?;
     let folder = is_relative(&plan, &settled).then(std::env::current_dir).transpose();
     let folder = folder

@@ -78,12 +78,14 @@ pub struct About<'a> {
     pub append: bool,
     /// What the command asks for (`request.rs`).
     pub asked: &'a Value,
+    /// The fingerprint of the dataset that it adds to.
+    pub base: Option<&'a str>,
 }
 
 impl About<'_> {
     /// The text of the plan's file. On a server, `writer` is the process that may write.
     fn text(&self, writer: Option<&str>) -> String {
-        let Self { plan, append, asked } = self;
+        let Self { plan, append, asked, .. } = self;
         let mut text = json!({ "plan": plan, "append": append, "asked": asked });
         if let Some(writer) = writer {
             text["writer"] = writer.into();
@@ -93,7 +95,7 @@ impl About<'_> {
 }
 
 /// A repair, which cannot be resumed.
-const A_REPAIR: About<'_> = About { plan: REPAIR, append: false, asked: &Value::Null };
+const A_REPAIR: About<'_> = About { plan: REPAIR, append: false, asked: &Value::Null, base: None };
 
 /// Records of shards, as text. Even for a million samples this is small.
 type Records = HashMap<(String, usize), Option<Box<str>>>;
@@ -167,6 +169,12 @@ impl Staging {
             Right::Object(writer) => {
                 if !writer.begin(about)? {
                     return Err(claim.unfinished());
+                }
+                // Another process may have finished after this one looked at the output. Its shards must not be
+                // overwritten.
+                if let Err(error) = writer.check_output(about) {
+                    let _ = writer.withdraw();
+                    return Err(error);
                 }
                 writer.clean()?;
             }

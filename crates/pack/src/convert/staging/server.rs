@@ -10,7 +10,8 @@
 //! ```
 //!
 //! **Only one process writes.** `plan.json` is created only if it does not exist. A process that resumes replaces it
-//! with its own. The earlier process checks for this before it records a shard as finished, before the commit, and
+//! with its own. A process that has created it looks at the output again: another one may have finished, and deleted its
+//! `plan.json`, after it was looked at first. The earlier process checks for this before it records a shard as finished, before the commit, and
 //! before it deletes anything.
 //!
 //! **The commit of a new dataset** first checks that all shards exist, and then creates `zarr.json`, only if it does
@@ -28,7 +29,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::{Path, PathBuf};
 
-use hsipack_format::checksums::SHA256SUMS;
+use hsipack_format::checksums::{self, SHA256SUMS};
 use hsipack_format::geo::cf;
 use hsipack_format::metadata::SAMPLES;
 use hsipack_format::samples::index::SAMPLES_INDEX;
@@ -38,6 +39,7 @@ use hsipack_store::{output, small};
 use serde_json::{Value, json};
 
 use super::{About, PLAN, Shards, is_there, read_plan};
+use crate::convert::output_exists;
 
 /// The right to write an output on a server.
 #[derive(Debug)]
@@ -69,6 +71,26 @@ impl Writer {
     pub(super) fn begin(&self, about: About<'_>) -> Result<bool> {
         let text = about.text(Some(&self.id));
         output::create_object(&self.folder.join(PLAN), text.as_bytes())
+    }
+
+    /// Checks that the output is still as it was when the work was planned: nothing, or the dataset to add to.
+    pub(super) fn check_output(&self, about: About<'_>) -> Result<()> {
+        let Some(base) = about.base else {
+            return if is_there(&self.output)? { Err(output_exists(&self.output)) } else { Ok(()) };
+        };
+        let sums = small::read(&self.output.join(SHA256SUMS), small::SUMS)?;
+        if checksums::sha256(&sums) == base {
+            return Ok(());
+        }
+        Err(Error::conflict("another process has changed the dataset in the meantime")
+            .at(&self.output)
+            .with_remedy("run the command again"))
+    }
+
+    /// Gives up the right to write, before anything was written.
+    pub(super) fn withdraw(&self) -> Result<()> {
+        self.check()?;
+        output::remove(&self.folder.join(PLAN))
     }
 
     /// Deletes what a process without a plan left here.
