@@ -87,6 +87,15 @@ pub struct PlaceScaling {
     pub divisor: Vec<f64>,
 }
 
+/// With what and when a cube was measured, as a product of a sensor says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acquisition {
+    /// The sensor, such as `EnMAP`.
+    pub sensor: &'static str,
+    /// When the scene begins, in UTC, such as `2023-06-12T10:20:20Z`.
+    pub time: Option<String>,
+}
+
 /// What a file says about its cube.
 #[derive(Clone, Debug)]
 pub struct CubeInfo {
@@ -116,6 +125,8 @@ pub struct CubeInfo {
     pub empty_bands: Vec<usize>,
     /// The unit of physical values as the product's maker writes it, such as `W/(m2 sr nm)`.
     pub unit: Option<String>,
+    /// With what and when it was measured, if it is a product of a sensor.
+    pub acquisition: Option<Acquisition>,
     /// The integration time.
     pub exposure: Option<Exposure>,
     /// Names of classes 0, 1, …, for classification maps.
@@ -152,6 +163,7 @@ impl CubeInfo {
             radiometry: None,
             empty_bands: Vec::new(),
             unit: None,
+            acquisition: None,
             exposure: None,
             class_names: None,
             axes: None,

@@ -110,6 +110,8 @@ fn describe(names: &[&str], infos: &[&CubeInfo], bands: &[Band]) -> CubeInfo {
     info.ignore_value = first.ignore_value;
     info.unit = first.unit.clone().filter(|_| same(|a, b| a.unit == b.unit));
     info.geo = first.geo.clone().filter(|_| same(|a, b| a.geo == b.geo));
+    info.acquisition =
+        first.acquisition.clone().filter(|_| same(|a, b| a.acquisition == b.acquisition));
     for (name, one) in names.iter().zip(infos) {
         info.notes.extend(one.notes.iter().map(|note| format!("{name}: {note}")));
         let new: Vec<_> =

@@ -89,7 +89,7 @@ pub use band_files::{BandPattern, BandsOfCube};
 pub use band_list::band_numbers;
 pub use band_list::{band_centers, parse_band_centers};
 pub use buffer::RowBuffer;
-pub use cube_info::{CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
+pub use cube_info::{Acquisition, CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
 pub use detect::{
     Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
     is_unread_archive, open, other,

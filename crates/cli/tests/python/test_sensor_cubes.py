@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,51 @@ def test_packed_values_are_the_product_s(
         np.testing.assert_allclose(geo["transform"], truth["physical"]["transform_gdal"], atol=1e-6)
     else:
         assert geo is None
+
+
+SENSORS = {
+    "ENMAP": "EnMAP",
+    "DESIS": "DESIS",
+    "EMIT": "EMIT",
+    "PRS_": "PRISMA",
+    "PACE": "PACE OCI",
+    "AV3": "AVIRIS",
+    "ang": "AVIRIS",
+    "f2010": "AVIRIS",
+    "wyvern": "Wyvern Dragonette",
+    "2025": "Tanager",
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.truth[-60:])
+def test_sensor_and_time_are_columns(
+    case: Case, sensors: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(case.input(sensors), out=out)
+    packed, name = samples(out)[0], Path(case.file.split("::")[0]).name
+    wanted = next((SENSORS[start] for start in SENSORS if name.startswith(start)), None)
+    if name.startswith("fake_EMIT"):
+        wanted = "EMIT"
+    assert packed.get("sensor") == wanted
+    # Where a file name has a date, an hour follows it after a letter, an underscore or nothing.
+    found = re.search(r"(20\d{6})[Tt_]?(\d{6})(?!\d)", name) if wanted else None
+    time = datetime.strptime("".join(found.groups()), "%Y%m%d%H%M%S") if found else None
+    assert packed.get("time") == (None if time is None else f"{time.isoformat()}Z")
+
+
+def test_a_table_says_sensor_and_time_before_the_product(
+    sensors: Path, hsipack: Hsipack, tmp_path: Path
+) -> None:
+    case = next(case for case in CASES if "ENMAP" in case.file)
+    cube = case.input(sensors)
+    table = tmp_path / "cubes.csv"
+    name = Path(cube).name.rsplit(".", 1)[0]
+    table.write_text(f"name,sensor\n{name},mine\n")
+    hsipack.convert(cube, "--table", table, out=tmp_path / "out")
+    packed = samples(tmp_path / "out")[0]
+    assert packed["sensor"] == "mine"
+    assert packed["time"].startswith("20")
 
 
 CAMERAS = [

@@ -7,7 +7,7 @@ use hsipack_format::{Error, Result};
 use super::tree::{Entry, Tree};
 use crate::container::ArrayEntry;
 use crate::meaning::{Known, Placed, Reading, Subject};
-use crate::products::{Facts, ProductCube};
+use crate::products::{self, Facts, ProductCube};
 use crate::wavelengths::{fwhm_to_nm, to_nm};
 use crate::{CubeInfo, OpenOptions};
 
@@ -85,6 +85,7 @@ impl Meaning<'_> {
             return Ok(reading);
         };
         let mut facts = product.product.facts(product, self.tree, info.shape.bands);
+        info.acquisition = Some(products::acquisition(product.product, &info.files[0]));
         info.notes.append(&mut facts.notes);
         info.empty_bands = std::mem::take(&mut facts.empty_bands);
         info.unit = facts.unit.map(str::to_owned);

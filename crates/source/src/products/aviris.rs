@@ -63,6 +63,10 @@ const LARGEST_LIST: u64 = 1 << 20;
 pub(super) struct Aviris;
 
 impl Product for Aviris {
+    fn sensor(&self) -> &'static str {
+        "AVIRIS"
+    }
+
     fn files(&self) -> &'static [FileName] {
         &FILES
     }

@@ -17,6 +17,10 @@ use crate::meaning::spectrum::{BandList, from_array};
 pub(super) struct Delmic;
 
 impl Product for Delmic {
+    fn sensor(&self) -> &'static str {
+        "Delmic"
+    }
+
     fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
         let mut cubes = Vec::new();
         for entry in &tree.datasets {

@@ -52,6 +52,10 @@ const BAND: dlr::Names = dlr::Names {
 pub(super) struct Desis;
 
 impl Product for Desis {
+    fn sensor(&self) -> &'static str {
+        "DESIS"
+    }
+
     fn files(&self) -> &'static [FileName] {
         &FILES
     }

@@ -37,6 +37,10 @@ const GOOD: &str = "/sensor_band_parameters/good_wavelengths";
 pub(super) struct Emit;
 
 impl Product for Emit {
+    fn sensor(&self) -> &'static str {
+        "EMIT"
+    }
+
     fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
         if tree.entry(WAVELENGTHS).is_none() && tree.entry(GOOD).is_none() {
             return Vec::new();

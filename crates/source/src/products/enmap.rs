@@ -80,6 +80,10 @@ const BAND: dlr::Names = dlr::Names {
 pub(super) struct Enmap;
 
 impl Product for Enmap {
+    fn sensor(&self) -> &'static str {
+        "EnMAP"
+    }
+
     fn files(&self) -> &'static [FileName] {
         &FILES
     }

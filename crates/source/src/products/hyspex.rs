@@ -34,6 +34,10 @@ const LIGHT: f64 = 299_792_458.0;
 pub(super) struct Hyspex;
 
 impl Product for Hyspex {
+    fn sensor(&self) -> &'static str {
+        "HySpex"
+    }
+
     fn describe_cube(&self, info: &mut CubeInfo) -> Result<bool> {
         let is_data = |file: &&std::path::PathBuf| {
             file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("hyspex"))

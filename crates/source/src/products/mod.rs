@@ -18,7 +18,7 @@
 //! | Delmic | `delmic.rs` | HDF5 layout |
 //!
 //! Each file starts with a table of what it recognises. A new product is a file, and a line in `PRODUCTS`. `quality.rs`
-//! makes masks of quality layers. `delivery.rs` recognises files by their names, and `layout.rs` cubes by their path in an
+//! makes masks of quality layers, `start_time.rs` finds the time in names of files. `delivery.rs` recognises files by their names, and `layout.rs` cubes by their path in an
 //! HDF5 file. `dlr.rs` reads the lists of bands in the XML of EnMAP and DESIS, and `eos.rs` the grids of HDF-EOS.
 
 mod aviris;
@@ -35,6 +35,7 @@ mod neon;
 mod pace;
 mod prisma;
 mod quality;
+mod start_time;
 mod tanager;
 pub mod wyvern;
 
@@ -44,7 +45,7 @@ use hsipack_format::{Error, Result};
 
 use self::delivery::{FileName, Found, Part};
 use super::hdf5::tree::Tree;
-use super::{CubeInfo, OpenOptions, Source, jpeg2000};
+use super::{Acquisition, CubeInfo, OpenOptions, Source, jpeg2000};
 use crate::reader::Described;
 
 #[doc(hidden)]
@@ -57,6 +58,9 @@ pub use self::quality::{QualityLayers, quality, quality_names};
 
 /// A product of a sensor.
 pub(crate) trait Product: Sync {
+    /// The sensor, as its maker spells it.
+    fn sensor(&self) -> &'static str;
+
     /// The table of file names in a delivery. The first line that fits counts.
     fn files(&self) -> &'static [FileName] {
         &[]
@@ -163,7 +167,14 @@ pub(super) fn open(
     let source = plain(&image.path, &inner)?;
     let mut info = source.info().clone();
     image.product.describe(&image, &mut info)?;
+    info.acquisition = Some(acquisition(image.product, &image.path));
     Ok(Box::new(Described { info, source }))
+}
+
+/// With what and when the cube of a product in `file` was measured.
+pub(super) fn acquisition(product: &dyn Product, file: &Path) -> Acquisition {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    Acquisition { sensor: product.sensor(), time: start_time::in_name(&name) }
 }
 
 /// Adds to a cube what a product says about it, if one recognises the cube by what its format has read.
@@ -171,6 +182,7 @@ fn described(source: Box<dyn Source>) -> Result<Box<dyn Source>> {
     let mut info = source.info().clone();
     for product in PRODUCTS {
         if product.describe_cube(&mut info)? {
+            info.acquisition = Some(acquisition(product, &info.files[0]));
             return Ok(Box::new(Described { info, source }));
         }
     }

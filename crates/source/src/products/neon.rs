@@ -18,6 +18,10 @@ const RADIANCE: &str = "NEON radiance";
 pub(super) struct Neon;
 
 impl Product for Neon {
+    fn sensor(&self) -> &'static str {
+        "NEON AOP"
+    }
+
     fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
         let mut cubes = Vec::new();
         for entry in &tree.datasets {

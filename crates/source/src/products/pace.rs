@@ -49,6 +49,10 @@ fn wavelengths(cube: &ProductCube) -> String {
 }
 
 impl Product for Pace {
+    fn sensor(&self) -> &'static str {
+        "PACE OCI"
+    }
+
     fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
         let mut cubes = of_table(self, &LAYOUTS, tree);
         cubes.retain(|cube| tree.entry(&wavelengths(cube)).is_some());

@@ -26,6 +26,10 @@ use crate::{AxisOrder, Scaling};
 pub(super) struct Prisma;
 
 impl Product for Prisma {
+    fn sensor(&self) -> &'static str {
+        "PRISMA"
+    }
+
     fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
         let mut cubes = Vec::new();
         for group in &tree.groups {

@@ -43,6 +43,10 @@ const fn cube(path: &'static str, main: bool) -> Layout {
 pub(super) struct Tanager;
 
 impl Product for Tanager {
+    fn sensor(&self) -> &'static str {
+        "Tanager"
+    }
+
     fn cubes(&'static self, tree: &Tree) -> Vec<ProductCube> {
         let mut cubes = of_table(self, &LAYOUTS, tree);
         for cube in &mut cubes {

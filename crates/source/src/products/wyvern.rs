@@ -45,6 +45,10 @@ const L2A_SCALE: f64 = 1e-4;
 pub(super) struct Wyvern;
 
 impl Product for Wyvern {
+    fn sensor(&self) -> &'static str {
+        "Wyvern Dragonette"
+    }
+
     fn files(&self) -> &'static [FileName] {
         &FILES
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_source::Acquisition;
 use hsipack_store::mirror;
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -336,6 +337,15 @@ fn check_label_column(options: &ConvertOptions, known: &BTreeSet<String>) -> Res
     let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     Err(Error::conflict(format!("there is no column {label:?} for labels"))
         .with_remedy(format!("give one of the columns that there are: {known}")))
+}
+
+/// Adds with what and when a cube was measured, unless a table or the path says it.
+pub(super) fn acquired(columns: &mut Map<String, Value>, acquisition: Option<Acquisition>) {
+    let Some(Acquisition { sensor, time }) = acquisition else { return };
+    columns.entry("sensor").or_insert_with(|| Value::from(sensor));
+    if let Some(time) = time {
+        columns.entry("time").or_insert_with(|| Value::from(time));
+    }
 }
 
 /// Makes a label of the column for labels, and renames columns that have the name of a field that hsipack writes itself:

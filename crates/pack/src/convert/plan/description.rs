@@ -58,6 +58,7 @@ impl Description {
             radiometry: _,
             empty_bands,
             unit,
+            acquisition: _,
             exposure,
             class_names,
             geo: _,

@@ -83,9 +83,10 @@ impl<'a> Planner<'a> {
 
     /// Adds an input whose columns are complete.
     pub fn add(&mut self, mut input: Input, examined: Examined) -> Result<()> {
-        let Examined { info, source_bytes, fingerprint, bands, shape, references, masks } =
+        let Examined { mut info, source_bytes, fingerprint, bands, shape, references, masks } =
             examined;
         let mut columns = std::mem::take(&mut input.columns);
+        columns::acquired(&mut columns, info.acquisition.take());
         columns::finish(&mut columns, self.options, input.stands_for.is_some())?;
         let name = match columns.get("name") {
             Some(Value::String(name)) => name.clone(),
