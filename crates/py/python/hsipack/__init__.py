@@ -25,7 +25,7 @@ from hsipack import _processor
 _processor.check()
 
 from hsipack import augment  # noqa: E402  (an older processor cannot run what this imports)
-from hsipack._concat import Concat, concat  # noqa: E402
+from hsipack._concat import Concat, Mix, concat, mix  # noqa: E402
 from hsipack._errors import (  # noqa: E402
     AmbiguousError,
     ArgumentTypeError,
@@ -136,6 +136,7 @@ __all__ = [
     "Mask",
     "MemoryReport",
     "MergeReport",
+    "Mix",
     "OutOfMemoryError",
     "PackedStack",
     "Place",
@@ -172,6 +173,7 @@ __all__ = [
     "diagnose",
     "estimate",
     "merge",
+    "mix",
     "pack",
     "set_columns",
     "spectra",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hsipack import _options
-from hsipack._errors import ConflictError
+from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.dataset import Dataset
 from hsipack.stats import Stats, together
 
@@ -122,6 +122,97 @@ class Concat:
         return f"<hsipack.Concat of {', '.join(map(repr, self.datasets))}>"
 
 
+class Mix(Concat):
+    """Datasets of several sensors for one training: the result of :func:`hsipack.mix`.
+
+    Attributes:
+        names: the names of the datasets, in their order.
+    """
+
+    def __init__(
+        self, names: Sequence[str], datasets: Sequence[Dataset], weights: Sequence[float] | None
+    ) -> None:
+        super().__init__(datasets, weights)
+        self.names = list(names)
+
+    @property
+    def stats(self) -> Stats | None:
+        """Refused: bands of several sensors have no statistics together.
+
+        Raises:
+            UnsupportedError: always.
+        """
+        raise UnsupportedError(
+            "datasets of a mix have no statistics together",
+            remedy='give the loader normalize="standardize", which uses those of each dataset',
+        )
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        sample = super().__getitem__(index)
+        return {**sample, "source": self.names[sample["dataset"]]}
+
+    def __repr__(self) -> str:
+        parts = zip(self.names, self.datasets, strict=True)
+        return f"<hsipack.Mix of {', '.join(f'{name}: {part!r}' for name, part in parts)}>"
+
+
+def mix(datasets: Mapping[str, Any], weights: Mapping[str, float] | str = "size") -> Mix:
+    """Mixes packed datasets of several sensors, for :class:`hsipack.Loader`.
+
+    Each batch is from one dataset, so datasets may have different bands; ``extras=["wavelength"]``
+    of the loader says which bands a batch has. Batches have the name of the dataset for each
+    sample, ``source``, besides its number, ``dataset``. The datasets take turns evenly: any run of
+    batches has them in proportion, on all ranks. ``normalize="standardize"`` uses the statistics of
+    each dataset. Everything else is as for :func:`hsipack.concat`.
+
+    Args:
+        datasets: datasets, their paths, or parts of datasets, by name.
+        weights: the fraction of each dataset in the samples (or crops) of an epoch, in any unit, by
+            name. ``"size"`` reads every sample once in an epoch, ``"equal"`` gives all datasets the
+            same fraction. Unless the loader has an ``epoch_length``, the largest dataset is read
+            once in an epoch, and samples of others are repeated or left out in this epoch.
+
+    Returns:
+        The mix.
+
+    Raises:
+        ConflictError: if masks, columns or values of the datasets differ, or weights are invalid.
+
+    >>> both = mix({"a": hsipack.open(dataset_path, split="val"), "b": dataset_path}, "equal")
+    >>> with hsipack.Loader(both, 4, shuffle=True, seed=1, device="cpu") as loader:
+    ...     sorted(batch["source"][0] for batch in loader)
+    ['a', 'a', 'a', 'b', 'b', 'b']
+    """
+    remedy = 'give datasets or their paths by name: {"enmap": a, "prisma": b}'
+    if not isinstance(datasets, Mapping):
+        raise _options.wrong_type("datasets", datasets, remedy)
+    if not datasets:
+        raise _options.wrong("datasets", datasets, remedy)
+    names = [_options.text("datasets", name, "enmap") for name in datasets]
+    parts = [part if isinstance(part, Dataset) else Dataset(part) for part in datasets.values()]
+    for part in parts[1:]:
+        _check_read_alike(parts[0], part)
+    if any("source" in {*part.masks, *part._column_names} for part in parts):
+        raise ConflictError(
+            "a mask or column is named 'source', a key of batches",
+            remedy="leave it out with ds.with_masks or ds.select(columns=…)",
+        )
+    return Mix(names, parts, _weights_of(names, weights))
+
+
+def _weights_of(names: list[str], weights: Mapping[str, float] | str) -> list[float] | None:
+    if isinstance(weights, str):
+        given = _options.choice("weights", weights, ("size", "equal"))
+        return None if given == "size" else [1.0] * len(names)
+    remedy = f'give "size", "equal", or a weight from 0 on for each of {", ".join(names)}'
+    if not isinstance(weights, Mapping):
+        raise _options.wrong_type("weights", weights, remedy)
+    numbers = {name: _options.finite("weights", weight) for name, weight in weights.items()}
+    if {*numbers} != {*names} or min(numbers.values()) < 0 or sum(numbers.values()) <= 0:
+        raise _options.wrong("weights", dict(weights), remedy)
+    return [numbers[name] for name in names]
+
+
 def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> Concat:
     """Joins packed datasets with the same bands and masks, for :class:`hsipack.Loader`.
 
@@ -194,6 +285,11 @@ def _check_alike(one: Dataset, other: Dataset) -> None:
         raise ConflictError(
             f"datasets with different wavelengths: {one.path} and {other.path}", remedy=remedy
         )
+    _check_read_alike(one, other)
+
+
+def _check_read_alike(one: Dataset, other: Dataset) -> None:
+    """Refuses datasets of which different masks, columns or values are read."""
     if one._said() != other._said():
         raise ConflictError(
             "datasets whose masks, columns or values are read in different ways: "
@@ -203,5 +299,5 @@ def _check_alike(one: Dataset, other: Dataset) -> None:
     if one.masks != other.masks:
         raise ConflictError(
             f"datasets with masks {one.masks} and {other.masks}: {one.path} and {other.path}",
-            remedy=remedy,
+            remedy="read the same masks of all: ds.with_masks(…)",
         )

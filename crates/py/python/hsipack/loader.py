@@ -32,7 +32,7 @@ from hsipack import (
     loader_reports,
 )
 from hsipack._arrays import Output, chosen_output, given
-from hsipack._concat import Concat
+from hsipack._concat import Concat, Mix
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 from hsipack._extras import Extras
 from hsipack._members import Member
@@ -80,7 +80,8 @@ class Loader(DataLoaderAttributes):
             pixel belongs to the cube, not to the padding
     repeat  (B,) int64: the number of the crop among the crops of its sample in this epoch
     epoch   the epoch, counted from 0
-    dataset with :func:`hsipack.concat`: the number of the dataset that all samples are from
+    dataset with :func:`hsipack.concat` and :func:`hsipack.mix`: the number of the dataset that all
+            samples are from; with the latter also ``source``, a list with its name for each sample
     padding (B,) bool: the sample is also in another batch of the epoch, and only fills up this one
             (see **Last batches**); leave it out when you compute validation metrics
     EXTRA   one key for each of ``extras``, see there
@@ -291,7 +292,8 @@ class Loader(DataLoaderAttributes):
         _torch_data.refuse(others)
         output = chosen_output(output, ("torch", "numpy", "dlpack"))
         self._joined = dataset if isinstance(dataset, Concat) else None
-        if self._joined is not None and normalize == "standardize":
+        is_mix = isinstance(dataset, Mix)
+        if self._joined is not None and normalize == "standardize" and not is_mix:
             raise UnsupportedError(
                 'normalize="standardize" is not supported for several datasets',
                 remedy="give normalize=joined.stats, where joined is what concat gives",
@@ -332,6 +334,7 @@ class Loader(DataLoaderAttributes):
             "threads": threads,
             "slots": _options.natural("slots", slots),
             "on_damage": _options.text("on_damage", on_damage),
+            "is_mix": is_mix,
             **_cache(first.dataset, cache, cache_size),
             "shuffle_window": _shuffle_window(shuffle_window),
             # Known when the first batch is asked for.
@@ -611,6 +614,8 @@ class Loader(DataLoaderAttributes):
         made["padding"] = self._numbers(batch["padding"], dtype=np.bool_)
         if self._joined is not None:
             made["dataset"] = batch["dataset"]
+        if isinstance(self._joined, Mix):
+            made["source"] = [self._joined.names[batch["dataset"]]] * len(ids)
         for name, values in member.columns.items():
             if isinstance(values, list):
                 made[name] = [values[one] for one in ids.tolist()]

@@ -49,7 +49,9 @@ impl PreparedDeviceLoader {
             let what = format!("the emulated bus has {rate} bytes per second");
             return Err(Error::conflict(what).with_remedy("give a rate above 0"));
         }
-        if loader.members().len() > 1 && options.normalization == Normalization::Standardize {
+        let is_mix = loader.options().plan.is_mix;
+        let standardizes = options.normalization == Normalization::Standardize;
+        if loader.members().len() > 1 && standardizes && !is_mix {
             return Err(Error::unsupported(
                 "several datasets cannot be standardised by the statistics of each",
             )

@@ -273,12 +273,16 @@ fn members_of(
     }
     if weights.is_some() || first.plan.epoch_length.is_some() {
         let items: Vec<usize> = members.iter().map(|member| member.plan.items()).collect();
-        let total = first.plan.epoch_length.unwrap_or_else(|| items.iter().sum());
         let weight = |(member, items): (&Member, &usize)| match weights {
             Some(weights) => weights[member.number],
             None => *items as f64,
         };
         let weights: Vec<f64> = members.iter().zip(&items).map(weight).collect();
+        let total = match first.plan.epoch_length {
+            Some(length) => length,
+            None if first.plan.is_mix => with_largest_once(&items, &weights),
+            None => items.iter().sum(),
+        };
         let lengths = lengths(&weights, total);
         let members_of_length = members.into_iter().zip(lengths).filter(|(_, length)| *length > 0);
         members = members_of_length
@@ -298,6 +302,15 @@ fn members_of(
             member.with_memory(fraction)
         })
         .collect())
+}
+
+/// The length of an epoch in proportion to the weights in which the largest dataset comes once.
+fn with_largest_once(items: &[usize], weights: &[f64]) -> usize {
+    let largest = items.iter().zip(weights).max_by_key(|(items, _)| **items);
+    let length =
+        largest.map_or(0.0, |(items, weight)| *items as f64 * weights.iter().sum::<f64>() / weight);
+    // Far more than anyone has, but few enough to count.
+    length.round().clamp(1.0, u32::MAX.into()) as usize
 }
 
 /// Refuses datasets whose batches do not match.
@@ -320,6 +333,9 @@ fn check_alike(one: &Member, other: &Member) -> Result<()> {
         bands.dedup();
         bands
     };
+    if one.options.plan.is_mix {
+        return Ok(());
+    }
     let (bands, others) = (bands(one), bands(other));
     if bands.len() > 1 || bands != others {
         return error(format!(

@@ -2,7 +2,7 @@
 //!
 //! Every batch comes whole from one plan. The order of the plans' turns is drawn from seed and epoch, so it is the same on
 //! every rank; the batches of one plan keep the order of that plan. If the plans are not shuffled, they come one after the
-//! other. An epoch that is resumed with the same batch size and world size goes on with the same turns. With other sizes, new
+//! other. In a mix, plans take turns evenly instead. An epoch that is resumed with the same batch size and world size goes on with the same turns. With other sizes, new
 //! turns are drawn for what is left.
 
 use std::ops::Range;
@@ -109,13 +109,36 @@ impl JoinedPlan {
             let left = plan.epoch_in(epoch, given, batch_size, Share { rank: 0, world_size })?;
             plans.resize(plans.len() + left.batches(), place as u32);
         }
-        if self.plans[0].options().order != Order::Sequential {
-            let key = [self.seed, epoch, number as u64];
-            Random::keyed(Stream::PlanTurns, key).shuffle(&mut plans);
+        let options = self.plans[0].options();
+        let random = match options.order {
+            Order::Sequential => None,
+            _ => Some(Random::keyed(Stream::PlanTurns, [self.seed, epoch, number as u64])),
+        };
+        match (options.is_mix, random) {
+            (true, random) => spread(&mut plans, self.plans.len(), random),
+            (false, Some(mut random)) => random.shuffle(&mut plans),
+            (false, None) => {}
         }
         *turns = Turns { sizes: Some(sizes), plans, next: 0 };
         Ok(())
     }
+}
+
+/// Puts turns into an order in which any run of them has every plan in proportion. `turns` has the turns of one plan after
+/// those of another. Each of the `n` turns of a plan falls into its own `n`th of the epoch: somewhere in it if the order is
+/// random, otherwise in its middle.
+fn spread(turns: &mut Vec<u32>, plans: usize, mut random: Option<Random>) {
+    let mut counts = vec![0usize; plans];
+    turns.iter().for_each(|plan| counts[*plan as usize] += 1);
+    let mut placed = Vec::with_capacity(turns.len());
+    for (plan, count) in counts.into_iter().enumerate() {
+        for turn in 0..count {
+            let within = random.as_mut().map_or(0.5, Random::unit);
+            placed.push(((turn as f64 + within) / count as f64, plan as u32));
+        }
+    }
+    placed.sort_by(|(one, plan), (other, others)| one.total_cmp(other).then(plan.cmp(others)));
+    *turns = placed.into_iter().map(|(_, plan)| plan).collect();
 }
 
 impl Turns {
@@ -224,6 +247,48 @@ mod tests {
             .flat_map(|(plan, items)| items.into_iter().map(move |item| (plan, item.sample)))
             .collect();
         assert_eq!(samples.len(), 90);
+    }
+
+    /// A mix whose plans have these numbers of batches of two.
+    fn mix(counts: &[usize], order: Order) -> JoinedPlan {
+        let plans = counts.iter().enumerate().map(|(number, count)| {
+            let samples = (0..2 * count).map(|sample| PlanSample::new(sample, 4, 4, 2)).collect();
+            let seed = seed_of(5, number);
+            let options = PlanOptions { order, seed, is_mix: true, ..PlanOptions::new(2) };
+            Plan::new(samples, options).unwrap()
+        });
+        JoinedPlan::new(plans.collect(), 5)
+    }
+
+    #[test]
+    fn any_run_of_a_mix_has_its_plans_in_proportion() {
+        let counts = [600, 200, 50];
+        for order in [Order::Shuffled, Order::Sequential] {
+            for epoch in 0..3 {
+                let mixed = mix(&counts, order).epoch(epoch, &[], Share::ALL).unwrap();
+                let turns: Vec<usize> = (0..mixed.batches()).map(|n| mixed.turn(n).0).collect();
+                assert_eq!(turns.len(), 850);
+                for (plan, count) in counts.iter().enumerate() {
+                    assert_eq!(turns.iter().filter(|turn| **turn == plan).count(), *count);
+                    for run in turns.windows(100) {
+                        let own = run.iter().filter(|turn| **turn == plan).count() as f64;
+                        let wanted = 100.0 * *count as f64 / 850.0;
+                        assert!((own - wanted).abs() <= 3.0, "{plan}: {own} of {wanted}");
+                    }
+                }
+            }
+        }
+        let turns = |epoch| {
+            let mixed = mix(&counts, Order::Shuffled).epoch(epoch, &[], Share::ALL).unwrap();
+            (0..mixed.batches()).map(|n| mixed.turn(n).0).collect::<Vec<_>>()
+        };
+        assert_eq!(turns(1), turns(1));
+        assert_ne!(turns(1), turns(2));
+        let other = joined(&[600, 200, 50], 2, Order::Shuffled);
+        assert_ne!(
+            other.plans[0].digest(),
+            mix(&[300, 200, 50], Order::Shuffled).plans[0].digest()
+        );
     }
 
     #[test]

@@ -161,6 +161,10 @@ pub struct PlanOptions {
     #[serde(skip)]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub blocks: Option<Arc<ShuffleBlocks>>,
+    /// If several datasets are read: whether they are a mix. Then they may have different bands, and take turns evenly, so that
+    /// any run of batches has them in proportion; the largest dataset comes once in an epoch, unless it has a length.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub is_mix: bool,
 }
 
 /// Number of items in a batch unless another number is given.
@@ -183,6 +187,7 @@ impl PlanOptions {
             last: LastBatch::Short,
             epoch_length: None,
             blocks: None,
+            is_mix: false,
         }
     }
 }
@@ -569,7 +574,9 @@ fn digest(samples: &[PlanSample], options: &PlanOptions, pool: &Pool, length: us
         .chain(blocks)
         .chain(samples)
         .chain(strata)
-        .chain(weights);
+        .chain(weights)
+        // Other plans have the digests that they had before there were mixes.
+        .chain(options.is_mix.then_some(1));
     format!("{:016x}", random::fold(parts))
 }
 

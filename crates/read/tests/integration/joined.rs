@@ -2,7 +2,8 @@
 
 use hsipack_read::plan::{Crop, Item, Order, Share, State};
 use hsipack_read::{
-    CacheKind, Dataset, Loader, LoaderOptions, Member, PreparedLoader, Result, ShuffleWindow,
+    CacheKind, Dataset, ErrorKind, Loader, LoaderOptions, Member, PreparedLoader, Result,
+    ShuffleWindow,
 };
 use serde_json::json;
 
@@ -167,6 +168,48 @@ fn weights_are_fractions_of_an_epoch() {
         let error = joined(weights).unwrap_err();
         assert!(error.to_string().contains("are not weights of 3 datasets"), "{error}");
     }
+}
+
+#[test]
+fn datasets_of_a_mix_may_have_other_bands() {
+    let (folder, mut datasets) = datasets();
+    let spec = StackSpec::new(20, 20, 6, 12).masks(&["a"]);
+    let other = write_dataset(&folder.path().join("other"), &[spec], |_| json!({}));
+    datasets.push(Dataset::open(&other.path).unwrap());
+    let mut options = images::options(2);
+    options.plan.is_mix = true;
+    let mixed = |weights: Option<&[f64]>| {
+        let datasets = datasets.iter().map(|dataset| (dataset.clone(), options.clone()));
+        PreparedLoader::joined(datasets.collect(), weights).unwrap().start().unwrap()
+    };
+    let items = |loader: &mut Loader| {
+        let mut counts = [0; 4];
+        epoch(loader).iter().for_each(|batch| {
+            counts[batch.0] += batch.1.iter().filter(|item| !item.padding).count();
+            let bands = datasets[batch.0].stacks()[0].image.shape().bands;
+            let shape = datasets[batch.0].stacks()[0].image.shape();
+            assert_eq!(batch.2.len() % (bands * 2), 0, "{shape:?}");
+        });
+        counts
+    };
+    let sizes: Vec<usize> = datasets.iter().map(|dataset| dataset.samples().len()).collect();
+    assert_eq!(items(&mut mixed(None)).to_vec(), sizes);
+    // The largest comes once.
+    assert_eq!(sizes[3], 12);
+    assert_eq!(items(&mut mixed(Some(&[1.0, 0.5, 0.0, 2.0]))), [6, 3, 0, 12]);
+    // A state of a mix is of no other loader.
+    let mut loader = mixed(None);
+    loader.next_batch().unwrap().unwrap();
+    let state = loader.state();
+    let rest = epoch(&mut loader);
+    let mut resumed = {
+        let datasets = datasets.iter().map(|dataset| (dataset.clone(), options.clone()));
+        let prepared = PreparedLoader::joined(datasets.collect(), None).unwrap();
+        prepared.resumed(&state).unwrap().start().unwrap()
+    };
+    assert!(epoch(&mut resumed) == rest);
+    let error = prepared(&datasets[..3], &images::options(2)).unwrap().resumed(&state).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::State);
 }
 
 #[test]
