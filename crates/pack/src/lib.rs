@@ -43,6 +43,7 @@ pub mod preview;
 pub mod progress;
 pub mod repair;
 mod repeats;
+mod session;
 pub mod spectra;
 pub mod split;
 mod staged;

@@ -69,10 +69,12 @@ mod meaning;
 mod mosaic;
 pub mod numpy;
 mod open_options;
+mod parked_streams;
 pub mod png;
 pub mod products;
 mod radiometry;
 mod reader;
+mod sample_copy;
 mod side_file;
 mod spectrum_text;
 pub mod tiff;
@@ -94,11 +96,12 @@ pub use detect::{
     Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
     is_unread_archive, open, other,
 };
-pub use listing::{Listed, arrays};
+pub use listing::{Listed, arrays, number_of_samples};
 pub use meaning::AXES_GUESSED;
 pub use mosaic::{Mosaic, demosaic, open_frame};
 pub use open_options::OpenOptions;
 pub use products::{images_of_metadata, is_product_folder};
 pub use reader::{Access, Source, described};
 pub(crate) use reader::{read_band_of_rows, whole_runs};
+pub use sample_copy::release_samples;
 pub use wavelengths::guess as guess_wavelength_unit;

@@ -13,6 +13,7 @@ use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Pair, Plan, PlannedSample, PlannedStack};
 use super::{run, staging};
 use crate::precision::Information;
+use crate::session::Session;
 
 /// The estimated result of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -72,7 +73,7 @@ const TRIED: usize = 4;
 /// # Errors
 /// The same as those of [`convert`](super::convert), except errors of writing.
 pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     dry_run_here(options).map_err(mirror::error_with_urls)
 }
 

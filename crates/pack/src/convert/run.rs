@@ -25,6 +25,7 @@ use super::stats::StackStats;
 use crate::input::ARRAY;
 use crate::precision::Information;
 use crate::progress::Progress;
+use crate::session::Session;
 
 /// The result of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -151,7 +152,7 @@ pub fn convert(
     progress: &Progress,
     planned: &dyn Fn(&Plan),
 ) -> Result<Report> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     convert_here(options, progress, planned).map_err(mirror::error_with_urls)
 }
 

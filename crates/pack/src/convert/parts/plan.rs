@@ -9,6 +9,7 @@ use hsipack_store::remote::is_url;
 use serde::Serialize;
 
 use super::file::{Header, PlanFile};
+use crate::session::Session;
 use crate::convert::engine;
 use crate::convert::options::{ConvertOptions, Reference};
 use crate::convert::plan::{Plan, PlannedSample};
@@ -50,7 +51,7 @@ pub fn plan(
     progress: &Progress,
     planned: &dyn Fn(&Plan),
 ) -> Result<Planned> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     plan_here(options, file, progress, planned).map_err(mirror::error_with_urls)
 }
 
