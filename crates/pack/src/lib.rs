@@ -31,6 +31,7 @@ pub mod columns;
 mod container_inputs;
 pub mod convert;
 pub mod deviation;
+mod exclusion;
 pub mod export;
 pub mod fingerprint;
 pub mod info;

@@ -94,7 +94,7 @@ pub use buffer::RowBuffer;
 pub use cube_info::{CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
 pub use detect::{
     Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
-    is_unread_archive, open, other,
+    is_unread_archive, needs_header, open, other,
 };
 pub use listing::{Listed, arrays, number_of_samples};
 pub use meaning::AXES_GUESSED;

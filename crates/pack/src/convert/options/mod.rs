@@ -301,6 +301,15 @@ impl ConvertOptions {
         Ok(options)
     }
 
+    /// The same options, whose values say which files of bands are left out.
+    pub(super) fn with_bands_exclude(&self) -> Self {
+        let mut options = self.clone();
+        if options.values.bands_from.is_some() {
+            options.values.bands_exclude.clone_from(&options.exclude);
+        }
+        options
+    }
+
     /// Checks everything that can be checked without reading any file.
     ///
     /// # Errors
