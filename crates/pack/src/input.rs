@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use hsipack_format::{Error, ErrorKind, Geo, Opt, Result, Sample, remedy};
-use hsipack_source::{Axes, BandPattern, BandsOfCube, number_of_samples};
+use hsipack_source::{Axes, BandPattern, BandsOfCube, SpectraTable, number_of_samples};
 use hsipack_store::archive::Kind;
 use hsipack_store::remote::is_url;
 use hsipack_store::{is_packed, mirror};
@@ -310,6 +310,9 @@ fn expand_one(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
     if input.file.is_dir() && !hsipack_source::is_container_folder(&input.file) {
         return find_cubes(&input.file, search);
     }
+    if let Some(table) = SpectraTable::open(&input.file)? {
+        return table::spectra(&table, &input.file);
+    }
     if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
         let cube = |input: Input| archives::only_cube(input.here()?);
         return table::read_list(&input.file)?.into_iter().map(cube).collect();
@@ -389,6 +392,9 @@ fn expand_glob(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
         let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !hsipack_source::is_container_folder(&path) {
             let found = find_cubes(&path, search)?.into_iter();
+            inputs.extend(found.map(|input| Input { fields: fields.clone(), ..input }));
+        } else if let Some(table) = SpectraTable::open(&path)? {
+            let found = table::spectra(&table, &path)?.into_iter();
             inputs.extend(found.map(|input| Input { fields: fields.clone(), ..input }));
         } else {
             inputs.push(Input { fields, ..Input::of(&path) });

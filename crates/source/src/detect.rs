@@ -14,6 +14,7 @@ use super::{
 };
 use crate::container::Visitor;
 use crate::reader::Described;
+use crate::spectra_table;
 
 /// How many bytes at the start of a file the formats see.
 const HEAD: u64 = 4096;
@@ -193,6 +194,12 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         && is_raw(path, format)
     {
         return envi::open_with_header(path, header, options);
+    }
+    if format.is_none()
+        && let Some(spectrum) =
+            spectra_table::open(path, options.variable.as_deref(), options.sample)?
+    {
+        return Ok(spectrum);
     }
     match format {
         Some(format) => {

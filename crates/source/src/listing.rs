@@ -74,7 +74,7 @@ impl Listed {
 
 /// What was read of the last few files with very many arrays. Each of thousands of cubes in one file is opened by itself,
 /// and needs the list of all arrays.
-pub(crate) struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
+pub struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
 
 /// The number of files that are remembered.
 const REMEMBERED: usize = 4;
@@ -106,7 +106,14 @@ impl Identity {
     }
 }
 
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Recent<T> {
+    /// Nothing is remembered yet.
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }

@@ -109,7 +109,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
         output: options.output.display().to_string(),
         cubes: plan.samples.len(),
         stacks: plan.stacks.iter().map(stack_estimate).collect(),
-        source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
+        source_bytes: plan.source_bytes(),
         packed_bytes: packed,
         stored_bytes: stored as u64,
         ratio: tried as f64 / compressed.max(1) as f64,

@@ -520,7 +520,7 @@ pub(super) fn report(
         cubes: plan.samples.len(),
         stacks: plan.stacks.iter().map(packed_stack).collect(),
         columns: PackedColumns::of(plan),
-        source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
+        source_bytes: plan.source_bytes(),
         packed_bytes: packed as u64,
         stored_bytes: bytes,
         ratio: packed as f64 / bytes.max(1) as f64,

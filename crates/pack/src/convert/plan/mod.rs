@@ -19,7 +19,8 @@ mod scale;
 mod select;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -73,6 +74,18 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Bytes of the files of all cubes. A file with several cubes counts once.
+    pub fn source_bytes(&self) -> u64 {
+        let mut counted: HashSet<(&Path, &str)> = HashSet::new();
+        let mut bytes = 0;
+        for sample in &self.samples {
+            if counted.insert((&sample.input.file, &sample.fingerprint)) {
+                bytes += sample.source_bytes;
+            }
+        }
+        bytes
+    }
+
     /// The options, completed with the choices that they leave to the plan.
     pub fn settle(&self, options: &ConvertOptions) -> ConvertOptions {
         let mut settled = options.with_bands_exclude();
