@@ -38,7 +38,7 @@ pub(crate) fn only_cube(input: Input) -> Result<Input> {
         return Ok(Input { file: folder, ..input });
     }
     let values = ValueOptions::default();
-    let search = Search { excluded: &|_| false, values: &values };
+    let search = Search { excluded: &|_| false, values: &values, skip: &|_, error| Err(error) };
     let found = input::find_cubes(&folder, &search)?;
     if let [one] = &found[..] {
         return Ok(Input { variable: input.variable, root: None, ..one.clone() });

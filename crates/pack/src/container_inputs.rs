@@ -33,7 +33,8 @@ pub(crate) fn expand(input: Input, axes: Option<&Axes>) -> Result<Vec<Input>> {
     let samples = axes.filter(|axes| axes.sample_axis().is_some());
     let pattern = input.variable.as_deref().filter(|variable| is_pattern(variable));
     if pattern.is_none() && (samples.is_none() || input.sample().is_some()) {
-        return Ok(vec![input]);
+        let axes = samples.filter(|_| input.sample().is_some()).map(Axes::to_string);
+        return Ok(vec![Input { axes: axes.or(input.axes.clone()), ..input }]);
     }
     let all = arrays(&input.file)?;
     if all.is_empty() && pattern.is_none() {
@@ -86,6 +87,7 @@ pub(crate) fn expand(input: Input, axes: Option<&Axes>) -> Result<Vec<Input>> {
                 let name = name.unwrap_or_default();
                 inputs.extend((0..count).map(|index| Input {
                     variable: Some(format!("{name}[{index}]")),
+                    axes: axes.map(Axes::to_string),
                     fields: fields.clone(),
                     ..input.clone()
                 }));

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use hsipack_format::{Error, ErrorKind, Geo, Opt, Result, Sample, remedy};
-use hsipack_source::{BandPattern, BandsOfCube};
+use hsipack_source::{Axes, BandPattern, BandsOfCube, SpectraTable, number_of_samples};
 use hsipack_store::archive::Kind;
 use hsipack_store::remote::is_url;
 use hsipack_store::{is_packed, mirror};
@@ -15,6 +15,7 @@ use walkdir::WalkDir;
 
 use crate::convert::staging::is_unfinished;
 use crate::convert::{ValueOptions, header, pairs};
+use crate::exclusion::Exclusion;
 use crate::pattern::Fields;
 use crate::wildcards::Wildcards;
 use crate::{archives, container_inputs, table, walk};
@@ -26,7 +27,7 @@ pub struct Input {
     pub file: PathBuf,
     /// The variable inside it.
     pub variable: Option<String>,
-    /// The order of the axes of its array, if other files than its own say it.
+    /// The order of the axes of its array, if other files than its own say it, or if it is a sample of an array.
     pub axes: Option<String>,
     /// The folder that was given as input and searched; names are relative to it.
     pub root: Option<PathBuf>,
@@ -128,6 +129,18 @@ impl Input {
         }
     }
 
+    /// The number of samples in its array, if it is one of them and its axes are known.
+    ///
+    /// # Errors
+    /// If the file cannot be listed.
+    pub fn number_of_samples(&self) -> Result<Option<usize>> {
+        let (name, Some(_)) = self.array_and_sample() else { return Ok(None) };
+        match self.axes.as_deref().and_then(Axes::parse) {
+            Some(axes) => number_of_samples(&self.file, name, &axes),
+            None => Ok(None),
+        }
+    }
+
     /// The input as the user would type it.
     pub fn text(&self) -> String {
         if let Some(name) = &self.stands_for {
@@ -192,34 +205,42 @@ impl Input {
 /// # Errors
 /// If an input does not exist, or a folder, glob or list contains no cube.
 pub fn expand(inputs: &[String], exclude: &[String], values: &ValueOptions) -> Result<Vec<Input>> {
-    // A slash at the end says that a folder is meant, as in git.
-    let parse = |pattern: &String| parse_glob(pattern.strip_suffix('/').unwrap_or(pattern));
-    let patterns = exclude.iter().map(parse).collect::<Result<Vec<_>>>()?;
-    let excluded = |path: &Path| {
-        let url = mirror::url_of(path);
-        let path = url.as_deref().unwrap_or(path);
-        let name = path.file_name().unwrap_or_default();
-        patterns
-            .iter()
-            .any(|pattern| pattern.matches_path(path) || pattern.matches_path(Path::new(name)))
-    };
+    expand_skipping(inputs, exclude, values, &|_, error| Err(error))
+}
+
+/// [`expand`], where `skip` takes the errors of inputs that cannot be searched, and their paths.
+///
+/// # Errors
+/// Those of `skip`; if an option is invalid.
+pub(crate) fn expand_skipping(
+    inputs: &[String],
+    exclude: &[String],
+    values: &ValueOptions,
+    skip: &dyn Fn(String, Error) -> Result<()>,
+) -> Result<Vec<Input>> {
+    let exclusion = Exclusion::parse(exclude)?;
+    let excluded = |path: &Path| exclusion.matches(path);
     let axes = values.axes()?;
+    let search = Search { excluded: &excluded, values, skip };
     let mut all = Vec::new();
     for text in inputs {
-        let search = Search { excluded: &excluded, values };
-        for input in expand_one(text, &search)? {
-            if values.bands_from.is_some() && !input.is_folder_of_bands() {
-                return Err(Error::conflict(
-                    "this is a file, not a folder with a file for each band",
-                )
-                .at(&input.file)
-                .with_remedy(remedy![
-                    "give the folder, in which ",
-                    Opt::BandsFrom,
-                    " finds the files"
-                ]));
+        let found = match expand_one(text, &search) {
+            Ok(found) => found,
+            Err(error) => {
+                skip(text.clone(), error)?;
+                continue;
             }
-            all.extend(container_inputs::expand(input, axes.as_ref())?);
+        };
+        for input in found {
+            let text = input.text();
+            let cubes = match values.bands_from.is_some() && !input.is_folder_of_bands() {
+                true => Err(not_a_folder(&input)),
+                false => container_inputs::expand(input, axes.as_ref()),
+            };
+            match cubes {
+                Ok(cubes) => all.extend(cubes),
+                Err(error) => skip(text, error)?,
+            }
         }
     }
     if let Some(pattern) = &values.header {
@@ -232,6 +253,13 @@ pub fn expand(inputs: &[String], exclude: &[String], values: &ValueOptions) -> R
     Ok(all)
 }
 
+/// The error for a file that is given instead of a folder of bands.
+fn not_a_folder(input: &Input) -> Error {
+    Error::conflict("this is a file, not a folder with a file for each band")
+        .at(&input.file)
+        .with_remedy(remedy!["give the folder, in which ", Opt::BandsFrom, " finds the files"])
+}
+
 /// How folders are searched.
 #[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
@@ -239,9 +267,11 @@ pub(crate) struct Search<'a> {
     pub excluded: &'a dyn Fn(&Path) -> bool,
     /// Options that say which files are cubes.
     pub values: &'a ValueOptions,
+    /// Takes errors of paths that cannot be searched. If it returns them, the search ends.
+    pub skip: &'a dyn Fn(String, Error) -> Result<()>,
 }
 
-fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
+pub(crate) fn parse_glob(pattern: &str) -> Result<glob::Pattern> {
     glob::Pattern::new(pattern).map_err(|error| {
         Error::conflict(format!("{pattern:?} is not a glob pattern: {error}")).caused_by(error)
     })
@@ -279,6 +309,9 @@ fn expand_one(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
     }
     if input.file.is_dir() && !hsipack_source::is_container_folder(&input.file) {
         return find_cubes(&input.file, search);
+    }
+    if let Some(table) = SpectraTable::open(&input.file)? {
+        return table::spectra(&table, &input.file);
     }
     if input.file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
         let cube = |input: Input| archives::only_cube(input.here()?);
@@ -340,8 +373,15 @@ fn expand_glob(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
     let wildcards = Wildcards::of(text);
     let mut inputs = Vec::new();
     for path in found {
-        let path =
-            path.map_err(|error| Error::io(error.path().to_owned(), "cannot list", error.into()))?;
+        let path = match path {
+            Ok(path) => path,
+            Err(error) => {
+                let path = error.path().to_owned();
+                let name = path.display().to_string();
+                (search.skip)(name, Error::io(path, "cannot list", error.into()))?;
+                continue;
+            }
+        };
         // As in a shell, a wildcard does not match hidden files or folders.
         if (search.excluded)(&path) || hidden_parts(&path) > hidden_parts(Path::new(text)) {
             continue;
@@ -352,6 +392,9 @@ fn expand_glob(text: &str, search: &Search<'_>) -> Result<Vec<Input>> {
         let path = Input::of(&path).here().map_or(path, |input| input.file);
         if path.is_dir() && !hsipack_source::is_container_folder(&path) {
             let found = find_cubes(&path, search)?.into_iter();
+            inputs.extend(found.map(|input| Input { fields: fields.clone(), ..input }));
+        } else if let Some(table) = SpectraTable::open(&path)? {
+            let found = table::spectra(&table, &path)?.into_iter();
             inputs.extend(found.map(|input| Input { fields: fields.clone(), ..input }));
         } else {
             inputs.push(Input { fields, ..Input::of(&path) });
@@ -423,11 +466,22 @@ fn folders_of_bands(
     let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
     let mut found: Vec<(Input, BandsOfCube)> = Vec::new();
     for entry in walk.filter_entry(is_searched) {
-        let entry = entry.map_err(|error| {
-            let path = error.path().unwrap_or(folder).to_owned();
-            walk::failed(&path, error)
-        })?;
-        let cubes = pattern.cubes_in(entry.path())?;
+        let cubes = match entry {
+            Ok(entry) => {
+                pattern.cubes_in(entry.path(), search.excluded).map(|cubes| (entry, cubes))
+            }
+            Err(error) => {
+                let path = error.path().unwrap_or(folder).to_owned();
+                Err(walk::failed(&path, error))
+            }
+        };
+        let (entry, cubes) = match cubes {
+            Ok(found) => found,
+            Err(error) => {
+                (search.skip)(folder.display().to_string(), error)?;
+                continue;
+            }
+        };
         let is_alone = cubes.len() == 1;
         for cube in cubes {
             let variable = (!is_alone).then(|| cube.name.clone());
@@ -438,16 +492,20 @@ fn folders_of_bands(
     // All bands that any cube has, in the cube with the most of them.
     let most = found.iter().max_by_key(|(_, cube)| cube.bands()).map(|(_, cube)| cube.clone());
     let Some(most) = most else { return Err(no_cube(folder, search)) };
-    for (input, cube) in &found {
+    let mut complete = Vec::with_capacity(found.len());
+    for (input, cube) in found {
         let missing = cube.lacks(&most);
-        if !missing.is_empty() {
-            return Err(cube.missing(missing).at(&input.file).with_remedy(remedy![
-                "add the files; other cubes have them; or leave the cube out with ",
-                Opt::Exclude
-            ]));
+        if missing.is_empty() {
+            complete.push(input);
+            continue;
         }
+        let error = cube.missing(missing).at(&input.file).with_remedy(remedy![
+            "add the files; other cubes have them; or leave the cube out with ",
+            Opt::Exclude
+        ]);
+        (search.skip)(input.text(), error)?;
     }
-    Ok(found.into_iter().map(|(input, _)| input).collect())
+    Ok(complete)
 }
 
 /// How many kinds of files, or names, a message about a folder without cubes lists.
@@ -543,10 +601,14 @@ fn search_below(
     let is_in_archive = mirror::is_of_archive(folder);
     let mut walk = WalkDir::new(folder).follow_links(true).sort_by_file_name().into_iter();
     while let Some(entry) = walk.next() {
-        let entry = entry.map_err(|error| {
-            let path = error.path().unwrap_or(folder).to_owned();
-            walk::failed(&path, error)
-        })?;
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                let path = error.path().unwrap_or(folder).to_owned();
+                (search.skip)(path.display().to_string(), walk::failed(&path, error))?;
+                continue;
+            }
+        };
         let path = entry.path();
         // The user named the top folder, so it is searched even if it is hidden.
         if entry.depth() > 0 && is_hidden(entry.file_name()) {

@@ -26,6 +26,7 @@ use crate::convert::staging::Claim;
 use crate::convert::{metadata, plan};
 use crate::fingerprint::fingerprint;
 use crate::progress::Progress;
+use crate::session::Session;
 use crate::validate::recipe::{self, Recipe};
 use crate::validate::{self, Problem, ProblemKind, ValidateOptions, coordinates, structure};
 
@@ -56,7 +57,7 @@ type Damage = BTreeMap<usize, BTreeSet<usize>>;
 /// # Errors
 /// If it cannot be validated, or its metadata are damaged: a repair needs them.
 pub fn repair(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     repair_here(path, options, progress).map_err(mirror::error_with_urls)
 }
 

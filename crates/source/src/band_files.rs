@@ -3,7 +3,7 @@
 //! A pattern says which part of a name is the band. The text that its stars match names the cube, if several cubes share a
 //! folder.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -102,11 +102,15 @@ impl BandPattern {
         Ok(Self { text: text.to_owned(), regex, quantity: *quantity, depth })
     }
 
-    /// The cubes in a folder, sorted by name. Empty if no file matches.
+    /// The cubes in a folder, sorted by name, without the files and folders that are `excluded`. Empty if no file matches.
     ///
     /// # Errors
     /// If the folder cannot be listed.
-    pub fn cubes_in(&self, folder: &Path) -> Result<Vec<BandsOfCube>> {
+    pub fn cubes_in(
+        &self,
+        folder: &Path,
+        excluded: &dyn Fn(&Path) -> bool,
+    ) -> Result<Vec<BandsOfCube>> {
         static RECENT: Recent<Vec<String>> = Recent::new();
         let names = match self.depth {
             // Each of thousands of cubes in one folder is opened by itself.
@@ -116,6 +120,9 @@ impl BandPattern {
         let mut cubes: BTreeMap<Vec<&str>, Vec<BandFile>> = BTreeMap::new();
         for name in names.iter() {
             let Some(found) = self.regex.captures(name) else { continue };
+            if is_excluded(folder, name, excluded) {
+                continue;
+            }
             let Some(value) = found["band"].replace(',', ".").parse::<f64>().ok() else { continue };
             let factor = match self.quantity {
                 Quantity::Number => 1.0,
@@ -147,7 +154,7 @@ impl BandPattern {
     }
 
     /// Opens the cube called `name` in a folder, or its only cube. `any_numbers` says that numbers of bands may be missing
-    /// between others.
+    /// between others. Files that are `excluded` are not bands.
     ///
     /// # Errors
     /// If there is no such cube, a band is missing or has two files, or files differ in size or type.
@@ -156,8 +163,9 @@ impl BandPattern {
         folder: &Path,
         name: Option<&str>,
         any_numbers: bool,
+        excluded: &dyn Fn(&Path) -> bool,
     ) -> Result<Box<dyn Source>> {
-        let mut cubes = self.cubes_in(folder)?;
+        let mut cubes = self.cubes_in(folder, excluded)?;
         let place = match name {
             Some(name) => cubes.iter().position(|cube| cube.name == name),
             None if cubes.len() > 1 => {
@@ -178,6 +186,12 @@ impl BandPattern {
         cube.check(any_numbers).map_err(|error| error.at(folder))?;
         cube.open(folder)
     }
+}
+
+/// Whether a file, or one of the folders around it below `folder`, is excluded.
+fn is_excluded(folder: &Path, name: &str, excluded: &dyn Fn(&Path) -> bool) -> bool {
+    let path = folder.join(name);
+    path.ancestors().take_while(|ancestor| *ancestor != folder).any(excluded)
 }
 
 /// The expression for the text around a field.
@@ -293,10 +307,13 @@ impl BandsOfCube {
     fn open(self, folder: &Path) -> Result<Box<dyn Source>> {
         let mut sources = Vec::new();
         let (mut first, mut scaling): (Option<CubeInfo>, Vec<Scaling>) = (None, Vec::new());
+        let (mut spectrum, mut beside) = (Spectrum::default(), BTreeSet::new());
         for file in &self.files {
             let source = open_band(&file.path)?;
             let info = source.info();
             scaling.push(info.scaling_of(0));
+            spectrum.add(info);
+            beside.extend(info.files.iter().filter(|beside| **beside != file.path).cloned());
             let first = first.get_or_insert_with(|| info.clone());
             if info.shape != first.shape || info.dtype != first.dtype {
                 let size = |info: &CubeInfo| {
@@ -334,16 +351,45 @@ impl BandsOfCube {
         crate::detect::check_size(shape, first.dtype).map_err(|error| error.at(folder))?;
         let format = format!("{}, a file for each band", first.format);
         let mut info = CubeInfo::new(format, shape, first.dtype, &first.files[0]);
-        info.files = self.files.iter().map(|file| file.path.clone()).collect();
+        // Files of bands come first, in the order of the bands; others, such as headers, after them.
+        info.files = self.files.iter().map(|file| file.path.clone()).chain(beside).collect();
         info.ignore_value = first.ignore_value;
         info.geo = first.geo;
         info.exposure = first.exposure;
         info.unit = first.unit;
         info.scale_bands(scaling);
+        spectrum.describe(self.files.len(), &mut info);
         if self.quantity != Quantity::Number {
             info.wavelength = Some(self.files.iter().map(|file| file.value).collect());
         }
         Ok(Box::new(BandFiles { info, sources }))
+    }
+}
+
+/// What the files of bands say about their bands.
+#[derive(Default)]
+struct Spectrum {
+    wavelength: Vec<f64>,
+    fwhm: Vec<f64>,
+    good_bands: Vec<bool>,
+    band_names: Vec<String>,
+}
+
+impl Spectrum {
+    /// Adds the file of the next band.
+    fn add(&mut self, info: &CubeInfo) {
+        self.wavelength.extend(info.wavelength.iter().flatten());
+        self.fwhm.extend(info.fwhm.iter().flatten());
+        self.good_bands.extend(info.good_bands.iter().flatten());
+        self.band_names.extend(info.band_names.iter().flatten().cloned());
+    }
+
+    /// Describes the bands of the cube by those lists to which all files contribute.
+    fn describe(self, bands: usize, info: &mut CubeInfo) {
+        info.wavelength = Some(self.wavelength).filter(|list| list.len() == bands);
+        info.fwhm = Some(self.fwhm).filter(|list| list.len() == bands);
+        info.good_bands = Some(self.good_bands).filter(|list| list.len() == bands);
+        info.band_names = Some(self.band_names).filter(|list| list.len() == bands);
     }
 }
 
@@ -432,7 +478,8 @@ mod tests {
     /// The cubes in a folder with their bands.
     fn found(pattern: &str, files: &[&str]) -> Vec<(String, Vec<f64>)> {
         let folder = folder(files);
-        let cubes = BandPattern::parse(pattern).unwrap().cubes_in(folder.path()).unwrap();
+        let cubes =
+            BandPattern::parse(pattern).unwrap().cubes_in(folder.path(), &|_| false).unwrap();
         let values = |cube: &BandsOfCube| cube.files.iter().map(|file| file.value).collect();
         cubes.iter().map(|cube| (cube.name.clone(), values(cube))).collect()
     }
@@ -451,6 +498,18 @@ mod tests {
     }
 
     #[test]
+    fn excluded_files_and_folders_are_no_bands() {
+        let folder = folder(&["a_1.png", "a_2.png", "a_10.png", "x/2.png", "y/1.png"]);
+        let bands = |pattern: &str, name: &str| {
+            let excluded = |path: &Path| path.file_name() == Some(OsStr::new(name));
+            let cubes = BandPattern::parse(pattern).unwrap().cubes_in(folder.path(), &excluded);
+            cubes.unwrap().iter().map(BandsOfCube::bands).sum::<usize>()
+        };
+        assert_eq!((bands("a_{band}.png", "a_10.png"), bands("a_{band}.png", "b")), (2, 3));
+        assert_eq!((bands("*/{band}.png", "x"), bands("*/{band}.png", "b")), (1, 2));
+    }
+
+    #[test]
     fn patterns_without_a_band_are_refused() {
         for text in
             ["*.png", "{band}_{nm}.png", "{band}{band}", "/a/{band}", "../{band}", "{foo}{band}"]
@@ -463,7 +522,7 @@ mod tests {
     fn missing_and_double_bands_are_named() {
         let cubes = |files: &[&str]| {
             let folder = folder(files);
-            BandPattern::parse("*_{band}.*").unwrap().cubes_in(folder.path()).unwrap()
+            BandPattern::parse("*_{band}.*").unwrap().cubes_in(folder.path(), &|_| false).unwrap()
         };
         let error = |files: &[&str]| cubes(files)[0].check(false).unwrap_err().to_string();
         assert!(error(&["a_1.png", "a_3.png", "a_6.png"]).contains("missing: 2, 4, 5"));

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::container::Visitor;
 use crate::reader::Described;
+use crate::spectra_table;
 
 /// How many bytes at the start of a file the formats see.
 const HEAD: u64 = 4096;
@@ -189,12 +190,16 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         return Err(Error::malformed("the file is empty").at(path).with_remedy("copy it again"));
     }
     let format = format_of(path, &head);
-    if let Some(header) = &options.header {
-        let is_raw =
-            format.is_none_or(|format| std::ptr::fn_addr_eq(format.open, open_envi as Open));
-        if is_raw && !envi::has_header(path) {
-            return envi::open_with_header(path, header, options);
-        }
+    if let Some(header) = &options.header
+        && is_raw(path, format)
+    {
+        return envi::open_with_header(path, header, options);
+    }
+    if format.is_none()
+        && let Some(spectrum) =
+            spectra_table::open(path, options.variable.as_deref(), options.sample)?
+    {
+        return Ok(spectrum);
     }
     match format {
         Some(format) => {
@@ -264,6 +269,18 @@ fn check_row(info: &CubeInfo) -> Result<()> {
             "check that the file is what it should be, or cut the cube into smaller ones",
         )),
     }
+}
+
+/// Whether a file may hold the raw data of a header elsewhere: it is of no other format, and has no header beside it.
+fn is_raw(path: &Path, format: Option<&Format>) -> bool {
+    format.is_none_or(|format| std::ptr::fn_addr_eq(format.open, open_envi as Open))
+        && !envi::has_header(path)
+}
+
+/// Whether the file at `path` needs a header that is elsewhere: it is of no known format. Files that cannot be read do not.
+pub fn needs_header(path: &Path) -> bool {
+    let head = head(path).unwrap_or_default();
+    path.is_file() && !head.is_empty() && is_raw(path, format_of(path, &head))
 }
 
 /// The file with the values of the cube that the file at `path` describes; `None` if `path` is not a header, or its data

@@ -19,7 +19,7 @@
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytemuck::Pod;
 use hsipack_format::{CubeShape, DType, Error, Result};
@@ -27,6 +27,9 @@ use hsipack_store::small;
 use hsipack_store::window::Window;
 
 use super::{Access, Axis, AxisOrder, CubeInfo, RowBuffer, Source, read_band_of_rows};
+use crate::listing::Identity;
+use crate::parked_streams::{self, Stream};
+use crate::sample_copy::{Interleaved, SampleCopy};
 
 /// Where the bytes of an array come from. Offsets count from the first byte of the source.
 pub trait ByteSource: Send + Sync {
@@ -38,6 +41,14 @@ pub trait ByteSource: Send + Sync {
 
     /// Whether all offsets are equally cheap to read, or only those after the last one read.
     fn access(&self) -> Access;
+
+    /// Where the source starts in its file, which tells the streams of a file apart.
+    fn start(&self) -> u64 {
+        0
+    }
+
+    /// Says that further sources will read the same bytes: other samples of an array.
+    fn share(&mut self) {}
 }
 
 /// A plain file, or an uncompressed member of an archive.
@@ -109,17 +120,32 @@ type OpenStream = dyn Fn() -> Result<Box<dyn Read + Send>> + Send + Sync;
 /// A stream that can only be read from its start, such as gzip. To go back, it is opened again.
 pub struct StreamBytes {
     path: PathBuf,
+    start: u64,
     open: Box<OpenStream>,
-    state: Mutex<Option<(u64, Box<dyn Read + Send>)>>,
+    state: Mutex<Option<Stream>>,
+    /// Whose stream it is, if other sources continue to read it.
+    shared: Option<Identity>,
 }
 
 impl StreamBytes {
-    /// A stream that `open` starts. Errors name the file `path`.
+    /// A stream that `open` starts, and that begins `start` bytes after the start of the file `path`. Errors name this
+    /// file.
     pub fn new(
         path: impl Into<PathBuf>,
+        start: u64,
         open: impl Fn() -> Result<Box<dyn Read + Send>> + Send + Sync + 'static,
     ) -> Self {
-        Self { path: path.into(), open: Box::new(open), state: Mutex::new(None) }
+        let (path, open, state) = (path.into(), Box::new(open), Mutex::new(None));
+        Self { path, start, open, state, shared: None }
+    }
+
+    /// A stream that has read at most `offset` bytes: the farthest that another source left, or a new one.
+    fn stream_before(&self, offset: u64) -> Result<Stream> {
+        let parked = || parked_streams::take(self.shared.as_ref()?, self.start, offset);
+        match parked() {
+            Some(stream) => Ok(stream),
+            None => Ok((0, (self.open)()?)),
+        }
     }
 
     fn fail(&self, error: std::io::Error, end: u64) -> Error {
@@ -145,7 +171,7 @@ impl ByteSource for StreamBytes {
         let end = offset + out.len() as u64;
         let (mut position, mut stream) = match state.take() {
             Some((position, stream)) if position <= offset => (position, stream),
-            _ => (0, (self.open)()?),
+            _ => self.stream_before(offset)?,
         };
         let skip = offset - position;
         position += std::io::copy(&mut (&mut stream).take(skip), &mut std::io::sink())
@@ -160,6 +186,23 @@ impl ByteSource for StreamBytes {
 
     fn access(&self) -> Access {
         Access::Sequential
+    }
+
+    fn start(&self) -> u64 {
+        self.start
+    }
+
+    fn share(&mut self) {
+        self.shared = Identity::of(&self.path);
+    }
+}
+
+impl Drop for StreamBytes {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(file), Some(stream)) = (self.shared.take(), state) {
+            parked_streams::park(file, self.start, stream);
+        }
     }
 }
 
@@ -218,6 +261,9 @@ impl FlatSource {
     /// The same source of one sample of an array that holds several.
     pub fn of_sample(mut self, samples: Option<SampleAxis>) -> Self {
         let cube = self.info.shape.values() * self.info.dtype.size();
+        if samples.is_some() {
+            self.bytes.share();
+        }
         match samples {
             None => {}
             Some(samples) if samples.before == 0 => {
@@ -246,9 +292,44 @@ impl FlatSource {
 
     /// Reads file rows `rows` into `scratch`, in file order, with only these rows along the row axis.
     fn gather(&self, rows: Range<usize>, scratch: &mut [u8]) -> Result<()> {
-        if let Some(samples) = self.samples {
-            return self.gather_sample(samples, rows, scratch);
+        let Some(samples) = self.samples else {
+            return self.gather_cube(&*self.bytes, self.layout.offset, rows, scratch);
+        };
+        match self.copy_of_samples(samples)? {
+            Some(copy) => {
+                let cube = self.info.shape.values() * self.info.dtype.size();
+                self.gather_cube(&*copy, (samples.index * cube) as u64, rows, scratch)
+            }
+            None => self.gather_sample(samples, rows, scratch),
         }
+    }
+
+    /// A copy in which each sample is in one piece, if reading one of them would mean reading the others, too.
+    fn copy_of_samples(&self, samples: SampleAxis) -> Result<Option<Arc<SampleCopy>>> {
+        let lengths = self.layout.order.lengths(self.info.shape);
+        let inner = lengths[samples.before..].iter().product::<usize>() * self.info.dtype.size();
+        if self.bytes.access() == Access::Random && inner > WORTH_READING_OVER {
+            return Ok(None);
+        }
+        let array = Interleaved {
+            offset: self.layout.offset,
+            outer: lengths[..samples.before].iter().product(),
+            samples: samples.count,
+            inner,
+        };
+        let (path, name) =
+            (&self.info.files[0], format!("{}+{}", self.bytes.start(), array.offset));
+        SampleCopy::of(path, &name, array, |file| array.write(&*self.bytes, file))
+    }
+
+    /// Reads file rows `rows` of a cube that starts `offset` bytes after the start of `bytes`.
+    fn gather_cube(
+        &self,
+        bytes: &dyn ByteSource,
+        offset: u64,
+        rows: Range<usize>,
+        scratch: &mut [u8],
+    ) -> Result<()> {
         let size = self.info.dtype.size();
         let lengths = self.layout.order.lengths(self.info.shape);
         let row_axis = self.layout.order.position(Axis::Row);
@@ -256,13 +337,13 @@ impl FlatSource {
         let inner: usize = lengths[row_axis + 1..].iter().product::<usize>() * size;
         let run = rows.len() * inner;
         let stride = lengths[row_axis] * inner;
-        let first = self.layout.offset + (rows.start * inner) as u64;
+        let first = offset + (rows.start * inner) as u64;
         if run == stride || outer == 1 {
-            return self.bytes.read_at(first, &mut scratch[..run * outer]);
+            return bytes.read_at(first, &mut scratch[..run * outer]);
         }
         if stride - run > WORTH_READING_OVER {
             for (index, out) in scratch.chunks_exact_mut(run).enumerate() {
-                self.bytes.read_at(first + (index * stride) as u64, out)?;
+                bytes.read_at(first + (index * stride) as u64, out)?;
             }
             return Ok(());
         }
@@ -271,7 +352,7 @@ impl FlatSource {
         for (group, outs) in scratch.chunks_mut(run * together).enumerate() {
             let runs = outs.len() / run;
             let span = &mut span[..(runs - 1) * stride + run];
-            self.bytes.read_at(first + (group * together * stride) as u64, span)?;
+            bytes.read_at(first + (group * together * stride) as u64, span)?;
             for (index, out) in outs.chunks_exact_mut(run).enumerate() {
                 out.copy_from_slice(&span[index * stride..][..run]);
             }
@@ -569,7 +650,7 @@ mod tests {
         let source = if stream {
             let open =
                 move || Ok(Box::new(std::io::Cursor::new(bytes.clone())) as Box<dyn Read + Send>);
-            FlatSource::new(info, layout, StreamBytes::new("test.raw", open))
+            FlatSource::new(info, layout, StreamBytes::new("test.raw", 0, open))
         } else {
             FlatSource::new(info, layout, MemoryBytes(bytes))
         };

@@ -54,7 +54,7 @@ fn open_picture(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let layout =
         FlatLayout { offset: 0, order: AxisOrder::BIP, big_endian: false, rows_reversed: false };
     let path = path.to_owned();
-    let bytes = StreamBytes::new(path.clone(), move || {
+    let bytes = StreamBytes::new(path.clone(), 0, move || {
         Ok(Box::new(Cursor::new(picture.decode(&path)?)) as Box<dyn Read + Send>)
     });
     Ok(Box::new(FlatSource::new(info, layout, bytes)))

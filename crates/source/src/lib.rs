@@ -69,11 +69,15 @@ mod meaning;
 mod mosaic;
 pub mod numpy;
 mod open_options;
+mod parked_streams;
 pub mod png;
 pub mod products;
 mod radiometry;
 mod reader;
+mod sample_copy;
 mod side_file;
+mod small_array;
+mod spectra_table;
 mod spectrum_text;
 pub mod tiff;
 pub mod tivita;
@@ -92,13 +96,18 @@ pub use buffer::RowBuffer;
 pub use cube_info::{Acquisition, CubeInfo, Exposure, PlaceScaling, Radiometry, Scaling};
 pub use detect::{
     Other, data_of, is_container_folder, is_cube_file, is_picture, is_raw_data_of,
-    is_unread_archive, open, other,
+    is_unread_archive, needs_header, open, other,
 };
-pub use listing::{Listed, arrays};
+pub use listing::{Listed, Recent, arrays, number_of_samples};
 pub use meaning::AXES_GUESSED;
 pub use mosaic::{Mosaic, demosaic, open_frame};
 pub use open_options::OpenOptions;
 pub use products::{images_of_metadata, is_product_folder};
 pub use reader::{Access, Source, described};
 pub(crate) use reader::{read_band_of_rows, whole_runs};
+pub use sample_copy::release_samples;
+pub use small_array::{SmallArray, small_array};
+pub use spectra_table::SpectraTable;
+#[doc(hidden)]
+pub use spectra_table::spectra_header;
 pub use wavelengths::guess as guess_wavelength_unit;

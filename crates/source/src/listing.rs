@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hsipack_format::{DType, Result};
 
+use crate::axes::Axes;
 use crate::container::ArrayEntry;
 use crate::detect;
 use crate::variables::Role;
@@ -35,6 +36,28 @@ pub fn arrays(path: &Path) -> Result<Vec<Listed>> {
     Ok(all)
 }
 
+/// The number of samples in an array of the container at `path`: the length of its axis `n` in `axes`. `name` may be only
+/// the last part of the array's path, and is `None` for the only array with as many axes. `None` if there is no such array.
+///
+/// # Errors
+/// If the container cannot be read.
+pub fn number_of_samples(path: &Path, name: Option<&str>, axes: &Axes) -> Result<Option<usize>> {
+    /// Each of thousands of samples asks.
+    static RECENT: Recent<Vec<Listed>> = Recent::new();
+    let Some(axis) = axes.sample_axis() else { return Ok(None) };
+    let all = RECENT.get(path, |_| true, || arrays(path))?;
+    let fits = |array: &&Listed| array.lengths.len() == axes.count();
+    let named = |array: &&Listed| match name.map(|name| name.trim_matches('/')) {
+        None => true,
+        Some(name) => array.name == name || array.name.rsplit('/').next() == Some(name),
+    };
+    let is_exact = |array: &&&Listed| Some(&*array.name) == name.map(|name| name.trim_matches('/'));
+    let found: Vec<&Listed> = all.iter().filter(fits).filter(named).collect();
+    let exact = found.iter().find(is_exact).copied();
+    let only = found.first().copied().filter(|_| found.len() == 1);
+    Ok(exact.or(only).map(|array| array.lengths[axis]))
+}
+
 impl From<ArrayEntry> for Listed {
     fn from(ArrayEntry { path, lengths, dtype }: ArrayEntry) -> Self {
         Self { name: path.strip_prefix('/').unwrap_or(&path).to_owned(), lengths, dtype }
@@ -51,15 +74,16 @@ impl Listed {
 
 /// What was read of the last few files with very many arrays. Each of thousands of cubes in one file is opened by itself,
 /// and needs the list of all arrays.
-pub(crate) struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
+pub struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
 
 /// The number of files that are remembered.
 const REMEMBERED: usize = 4;
 /// The list of arrays is remembered if it is at least this long.
 pub(crate) const MANY_ARRAYS: usize = 16;
 
+/// A file in its present state.
 #[derive(Clone, PartialEq)]
-struct Identity {
+pub(crate) struct Identity {
     path: PathBuf,
     file: [u64; 3],
     changed: [i64; 4],
@@ -67,7 +91,7 @@ struct Identity {
 
 impl Identity {
     /// `None` for empty files: they may represent objects on a server.
-    fn of(path: &Path) -> Option<Self> {
+    pub fn of(path: &Path) -> Option<Self> {
         let metadata: Metadata = path.metadata().ok().filter(|metadata| metadata.len() > 0)?;
         Some(Self {
             path: path.to_owned(),
@@ -82,7 +106,14 @@ impl Identity {
     }
 }
 
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<T> Recent<T> {
+    /// Nothing is remembered yet.
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }

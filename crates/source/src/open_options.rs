@@ -15,6 +15,9 @@ pub struct OpenOptions {
     /// Which sample of an array of samples is the cube, or the mask: its index along the axis of samples, which `axes`
     /// names. For a mask it is the axis that the image does not have.
     pub sample: Option<usize>,
+    /// For a mask of a sample: the number of samples in the array of the cube. An array of masks has one for each of
+    /// them; an axis of another length holds layers.
+    pub samples: Option<usize>,
     /// The ENVI header of raw data that have no header beside them.
     pub header: Option<PathBuf>,
     /// Whether the file is a mask: images, and 2-D arrays as a single band, are accepted.

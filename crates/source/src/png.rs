@@ -58,7 +58,8 @@ fn open_image(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     let layout =
         FlatLayout { offset: 0, order: AxisOrder::BIP, big_endian: true, rows_reversed: false };
     let path = path.to_owned();
-    let bytes = StreamBytes::new(path.clone(), move || Ok(Box::new(Pixels::open(&path, image)?)));
+    let bytes =
+        StreamBytes::new(path.clone(), 0, move || Ok(Box::new(Pixels::open(&path, image)?)));
     Ok(Box::new(FlatSource::new(info, layout, bytes)))
 }
 

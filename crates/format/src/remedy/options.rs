@@ -37,7 +37,7 @@ options! {
     Output "output", Append "append" flag, Resume "resume" flag, Plan "plan", Exclude "exclude",
     SkipErrors "skip_errors" flag, Mask "mask", MaskFill "mask_fill", NewClasses "new_classes", ClassNames "class_names",
     Header "header", BandCenters "band_centers", BandsFrom "bands_from", Mosaic "mosaic", Table "table",
-    TableKey "table_key", TableJoin "table_join", Unlisted "unlisted", LabelColumn "label_column", Name "name",
+    TableKey "table_key", TableJoin "table_join", Unlisted "unlisted", LabelColumn "label_column", Name "name", Column "column",
     Prefix "prefix" flag, PathColumns "path_columns", Axes "axes", Dtype "dtype", Scale "scale", Nodata "nodata",
     IgnoreValue "ignore_value", RawValues "raw_values" flag, KeepBits "keep_bits", Bands "bands",
     Wavelengths "wavelengths", Normalize "normalize", DropBadBands "drop_bad_bands" flag, White "white", Dark "dark",

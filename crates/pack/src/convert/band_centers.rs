@@ -1,5 +1,7 @@
 //! `--band-centers`: the band centres that files lack.
 
+use std::path::PathBuf;
+
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use hsipack_source::{CubeInfo, band_centers, parse_band_centers};
 
@@ -46,31 +48,34 @@ impl<'a> BandCenters<'a> {
     }
 
     /// The centres of the bands of a cube, in nm.
-    fn of(&self, input: &Input, bands: usize) -> Result<Vec<f64>> {
-        match self {
-            Self::Range([first, _]) if bands == 1 => Ok(vec![*first]),
+    /// The second value is the file that holds them.
+    fn of(&self, input: &Input, bands: usize) -> Result<(Vec<f64>, Option<PathBuf>)> {
+        let centers = match self {
+            Self::Range([first, _]) if bands == 1 => vec![*first],
             Self::Range([first, last]) => {
                 let step = (last - first) / (bands - 1) as f64;
                 let center = |band: usize| match band + 1 == bands {
                     true => *last,
                     false => first + step * band as f64,
                 };
-                Ok((0..bands).map(center).collect())
+                (0..bands).map(center).collect()
             }
-            Self::List(list) => Ok(list.clone()),
+            Self::List(list) => list.clone(),
             Self::Pattern(pattern) => {
                 if let Some(list) = named_files::find(pattern, input, "the band centres")? {
-                    return band_centers(&list.file, list.variable.as_deref());
+                    let centers = band_centers(&list.file, list.variable.as_deref())?;
+                    return Ok((centers, Some(list.file)));
                 }
                 let why = named_files::absence(pattern, input);
                 let what = format!("its band centres are missing: {why}");
-                Err(Error::new(ErrorKind::Io, what).at(&input.file).with_remedy(remedy![
+                return Err(Error::new(ErrorKind::Io, what).at(&input.file).with_remedy(remedy![
                     "check ",
                     Opt::BandCenters,
                     ": a range such as 400:700, a list such as 400,410,420, or a file"
-                ]))
+                ]));
             }
-        }
+        };
+        Ok((centers, None))
     }
 }
 
@@ -96,7 +101,7 @@ fn unit_of(text: &str) -> &str {
 /// If there are not as many centres as bands, or they cannot be read.
 pub(super) fn apply(text: &str, input: &Input, info: &mut CubeInfo) -> Result<()> {
     let bands = info.shape.bands;
-    let centers = BandCenters::parse(text)?.of(input, bands)?;
+    let (centers, file) = BandCenters::parse(text)?.of(input, bands)?;
     if centers.len() != bands {
         return Err(Error::conflict(format!(
             "it has {bands} bands, but {} band centres are given",
@@ -112,6 +117,8 @@ pub(super) fn apply(text: &str, input: &Input, info: &mut CubeInfo) -> Result<()
         info.fwhm = None;
     }
     info.wavelength = Some(centers);
+    // The file is part of the cube's fingerprint.
+    info.files.extend(file.filter(|file| !info.files.contains(file)));
     Ok(())
 }
 
@@ -144,7 +151,7 @@ mod tests {
     #[test]
     fn a_range_includes_both_ends() {
         let input = Input::of(Path::new("a.npy"));
-        let centers = |bands| BandCenters::Range([400.0, 700.0]).of(&input, bands).unwrap();
+        let centers = |bands| BandCenters::Range([400.0, 700.0]).of(&input, bands).unwrap().0;
         assert_eq!(centers(4), [400.0, 500.0, 600.0, 700.0]);
         assert_eq!(centers(1), [400.0]);
     }

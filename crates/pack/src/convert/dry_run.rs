@@ -13,6 +13,7 @@ use super::options::{ConvertOptions, Mode};
 use super::plan::{self, Pair, Plan, PlannedSample, PlannedStack};
 use super::{run, staging};
 use crate::precision::Information;
+use crate::session::Session;
 
 /// The estimated result of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -72,7 +73,7 @@ const TRIED: usize = 4;
 /// # Errors
 /// The same as those of [`convert`](super::convert), except errors of writing.
 pub fn dry_run(options: &ConvertOptions) -> Result<Estimate> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     dry_run_here(options).map_err(mirror::error_with_urls)
 }
 
@@ -108,7 +109,7 @@ fn dry_run_here(options: &ConvertOptions) -> Result<Estimate> {
         output: options.output.display().to_string(),
         cubes: plan.samples.len(),
         stacks: plan.stacks.iter().map(stack_estimate).collect(),
-        source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
+        source_bytes: plan.source_bytes(),
         packed_bytes: packed,
         stored_bytes: stored as u64,
         ratio: tried as f64 / compressed.max(1) as f64,

@@ -512,15 +512,23 @@ fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path)
 
 /// Opens a file of a mask of the cube in `input`, which has `image` rows and columns.
 fn open_layer(file: &Input, input: &Input, image: [usize; 2]) -> Result<Box<dyn Source>> {
+    let samples = input.number_of_samples()?;
     let options = OpenOptions {
         variable: file.variable.clone(),
         mask: true,
         image: Some(image),
         sample: input.sample(),
+        samples,
         ..OpenOptions::default()
     };
     let source = hsipack_source::open(&file.file, &options)?;
     let shape = source.info().shape;
+    if let Some(samples) = samples.filter(|_| file.file == input.file && shape.bands > 1) {
+        let count = shape.bands;
+        return Err(Error::conflict(format!("there are {samples} samples, but {count} masks"))
+            .at(&file.file)
+            .with_remedy("an array of masks has one for each sample"));
+    }
     let size = [shape.rows, shape.columns];
     if size != image {
         return Err(other_size([size, image], &input.text()).at(&file.file));

@@ -37,6 +37,7 @@ pub(crate) mod classes;
 mod dry_run;
 pub(crate) mod encode;
 mod engine;
+mod file_columns;
 pub(crate) mod header;
 pub(crate) mod masks;
 pub(crate) mod metadata;

@@ -25,6 +25,7 @@ use super::stats::StackStats;
 use crate::input::ARRAY;
 use crate::precision::Information;
 use crate::progress::Progress;
+use crate::session::Session;
 
 /// The result of a conversion.
 #[derive(Clone, Debug, Serialize)]
@@ -151,7 +152,7 @@ pub fn convert(
     progress: &Progress,
     planned: &dyn Fn(&Plan),
 ) -> Result<Report> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     convert_here(options, progress, planned).map_err(mirror::error_with_urls)
 }
 
@@ -520,7 +521,7 @@ pub(super) fn report(
         cubes: plan.samples.len(),
         stacks: plan.stacks.iter().map(packed_stack).collect(),
         columns: PackedColumns::of(plan),
-        source_bytes: plan.samples.iter().map(|sample| sample.source_bytes).sum(),
+        source_bytes: plan.source_bytes(),
         packed_bytes: packed as u64,
         stored_bytes: bytes,
         ratio: packed as f64 / bytes.max(1) as f64,

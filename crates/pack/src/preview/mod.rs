@@ -41,6 +41,7 @@ use crate::convert::stats::BandStats;
 use crate::export::find_mask;
 use crate::input::Input;
 use crate::physical::{Cube, readers};
+use crate::session::Session;
 use crate::spectra::Curve;
 use crate::target::{self, Target};
 pub use bands::{Preset, presets};
@@ -100,7 +101,7 @@ pub struct Previewed {
 /// If the path, sample or mask does not exist or cannot be read, or the picture cannot be written.
 pub fn preview(options: &PreviewOptions) -> Result<Previewed> {
     canvas::check_output(&options.output, options.force)?;
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     preview_here(options).map_err(mirror::error_with_urls)
 }
 

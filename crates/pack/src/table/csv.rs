@@ -40,23 +40,59 @@ pub(crate) fn read(text: &[u8], needed: &str) -> Result<Rows> {
         .iter()
         .map(|column| column.trim_start_matches('\u{feff}').to_owned())
         .collect();
-    let mut rows = Rows::new("row", 2);
-    let ids = header.iter().map(|column| rows.column(column));
-    let ids: Vec<u32> = ids.collect::<Result<_>>()?;
     let named = header.iter().filter(|column| *column == needed).count();
     if named > 1 {
         return Err(Error::malformed(format!("{named} columns are called `{needed}`"))
             .with_remedy("keep one of them"));
     }
+    let columns: Vec<(usize, &str)> = header.iter().map(String::as_str).enumerate().collect();
+    rows_of(&mut reader, &columns, delimiter).map_err(|error| match error {
+        Failure::Csv(error) => fail(error),
+        Failure::TooLarge(error) => error,
+    })
+}
+
+/// The rows of some columns of a table, by number and name, converted as by [`read`].
+///
+/// # Errors
+/// If it is not a table of text in UTF-8, or has too many cells in these columns.
+pub(crate) fn read_columns(
+    text: impl std::io::Read,
+    columns: &[(usize, &str)],
+    delimiter: u8,
+) -> Result<Rows> {
+    let mut builder = csv::ReaderBuilder::new();
+    let mut reader = builder.trim(csv::Trim::All).delimiter(delimiter).from_reader(text);
+    rows_of(&mut reader, columns, delimiter).map_err(|error| match error {
+        Failure::Csv(error) => Error::malformed(format!("not a CSV: {error}")),
+        Failure::TooLarge(error) => error,
+    })
+}
+
+enum Failure {
+    Csv(csv::Error),
+    TooLarge(Error),
+}
+
+fn rows_of<R: std::io::Read>(
+    reader: &mut csv::Reader<R>,
+    columns: &[(usize, &str)],
+    delimiter: u8,
+) -> std::result::Result<Rows, Failure> {
+    let mut rows = Rows::new("row", 2);
+    let ids = columns.iter().map(|(_, column)| rows.column(column));
+    let ids: Vec<u32> = ids.collect::<Result<_>>().map_err(Failure::TooLarge)?;
     let mut record = csv::StringRecord::new();
     let mut values = 0;
-    while reader.read_record(&mut record).map_err(fail)? {
-        values += record.len();
+    while reader.read_record(&mut record).map_err(Failure::Csv)? {
+        values += columns.len();
         if values > MAX_VALUES {
-            return Err(Error::unsupported(format!("the table has more than {MAX_VALUES} cells"))
-                .with_remedy("keep only the columns and rows that are needed"));
+            let error = Error::unsupported(format!("the table has more than {MAX_VALUES} cells"))
+                .with_remedy("keep only the columns and rows that are needed");
+            return Err(Failure::TooLarge(error));
         }
-        let cells = ids.iter().zip(&record).map(|(id, cell)| match cell {
+        let cell = |place: usize| record.get(place).unwrap_or_default();
+        let cells = ids.iter().zip(columns).map(|(id, (place, _))| match cell(*place) {
             "" => (*id, Json::Null),
             cell => (*id, Json::Text(cell.into())),
         });

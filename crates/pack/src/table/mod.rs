@@ -18,10 +18,12 @@ mod parquet;
 mod rows;
 
 use std::collections::HashMap;
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use hsipack_format::samples::RESERVED_KEYS;
 use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_source::SpectraTable;
 use hsipack_store::remote::is_url;
 use hsipack_store::small;
 use serde_json::{Map, Value};
@@ -29,8 +31,8 @@ use serde_json::{Map, Value};
 pub use self::lists::{NameList, SplitList, read as read_lists};
 pub use self::options::TableOptions;
 
-use self::json::Json;
-use self::rows::Rows;
+pub(crate) use self::json::Json;
+pub(crate) use self::rows::Rows;
 use crate::convert::Assignment;
 use crate::input::Input;
 
@@ -249,6 +251,22 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>> {
     small::read(path, LARGEST)
 }
 
+/// Reads a JSON file of any structure.
+///
+/// # Errors
+/// If it cannot be read, is no JSON, or is too large.
+pub(crate) fn read_json(path: &Path) -> Result<Json> {
+    json::parse(&bytes(path)?).map_err(|error| error.at(path))
+}
+
+/// Reads a table of text of which no column is needed.
+///
+/// # Errors
+/// If it cannot be read, is no table, or is too large.
+pub(crate) fn read_cells(path: &Path) -> Result<Rows> {
+    csv::read(&bytes(path)?, "").map_err(|error| error.at(path))
+}
+
 /// Reads a list of inputs: a CSV with a `path` column. Relative paths are relative to the CSV's folder. The other
 /// columns become columns of the samples; `name` becomes the name of the sample.
 ///
@@ -286,6 +304,31 @@ pub fn read_list(path: &Path) -> Result<Vec<Input>> {
             .with_remedy("add one row for each cube"));
     }
     Ok(inputs)
+}
+
+/// The spectra of a table, which become cubes of one pixel. The columns that are not bands become columns of the samples;
+/// `name` becomes the name of the sample.
+///
+/// # Errors
+/// If the table cannot be read, or is empty.
+pub(crate) fn spectra(table: &SpectraTable, path: &Path) -> Result<Vec<Input>> {
+    let names = table.names().iter().map(String::as_str).enumerate();
+    let columns: Vec<(usize, &str)> =
+        names.filter(|(column, name)| !table.is_band(*column) && !name.is_empty()).collect();
+    let text = BufReader::new(small::window(path)?);
+    let rows = at(path, csv::read_columns(text, &columns, table.delimiter()))?;
+    if rows.len() == 0 {
+        return Err(Error::conflict("the table has no spectra")
+            .at(path)
+            .with_remedy("add one row for each spectrum"));
+    }
+    let input = |row: usize| {
+        let mut columns = rows.map(row);
+        let name = columns.shift_remove("name").map(|name| ("name".to_owned(), name));
+        columns.extend(name);
+        Input { variable: Some(format!("[{row}]")), columns, ..Input::of(path) }
+    };
+    Ok((0..rows.len()).map(input).collect())
 }
 
 /// Refuses columns that have the name of a field that hsipack writes to samples.jsonl.

@@ -27,12 +27,13 @@ use std::time::Instant;
 
 use hsipack_format::{Command, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::remote::is_url;
-use hsipack_store::{Dataset, folder, memory, mirror, remote, small};
+use hsipack_store::{Dataset, folder, memory, remote, small};
 use serde::{Deserialize, Serialize};
 
 use self::share::Share;
 use crate::convert::staging::is_unfinished;
 use crate::progress::Progress;
+use crate::session::Session;
 
 /// How much to check.
 #[derive(Clone, Debug)]
@@ -152,7 +153,7 @@ pub struct Report {
 /// If it is not a dataset, cannot be read at all, or the check was stopped. Damage is not an error; it is in the
 /// report.
 pub fn validate(path: &Path, options: &ValidateOptions, progress: &Progress) -> Result<Report> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     let start = Instant::now();
     let mut report = new_report(path, options)?;
     if let Some((dataset, broken)) = look(path, &mut report)? {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use hsipack_format::{Error, Result, remedy};
-use hsipack_store::{Dataset, mirror};
+use hsipack_store::Dataset;
 use serde::{Deserialize, Serialize};
 
 use super::share::Share;
@@ -13,6 +13,7 @@ use super::{
 };
 use crate::convert::parts::Part;
 use crate::progress::Progress;
+use crate::session::Session;
 
 /// What one process found in its part.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ pub fn validate_part(
     part: Part,
     progress: &Progress,
 ) -> Result<PartFound> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     let dataset = Dataset::open_unverified(path)?;
     let share = Share::of(&dataset, part);
     let (problems, broken) = structure::check_shards(&dataset, &share)?;

@@ -33,6 +33,7 @@ def convert(
     unlisted: Literal["keep", "skip", "error"] | None = None,
     name: str | None = None,
     path_columns: str | None = None,
+    column: Mapping[str, str] | None = None,
     mask_fill: int | None = None,
     classes: Mapping[Any, Any] | None = None,
     class_names: ClassNames | None = None,
@@ -111,12 +112,17 @@ def convert(
             a list and false for others.
         label_column: the column that is the label of each sample; ``label`` if ``None``.
         unlisted: whether to ``"keep"`` or ``"skip"`` cubes without a row in the table or without a
-            list, or raise an ``"error"``. If ``None``, an error for tables; cubes in no list are
-            kept.
+            list, or raise an ``"error"``. If ``None``, an error for tables and files of ``column``;
+            cubes in no list are kept.
         name: the name of each sample, such as ``"{group}#{time}"``, with the fields of ``mask``. If
             ``None``, the path below the input folder without the ending.
         path_columns: a regular expression that is matched with the path of each cube; its named
             groups become columns.
+        column: columns whose values are in files: the path of the file of each cube, with the
+            fields of ``mask``, such as ``{"brix": "{dir}/{stem}.json::fruit.brix"}``. A value is a
+            number, a text or an array of up to 4096 numbers in a NumPy, MATLAB, HDF5, Zarr, JSON,
+            CSV or text file. Missing files are errors unless ``unlisted`` is ``"keep"`` or
+            ``"skip"``.
         mask_fill: with ``mask``, the class id for cubes without a mask file, and for pixels without
             a class (NaN, negative or nodata). If ``None``, both are errors.
         classes: new ids for classes of the mask, by class id or by the name in the mask file:
@@ -461,6 +467,7 @@ _CHECKS: dict[str, Check] = {
     "table": _options.path,
     "table_key": one_assignment,
     "table_join": assignments,
+    "column": assignments,
     "split": split_lists,
     "header": _options.path,
     "band_centers": _centers,

@@ -380,7 +380,7 @@ impl DataFile {
 /// The content of a gzip file that holds an array up to `end`, and fewer than `most` bytes after it.
 fn gzip_bytes(path: PathBuf, end: u64, most: u64) -> StreamBytes {
     let file = path.clone();
-    StreamBytes::new(path, move || {
+    StreamBytes::new(path, 0, move || {
         let input = small::window(&file)?;
         let stream = MultiGzDecoder::new(BufReader::with_capacity(256 << 10, input));
         Ok(Box::new(Verified { stream, left: end, most }))

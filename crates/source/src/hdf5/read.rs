@@ -1,20 +1,23 @@
 //! Reads a cube's rows: straight from the file if they are stored there unchanged, otherwise with
 //! libhdf5.
 
+use std::fs::File;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytemuck::Pod;
 use hdf5::dataset::Layout;
 use hdf5::plist::DatasetCreate;
 use hdf5::{Container, Dataset, H5Type, Hyperslab, SliceOrIndex};
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{CubeShape, DType, Error, ErrorKind, Result};
 
 use super::file::damaged;
 use super::inflate::with_chunks_of;
-use crate::flat::{FileBytes, FlatLayout, FlatSource, permute};
+use crate::flat::{ByteSource, FileBytes, FlatLayout, FlatSource, SampleAxis, permute};
 use crate::meaning::Placed;
+use crate::sample_copy::{BLOCK_BYTES, Failure, Interleaved, SampleCopy};
 use crate::{Access, CubeInfo, RowBuffer, Source};
 
 /// The source of `cube`. An error if its dataset needs a filter that is missing, or the file is too
@@ -40,7 +43,35 @@ pub(super) fn source(
         return Ok(Box::new(FlatSource::new(info, layout, bytes).of_sample(cube.samples())));
     }
     let chunk = plist.get_chunk().ok().flatten().filter(|chunk| chunk.len() == cube.lengths.len());
-    Ok(Box::new(Hdf5Source { info, dataset, cube, chunk }))
+    let source = Hdf5Source { info, dataset, cube, chunk };
+    Ok(match source.shared_chunks() {
+        Some(samples) => {
+            let (info, order) = (source.info.clone(), source.cube.order);
+            let cube = (info.shape.values() * info.dtype.size()) as u64;
+            let offset = samples.index as u64 * cube;
+            let big_endian = cfg!(target_endian = "big");
+            let layout = FlatLayout { offset, order, big_endian, rows_reversed: false };
+            Box::new(FlatSource::new(info, layout, ChunksOfSamples { source, samples }))
+        }
+        None => Box::new(source),
+    })
+}
+
+/// Samples that share chunks. Reading one would decode the chunks of others, too, so all are copied once.
+struct ChunksOfSamples {
+    source: Hdf5Source,
+    samples: SampleAxis,
+}
+
+impl ByteSource for ChunksOfSamples {
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        let copy = self.source.copy_of_samples(self.samples)?;
+        copy.read_at(offset, out)
+    }
+
+    fn access(&self) -> Access {
+        Access::Random
+    }
 }
 
 /// Where the dataset lies in its file, if it lies there as one flat array of native numbers.
@@ -113,20 +144,98 @@ impl Hdf5Source {
         chunk.iter().fold(self.info.dtype.size(), |n, length| n.saturating_mul(*length))
     }
 
-    /// The values of image rows `rows`, in the order on disk.
-    fn block<T: H5Type>(&self, rows: Range<usize>) -> ::hdf5::Result<Vec<T>> {
-        let slice = |axis: usize| -> SliceOrIndex { self.cube.range(axis, &rows).into() };
-        let slices: Vec<_> = (0..self.cube.lengths.len()).map(slice).collect();
+    /// The values at these indices of each axis, in the order on disk.
+    fn block<T: H5Type + Pod>(&self, ranges: &[Range<usize>]) -> ::hdf5::Result<Vec<u8>> {
+        let slices: Vec<SliceOrIndex> = ranges.iter().map(|range| range.clone().into()).collect();
         let block = self.dataset.read_slice(Hyperslab::from(slices));
-        Ok(like(Container::read_dyn::<T>, block)?.into_raw_vec_and_offset().0)
+        let values = like(Container::read_dyn::<T>, block)?.into_raw_vec_and_offset().0;
+        Ok(match bytemuck::try_cast_vec(values) {
+            Ok(bytes) => bytes,
+            Err((_, values)) => bytemuck::cast_slice(&values).to_vec(),
+        })
     }
 
-    fn read_as<T: H5Type + Pod>(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
+    fn bytes_of(&self, ranges: &[Range<usize>]) -> ::hdf5::Result<Vec<u8>> {
+        with_chunks_of(self.chunk_bytes(), || match self.info.dtype {
+            // Read as bytes, because values in a file may be other than 0 and 1, but a Rust `bool`
+            // may not.
+            DType::Bool | DType::U8 => self.block::<u8>(ranges),
+            DType::I8 => self.block::<i8>(ranges),
+            DType::U16 => self.block::<u16>(ranges),
+            DType::I16 => self.block::<i16>(ranges),
+            DType::U32 => self.block::<u32>(ranges),
+            DType::I32 => self.block::<i32>(ranges),
+            DType::U64 => self.block::<u64>(ranges),
+            DType::I64 => self.block::<i64>(ranges),
+            DType::F16 => self.block::<half::f16>(ranges),
+            DType::F32 => self.block::<f32>(ranges),
+            DType::F64 => self.block::<f64>(ranges),
+        })
+    }
+
+    /// The axis of samples, if chunks hold values of several samples.
+    fn shared_chunks(&self) -> Option<SampleAxis> {
+        let (axis, _) = self.cube.sample?;
+        let is_shared = self.chunk.as_ref()?.get(axis).is_some_and(|length| *length > 1);
+        self.cube.samples().filter(|samples| is_shared && samples.count > 1)
+    }
+
+    fn copy_of_samples(&self, samples: SampleAxis) -> Result<Arc<SampleCopy>> {
+        let lengths = self.cube.order.lengths(self.info.shape);
+        let array = Interleaved {
+            offset: 0,
+            outer: lengths[..samples.before].iter().product(),
+            samples: samples.count,
+            inner: lengths[samples.before..].iter().product::<usize>() * self.info.dtype.size(),
+        };
+        let (path, name) = (&self.info.files[0], self.dataset.name());
+        let copy = SampleCopy::of(path, &name, array, |file| self.write_samples(array, file))
+            .map_err(|error| error.at(path))?;
+        copy.ok_or_else(|| {
+            Error::new(ErrorKind::Io, "the samples are compressed together, and there is no room for a temporary copy in which each is in one piece")
+                .at(path)
+                .with_remedy("set TMPDIR to a folder with more room, or write the array with chunks of one sample")
+        })
+    }
+
+    /// Writes all samples, one after the other. Every chunk is decoded once, unless the chunks of a few rows exceed the
+    /// memory for it.
+    fn write_samples(&self, array: Interleaved, file: &File) -> Result<(), Failure> {
+        let (Some(chunk), Some((axis, _))) = (&self.chunk, self.cube.sample) else { return Ok(()) };
+        let lengths = &self.cube.lengths;
+        let size = self.info.dtype.size();
+        // The slowest axis of the cube is read in pieces, which are pieces of the samples, too.
+        let Some(slow) = self.cube.axes.iter().copied().min() else { return Ok(()) };
+        let rest = array.outer * array.inner / lengths[slow];
+        let together = chunk[axis].clamp(1, lengths[axis]);
+        let affordable = (BLOCK_BYTES / (together * rest).max(1)).max(1);
+        let step = match affordable / chunk[slow].max(1) {
+            0 => affordable,
+            chunks => chunks * chunk[slow],
+        };
+        let mut ranges: Vec<Range<usize>> = lengths.iter().map(|length| 0..*length).collect();
+        for first in (0..lengths[axis]).step_by(together) {
+            ranges[axis] = first..(first + together).min(lengths[axis]);
+            for start in (0..lengths[slow]).step_by(step) {
+                ranges[slow] = start..(start + step).min(lengths[slow]);
+                let block = self.bytes_of(&ranges).map_err(|error| {
+                    Failure::Read(damaged(&format!("cannot read samples from {first} on"), &error))
+                })?;
+                let inner = ranges[axis + 1..].iter().map(Range::len).product::<usize>() * size;
+                let turns = [first, ranges[axis].len(), inner];
+                array.write_turns(&block, turns, start * rest, file)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
         let shape = CubeShape { rows: rows.len(), ..self.info.shape };
         let doing = || format!("cannot read rows {} to {}", rows.start, rows.end - 1);
-        let block = with_chunks_of(self.chunk_bytes(), || self.block::<T>(rows.clone()));
-        let block = block.map_err(|error| damaged(&doing(), &error))?;
-        let (from, to) = (bytemuck::cast_slice(&block), out.reset(self.info.dtype, shape.values()));
+        let axes = 0..self.cube.lengths.len();
+        let ranges: Vec<_> = axes.map(|axis| self.cube.range(axis, &rows)).collect();
+        let block = self.bytes_of(&ranges).map_err(|error| damaged(&doing(), &error))?;
+        let (from, to) = (&block[..], out.reset(self.info.dtype, shape.values()));
         if from.len() != to.len() {
             return Err(Error::malformed(format!(
                 "{}: the file returned {} bytes",
@@ -164,22 +273,7 @@ impl Source for Hdf5Source {
     }
 
     fn read_rows(&self, rows: Range<usize>, out: &mut RowBuffer) -> Result<()> {
-        match self.info.dtype {
-            // Read as bytes, because values in a file may be other than 0 and 1, but a Rust `bool`
-            // may not.
-            DType::Bool | DType::U8 => self.read_as::<u8>(rows, out),
-            DType::I8 => self.read_as::<i8>(rows, out),
-            DType::U16 => self.read_as::<u16>(rows, out),
-            DType::I16 => self.read_as::<i16>(rows, out),
-            DType::U32 => self.read_as::<u32>(rows, out),
-            DType::I32 => self.read_as::<i32>(rows, out),
-            DType::U64 => self.read_as::<u64>(rows, out),
-            DType::I64 => self.read_as::<i64>(rows, out),
-            DType::F16 => self.read_as::<half::f16>(rows, out),
-            DType::F32 => self.read_as::<f32>(rows, out),
-            DType::F64 => self.read_as::<f64>(rows, out),
-        }
-        .map_err(|error| error.at(&self.info.files[0]))
+        self.read(rows, out).map_err(|error| error.at(&self.info.files[0]))
     }
 }
 

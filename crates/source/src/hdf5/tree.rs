@@ -447,7 +447,11 @@ impl container::Container for Tree {
             return Ok(Some(Value::Texts(vec![text])));
         }
         let texts = || texts(&self.dataset(path).ok()?.0).map(Value::Texts);
-        Ok(self.list(path).map(Value::Numbers).or_else(texts))
+        let single = || {
+            let entry = self.entry(path).filter(|entry| entry.shape.is_empty());
+            entry.and_then(|_| numbers(&self.dataset(path).ok()?.0))
+        };
+        Ok(self.list(path).or_else(single).map(Value::Numbers).or_else(texts))
     }
 }
 

@@ -136,7 +136,7 @@ fn inflated(path: &Path, stream: Range<u64>, numbers: &Numbers, end: u64) -> Str
     const PADDING: u64 = 8;
     let file_path = path.to_owned();
     let behind = numbers.stream_len.saturating_sub(end).saturating_add(PADDING);
-    StreamBytes::new(path, move || {
+    StreamBytes::new(path, stream.start, move || {
         let fail = |error| Error::io(&file_path, "cannot read", error);
         let mut file = small::window(&file_path)?;
         file.seek(SeekFrom::Start(stream.start)).map_err(fail)?;

@@ -301,8 +301,8 @@ fn mask_image(container: &dyn Container, entry: &ArrayEntry, options: &OpenOptio
     Placed { lengths: entry.lengths.clone(), axes: [0, 1, 2], order, sample: None }
 }
 
-/// The mask of one sample in an array of masks: the axis of samples is the first one without which the array has the shape
-/// of the image. `None` if the array holds a single mask.
+/// The mask of one sample in an array of masks: the axis of samples is the first one that has their number, and without
+/// which the array has the shape of the image. `None` if the array holds a single mask, which may have layers.
 ///
 /// # Errors
 /// If there are not as many masks.
@@ -313,13 +313,12 @@ fn sample_mask(lengths: &[usize], options: &OpenOptions) -> Result<Option<Placed
     let long = |axis: &usize| lengths[*axis] > 1 || lengths.len() == 3;
     let axes: Vec<usize> = (0..lengths.len()).filter(long).collect();
     let [a, b, c] = axes[..] else { return Ok(None) };
-    let fits = |row: usize, column: usize| (lengths[row], lengths[column]) == (rows, columns);
-    let (samples, [row, column]) = match () {
-        () if fits(b, c) => (a, [b, c]),
-        () if fits(a, c) => (b, [a, c]),
-        () if fits(a, b) => (c, [a, b]),
-        () => return Ok(None),
+    let fits = |[samples, row, column]: &[usize; 3]| {
+        let count = options.samples.is_none_or(|count| lengths[*samples] == count);
+        count && (lengths[*row], lengths[*column]) == (rows, columns)
     };
+    let orders = [[a, b, c], [b, a, c], [c, a, b]];
+    let Some([samples, row, column]) = orders.into_iter().find(fits) else { return Ok(None) };
     check_sample(index, lengths[samples])?;
     // An index after the last axis stands for the bands, which there are none of.
     let axes = [row, column, lengths.len()];
@@ -462,6 +461,20 @@ mod tests {
         for lengths in [[4, 5, 6], [4, 6, 5], [4, 5, 5], [6, 5, 5]] {
             assert_eq!(order(lengths), None, "{lengths:?}");
         }
+    }
+
+    #[test]
+    fn layers_are_not_taken_for_masks_of_samples() {
+        let place = |lengths: &[usize], samples: Option<usize>| {
+            let (sample, image) = (Some(1), Some([5, 6]));
+            let options = OpenOptions { sample, samples, image, ..Default::default() };
+            sample_mask(lengths, &options).unwrap().map(|placed| placed.sample)
+        };
+        assert_eq!(place(&[8, 5, 6], Some(8)), Some(Some((0, 1))));
+        assert_eq!(place(&[5, 6, 8], Some(8)), Some(Some((2, 1))));
+        assert_eq!(place(&[5, 6, 3], Some(8)), None);
+        assert_eq!(place(&[3, 5, 6], Some(8)), None);
+        assert_eq!(place(&[3, 5, 6], None), Some(Some((0, 1))));
     }
 
     #[test]

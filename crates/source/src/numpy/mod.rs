@@ -56,16 +56,29 @@ pub(super) fn visit(path: &Path, visitor: Visitor<'_>) -> Result<()> {
     visitor(&Entries(vec![ArrayEntry { path: String::new(), lengths, dtype }]))
 }
 
+/// The numbers of an `.npy` file, if it holds a short list or a single number.
+///
+/// # Errors
+/// If the file cannot be read or is malformed.
+pub(super) fn numbers_in(path: &Path) -> Result<Option<Vec<f64>>> {
+    numbers(path, true)
+}
+
 /// The numbers of an `.npy` file, if it holds a short list.
 ///
 /// # Errors
 /// If the file cannot be read or is malformed.
 pub(super) fn list_in(path: &Path) -> Result<Option<Vec<f64>>> {
+    numbers(path, false)
+}
+
+fn numbers(path: &Path, may_be_single: bool) -> Result<Option<Vec<f64>>> {
     let mut file = BufReader::new(small::window(path)?);
     let header = read_header(&mut file)?;
     let long = header.shape.iter().filter(|length| **length != 1).count();
     let count = header.file_len()?.saturating_sub(header.data_offset as u64);
-    if long > 1 || header.shape.is_empty() || count > npz::LONGEST_LIST as u64 {
+    let is_single = header.shape.is_empty();
+    if long > 1 || is_single && !may_be_single || count > npz::LONGEST_LIST as u64 {
         return Ok(None);
     }
     let mut bytes = Vec::new();

@@ -73,7 +73,7 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>
     info.notes = notes;
     let reading = subject.describe(&placed, Known::default(), &mut info)?;
     if place.deflated {
-        let bytes = StreamBytes::new(path, move || place.stream());
+        let bytes = StreamBytes::new(path, place.start, move || place.stream());
         let source = FlatSource::new(info, layout, bytes).of_sample(samples);
         return Ok(reading.apply(Box::new(source)));
     }

@@ -22,6 +22,7 @@ mod layout;
 mod mask;
 mod values;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 #[cfg(feature = "clap")]
@@ -42,13 +43,14 @@ use self::values::{DTYPES, LATER_VALUES};
 pub(crate) use self::words::words;
 #[cfg(feature = "clap")]
 use super::arguments;
+use super::assignment::Assignment;
 use super::band_centers::{self, BandCenters};
 use super::classes::{ClassName, NewClass, OptionOfClass};
 use crate::input::Input;
 use crate::pattern::Pattern;
 use crate::table::TableOptions;
 
-/// What happens to a cube that no table or list has.
+/// What happens to a cube that no table or list has, or without a file of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlisted {
     /// It is packed, without the columns of the table or list.
@@ -138,8 +140,8 @@ pub struct ConvertOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten, next_help_heading = "Samples"))]
     pub joins: TableOptions,
-    /// Whether to keep or skip cubes without a row in the table or without a list, or stop with an error
-    /// [default: error for tables, keep for lists]
+    /// Whether to keep or skip cubes without a row in the table, a list or a file of --column, or stop with an error
+    /// [default: error, but keep for lists]
     #[cfg_attr(feature = "clap", arg(long, value_name = "keep|skip|error", value_parser = one_of(&Unlisted::ALL), help_heading = "Samples"))]
     pub unlisted: Option<Unlisted>,
     /// Name of each sample, with fields, as --mask; such as '{group}#{time}' [default: the path below the input folder]
@@ -149,6 +151,14 @@ pub struct ConvertOptions {
     /// '(?P<group>patient\d+)/(?P<label>\w+)_', and fields of patterns
     #[cfg_attr(feature = "clap", arg(long, value_name = "REGEX", help_heading = "Samples"))]
     pub path_columns: Option<String>,
+    /// Read a column from a file for each cube (repeatable): a path with fields, as --mask, such as
+    /// 'brix={dir}/{stem}.json::fruit.brix' or 'yaw={path}::imu/yaw'
+    ///
+    /// Files are .npy, .npz, MATLAB, HDF5 and Zarr files (a number, a text, or an array of up to 4096 numbers with one or two
+    /// axes; of an array with as many entries as there are samples, the entry of the sample), JSON (FILE::KEY, with dots
+    /// between keys), CSV (FILE::COLUMN) and text. Missing files are errors unless --unlisted is keep or skip.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN", help_heading = "Samples"))]
+    pub column: Vec<Assignment>,
     /// Pack a mask with each cube: a path with {dir}, {stem}, {name} or {path} of the cube in it, such as
     /// '{dir}/{stem}_mask.png' or '{path}::gt' (repeatable) [default NAME: mask]
     ///
@@ -252,6 +262,7 @@ impl Default for ConvertOptions {
             unlisted: None,
             name: None,
             path_columns: None,
+            column: Vec::new(),
             mask: Vec::new(),
             mask_fill: None,
             classes: Vec::new(),
@@ -299,6 +310,15 @@ impl ConvertOptions {
             MaskOption::name_class(&mut options.mask, mask.as_deref(), class)?;
         }
         Ok(options)
+    }
+
+    /// The same options, whose values say which files of bands are left out.
+    pub(super) fn with_bands_exclude(&self) -> Self {
+        let mut options = self.clone();
+        if options.values.bands_from.is_some() {
+            options.values.bands_exclude.clone_from(&options.exclude);
+        }
+        options
     }
 
     /// Checks everything that can be checked without reading any file.
@@ -358,6 +378,7 @@ impl ConvertOptions {
                 Error::conflict(what).with_remedy(remedy!["give the table with ", Opt::Table])
             );
         }
+        self.check_columns()?;
         if let Some(centers) = &self.values.band_centers {
             BandCenters::parse(centers)?;
         }
@@ -365,6 +386,25 @@ impl ConvertOptions {
             BandPattern::parse(pattern)?;
         }
         self.mask.iter().try_for_each(|mask| check_mask_name(&mask.name))
+    }
+
+    /// Refuses names of columns that files cannot give.
+    fn check_columns(&self) -> Result<()> {
+        let mut names = BTreeSet::new();
+        for Assignment { name, .. } in &self.column {
+            let why = match () {
+                () if name == "name" => "samples are named with ",
+                () if !names.insert(name) => "give each column once: ",
+                () => continue,
+            };
+            let opt = if name == "name" { Opt::Name } else { Opt::Column };
+            return Err(Error::conflict(format!(
+                "{} cannot give the column {name:?}",
+                Opt::Column
+            ))
+            .with_remedy(remedy![why, opt]));
+        }
+        Ok(())
     }
 
     /// The patterns of all options, whose fields are looked up for each cube.
@@ -379,7 +419,8 @@ impl ConvertOptions {
         let centers = self.values.band_centers.iter();
         let of_bands = centers.filter(|centers| band_centers::is_pattern(centers));
         let of_bands = self.values.header.iter().chain(of_bands);
-        let others = references.chain(of_bands).chain(&self.name).chain(of_table);
+        let of_columns = self.column.iter().map(|column| &column.value);
+        let others = references.chain(of_bands).chain(&self.name).chain(of_table).chain(of_columns);
         masks.chain(others.map(|text| Pattern(text)))
     }
 }

@@ -345,6 +345,10 @@ pub struct ValueOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
     pub bands_from: Option<String>,
+    /// What `exclude` leaves out, if cubes have a file for each band: the values depend on it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub bands_exclude: Vec<String>,
     /// Frames of a snapshot camera: rows x columns of the tile of filters, such as 4x4
     ///
     /// A whole tile is a pixel, and its bands are in row order.
@@ -378,6 +382,7 @@ impl Default for ValueOptions {
             header: None,
             band_centers: None,
             bands_from: None,
+            bands_exclude: Vec::new(),
             mosaic: None,
         }
     }

@@ -9,12 +9,14 @@ use hsipack_store::remote::is_url;
 use serde::Serialize;
 
 use super::file::{Header, PlanFile};
+use crate::convert::band_centers;
 use crate::convert::engine;
 use crate::convert::options::{ConvertOptions, Reference};
 use crate::convert::plan::{Plan, PlannedSample};
 use crate::convert::run::{self, Work};
 use crate::convert::staging::{About, Staging};
 use crate::progress::Progress;
+use crate::session::Session;
 
 /// The result of planning.
 #[derive(Clone, Debug, Serialize)]
@@ -50,7 +52,7 @@ pub fn plan(
     progress: &Progress,
     planned: &dyn Fn(&Plan),
 ) -> Result<Planned> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     plan_here(options, file, progress, planned).map_err(mirror::error_with_urls)
 }
 
@@ -118,6 +120,12 @@ fn is_relative(plan: &Plan, options: &ConvertOptions) -> bool {
     relative(&options.output)
         || plan.samples.iter().any(|sample| relative(&told(&sample.input.file)))
         || options.mask.iter().any(|mask| pattern(&mask.pattern))
+        || options.values.header.as_deref().is_some_and(pattern)
+        || options
+            .values
+            .band_centers
+            .as_deref()
+            .is_some_and(|text| band_centers::is_pattern(text) && pattern(text))
         || reference(&options.values.white)
         || reference(&options.values.dark)
 }

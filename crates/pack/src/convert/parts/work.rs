@@ -20,6 +20,7 @@ use crate::convert::plan::Plan;
 use crate::convert::run;
 use crate::convert::staging::{Claim, Staging, is_begun, recorded};
 use crate::progress::Progress;
+use crate::session::Session;
 
 /// Options of one worker.
 #[derive(Clone, Debug)]
@@ -164,7 +165,7 @@ pub fn work(
     progress: &Progress,
     planned: &dyn Fn(u64),
 ) -> Result<WorkReport> {
-    let _inputs = mirror::session();
+    let _inputs = Session::begin();
     work_here(file, options, progress, planned).map_err(mirror::error_with_urls)
 }
 

@@ -9,6 +9,7 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::lists;
+use crate::convert::file_columns::FileColumns;
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::input::Input;
 use crate::pattern::{self, Pattern};
@@ -23,6 +24,7 @@ pub(super) struct Columns<'a> {
     path_columns: Option<Regex>,
     table: Option<Table>,
     lists: Vec<NameList>,
+    files: FileColumns<'a>,
     /// Names of all fields besides those that follow from the path.
     known: BTreeSet<String>,
     /// Fields that patterns use.
@@ -63,11 +65,20 @@ impl<'a> Columns<'a> {
                 }
             }
         }
+        let files = FileColumns::new(&options.column);
         let groups = path_columns.iter().flat_map(|regex| regex.capture_names().flatten());
         before_table.extend(groups.map(str::to_owned));
         let mut known = before_table.clone();
         known.extend(table.iter().flat_map(Table::columns).map(str::to_owned));
         known.extend(lists.iter().map(|list| list.column.clone()));
+        if let Some(name) = files.names().find(|name| known.contains(*name)) {
+            return Err(Error::conflict(format!(
+                "the column {name:?} is given twice: by {} and by a table, list or path",
+                Opt::Column
+            ))
+            .with_remedy("rename one of them"));
+        }
+        known.extend(files.names().map(str::to_owned));
         for pattern in options.patterns() {
             pattern.check(&known)?;
         }
@@ -83,6 +94,7 @@ impl<'a> Columns<'a> {
             path_columns,
             table,
             lists,
+            files,
             known,
             used,
             is_name_before_table,
@@ -165,10 +177,26 @@ impl<'a> Columns<'a> {
                 None => {}
             }
         }
+        if !self.add_file_columns(&mut input)? {
+            self.skipped += 1;
+            return Ok(None);
+        }
         if !self.is_name_before_table {
             self.name(&mut input)?;
         }
         Ok(Some(input))
+    }
+
+    /// Adds the columns that files give. Returns whether the input is kept.
+    fn add_file_columns(&mut self, input: &mut Input) -> Result<bool> {
+        if self.files.names().next().is_none() {
+            return Ok(true);
+        }
+        let missing = self.options.unlisted.unwrap_or(Unlisted::Error);
+        let Some(columns) = self.files.read(input, missing)? else { return Ok(false) };
+        input.columns.extend(columns);
+        self.add_fields(input);
+        Ok(true)
     }
 
     /// The inputs without those that are in no list and therefore left out.
@@ -221,10 +249,12 @@ impl<'a> Columns<'a> {
     /// Notes for the user about what did not match any input, and what was left out.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        let has_files = self.files.names().next().is_some();
+        let places = if has_files { "table, list or file" } else { "table or list" };
         match self.skipped {
             0 => {}
-            1 => notes.push("one input is left out: no table or list has it".to_owned()),
-            count => notes.push(format!("{count} inputs are left out: no table or list has them")),
+            1 => notes.push(format!("one input is left out: no {places} has it")),
+            count => notes.push(format!("{count} inputs are left out: no {places} has them")),
         }
         let unused = self.table.as_ref().map(Table::remaining).unwrap_or_default();
         let shown = unused[..unused.len().min(3)].join(", ");

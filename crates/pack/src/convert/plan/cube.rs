@@ -12,6 +12,7 @@ use crate::convert::calibration::Calibration;
 use crate::convert::options::{BandSelection, ValueOptions};
 use crate::convert::transform::Transform;
 use crate::convert::{band_centers, header, references};
+use crate::exclusion::Exclusion;
 use crate::input::Input;
 
 /// Opens the source of an input, with the given options.
@@ -35,10 +36,12 @@ pub fn open_source(input: &Input, values: &ValueOptions) -> Result<Box<dyn Sourc
 fn open_file(input: &Input, values: &ValueOptions) -> Result<Box<dyn Source>> {
     if let Some(pattern) = values.bands_from.as_ref().filter(|_| input.is_folder_of_bands()) {
         let any_numbers = values.band_centers.as_deref().is_some_and(band_centers::are_listed);
+        let exclusion = Exclusion::parse(&values.bands_exclude)?;
         return BandPattern::parse(pattern)?.open(
             &input.file,
             input.variable.as_deref(),
             any_numbers,
+            &|path| exclusion.matches(path),
         );
     }
     let axes = match &input.axes {

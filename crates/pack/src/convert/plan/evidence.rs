@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use hsipack_source::{AXES_GUESSED, Axes, AxisOrder, OpenOptions};
+use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_source::{AXES_GUESSED, Axes, AxisOrder, CubeInfo, OpenOptions};
 
 use super::open_source;
 use crate::convert::masks::{MaskGroup, OF_PRODUCT, ROLE};
@@ -11,13 +12,23 @@ use crate::convert::named_files;
 use crate::convert::options::ValueOptions;
 use crate::input::Input;
 
-/// What says the order of the axes of arrays.
+/// What says the order of the axes of arrays. It is collected while inputs are examined, so that no input is opened for it
+/// alone: an input whose axes are not known waits until another input of the same lengths says them.
 pub(super) struct Evidence<'a> {
-    inputs: &'a [Input],
     groups: &'a [MaskGroup],
     values: &'a ValueOptions,
-    /// Orders by the lengths of arrays; `None` if cubes disagree. Empty until they are needed.
-    known: Option<HashMap<[usize; 3], Option<AxisOrder>>>,
+    /// Orders by the lengths of arrays.
+    known: HashMap<[usize; 3], Known>,
+}
+
+/// The order of arrays of certain lengths.
+struct Known {
+    /// `None` if cubes disagree.
+    order: Option<AxisOrder>,
+    /// The cube that says it.
+    according_to: String,
+    /// Whether it was used for a cube.
+    is_used: bool,
 }
 
 /// The order of axes of an array, and why.
@@ -28,24 +39,65 @@ pub(super) struct Found {
     pub why: &'static str,
 }
 
+/// The answer to the question for the order of axes.
+pub(super) enum Answer {
+    /// The order.
+    Found(Found),
+    /// Another cube with axes of these lengths may say it.
+    Later([usize; 3]),
+    /// The array cannot be opened in any order.
+    Never,
+}
+
 const ORDERS: [AxisOrder; 3] = [AxisOrder::BIP, AxisOrder::BIL, AxisOrder::BSQ];
 
 impl<'a> Evidence<'a> {
-    pub fn new(inputs: &'a [Input], groups: &'a [MaskGroup], values: &'a ValueOptions) -> Self {
-        Self { inputs, groups, values, known: None }
+    pub fn new(groups: &'a [MaskGroup], values: &'a ValueOptions) -> Self {
+        Self { groups, values, known: HashMap::new() }
+    }
+
+    /// Learns the order of a cube whose file, or whose mask, says it.
+    ///
+    /// # Errors
+    /// If another order was used for a cube with axes of these lengths.
+    pub fn learn(&mut self, input: &Input, info: &CubeInfo) -> Result<()> {
+        let Some(order) = info.axes else { return Ok(()) };
+        let lengths = order.lengths(info.shape);
+        let says = || Known { order: Some(order), according_to: input.text(), is_used: false };
+        let known = self.known.entry(lengths).or_insert_with(says);
+        if known.order.is_none_or(|before| before == order) {
+            return Ok(());
+        }
+        if known.is_used {
+            let before = known.order.map(|before| before.to_string()).unwrap_or_default();
+            return Err(Error::ambiguous(format!(
+                "its axes are {order}, but those of {} are {before}, although their lengths are the same; other files do not say their axes",
+                known.according_to
+            ))
+            .at(&input.file)
+            .with_remedy(remedy!["give the order of axes with ", Opt::Axes]));
+        }
+        known.order = None;
+        Ok(())
     }
 
     /// The order of the axes of the array in `input`, which could not be opened without it.
-    pub fn of_question(&mut self, input: &Input) -> Option<Found> {
-        let lengths = self.lengths(input)?;
-        let axes = |order: AxisOrder| order.to_string();
-        if let Some(order) = self.of_masks(input, lengths) {
-            return Some(Found { axes: axes(order), why: "the shape of its mask" });
+    pub fn of_question(&mut self, input: &Input) -> Answer {
+        let Some(lengths) = lengths_of(input, self.values) else { return Answer::Never };
+        match of_masks(input, lengths, self.groups) {
+            Some(order) => {
+                Answer::Found(Found { axes: order.to_string(), why: "the shape of its mask" })
+            }
+            None => self.of_lengths(lengths).map_or(Answer::Later(lengths), Answer::Found),
         }
-        let (inputs, groups, values) = (self.inputs, self.groups, self.values);
-        let known = self.known.get_or_insert_with(|| orders_in(inputs, groups, values));
-        let order = known.get(&lengths).copied().flatten()?;
-        Some(Found { axes: axes(order), why: "another cube with axes of these lengths" })
+    }
+
+    /// The order of the axes of arrays of these lengths, if a cube has said it.
+    pub fn of_lengths(&mut self, lengths: [usize; 3]) -> Option<Found> {
+        let known = self.known.get_mut(&lengths)?;
+        let axes = known.order?.to_string();
+        known.is_used = true;
+        Some(Found { axes, why: "another cube with axes of these lengths" })
     }
 
     /// The order of the axes of an array whose order was only guessed, if its mask contradicts the guess.
@@ -58,18 +110,9 @@ impl<'a> Evidence<'a> {
         if !info.notes.iter().any(|note| note == AXES_GUESSED) {
             return None;
         }
-        let order = self.of_masks(input, AxisOrder::BIP.lengths(info.shape))?;
+        let order = of_masks(input, AxisOrder::BIP.lengths(info.shape), self.groups)?;
         let differs = order != AxisOrder::BIP;
         differs.then(|| Found { axes: order.to_string(), why: "the shape of its mask" })
-    }
-
-    /// The lengths of the axes of an array, without axes of length 1.
-    fn lengths(&self, input: &Input) -> Option<[usize; 3]> {
-        lengths_of(input, self.values)
-    }
-
-    fn of_masks(&self, input: &Input, lengths: [usize; 3]) -> Option<AxisOrder> {
-        of_masks(input, lengths, self.groups)
     }
 }
 
@@ -106,33 +149,4 @@ fn of_masks(input: &Input, lengths: [usize; 3], groups: &[MaskGroup]) -> Option<
         }
     }
     None
-}
-
-/// The orders of axes that the files of cubes, or their masks, say, by the lengths of their arrays.
-fn orders_in(
-    inputs: &[Input],
-    groups: &[MaskGroup],
-    values: &ValueOptions,
-) -> HashMap<[usize; 3], Option<AxisOrder>> {
-    let mut known: HashMap<[usize; 3], Option<AxisOrder>> = HashMap::new();
-    let values = without_centers(values);
-    for input in inputs {
-        let (lengths, order) = match open_source(input, &values) {
-            Ok(source) => {
-                let info = source.info();
-                let Some(order) = info.axes else { continue };
-                (order.lengths(info.shape), order)
-            }
-            Err(_) => {
-                let Some(lengths) = lengths_of(input, &values) else { continue };
-                let Some(order) = of_masks(input, lengths, groups) else { continue };
-                (lengths, order)
-            }
-        };
-        let agreed = known.entry(lengths).or_insert(Some(order));
-        if *agreed != Some(order) {
-            *agreed = None;
-        }
-    }
-    known
 }

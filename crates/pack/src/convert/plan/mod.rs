@@ -18,6 +18,9 @@ mod planner;
 mod scale;
 mod select;
 
+use std::cell::RefCell;
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,7 +38,7 @@ pub(crate) use self::cube::pick;
 pub use self::cube::{open_source, select_bands};
 pub(crate) use self::cube::{transform, with_calibration};
 pub use self::description::{Description, OwnInfo};
-use self::evidence::{Evidence, Found};
+use self::evidence::{Answer, Evidence, Found};
 use self::examine::{Examined, Examiner};
 pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MOST_SPLITS;
@@ -71,9 +74,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Bytes of the files of all cubes. A file with several cubes counts once.
+    pub fn source_bytes(&self) -> u64 {
+        let mut counted: HashSet<(&Path, &str)> = HashSet::new();
+        let mut bytes = 0;
+        for sample in &self.samples {
+            if counted.insert((&sample.input.file, &sample.fingerprint)) {
+                bytes += sample.source_bytes;
+            }
+        }
+        bytes
+    }
+
     /// The options, completed with the choices that they leave to the plan.
     pub fn settle(&self, options: &ConvertOptions) -> ConvertOptions {
-        let mut settled = options.clone();
+        let mut settled = options.with_bands_exclude();
         settled.values.keep_bits = self.keep_bits;
         settled
     }
@@ -209,11 +224,23 @@ const EXAMINED_TOGETHER: usize = 128;
 /// If anything is wrong with an input or the options, as far as this can be detected without reading every value.
 pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool) -> Result<Plan> {
     options.check()?;
+    let options = &options.with_bands_exclude();
     let groups = masks::groups(&options.mask)?;
-    let found = input::expand(&options.inputs, &options.exclude, &options.values)?;
+    let not_searched = RefCell::new(Vec::new());
+    let skip = |path: String, error: Error| match options.skip_errors {
+        true => {
+            not_searched.borrow_mut().push((path, error));
+            Ok(())
+        }
+        false => Err(error),
+    };
+    let found = input::expand_skipping(&options.inputs, &options.exclude, &options.values, &skip)?;
     let mut inputs = without_repeats(found);
     inputs.extend_from_slice(&options.arrays);
     let mut planner = Planner::new(options, base, groups.clone())?;
+    for (path, error) in not_searched.into_inner() {
+        planner.skip(&path, error)?;
+    }
     let mut columns = Columns::new(options, &inputs)?;
     let mut layers = Layers::default();
     // Files that turn out to be masks of cubes need neither a row of the table nor a path that matches.
@@ -232,8 +259,23 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     drop(columns);
     let inputs = select::without_second_forms(complete, &options.values, &mut planner.plan.notes);
     let examiner = planner.examiner();
-    let mut evidence = Evidence::new(&inputs, &groups, &options.values);
+    let mut evidence = Evidence::new(&groups, &options.values);
     let mut refused = None;
+    // Inputs stay in their order, so those after an input that waits for evidence wait, too.
+    let mut waiting: VecDeque<Candidate> = VecDeque::new();
+    let mut add = |candidate: Candidate| {
+        let Candidate { input, examined, .. } = candidate;
+        let text = input.text();
+        let added = match examined {
+            Err(error) if layers.add(&input, &options.values) => {
+                refused.get_or_insert(error);
+                return Ok(());
+            }
+            Err(error) => Err(error),
+            Ok(examined) => planner.add(input, examined),
+        };
+        added.or_else(|error| planner.skip(&text, error))
+    };
     for together in inputs.chunks(EXAMINED_TOGETHER) {
         // Opening files takes longest, above all on servers.
         let examined = threads::in_turn(
@@ -250,20 +292,23 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
             },
         )?;
         for (input, examined) in together.iter().zip(examined) {
-            let text = input.text();
-            let (input, examined) = settled(input, examined, &mut evidence, &examiner);
-            let added = match examined {
-                Err(error) if layers.add(&input, &options.values) => {
-                    refused.get_or_insert(error);
-                    continue;
+            let candidate = Candidate::new(input, examined, &mut evidence, &examiner);
+            if let Ok(examined) = &candidate.examined {
+                evidence.learn(&candidate.input, &examined.info)?;
+            }
+            waiting.push_back(candidate);
+            while let Some(mut first) = waiting.pop_front() {
+                if !first.settle(&mut evidence, &examiner) {
+                    waiting.push_front(first);
+                    break;
                 }
-                Err(error) => Err(error),
-                Ok(examined) => planner.add(input, examined),
-            };
-            if let Err(error) = added {
-                planner.skip(&text, error)?;
+                add(first)?;
             }
         }
+    }
+    for mut candidate in waiting {
+        candidate.settle(&mut evidence, &examiner);
+        add(candidate)?;
     }
     match refused {
         // There is nothing but 2-D arrays.
@@ -277,26 +322,54 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     }
 }
 
-/// An input with the order of its axes, if its own file does not say it and others do.
-fn settled(
-    input: &Input,
+/// An input that was examined.
+struct Candidate {
+    input: Input,
     examined: Result<Examined>,
-    evidence: &mut Evidence<'_>,
-    examiner: &Examiner<'_>,
-) -> (Input, Result<Examined>) {
-    let values = &examiner.options.values;
-    let found = match &examined {
-        Ok(_) => None,
-        Err(error) if select::is_question(error, input, values) => evidence.of_question(input),
-        Err(error) if error.kind() == ErrorKind::Conflict => evidence.of_guess(input),
-        Err(_) => None,
-    };
-    let Some(Found { axes, why }) = found else { return (input.clone(), examined) };
-    let note = format!("its axes are {axes}, according to {why}");
-    let input = Input { axes: Some(axes), ..input.clone() };
-    let mut again = examiner.examine(&input);
-    if let Ok(examined) = &mut again {
-        examined.info.notes.push(note);
+    /// The lengths of the axes of its array, if another cube may say their order.
+    waits_for: Option<[usize; 3]>,
+}
+
+impl Candidate {
+    /// An input with the order of its axes, if its own file does not say it and others do.
+    fn new(
+        input: &Input,
+        examined: Result<Examined>,
+        evidence: &mut Evidence<'_>,
+        examiner: &Examiner<'_>,
+    ) -> Self {
+        let values = &examiner.options.values;
+        let answer = match &examined {
+            Err(error) if select::is_question(error, input, values) => evidence.of_question(input),
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                evidence.of_guess(input).map_or(Answer::Never, Answer::Found)
+            }
+            _ => Answer::Never,
+        };
+        let mut candidate = Self { input: input.clone(), examined, waits_for: None };
+        match answer {
+            Answer::Found(found) => candidate.examine_again(found, examiner),
+            Answer::Later(lengths) => candidate.waits_for = Some(lengths),
+            Answer::Never => {}
+        }
+        candidate
     }
-    (input, again)
+
+    /// Whether the input does not wait for other cubes, or no longer.
+    fn settle(&mut self, evidence: &mut Evidence<'_>, examiner: &Examiner<'_>) -> bool {
+        let Some(lengths) = self.waits_for else { return true };
+        let Some(found) = evidence.of_lengths(lengths) else { return false };
+        self.waits_for = None;
+        self.examine_again(found, examiner);
+        true
+    }
+
+    fn examine_again(&mut self, Found { axes, why }: Found, examiner: &Examiner<'_>) {
+        let note = format!("its axes are {axes}, according to {why}");
+        self.input.axes = Some(axes);
+        self.examined = examiner.examine(&self.input);
+        if let Ok(examined) = &mut self.examined {
+            examined.info.notes.push(note);
+        }
+    }
 }

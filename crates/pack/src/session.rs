@@ -1,0 +1,21 @@
+//! Files that are kept while a command reads cubes: copies of objects on servers, and open streams and temporary copies of
+//! arrays of samples.
+
+use hsipack_store::mirror;
+
+/// Keeps these files until it is dropped.
+pub(crate) struct Session {
+    _mirrors: mirror::Session,
+}
+
+impl Session {
+    pub fn begin() -> Self {
+        Self { _mirrors: mirror::session() }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        hsipack_source::release_samples();
+    }
+}
