@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
-use hsipack_pack::add_mask::{Adding, NewMask};
+use hsipack_pack::add_mask::{Adding, NewMask, Replace};
 use hsipack_pack::columns::{self, ColumnsOptions};
 use hsipack_pack::merge::{self as merging, MergeOptions};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::split::{self as splitting, SplitOptions};
+use hsipack_store::Stack;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::json;
@@ -78,7 +79,8 @@ pub fn add_mask(
 ) -> PyResult<String> {
     let (name, classes, made_by) = about;
     let names = vec![name.clone()];
-    let adding = patiently(py, move || Adding::begin(&path, names, force))?.or_raise(py)?;
+    let replace = if force { Replace::Any } else { Replace::Never };
+    let adding = patiently(py, move || Adding::begin(&path, names, replace))?.or_raise(py)?;
     let mut spool = adding.spool().or_raise(py)?;
     let mut ids = Vec::new();
     for sample in 0..adding.dataset().samples().len() {
@@ -88,7 +90,10 @@ pub fn add_mask(
         ids.extend(pairs.iter().map(|pair| u16::from_ne_bytes(*pair)));
         detached(py, || spool.put(sample, &ids)).or_raise(py)?;
     }
-    let class_names = vec![classes; adding.dataset().stacks().len()];
+    // A corrected mask keeps the names of its classes, unless it gets others.
+    let known = |stack: &Stack| stack.mask(&name)?.meta().mask_meaning().class_names;
+    let of_stack = |stack: &Stack| classes.clone().or_else(|| known(stack));
+    let class_names = adding.dataset().stacks().iter().map(of_stack).collect();
     let mask = NewMask { name, class_names, recipe: json!({ "add_mask": made_by }) };
     let work = move |progress: &Progress| adding.finish(&mask, &command, &mut spool, progress);
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))

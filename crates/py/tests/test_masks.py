@@ -179,6 +179,33 @@ def test_arrays_by_ids_and_names_make_a_mask(own_dataset: Path) -> None:
     assert hsipack.add_mask(own_dataset, "copy", bright, force=True).replaced
 
 
+def class_names(ds: hsipack.Dataset) -> tuple[str, ...]:
+    return ds.stacks[STACK].masks["labels"].class_names
+
+
+def test_a_packed_mask_is_corrected_under_its_name(own_dataset: Path) -> None:
+    before = hsipack.open(own_dataset)
+    names = class_names(before)
+    corrected = {number: np.where(labels(number) == 1, 2, 0) for number in range(CUBES)}
+    with pytest.raises(hsipack.ConflictError, match="force=True"):
+        hsipack.add_mask(own_dataset, "labels", corrected)
+    assert hsipack.add_mask(own_dataset, "labels", corrected, force=True).replaced
+    want = np.stack([corrected[number] for number in range(CUBES)])
+    assert np.array_equal(stored(own_dataset, "labels"), want)
+    ds = hsipack.open(own_dataset)
+    assert class_names(ds) == names
+    assert np.array_equal(ds[3]["labels"], corrected[3])
+    # Patches, splits and validation follow the new classes.
+    crop = hsipack.LabelledPatches((3, 3), mask="labels")
+    assert len(hsipack.Loader(ds, 1, crop=crop, device="cpu")) == (want != 0).sum()
+    report = split(own_dataset)
+    assert [(one.id, one.pixels) for one in report.classes] == [(2, (want == 2).sum())]
+    assert hsipack.validate(own_dataset, source=True).ok
+    # The dataset that was open does not mix the two.
+    with pytest.raises(hsipack.Error, match="was replaced"):
+        before[0]
+
+
 def test_an_open_dataset_is_asked_as_it_was_opened(own_dataset: Path) -> None:
     ds = hsipack.open(own_dataset, bands=[2], output="numpy", masks=[])
     shapes = set()
@@ -245,7 +272,7 @@ def test_what_is_missing_or_unknown_is_refused(own_dataset: Path) -> None:
     ]:
         with pytest.raises(hsipack.ConflictError, match=message):
             hsipack.add_mask(own_dataset, "m", mask)  # type: ignore[arg-type]
-    for name in ("image", "", "a/b", "labels"):
+    for name in ("image", "", "a/b", "wavelength"):
         with pytest.raises(hsipack.ConflictError, match="name"):
             hsipack.add_mask(own_dataset, name, bright, force=True)
     with pytest.raises(hsipack.ConflictError, match="name=7"):

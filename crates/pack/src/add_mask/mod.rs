@@ -7,7 +7,7 @@
 //!
 //! Each mask records the command and the options that made it. This distinguishes it from masks that were packed with
 //! the cubes: `validate --source` does not look for its files, `repair` reports that it has to be made again, and
-//! appends fill it with zeros for new cubes. Only such a mask may be replaced.
+//! appends fill it with zeros for new cubes. A mask that replaces one that was packed with the cubes is such a mask, too.
 
 mod spool;
 
@@ -97,19 +97,29 @@ pub struct Adding {
     replaced: Vec<String>,
 }
 
+/// Which existing masks new ones of the same names may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replace {
+    /// None.
+    Never,
+    /// Those that were added after packing.
+    Added,
+    /// Also those that were packed with the cubes.
+    Any,
+}
+
 impl Adding {
-    /// Claims the dataset at `path` to add masks of these names. With `force`, they may replace masks that were added
-    /// before.
+    /// Claims the dataset at `path` to add masks of these names, which may replace others.
     ///
     /// # Errors
     /// If it is not an intact dataset written by hsipack, another process writes it, a conversion there has to be
     /// resumed first, or a name is taken or not allowed.
-    pub fn begin(path: &Path, names: Vec<String>, force: bool) -> Result<Self> {
+    pub fn begin(path: &Path, names: Vec<String>, replace: Replace) -> Result<Self> {
         remote::refuse(path, "adding masks to")?;
         // A claim creates a folder. So first check that there is a dataset to claim, unless an interrupted commit has
         // to be recovered.
         if !aside(path).exists() {
-            check_names(&Dataset::open(path)?, &names, force)?;
+            check_names(&Dataset::open(path)?, &names, replace)?;
         }
         let claim = Claim::of(path)?;
         claim.recover()?;
@@ -117,7 +127,7 @@ impl Adding {
         // From here on no other process changes the dataset.
         let (dataset, replaced) = (Dataset::open(path)?, Vec::new());
         let mut adding = Self { dataset, staging, names, replaced };
-        adding.replaced = check_names(&adding.dataset, &adding.names, force)?;
+        adding.replaced = check_names(&adding.dataset, &adding.names, replace)?;
         Ok(adding)
     }
 
@@ -318,7 +328,7 @@ impl Drop for Adding {
 ///
 /// # Errors
 /// If a name is not allowed, occurs twice, or is taken.
-pub fn check_names(dataset: &Dataset, names: &[String], force: bool) -> Result<Vec<String>> {
+pub fn check_names(dataset: &Dataset, names: &[String], replace: Replace) -> Result<Vec<String>> {
     let mut replaced = Vec::new();
     for (place, name) in names.iter().enumerate() {
         check_mask_name(name)?;
@@ -328,14 +338,15 @@ pub fn check_names(dataset: &Dataset, names: &[String], force: bool) -> Result<V
         }
         let there: Vec<_> = dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();
         let Some(first) = there.first() else { continue };
-        if there.iter().any(|mask| mask.meta().mask_meaning().made.is_none()) {
+        let is_packed = there.iter().any(|mask| mask.meta().mask_meaning().made.is_none());
+        if replace == Replace::Added && is_packed {
             return Err(Error::conflict(format!("mask {name} was packed with the cubes"))
                 .at(first.folder())
                 .with_remedy(
                     "choose another name: only masks that were added later are replaced",
                 ));
         }
-        if !force {
+        if replace == Replace::Never {
             return Err(Error::conflict(format!("the dataset already has a mask {name}"))
                 .at(first.folder())
                 .with_remedy(remedy![

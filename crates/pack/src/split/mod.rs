@@ -29,7 +29,7 @@ pub use self::decide::{By, Share, Shares};
 pub use self::report::{ClassReport, Report, SeenReport, SplitReport};
 pub use self::samples::{LabelReport, SampleReport, SampleSplit, split_samples};
 use self::splitter::Splitter;
-use crate::add_mask::{Adding, NewMask, check_names};
+use crate::add_mask::{Adding, NewMask, Replace, check_names};
 use crate::convert::words;
 use crate::progress::Progress;
 
@@ -283,15 +283,16 @@ pub fn split(options: &SplitOptions, progress: &Progress) -> Result<Report> {
     debug_assert!(!options.by.is_of_samples(), "see `split_samples`");
     options.check()?;
     let names = options.masks();
+    let replace = if options.force { Replace::Added } else { Replace::Never };
     if options.dry_run {
         let dataset = Dataset::open(&options.dataset)?;
-        let replaced = check_names(&dataset, &names, options.force)?;
+        let replaced = check_names(&dataset, &names, replace)?;
         let mut splitter = Splitter::decide(&dataset, options, progress)?;
         splitter.go_through()?;
         let report = splitter.report(start)?;
         return Ok(Report { replaced, dry_run: true, ..report });
     }
-    let adding = Adding::begin(&options.dataset, names, options.force)?;
+    let adding = Adding::begin(&options.dataset, names, replace)?;
     let mut splitter = Splitter::decide(adding.dataset(), options, progress)?;
     let masks: Vec<NewMask> = options
         .masks()

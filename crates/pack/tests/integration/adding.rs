@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::Result;
-use hsipack_pack::add_mask::{Adding, MaskIds, NewMask};
+use hsipack_pack::add_mask::{Adding, MaskIds, NewMask, Replace};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::split::{By, SplitOptions, split};
 use hsipack_pack::validate::{ValidateOptions, validate};
@@ -63,7 +63,8 @@ impl MaskIds for Places {
 
 fn add(out: &Path, names: &[&str], force: bool, ids: &mut Places) -> Result<()> {
     let all = names.iter().map(|name| (*name).to_owned()).collect();
-    let adding = Adding::begin(out, all, force)?;
+    let replace = if force { Replace::Added } else { Replace::Never };
+    let adding = Adding::begin(out, all, replace)?;
     let mask = |name: &&str| NewMask {
         name: (*name).to_owned(),
         class_names: vec![Some(vec!["none".to_owned(), "a".to_owned()])],

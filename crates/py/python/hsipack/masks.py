@@ -160,8 +160,10 @@ def add_mask(
         mask: a function that takes a sample, as ``hsipack.open(dataset)[i]`` returns it, and
             returns its ids: a (rows, columns) array of whole numbers from 0 to 65535. Or a
             dictionary of such arrays by the ids or names of the samples.
-        classes: names of the ids, beginning with id 0.
-        force: replace a mask with this name if it was added before.
+        classes: names of the ids, beginning with id 0. If ``None``, a mask that is replaced keeps
+            its names.
+        force: replace a mask with this name, also one that was packed with the cubes.
+            ``validate(source=True)`` then does not compare it with its files any more.
         progress: a function that is called about 20 times a second while the mask is stored, with 0
             and 0.
 
