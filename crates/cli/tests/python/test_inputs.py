@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -81,7 +82,7 @@ def test_samples_are_read_in_linear_time(hsipack: Hsipack, tmp_path: Path, form:
                     )
         out = folder / "out"
         words = [given, "--axes", axes, "-o", out, "--jobs", "1", "--chunk", "16"]
-        done, bytes_read = run_counting_bytes([hsipack.binary, "convert", *map(str, words)])
+        done, bytes_read = run_counting_bytes([str(hsipack.binary), "convert", *map(str, words)])
         assert done.returncode == 0, done.stderr
         read.append(bytes_read)
         name = "a" if form == "npy" else "a::data"
@@ -155,7 +156,11 @@ def test_wavelengths_of_the_files_of_bands_are_joined(hsipack: Hsipack, tmp_path
     root = tmp_path / "in"
     for number, name in enumerate(["leaf", "stone"]):
         for band, center in enumerate(CENTERS):
-            header = {"wavelength": [center], "wavelength units": "Nanometers", "fwhm": [4.5]}
+            header: dict[str, Any] = {
+                "wavelength": [center],
+                "wavelength units": "Nanometers",
+                "fwhm": [4.5],
+            }
             write_envi(
                 root / f"{name}_{band + 1}.hdr", SERIES[number][..., band : band + 1], **header
             )
@@ -260,7 +265,7 @@ def test_no_cube_is_opened_for_evidence_alone(hsipack: Hsipack, tmp_path: Path) 
         root = tmp_path / name
         root.mkdir()
         for number in range(200):
-            content = {"cube": cube}
+            content: dict[str, np.ndarray] = {"cube": cube}
             if says or number:
                 content["wavelength"] = np.linspace(400, 500, 4)
             scipy.io.savemat(root / f"{number:03}.mat", content)
