@@ -1,30 +1,20 @@
 //! Writes inputs to files, for readers that take a path, and reads them back as cubes.
 
-use std::path::PathBuf;
-use std::sync::LazyLock;
-
 use hsipack_format::CubeShape;
 use hsipack_source::{CubeInfo, OpenOptions, RowBuffer, Source, open};
+
+pub use self::files::{path, write};
+
+#[path = "files.rs"]
+mod files;
 
 /// Cubes of more values are not read: their files may be small (sparse TIFF, deflate).
 const MOST_VALUES: usize = 1_000_000;
 
-/// In memory where `scripts/fuzz` points TMPDIR there; one a process, since several may run.
-static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = std::env::temp_dir().join(format!("hsipack-fuzz-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a temporary folder");
-    folder
-});
-
-/// Writes a file beside those that are read.
-pub fn write(name: &str, bytes: &[u8]) {
-    std::fs::write(FOLDER.join(name), bytes).expect("room for a temporary file");
-}
-
 /// Opens `bytes` as a file called `name` and reads every row.
 pub fn read_file(name: &str, bytes: &[u8], options: &OpenOptions) {
     write(name, bytes);
-    let Ok(source) = open(&FOLDER.join(name), options) else { return };
+    let Ok(source) = open(&path(name), options) else { return };
     check(source.info());
     if source.info().shape.values() <= MOST_VALUES {
         read_rows(&*source);
