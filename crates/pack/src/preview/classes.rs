@@ -56,6 +56,8 @@ pub enum Meaning {
     Ids {
         /// Names of the classes, if known.
         names: Option<Vec<String>>,
+        /// Colours of the classes, as far as they are known.
+        colours: Vec<Option<Colour>>,
     },
     /// Sets of bits, one for each layer.
     Layers {
@@ -106,7 +108,9 @@ impl ClassMap {
         }
         let bands = info.shape.bands;
         let meaning = match bands {
-            1 => Meaning::Ids { names: info.class_names.clone() },
+            1 => {
+                Meaning::Ids { names: info.class_names.clone(), colours: info.class_colors.clone() }
+            }
             2..=16 => {
                 let numbered = || (0..bands).map(|layer| format!("layer{layer}")).collect();
                 Meaning::Layers { names: info.band_names.clone().unwrap_or_else(numbered) }
@@ -242,7 +246,7 @@ impl Meaning {
             Self::Layers { names } => {
                 names.get(usize::from(id)).cloned().unwrap_or_else(|| id.to_string())
             }
-            Self::Ids { names } => {
+            Self::Ids { names, .. } => {
                 match names.as_ref().and_then(|names| names.get(usize::from(id))) {
                     Some(name) if !name.is_empty() => format!("{id} {name}"),
                     _ => id.to_string(),
@@ -255,13 +259,16 @@ impl Meaning {
     pub fn colour(&self, id: u16) -> Colour {
         match self {
             Self::Layers { .. } => class_colour(usize::from(id) + 1),
-            Self::Ids { .. } => class_colour(usize::from(id)),
+            Self::Ids { colours, .. } => {
+                let known = colours.get(usize::from(id)).copied().flatten();
+                known.unwrap_or_else(|| class_colour(usize::from(id)))
+            }
         }
     }
 
     /// Whether `id` means that a pixel is not labelled: id 0, if its name says so.
     fn is_background(&self, id: u16) -> bool {
-        let Self::Ids { names } = self else { return false };
+        let Self::Ids { names, .. } = self else { return false };
         let name = names.as_ref().and_then(|names| names.first());
         id == 0 && name.is_some_and(|name| means_nothing(name))
     }
@@ -271,7 +278,7 @@ impl From<MaskMeaning> for Meaning {
     fn from(meaning: MaskMeaning) -> Self {
         match meaning.layers.is_empty() {
             false => Self::Layers { names: meaning.layers },
-            true => Self::Ids { names: meaning.class_names },
+            true => Self::Ids { names: meaning.class_names, colours: meaning.class_colors },
         }
     }
 }
