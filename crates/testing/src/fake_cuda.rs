@@ -12,6 +12,9 @@ use tempfile::TempDir;
 /// The variable that names the library, if it should not be built.
 const LIBRARY: &str = "HSIPACK_FAKE_CUDA";
 
+/// The name of a function that the library has only if it can run kernels.
+const KERNELS: &[u8] = b"fake_cuda_runs_kernels";
+
 /// Runs programs that find the stand-in instead of the driver, and reports their faults. All programs of one `FakeCuda`
 /// share a report.
 pub struct FakeCuda {
@@ -59,6 +62,15 @@ impl FakeCuda {
         let mut command = self.command(env::current_exe().expect("this program"));
         command.args(["--exact", name, "--ignored", "--nocapture"]);
         command
+    }
+
+    /// Whether programs can load kernels: the library was built with a C++ compiler.
+    ///
+    /// # Panics
+    /// If the library cannot be read.
+    pub fn has_kernels() -> bool {
+        let library = fs::read(library()).expect("the library");
+        library.windows(KERNELS.len()).any(|bytes| bytes == KERNELS)
     }
 
     /// The faults of all programs so far, such as `[leak] exit: 1 event(s) not given back (process 123)`.

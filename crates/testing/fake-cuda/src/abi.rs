@@ -1,6 +1,6 @@
 //! Types of the driver's functions, as in `cuda.h`.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use CUresult::CUDA_ERROR_INVALID_VALUE;
 
@@ -14,6 +14,10 @@ pub type CUcontext = usize;
 pub type CUstream = usize;
 /// See [`handle`].
 pub type CUevent = usize;
+/// See [`handle`].
+pub type CUmodule = usize;
+/// See [`handle`].
+pub type CUfunction = usize;
 
 /// The result of a call, or the error code that says why it failed.
 pub type Result<T> = std::result::Result<T, CUresult>;
@@ -100,6 +104,8 @@ const fn c_text(text: &'static str) -> &'static CStr {
 pub enum Tag {
     Context = 0xC,
     Event = 0xE,
+    Function = 0xF,
+    Module = 0xD,
     Stream = 0x5,
 }
 
@@ -171,6 +177,24 @@ impl TextIn {
         }
         // SAFETY: callers from C pass null, or a string that ends with NUL and lives as long as the call.
         unsafe { CStr::from_ptr(self.0) }.to_string_lossy().into_owned()
+    }
+}
+
+/// The addresses of a kernel's arguments, or null.
+#[repr(transparent)]
+pub struct Arguments(*const *const c_void);
+
+impl Arguments {
+    /// Whether there are none.
+    pub fn are_missing(&self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Argument `number`, of which the kernel must have so many, of this type.
+    pub fn get<T: Copy>(&self, number: usize) -> T {
+        // SAFETY: callers from C pass the address of a value for each argument of the kernel, which the driver reads during
+        // the call. The types are those of the kernel.
+        unsafe { self.0.add(number).read().cast::<T>().read_unaligned() }
     }
 }
 

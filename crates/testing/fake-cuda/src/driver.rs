@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 
 use crate::abi::CUresult::{
     self, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_READY,
-    CUDA_ERROR_NOT_SUPPORTED,
 };
 use crate::abi::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUstream, Out, Result, STREAM_LEGACY,
-    STREAM_NON_BLOCKING, Tag, handle,
+    Arguments, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream, Out,
+    Result, STREAM_LEGACY, STREAM_NON_BLOCKING, Tag, TextIn, handle,
 };
 use crate::exit;
 use crate::host::Stretch;
+use crate::kernels::Shape;
 use crate::order::Point;
 use crate::settings::Settings;
 use crate::state::State;
@@ -191,8 +191,23 @@ driver! {
             flags.set(registration.flags)
         };
 
-    any fn cuModuleLoadData(_module: Out<usize>, _image: usize)
-        |_| Err(CUDA_ERROR_NOT_SUPPORTED);
+    work fn cuModuleLoadData(module: Out<CUmodule>, image: TextIn)
+        |state, caller| module.set(state.load_module(caller.context, &image.text())?);
+    work fn cuModuleGetFunction(function: Out<CUfunction>, module: CUmodule, name: TextIn)
+        |state, _| function.set(state.function(module, &name.text())?);
+    back fn cuModuleUnload(module: CUmodule) |state, _| state.unload_module(module);
+    work fn cuLaunchKernel(
+        function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint, block_y: c_uint,
+        block_z: c_uint, shared: c_uint, stream: CUstream, arguments: Arguments, extra: usize
+    )
+        |state, caller| {
+            let stream = state.stream(caller, stream)?;
+            let shape = Shape { grid: [grid_x, grid_y, grid_z], block: [block_x, block_y, block_z], shared };
+            if extra != 0 {
+                return Err(state.bad_argument("the stand-in knows no extra arguments of kernels"));
+            }
+            state.launch(function, shape, stream, &arguments)
+        };
     work fn cuMemcpyHtoDAsync_v2(to: CUdeviceptr, start: usize, bytes: usize, stream: CUstream)
         |state, caller| {
             let stream = state.stream(caller, stream)?;

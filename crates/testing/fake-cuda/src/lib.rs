@@ -20,6 +20,8 @@
 //! | `calls.rs` | which calls were made, and which must fail |
 //! | `contexts.rs` | devices, their contexts, and which one is current |
 //! | `streams.rs`, `events.rs` | queues of operations; points in them |
+//! | `modules.rs` | modules of kernels that were loaded |
+//! | `kernels.rs` | the kernels that can be launched, compiled as C++ |
 //! | `order.rs` | the order of operations: vector clocks |
 //! | `memory.rs` | the device's memory, and the last operations on it |
 //! | `host.rs` | registered host memory, and copies that use it |
@@ -40,7 +42,9 @@ mod events;
 mod exit;
 mod faults;
 mod host;
+mod kernels;
 mod memory;
+mod modules;
 mod operation;
 mod order;
 mod settings;

@@ -1,5 +1,6 @@
 //! Operations that are queued on streams.
 
+use crate::kernels::Launch;
 use crate::memory::DeviceRange;
 use crate::order::Stamp;
 
@@ -20,6 +21,8 @@ pub enum Work {
     Staged { from: Vec<u8>, to: DeviceRange },
     /// Copies to host memory, which is recorded as in use.
     ToHost { from: DeviceRange },
+    /// A kernel.
+    Launch(Launch),
     /// Frees memory.
     Free { place: DeviceRange },
     /// Copies within the device.

@@ -47,6 +47,7 @@ impl State {
             self.memory.free_all(context);
             self.host.unregister_all(context);
             self.events.destroy_all(context);
+            self.modules.unload_all(context);
             for stream in self.streams.of_context(context) {
                 self.streams.destroy(stream);
             }

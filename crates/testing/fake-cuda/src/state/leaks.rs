@@ -12,6 +12,7 @@ impl State {
             (self.host.alive(context), "registration(s) of host memory"),
             (self.streams.alive(context), "stream(s)"),
             (self.events.alive(context), "event(s)"),
+            (self.modules.alive(context), "module(s) of kernels"),
         ];
         for (count, what) in left {
             if count > 0 {

@@ -17,7 +17,7 @@ const NOT_COPIED_YET: u8 = 0xDB;
 
 /// How a stream uses memory.
 #[derive(Clone, Copy)]
-enum Use {
+pub(super) enum Use {
     Read,
     Write,
 }
@@ -214,7 +214,7 @@ impl State {
     }
 
     /// The place of an address in device memory that a stream of the same context uses.
-    fn place_for(
+    pub(super) fn place_for(
         &mut self,
         address: CUdeviceptr,
         bytes: usize,
@@ -243,7 +243,7 @@ impl State {
     }
 
     /// Records that an operation uses memory, and reports the operations with which its order is undefined.
-    fn uses(&mut self, place: DeviceRange, how: Use, by: &Point, what: &str) {
+    pub(super) fn uses(&mut self, place: DeviceRange, how: Use, by: &Point, what: &str) {
         let name = self.streams.name(by.stamp.stream);
         let own = format!("{what} on {name}");
         let writes = matches!(how, Use::Write);
@@ -261,6 +261,7 @@ impl State {
             Work::ToDevice { to } => self.perform_to_device(stamp, to),
             Work::Staged { from, to } => self.write(to, &from),
             Work::ToHost { from } => self.perform_to_host(stamp, from),
+            Work::Launch(launch) => self.perform_launch(&launch),
             Work::Free { place } => self.memory.empty(place),
             Work::Within { from, to } => {
                 let bytes = self.memory.bytes(from).unwrap_or_default().to_vec();
@@ -304,7 +305,7 @@ impl State {
     }
 
     /// Writes device memory, unless it was freed, which was reported then.
-    fn write(&mut self, to: DeviceRange, bytes: &[u8]) {
+    pub(super) fn write(&mut self, to: DeviceRange, bytes: &[u8]) {
         if let Some(memory) = self.memory.bytes_mut(to)
             && memory.len() == bytes.len()
         {

@@ -2,6 +2,7 @@
 
 mod contexts;
 mod events;
+mod kernels;
 mod leaks;
 mod memory;
 mod streams;
@@ -15,6 +16,7 @@ use crate::events::Events;
 use crate::faults::{Faults, Kind};
 use crate::host::HostMemory;
 use crate::memory::DeviceMemory;
+use crate::modules::Modules;
 use crate::order::Clock;
 use crate::settings::{Dice, Settings};
 use crate::streams::Streams;
@@ -33,6 +35,7 @@ pub struct State {
     pub contexts: Contexts,
     pub streams: Streams,
     pub events: Events,
+    pub modules: Modules,
     pub memory: DeviceMemory,
     pub host: HostMemory,
     /// Everything that the host has waited for, in any thread; all work queued from now on comes after it. Which
@@ -63,6 +66,7 @@ impl State {
             over: false,
             streams: Streams::default(),
             events: Events::default(),
+            modules: Modules::default(),
             memory: DeviceMemory::default(),
             host: HostMemory::default(),
             seen: Clock::default(),

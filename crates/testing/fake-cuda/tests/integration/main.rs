@@ -3,6 +3,7 @@
 #![cfg(all(target_os = "linux", target_pointer_width = "64"))]
 
 mod device;
+mod kernels;
 mod misuse;
 mod oracle;
 mod settings;

@@ -3,11 +3,12 @@
 use std::ptr;
 
 use cudarc::driver::sys::{self, CUresult};
-use hsipack_testing::FakeCuda;
+use hsipack_testing::{FakeCuda, skipped};
 
 use crate::device::{
     Context, allocate, copy, cu, event, fake, ok, read, recorded, register, start, stream, write,
 };
+use crate::kernels::{Kernel, frame};
 use crate::transfer::{Consumer, Without, transfer};
 
 /// Name, program, beginning of the fault's text, and other words in that text.
@@ -59,12 +60,29 @@ const MISUSES: &[Misuse] = &[
     ("context pushed", context_pushed, "[leak] exit", "pushed and not popped"),
     ("other bytes", other_bytes, "[wrong-bytes] the device", "the batch holds other bytes"),
     ("stuck", stuck, "[stuck] cuStreamSynchronize", "not done after 1s"),
+    ("no module", no_module, "[bad-argument] cuModuleLoadData", "knows no module \"// other"),
+    ("no kernel", no_kernel, "[bad-argument] cuModuleGetFunction", "no kernel \"decode\""),
+    ("other grid", other_grid, "[bad-argument] cuLaunchKernel", "grid: [3, 1, 1]"),
+    ("unordered kernel", unordered_kernel, "[unordered] cuLaunchKernel", "copy from the host"),
+    ("kernel beyond", kernel_beyond, "[outside-allocation] the device", "beyond the kernel's"),
+    ("module left", module_left, "[leak] cuDevicePrimaryCtxRelease_v2", "1 module(s)"),
     ("forked", forked, "[forked] cuCtxGetCurrent", "called in a forked process"),
 ];
 
+/// Misuses that need a kernel, for which the stand-in needs a compiler.
+const KERNELS: &[&str] =
+    &["no kernel", "other grid", "unordered kernel", "kernel beyond", "module left"];
+
 #[test]
 fn each_misuse_is_found() {
+    let has_kernels = FakeCuda::has_kernels();
+    if !has_kernels {
+        skipped("misuse of kernels: there is no C++ compiler");
+    }
     for (name, _, begins, says) in MISUSES {
+        if !has_kernels && KERNELS.contains(name) {
+            continue;
+        }
         let cuda = FakeCuda::new();
         let mut command = cuda.test("misuse::misuse_in_a_process_of_its_own");
         let command = command.env("MISUSE", name).env("FAKE_CUDA_DEVICES", "2");
@@ -395,5 +413,52 @@ fn forked() {
         assert_eq!(libc::waitpid(child, &mut status, 0), child);
         assert_eq!(libc::WEXITSTATUS(status), 0, "the driver refuses");
     }
+    context.close();
+}
+
+fn no_module() {
+    let _context = Context::open(0);
+    let image = c"// other.cu: 0".as_ptr().cast();
+    assert_ne!(cu!(cuModuleLoadData(&mut ptr::null_mut(), image)), CUresult::CUDA_SUCCESS);
+}
+
+fn no_kernel() {
+    let _context = Context::open(0);
+    let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
+    let image = include_str!("../../../../read/src/device/decode/decode.ptx").to_owned() + "\0";
+    ok!(cuModuleLoadData(&mut module, image.as_ptr().cast()));
+    let found = cu!(cuModuleGetFunction(&mut function, module, c"decode".as_ptr()));
+    assert_eq!(found, CUresult::CUDA_ERROR_NOT_FOUND);
+}
+
+/// Launches the kernel with `blocks` blocks of threads, for a chunk that belongs at `into` in a batch of 40 bytes.
+fn launched(into: u64, blocks: u32, ordered: bool) {
+    let _context = Context::open(0);
+    let kernel = Kernel::load().unwrap();
+    let host = frame(into, &[7; 64]);
+    register(&host);
+    let (copies, decodes) = (stream(), stream());
+    let addresses = [host.len(), 40, 32].map(allocate);
+    copy(addresses[0], &host, copies);
+    let stream = if ordered { copies } else { decodes };
+    let _ = kernel.launch(stream, addresses, blocks);
+    ok!(cuStreamSynchronize(stream));
+}
+
+fn other_grid() {
+    launched(8, 3, true);
+}
+
+fn unordered_kernel() {
+    launched(8, 2, false);
+}
+
+fn kernel_beyond() {
+    launched(9, 2, true);
+}
+
+fn module_left() {
+    let context = Context::open(0);
+    Kernel::load().unwrap();
     context.close();
 }

@@ -1,0 +1,33 @@
+//! Modules of kernels that were loaded.
+
+use crate::abi::{CUmodule, Tag, handle};
+
+/// All modules ever loaded; a handle contains the module's index. The handle of a function contains that of its module,
+/// because no module has a second kernel that can be run here.
+#[derive(Default)]
+pub struct Modules(pub Vec<Module>);
+
+/// A module.
+pub struct Module {
+    pub context: usize,
+    pub unloaded: bool,
+}
+
+impl Modules {
+    /// Loads a module in a context.
+    pub fn load(&mut self, context: usize) -> CUmodule {
+        self.0.push(Module { context, unloaded: false });
+        handle(Tag::Module, self.0.len() - 1)
+    }
+
+    /// Number of modules of a context that are not unloaded.
+    pub fn alive(&self, context: usize) -> usize {
+        self.0.iter().filter(|module| module.context == context && !module.unloaded).count()
+    }
+
+    /// Unloads all modules of a context.
+    pub fn unload_all(&mut self, context: usize) {
+        let own = self.0.iter_mut().filter(|module| module.context == context);
+        own.for_each(|module| module.unloaded = true);
+    }
+}

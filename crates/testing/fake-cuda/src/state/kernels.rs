@@ -1,0 +1,169 @@
+//! Loading modules, launching kernels, and running them in turn.
+
+use crate::abi::CUresult::{
+    CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_FOUND,
+    CUDA_ERROR_NOT_SUPPORTED,
+};
+use crate::abi::{Arguments, CUdeviceptr, CUfunction, CUmodule, Result, Tag, handle, number};
+use crate::faults::Kind;
+use crate::kernels::{self, Chunk, Decode, Launch, Memory, Shape};
+use crate::memory::DeviceRange;
+use crate::operation::Work;
+use crate::state::State;
+use crate::state::memory::Use;
+
+impl State {
+    /// Loads the module of an image.
+    pub fn load_module(&mut self, context: usize, image: &str) -> Result<CUmodule> {
+        // Kernels of other modules have no form here; programs go on without them.
+        if image.starts_with("// kernels.cu: ") {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        if image != kernels::IMAGE {
+            let first = image.lines().next().unwrap_or_default().to_owned();
+            return Err(self.bad_argument(format_args!("the stand-in knows no module {first:?}")));
+        }
+        if cfg!(not(kernels)) {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        Ok(self.modules.load(context))
+    }
+
+    /// A kernel of a module.
+    pub fn function(&mut self, module: CUmodule, name: &str) -> Result<CUfunction> {
+        let place = self.module(number(Tag::Module, module), module)?;
+        if name != kernels::NAME {
+            let what = format!("the module has no kernel {name:?}");
+            return Err(self.wrong(Kind::BadArgument, CUDA_ERROR_NOT_FOUND, what));
+        }
+        Ok(handle(Tag::Function, place))
+    }
+
+    /// Unloads a module.
+    pub fn unload_module(&mut self, module: CUmodule) -> Result<()> {
+        let place = self.module(number(Tag::Module, module), module)?;
+        self.modules.0[place].unloaded = true;
+        Ok(())
+    }
+
+    fn module(&mut self, place: Option<usize>, given: usize) -> Result<usize> {
+        match place.filter(|place| *place < self.modules.0.len()) {
+            Some(place) if !self.modules.0[place].unloaded => Ok(place),
+            Some(_) => Err(self.bad_handle("the module was unloaded")),
+            None => Err(self.bad_handle(format_args!("{given:#x} is no module or kernel"))),
+        }
+    }
+
+    /// Queues a kernel.
+    pub fn launch(
+        &mut self,
+        function: CUfunction,
+        shape: Shape,
+        stream: usize,
+        arguments: &Arguments,
+    ) -> Result<()> {
+        let place = self.module(number(Tag::Function, function), function)?;
+        if self.modules.0[place].context != self.streams.context(stream) {
+            let what = "the kernel and the stream are of different contexts";
+            return Err(self.wrong(Kind::WrongContext, CUDA_ERROR_INVALID_HANDLE, what));
+        }
+        if arguments.are_missing() {
+            return Err(self.bad_argument("a kernel without arguments"));
+        }
+        let decode: Decode = arguments.get(0);
+        let blocks = u64::from(decode.chunks) * u64::from(decode.slots);
+        let Shape { grid, block, shared } = shape;
+        let fits = u64::from(grid[0]) == blocks && grid[1..] == [1, 1];
+        if !fits || blocks == 0 || block != [kernels::THREADS, 1, 1] || shared != 0 {
+            return Err(self.bad_argument(format_args!("{shape:?} for {decode:?}")));
+        }
+        let chunks = u64::from(decode.chunks);
+        let launch = Launch {
+            decode,
+            chunks: self.argument(arguments, 1, chunks * size_of::<Chunk>() as u64, 8, stream)?,
+            compressed: self.argument(arguments, 2, 1, 1, stream)?,
+            batch: self.argument(arguments, 3, 1, 1, stream)?,
+            scratch: self.argument(
+                arguments,
+                4,
+                blocks.saturating_mul(decode.scratch),
+                16,
+                stream,
+            )?,
+            statuses: self.argument(arguments, 5, 4 * chunks, 4, stream)?,
+        };
+        let used = [
+            (launch.chunks, Use::Read),
+            (self.to_the_end(launch.compressed), Use::Read),
+            (self.to_the_end(launch.batch), Use::Write),
+            (launch.scratch, Use::Write),
+            (launch.statuses, Use::Write),
+        ];
+        let launch = Launch { compressed: used[1].0, batch: used[2].0, ..launch };
+        let point = self.queue(stream, &[], Work::Launch(launch));
+        for (place, how) in used {
+            self.uses(place, how, &point, "the kernel");
+        }
+        Ok(())
+    }
+
+    /// The memory at an address that a kernel is given.
+    fn argument(
+        &mut self,
+        arguments: &Arguments,
+        number: usize,
+        bytes: u64,
+        alignment: u64,
+        stream: usize,
+    ) -> Result<DeviceRange> {
+        let address: CUdeviceptr = arguments.get(number);
+        if !address.is_multiple_of(alignment) {
+            let what = format!("argument {number}, {address:#x}, is no multiple of {alignment}");
+            return Err(self.wrong(Kind::BadArgument, CUDA_ERROR_INVALID_VALUE, what));
+        }
+        self.place_for(address, usize::try_from(bytes).unwrap_or(usize::MAX), stream)
+    }
+
+    /// The memory from a place on.
+    fn to_the_end(&self, place: DeviceRange) -> DeviceRange {
+        DeviceRange { bytes: self.memory.whole(place).bytes - place.first, ..place }
+    }
+
+    /// Runs a kernel, unless its memory was freed, which was reported then.
+    pub(super) fn perform_launch(&mut self, launch: &Launch) {
+        let Launch { decode, .. } = launch;
+        let (Some(chunks), Some(statuses)) =
+            (self.memory.bytes(launch.chunks), self.memory.bytes(launch.statuses))
+        else {
+            return;
+        };
+        let chunks = Chunk::all(chunks);
+        let words = statuses.chunks_exact(4).map(|word| word.try_into().expect("four bytes"));
+        let mut statuses: Vec<u32> = words.map(u32::from_ne_bytes).collect();
+        for chunk in &chunks {
+            let frame = chunk.frame.checked_add(chunk.frame_bytes.into());
+            let within = |end: Option<u64>, room: usize| end.is_some_and(|end| end <= room as u64);
+            if !within(frame, launch.compressed.bytes) || !within(chunk.end(), launch.batch.bytes) {
+                let what = format!("{chunk:?} reaches beyond the kernel's memory");
+                self.note(Kind::OutsideAllocation, what);
+                return;
+            }
+        }
+        let Some(compressed) = self.memory.bytes(launch.compressed).map(<[u8]>::as_ptr) else {
+            return;
+        };
+        let Some(batch) = self.memory.bytes_mut(launch.batch).map(<[u8]>::as_mut_ptr) else {
+            return;
+        };
+        let Some(scratch) = self.memory.bytes_mut(launch.scratch).map(<[u8]>::as_mut_ptr) else {
+            return;
+        };
+        let memory = Memory { compressed, batch, scratch };
+        let order = self.dice.roll(u64::MAX);
+        // SAFETY: the memory of allocations stays where it is, and only this thread uses it meanwhile. What the kernel reads
+        // and writes lies in it: that was checked here for the chunks, and when the kernel was launched for the rest.
+        unsafe { kernels::run(decode, &chunks, &memory, &mut statuses, order) };
+        let statuses: Vec<u8> = statuses.into_iter().flat_map(u32::to_ne_bytes).collect();
+        self.write(launch.statuses, &statuses);
+    }
+}
