@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
+use hsipack_format::codec;
 use hsipack_format::shard::{ChunkSpan, ShardIndex};
 use hsipack_format::{Command, CubeShape, DType, Error, ErrorKind, Grid, Opt, remedy};
 use hsipack_store::dataset::ChunkArray;
@@ -236,19 +237,43 @@ impl<'a> ArrayRef<'a> {
     /// # Errors
     /// If the chunk is damaged.
     pub(crate) fn decode(&self, number: usize, stored: &[u8], out: &mut [u8]) -> Result<()> {
-        let meta = self.chunks.meta();
+        let due = self.is_due(number);
+        self.chunks.decode(stored, due, out)?;
+        if due {
+            self.note_verified(number);
+        }
+        Ok(())
+    }
+
+    /// The frame of a stored chunk. Compares the checksum if that is due.
+    ///
+    /// # Errors
+    /// If the chunk is damaged.
+    pub(crate) fn frame<'b>(&self, number: usize, stored: &'b [u8]) -> Result<&'b [u8]> {
+        if self.is_due(number) {
+            let frame = codec::verify(stored)?;
+            self.note_verified(number);
+            return Ok(frame);
+        }
+        match self.chunks.meta().codecs.checksum {
+            true => codec::without_checksum(stored),
+            false => Ok(stored),
+        }
+    }
+
+    /// Whether the checksum of a chunk is to be compared.
+    fn is_due(&self, number: usize) -> bool {
         let (word, bit) = (&self.files.verified[number / 64], 1 << (number % 64));
-        let due = meta.codecs.checksum
+        self.chunks.meta().codecs.checksum
             && match self.dataset.verify() {
                 Verify::Always => true,
                 Verify::Once => word.load(Ordering::Relaxed) & bit == 0,
                 Verify::Never => false,
-            };
-        self.chunks.decode(stored, due, out)?;
-        if due {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
-        Ok(())
+            }
+    }
+
+    fn note_verified(&self, number: usize) {
+        self.files.verified[number / 64].fetch_or(1 << (number % 64), Ordering::Relaxed);
     }
 
     /// The error of a chunk, with what a user needs to find the chunk. Errors that are not about stored data (no memory,

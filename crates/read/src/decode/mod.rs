@@ -13,7 +13,7 @@ use hsipack_store::rows::{self, Chunks, Part};
 
 use crate::cache::Cache;
 use crate::dataset::Dataset;
-use crate::dataset::array::ArrayRef;
+use crate::dataset::array::{ArrayRef, Stored};
 use crate::plan::Window;
 use crate::shuffle_buffer::{BufferedChunk, ChunkRef, ShuffleBuffer};
 use crate::store::ReadBuffer;
@@ -131,7 +131,7 @@ impl Decoder<'_> {
     }
 
     /// Masks have no bands to choose from.
-    fn bands_of(&self, array: ArrayRef<'_>) -> Option<&[usize]> {
+    pub(crate) fn bands_of(&self, array: ArrayRef<'_>) -> Option<&[usize]> {
         self.bands.filter(|_| array.array == 0)
     }
 
@@ -214,6 +214,67 @@ impl Decoder<'_> {
         Ok(())
     }
 
+    /// Copies the frame of a chunk, without its checksum, which is compared if that is due, into `out`, which it fills.
+    ///
+    /// # Errors
+    /// If the chunk cannot be read, its checksum differs, or its frame has another length.
+    pub(crate) fn frame(
+        &self,
+        array: ArrayRef<'_>,
+        index: usize,
+        chunk: usize,
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let number = array.number(index, chunk);
+        scratch.meter.chunks += 1;
+        let copied = |stored: &[u8], out: &mut [u8]| {
+            let frame =
+                array.frame(number, stored).and_then(|frame| match frame.len() == out.len() {
+                    true => Ok(frame),
+                    false => Err(Error::damaged(format!("a frame has {} bytes", frame.len()))),
+                });
+            out.copy_from_slice(frame.map_err(|error| array.in_chunk(index, chunk, error))?);
+            Ok(())
+        };
+        if let Some(stored) = self.cache.and_then(|cache| cache.stored(array, number)) {
+            scratch.meter.cached_chunks += 1;
+            return copied(stored, out);
+        }
+        let located =
+            array.locate(index, chunk).map_err(|error| array.in_chunk(index, chunk, error))?;
+        let Some(stored) = located else {
+            return Err(Error::bug("a chunk that was never written has no frame"));
+        };
+        self.with_stored(&stored, scratch, &mut |bytes| {
+            copied(bytes, out)?;
+            if let Some(cache) = self.cache {
+                cache.keep(array, number, bytes, &[], Duration::ZERO);
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads the bytes of a stored chunk, and measures that.
+    fn with_stored(
+        &self,
+        stored: &Stored<'_>,
+        scratch: &mut Scratch,
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let Scratch { read, meter, traced, reads, .. } = scratch;
+        meter.stored_bytes += stored.span.end - stored.span.start;
+        let before = Instant::now();
+        stored.file.with_bytes(stored.span.clone(), read, &mut |bytes| {
+            let after = Instant::now();
+            meter.read += after - before;
+            if *traced {
+                reads.push((before, after));
+            }
+            each(bytes)
+        })
+    }
+
     /// Decodes a whole chunk from the store into `out`, which it fills.
     fn load(
         &self,
@@ -227,15 +288,8 @@ impl Decoder<'_> {
         let located =
             array.locate(index, chunk).map_err(|error| array.in_chunk(index, chunk, error))?;
         let Some(stored) = located else { return array.chunks.fill(out) };
-        let Scratch { read, meter, traced, reads, .. } = scratch;
-        meter.stored_bytes += stored.span.end - stored.span.start;
-        let before = Instant::now();
-        stored.file.with_bytes(stored.span, read, &mut |bytes| {
+        self.with_stored(&stored, scratch, &mut |bytes| {
             let after = Instant::now();
-            meter.read += after - before;
-            if *traced {
-                reads.push((before, after));
-            }
             decode(array, index, chunk, bytes, out)?;
             if let Some(cache) = self.cache {
                 cache.keep(array, number, bytes, out, after.elapsed());

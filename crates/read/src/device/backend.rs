@@ -4,6 +4,7 @@
 use hsipack_augment::Device;
 use hsipack_augment::array::Stream;
 
+use super::decode::Decode;
 use crate::Result;
 
 /// A device with a separate stream for copies. Consumers name the streams that they work on. Nothing here waits for a
@@ -60,8 +61,56 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// Records an event after all copies that are queued.
     fn copied(&self) -> Result<Self::Event>;
 
+    /// Makes the device ready to decode batches. Called before the functions below.
+    ///
+    /// # Errors
+    /// If it cannot; the error says why.
+    fn prepare_decoding(&self) -> Result<()>;
+
+    /// Makes decodings that are queued from now on wait for `event`.
+    fn wait_on_decodes(&self, event: &Self::Event) -> Result<()>;
+
+    /// Queues the decoding of a batch.
+    ///
+    /// # Errors
+    /// An error means that nothing was queued.
+    ///
+    /// # Safety
+    /// All of the chunks, and what they refer to, must lie in this device's memory at these places, be there when the
+    /// decoding begins, and stay until an event that [`decoded`](Self::decoded) returns afterwards is done. Nobody may use
+    /// the memory meanwhile.
+    unsafe fn queue_decode(&self, decode: &Decode, at: &DecodePlaces) -> Result<()>;
+
+    /// Queues a copy of `bytes` bytes from this device's memory to the host's, after the decodings that are queued.
+    ///
+    /// # Errors
+    /// An error means that nothing was queued.
+    ///
+    /// # Safety
+    /// `from` and `to` must each have `bytes` bytes, which must stay, and which nobody may use, until an event that
+    /// [`decoded`](Self::decoded) returns afterwards is done.
+    unsafe fn queue_answers(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
+
+    /// Records an event after all decodings and answers that are queued.
+    fn decoded(&self) -> Result<Self::Event>;
+
     /// Blocks the calling thread until `event` is done.
     fn finish(&self, event: &Self::Event) -> Result<()>;
+}
+
+/// Where the parts of a decoding are in a device's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DecodePlaces {
+    /// The table of chunks.
+    pub chunks: *const u8,
+    /// What their frames' places are counted from.
+    pub compressed: *const u8,
+    /// The batch that is written.
+    pub batch: *mut u8,
+    /// As many bytes as [`Decode::scratch_bytes`].
+    pub scratch: *mut u8,
+    /// One number for each chunk, 0 before.
+    pub statuses: *mut u8,
 }
 
 /// Memory of a device.

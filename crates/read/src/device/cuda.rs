@@ -6,13 +6,15 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUresult, CUstream};
 use hsipack_augment::Device;
 use hsipack_augment::array::Stream;
 
-use super::backend::{Backend, DeviceMemory};
+use super::backend::{Backend, DecodePlaces, DeviceMemory};
+use super::cuda_kernel::DecodeKernel;
+use super::decode::Decode;
 use super::transfer::LOST_REMEDY;
 use crate::ring::memory::PageLocker;
 use crate::{Error, Result};
@@ -26,10 +28,18 @@ pub(super) struct Cuda {
     number: usize,
     context: Arc<Context>,
     copies: CUstream,
+    /// Made when batches are to be decoded.
+    decoder: OnceLock<Decoder>,
+}
+
+/// The kernel, and the stream that it runs on.
+struct Decoder {
+    kernel: Arc<DecodeKernel>,
+    stream: CUstream,
 }
 
 /// The primary context of a device, retained.
-struct Context {
+pub(super) struct Context {
     device: CUdevice,
     context: CUcontext,
 }
@@ -47,7 +57,7 @@ pub(super) struct DeviceBytes {
     context: Arc<Context>,
 }
 
-// SAFETY: streams, events and contexts of the driver may be used by any thread.
+// SAFETY: streams, events, functions and contexts of the driver may be used by any thread.
 unsafe impl Send for Cuda {}
 // SAFETY: as above; the driver locks what it has to.
 unsafe impl Sync for Cuda {}
@@ -67,13 +77,8 @@ impl Cuda {
     /// If there is no such device, no driver, or the driver is too old.
     pub(super) fn open(number: usize) -> Result<Self> {
         let context = Arc::new(Context::primary(number)?);
-        let mut copies = ptr::null_mut();
-        context.with(|| {
-            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            // SAFETY: the stream is written to a local variable.
-            unsafe { sys::cuStreamCreate(&mut copies, flags) }
-        })?;
-        Ok(Self { number, context, copies })
+        let copies = context.stream()?;
+        Ok(Self { number, context, copies, decoder: OnceLock::new() })
     }
 
     /// Page-locks memory for this device.
@@ -94,6 +99,10 @@ impl Cuda {
         // SAFETY: both live; the stream is of this context, or the default stream of the current one, which is it.
         self.context.with(|| unsafe { sys::cuEventRecord(event.event, stream) })?;
         Ok(event)
+    }
+
+    fn decoder(&self) -> Result<&Decoder> {
+        self.decoder.get().ok_or_else(|| Error::bug("decoding was not prepared"))
     }
 
     fn queue_wait(&self, stream: CUstream, event: &Event) -> Result<()> {
@@ -152,6 +161,40 @@ impl Backend for Cuda {
         self.event(self.copies)
     }
 
+    fn prepare_decoding(&self) -> Result<()> {
+        if self.decoder.get().is_none() {
+            let kernel = DecodeKernel::of(&self.context)?;
+            let stream = self.context.stream()?;
+            if let Err(Decoder { stream, .. }) = self.decoder.set(Decoder { kernel, stream }) {
+                // Another thread was faster.
+                self.context.destroy(stream);
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_on_decodes(&self, event: &Event) -> Result<()> {
+        self.queue_wait(self.decoder()?.stream, event)
+    }
+
+    unsafe fn queue_decode(&self, decode: &Decode, at: &DecodePlaces) -> Result<()> {
+        let Decoder { kernel, stream } = self.decoder()?;
+        // SAFETY: the caller is responsible for the memory.
+        unsafe { kernel.launch(decode, at, *stream) }
+    }
+
+    unsafe fn queue_answers(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        let stream = self.decoder()?.stream;
+        // SAFETY: both have so many bytes and stay, as the caller promises.
+        self.context.with(|| unsafe {
+            sys::cuMemcpyDtoHAsync_v2(to.cast(), from as sys::CUdeviceptr, bytes, stream)
+        })
+    }
+
+    fn decoded(&self) -> Result<Event> {
+        self.event(self.decoder()?.stream)
+    }
+
     fn finish(&self, event: &Event) -> Result<()> {
         // SAFETY: the event lives. It was made to block, so that the thread sleeps.
         self.context.with(|| unsafe { sys::cuEventSynchronize(event.event) })
@@ -160,9 +203,10 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: the stream lives until here. Work that is still queued on it is done nevertheless. Nobody can be
-        // told of an error here.
-        let _ = self.context.with(|| unsafe { sys::cuStreamDestroy_v2(self.copies) });
+        self.context.destroy(self.copies);
+        if let Some(Decoder { stream, .. }) = self.decoder.get() {
+            self.context.destroy(*stream);
+        }
     }
 }
 
@@ -236,6 +280,11 @@ fn device(number: usize) -> Result<CUdevice> {
 }
 
 impl Context {
+    /// The driver's number of the device.
+    pub(super) fn device(&self) -> CUdevice {
+        self.device
+    }
+
     fn primary(number: usize) -> Result<Self> {
         let device = device(number)?;
         let mut context = ptr::null_mut();
@@ -244,8 +293,25 @@ impl Context {
         Ok(Self { device, context })
     }
 
+    /// A stream that does not wait for the default stream, and for which that does not wait.
+    fn stream(&self) -> Result<CUstream> {
+        let mut stream = ptr::null_mut();
+        self.with(|| {
+            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: the stream is written to a local variable.
+            unsafe { sys::cuStreamCreate(&mut stream, flags) }
+        })?;
+        Ok(stream)
+    }
+
+    /// Destroys a stream. Work that is still queued on it is done nevertheless.
+    fn destroy(&self, stream: CUstream) {
+        // SAFETY: made by `stream`, and destroyed once. Nobody can be told of an error here.
+        let _ = self.with(|| unsafe { sys::cuStreamDestroy_v2(stream) });
+    }
+
     /// Runs `call` with this context current, and then gives the thread its previous context back.
-    fn with(&self, call: impl FnOnce() -> CUresult) -> Result<()> {
+    pub(super) fn with(&self, call: impl FnOnce() -> CUresult) -> Result<()> {
         // SAFETY: the context is retained.
         told(unsafe { sys::cuCtxPushCurrent_v2(self.context) })?;
         let result = call();

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use hsipack_augment::Device;
 use hsipack_augment::array::{Buffer, Memory, Stream};
 
-use super::backend::{Backend, DeviceMemory};
-use crate::Result;
+use super::backend::{Backend, DecodePlaces, DeviceMemory};
+use super::decode::Decode;
+use crate::{Error, Result};
+use hsipack_format::{Opt, remedy};
 
 /// See the module's documentation. All work on its arrays is done at once, so there is nothing to wait for: when
 /// an array is dropped, it is no longer in use, and when an array is received, it is already copied.
@@ -80,7 +82,32 @@ impl Backend for Emulated {
         Ok(())
     }
 
+    fn prepare_decoding(&self) -> Result<()> {
+        Err(no_decoding())
+    }
+
+    fn wait_on_decodes(&self, (): &()) -> Result<()> {
+        Err(no_decoding())
+    }
+
+    unsafe fn queue_decode(&self, _: &Decode, _: &DecodePlaces) -> Result<()> {
+        Err(no_decoding())
+    }
+
+    unsafe fn queue_answers(&self, _: *const u8, _: *mut u8, _: usize) -> Result<()> {
+        Err(no_decoding())
+    }
+
+    fn decoded(&self) -> Result<()> {
+        Err(no_decoding())
+    }
+
     fn finish(&self, (): &()) -> Result<()> {
         Ok(())
     }
+}
+
+fn no_decoding() -> Error {
+    Error::conflict("an emulated device does not decode")
+        .with_remedy(remedy!["use ", Opt::Decode.to("host")])
 }

@@ -12,7 +12,8 @@ use std::time::Duration;
 use hsipack_augment::array::Stream;
 use hsipack_augment::{Array, Device};
 
-use super::backend::{Backend, DeviceMemory};
+use super::backend::{Backend, DecodePlaces, DeviceMemory};
+use super::decode::{Decode, decode_by_blosc};
 use crate::{Error, Result};
 
 /// The fake device. Clones are the same device.
@@ -30,6 +31,7 @@ struct World {
 pub(super) enum Queue {
     Consumer(Stream),
     Copies,
+    Decodes,
 }
 
 impl Queue {
@@ -54,6 +56,8 @@ struct Inner {
     until_no_memory: Option<usize>,
     /// How many of the next copies are refused.
     refused_copies: usize,
+    /// How many of the next decodings are refused.
+    refused_decodes: usize,
     /// How many of the next records of events on consumers' streams are refused.
     refused_records: usize,
     lost: bool,
@@ -76,6 +80,14 @@ enum Op {
         to: usize,
         bytes: usize,
     },
+    /// A decoding, by C-Blosc instead of the kernel.
+    Decode(Decode, Places),
+    /// A copy to the host.
+    Answer {
+        from: usize,
+        to: usize,
+        bytes: usize,
+    },
     Record(usize),
     Wait(usize),
     /// A consumer's work that reads memory of the slot that begins at `slot`.
@@ -85,6 +97,24 @@ enum Op {
         want: Vec<u8>,
         what: String,
     },
+}
+
+/// Addresses of a decoding.
+#[derive(Clone, Copy)]
+struct Places {
+    chunks: usize,
+    compressed: usize,
+    batch: usize,
+    scratch: usize,
+    statuses: usize,
+}
+
+impl Places {
+    /// The starts of the memory that a decoding uses. The batch, the compressed bytes and the scratch memory are
+    /// allocations of their own.
+    fn used(&self) -> [usize; 3] {
+        [self.compressed, self.batch, self.scratch]
+    }
 }
 
 /// Memory of the device.
@@ -187,6 +217,19 @@ impl Inner {
                 take_out(&mut self.used, to);
                 self.copied += 1;
             }
+            Op::Decode(decode, places) => {
+                if self.written.contains(&places.compressed) {
+                    self.wrong.push("a batch is decoded while it is copied".to_owned());
+                }
+                // SAFETY: memory of this device is never given back, and the queued decoding may use it.
+                unsafe { decode_frames(&decode, places) };
+                take_out(&mut self.written, places.batch);
+                places.used().into_iter().for_each(|start| take_out(&mut self.used, start));
+            }
+            Op::Answer { from, to, bytes } => {
+                // SAFETY: as for copies.
+                unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+            }
             Op::Record(event) => self.events[event] = true,
             Op::Wait(_) => {}
             Op::Read { slot, start, want, what } => {
@@ -206,13 +249,19 @@ impl Inner {
 
     /// Whether the queued copy to `start` comes after an event that is not done yet, so that it cannot begin.
     fn is_fenced(&self, start: usize) -> bool {
-        let mut waits = false;
-        let copies = self.queues.iter().filter(|(queue, _)| *queue == Queue::Copies);
-        for op in copies.flat_map(|(_, ops)| ops) {
-            match op {
-                Op::Wait(event) => waits |= !self.events[*event],
-                Op::Copy { to, .. } if *to == start => return waits,
-                _ => {}
+        let mut waits;
+        for (queue, ops) in &self.queues {
+            if !matches!(queue, Queue::Copies | Queue::Decodes) {
+                continue;
+            }
+            waits = false;
+            for op in ops {
+                match op {
+                    Op::Wait(event) => waits |= !self.events[*event],
+                    Op::Copy { to, .. } if *to == start => return waits,
+                    Op::Decode(_, places) if places.batch == start => return waits,
+                    _ => {}
+                }
             }
         }
         false
@@ -285,6 +334,11 @@ impl Fake {
     /// Makes this many of the next copies fail, without being queued.
     pub(super) fn refuse_copies(&self, count: usize) {
         self.change(|inner| inner.refused_copies = count);
+    }
+
+    /// Makes this many of the next decodings fail, without being queued.
+    pub(super) fn refuse_decodes(&self, count: usize) {
+        self.change(|inner| inner.refused_decodes = count);
     }
 
     /// Makes this many of the next records of consumers' events fail.
@@ -436,8 +490,69 @@ impl Backend for Fake {
         Ok(self.record_in(Queue::Copies))
     }
 
+    fn prepare_decoding(&self) -> Result<()> {
+        self.0.lock().check()
+    }
+
+    fn wait_on_decodes(&self, event: &usize) -> Result<()> {
+        self.0.lock().check()?;
+        self.change(|inner| inner.queue(Queue::Decodes).push_back(Op::Wait(*event)));
+        Ok(())
+    }
+
+    unsafe fn queue_decode(&self, decode: &Decode, at: &DecodePlaces) -> Result<()> {
+        let mut inner = self.0.lock();
+        inner.check()?;
+        Inner::refuses(&mut inner.refused_decodes)?;
+        let places = Places {
+            chunks: at.chunks as usize,
+            compressed: at.compressed as usize,
+            batch: at.batch as usize,
+            scratch: at.scratch as usize,
+            statuses: at.statuses as usize,
+        };
+        inner.written.push(places.batch);
+        inner.used.extend(places.used());
+        inner.queue(Queue::Decodes).push_back(Op::Decode(*decode, places));
+        self.0.changed.notify_all();
+        Ok(())
+    }
+
+    unsafe fn queue_answers(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        self.0.lock().check()?;
+        let (from, to) = (from as usize, to as usize);
+        self.change(|inner| {
+            inner.queue(Queue::Decodes).push_back(Op::Answer { from, to, bytes });
+        });
+        Ok(())
+    }
+
+    fn decoded(&self) -> Result<usize> {
+        self.0.lock().check()?;
+        Ok(self.record_in(Queue::Decodes))
+    }
+
     fn finish(&self, event: &usize) -> Result<()> {
         self.wait_for(*event);
         self.0.lock().check()
+    }
+}
+
+/// Does the kernel's work.
+///
+/// # Safety
+/// The memory at these places must be as large as `decode` and the table of chunks say, and nobody may use it meanwhile.
+unsafe fn decode_frames(decode: &Decode, places: Places) {
+    let Places { chunks, compressed, batch, scratch, statuses } = places;
+    // SAFETY: the caller is responsible; the scratch memory is written to as the kernel does.
+    unsafe {
+        std::ptr::write_bytes(scratch as *mut u8, 0x5A, decode.scratch_bytes() as usize);
+        decode_by_blosc(
+            decode,
+            chunks as *const _,
+            compressed as *const u8,
+            batch as *mut u8,
+            statuses as *mut u32,
+        );
     }
 }

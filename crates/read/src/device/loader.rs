@@ -23,7 +23,8 @@ use super::transfer::{Next, Source, Transfer};
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{
-    Batch, CacheChoice, Consumer, Loader, LoaderOptions, Record, Shared, Statistics, Workload,
+    Batch, CacheChoice, Consumer, DecodePlace, Decoding, Loader, LoaderOptions, Record, Shared,
+    Statistics, Workload, no_device,
 };
 use crate::plan::{Plan, State};
 use crate::ring::memory::MemoryReport;
@@ -170,6 +171,15 @@ impl Source for Loader {
         self.next_batch()
     }
 
+    fn next_if_ready(&mut self) -> Option<Option<Result<Batch>>> {
+        match self.next_within(Duration::ZERO) {
+            Some(Ok(None)) => None,
+            Some(Ok(Some(batch))) => Some(Some(Ok(batch))),
+            Some(Err(error)) => Some(Some(Err(error))),
+            None => Some(None),
+        }
+    }
+
     fn go_to(&mut self, epoch: u64) {
         self.set_epoch(epoch);
     }
@@ -184,6 +194,18 @@ impl Source for Loader {
 
     fn info(batch: &Batch) -> Arc<BatchInfo> {
         BatchInfo::of(batch)
+    }
+
+    fn decoding(batch: &Batch) -> Option<Decoding> {
+        batch.decoding()
+    }
+
+    fn answers(batch: &mut Batch) -> &mut [u8] {
+        batch.statuses_mut()
+    }
+
+    fn decoded_here(&mut self, batch: Batch) -> Result<Batch> {
+        Loader::decoded_here(self, batch)
     }
 }
 
@@ -229,6 +251,10 @@ impl<L: Library> DeviceLoader<L> {
     }
 
     pub(super) fn begin_with(mut prepared: PreparedDeviceLoader, library: L) -> Result<Self> {
+        let decodes = prepared.loader.options().decode == DecodePlace::Device;
+        if decodes && prepared.options.device == Device::Cpu {
+            return Err(no_device());
+        }
         match (prepared.options.device, prepared.options.emulated_bus) {
             (Device::Cpu, Some(rate)) => Self::begin_on(Emulated::new(rate), prepared, library),
             (Device::Cpu, None) => Self::begin_on_host(prepared, library),
@@ -271,7 +297,13 @@ impl<L: Library> DeviceLoader<L> {
         prepared: PreparedDeviceLoader,
         library: L,
     ) -> Result<Self> {
-        let mut loader = prepared.loader.clone().start()?;
+        let mut inner = prepared.loader.clone();
+        // To measure copies alone, values are copied.
+        if inner.options().decode == DecodePlace::Device && !prepared.options.repeat {
+            backend.prepare_decoding()?;
+            inner = inner.for_decoding();
+        }
+        let mut loader = inner.start_inside()?;
         loader.feed_transfer();
         let (shared, state) = (loader.shared().clone(), loader.state());
         let interrupt = stop_ring(&shared);

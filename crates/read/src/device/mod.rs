@@ -12,10 +12,13 @@
 //! | `tensors.rs` | makes a batch's tensors: that conversion, then augmentations |
 //! | `host.rs` | the CPU: arrays over the ring itself |
 //! | `prefetch.rs` | the CPU: the thread that prepares batches ahead, if there is something to compute |
-//! | `transfer.rs` | a device: the thread that copies ahead, device slots, their reuse |
+//! | `transfer.rs` | a device: the consumer's side, device slots, their reuse |
+//! | `worker.rs` | the thread that copies ahead |
+//! | `decoding.rs` | what that thread does with batches that the device decodes |
 //! | `exchange.rs` | what that thread and the consumer give each other |
 //! | `backend.rs` | what a device has to provide for that |
 //! | `cuda.rs` | CUDA, using only the driver |
+//! | `cuda_kernel.rs` | the kernel that decodes chunks, loaded by that driver |
 //! | `emulated.rs` | a device emulated in host memory, with copies as slow as over a bus |
 //! | [`decode`] | the kernel that decodes chunks on a GPU, and its arguments |
 //! | `repeat.rs` | one batch again and again: the speed of copying alone |
@@ -26,7 +29,9 @@ mod batch;
 mod batch_info;
 mod conversion;
 mod cuda;
+mod cuda_kernel;
 pub mod decode;
+mod decoding;
 mod emulated;
 mod exchange;
 #[cfg(test)]
@@ -43,6 +48,7 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod worker;
 
 pub use batch::DeviceBatch;
 pub use conversion::VALID;

@@ -37,6 +37,8 @@ pub struct DeviceReport {
     pub slot_bytes: usize,
     /// Number of device slots; 0 on the CPU.
     pub device_slots: usize,
+    /// Where chunks are decoded: `host`, or `device` if the device decodes those that it can.
+    pub decode: &'static str,
     /// Why the loader does no better.
     pub notes: Vec<String>,
 }
@@ -57,6 +59,16 @@ pub(super) trait Copies: Send + Sync {
     fn given_away(&self) -> u64;
     /// On the CPU: batches that were copied because the consumer kept others.
     fn copied(&self) -> u64;
+
+    /// Bytes copied to the device.
+    fn copied_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Batches that the device decoded.
+    fn decoded(&self) -> u64 {
+        0
+    }
 }
 
 impl Tally {
@@ -80,6 +92,8 @@ impl Monitor {
             times: BatchTimes { load_s: inside.times.load_s, ..self.tally.times.get() },
             given_away: self.copies.given_away(),
             copied: self.copies.copied(),
+            link_bytes: self.copies.copied_bytes(),
+            device_decoded: self.copies.decoded(),
             ..inside
         }
     }
@@ -126,6 +140,15 @@ impl Monitor {
                 self.copies.copied()
             ));
         }
+        if self.shared.compressed
+            && self.copies.decoded() == 0
+            && self.tally.batches.load(Ordering::Relaxed) > 0
+        {
+            notes.push(
+                "the device decoded no batch: it decodes LZ4 with elements of 1, 2 or 4 bytes, if compressed batches are smaller and nothing is kept decoded"
+                    .to_owned(),
+            );
+        }
         DeviceReport {
             device: match self.options.device {
                 Device::Cpu if self.options.emulated_bus.is_some() => "emulated".to_owned(),
@@ -139,6 +162,7 @@ impl Monitor {
             },
             slot_bytes: self.shared.ring.slot_bytes(),
             device_slots,
+            decode: if self.shared.compressed { "device" } else { "host" },
             notes,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::batch_info::BatchInfo;
 use super::transfer::Source;
 use crate::Result;
-use crate::loader::{Batch, Loader};
+use crate::loader::{Batch, Decoding, Loader};
 use crate::plan::State;
 
 /// A loader that delivers its first batch for ever.
@@ -36,6 +36,10 @@ impl Source for Repeat {
         Some(batch)
     }
 
+    fn next_if_ready(&mut self) -> Option<Option<Result<Arc<Batch>>>> {
+        Some(self.next())
+    }
+
     fn go_to(&mut self, _: u64) {}
 
     fn place(&self) -> State {
@@ -48,5 +52,17 @@ impl Source for Repeat {
 
     fn info(batch: &Arc<Batch>) -> Arc<BatchInfo> {
         BatchInfo::of(batch)
+    }
+
+    fn decoding(_: &Arc<Batch>) -> Option<Decoding> {
+        None
+    }
+
+    fn answers(_: &mut Arc<Batch>) -> &mut [u8] {
+        &mut []
+    }
+
+    fn decoded_here(&mut self, batch: Arc<Batch>) -> Result<Arc<Batch>> {
+        Ok(batch)
     }
 }

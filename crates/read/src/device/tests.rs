@@ -1,5 +1,6 @@
 //! Tests the transfer on a device that is late, reorders everything that events do not order, and fails.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -7,11 +8,18 @@ use std::time::{Duration, Instant};
 use hsipack_augment::array::Stream;
 use hsipack_augment::{Array, ElementType, Host};
 
+use hsipack_format::{Codec, Compressor, DType, Shuffle};
+use hsipack_store::codec::encode;
+
+use super::decode::{CHUNK_BYTES, Chunk, Decode};
 use super::fake::{Fake, Queue};
 use super::transfer::{Next, Source, Transfer};
+use crate::loader::{DecodePlace, Decoding};
 use crate::{Error, Result};
 
 const BYTES: usize = 64;
+/// Bytes of a host buffer: enough for a batch that the device decodes.
+const BUFFER: usize = 256;
 /// Number of batches in an epoch.
 const EPOCH: u64 = 5;
 
@@ -23,7 +31,18 @@ struct Made {
     number: u64,
     /// Batches that fail.
     errors: HashSet<(u64, u64)>,
+    /// Whether the device decodes batches.
+    compressed: bool,
 }
+
+thread_local! {
+    /// Whether the device decodes the batches of the calling test.
+    static COMPRESSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Batches whose frame is damaged: the first can be read on the host, the other cannot.
+const BAD_ON_THE_DEVICE: (u64, u64) = (1000, 1);
+const BAD: (u64, u64) = (1000, 3);
 
 #[derive(Default)]
 struct Pool {
@@ -36,6 +55,7 @@ struct HostBatch {
     bytes: Option<&'static mut [u8]>,
     pool: Arc<Pool>,
     name: (u64, u64),
+    decoding: Option<Decoding>,
 }
 
 impl Drop for HostBatch {
@@ -45,6 +65,27 @@ impl Drop for HostBatch {
         self.pool.buffers.lock().unwrap().push(bytes);
         self.pool.changed.notify_all();
     }
+}
+
+/// Puts a batch into a buffer as the device needs it.
+fn compress(name: (u64, u64), buffer: &mut [u8]) -> Decoding {
+    let codec = Codec::new(Compressor::Lz4, 5, Shuffle::None, DType::U8);
+    let mut frame = Vec::new();
+    encode(&codec, &bytes_of(name), &mut frame).unwrap();
+    let len = frame.len() - 4;
+    if [BAD_ON_THE_DEVICE, BAD].contains(&name) {
+        // As if it held another number of bytes.
+        frame[4] ^= 1;
+    }
+    buffer[..len].copy_from_slice(&frame[..len]);
+    let chunk = Chunk::of_values(BYTES as u32, 0..len as u64, 0);
+    let table = len.next_multiple_of(16);
+    let statuses = table + CHUNK_BYTES;
+    let bytes = statuses + 4;
+    buffer[table..statuses].copy_from_slice(&chunk.to_bytes());
+    buffer[statuses..bytes].fill(0);
+    let decode = Decode::new(&[chunk], bytes as u64, BYTES as u64, 1, BYTES as u64).unwrap();
+    Decoding { decode, chunks: 1, table, statuses, bytes, values: BYTES }
 }
 
 fn bytes_of((epoch, number): (u64, u64)) -> Vec<u8> {
@@ -76,9 +117,17 @@ impl Source for Made {
             }
         };
         let name = (self.epoch, self.number);
-        bytes.copy_from_slice(&bytes_of(name));
+        let decoding = self.compressed.then(|| compress(name, bytes));
+        if decoding.is_none() {
+            bytes[..BYTES].copy_from_slice(&bytes_of(name));
+        }
         self.number += 1;
-        Some(Ok(HostBatch { bytes: Some(bytes), pool: self.pool.clone(), name }))
+        Some(Ok(HostBatch { bytes: Some(bytes), pool: self.pool.clone(), name, decoding }))
+    }
+
+    fn next_if_ready(&mut self) -> Option<Option<Result<HostBatch>>> {
+        let waits = self.pool.buffers.lock().unwrap().is_empty() && self.number < EPOCH;
+        (!waits).then(|| self.next())
     }
 
     fn go_to(&mut self, epoch: u64) {
@@ -90,7 +139,27 @@ impl Source for Made {
     }
 
     fn bytes(batch: &HostBatch) -> &[u8] {
-        batch.bytes.as_ref().expect("until it is dropped")
+        let end = batch.decoding.map_or(BYTES, |decoding| decoding.bytes);
+        &batch.bytes.as_ref().expect("until it is dropped")[..end]
+    }
+
+    fn decoding(batch: &HostBatch) -> Option<Decoding> {
+        batch.decoding
+    }
+
+    fn answers(batch: &mut HostBatch) -> &mut [u8] {
+        let range = batch.decoding.expect("the device decodes it").answers();
+        &mut batch.bytes.as_mut().expect("until it is dropped")[range]
+    }
+
+    fn decoded_here(&mut self, mut batch: HostBatch) -> Result<HostBatch> {
+        if batch.name == BAD {
+            return Err(Error::damaged("a sample"));
+        }
+        let bytes = batch.bytes.as_mut().expect("until it is dropped");
+        bytes[..BYTES].copy_from_slice(&bytes_of(batch.name));
+        batch.decoding = None;
+        Ok(batch)
     }
 
     fn info(batch: &HostBatch) -> (u64, u64) {
@@ -118,9 +187,10 @@ fn bench(seed: u64, errors: &[(u64, u64)]) -> Bench {
 
 fn bench_on(fake: Fake, errors: &[(u64, u64)]) -> Result<Bench> {
     let pool = Arc::new(Pool::default());
-    *pool.buffers.lock().unwrap() = (0..2).map(|_| vec![0xEE; BYTES].leak()).collect();
+    *pool.buffers.lock().unwrap() = (0..2).map(|_| vec![0xEE; BUFFER].leak()).collect();
     let errors = errors.iter().copied().collect();
-    let source = Made { pool: pool.clone(), epoch: 0, number: 0, errors };
+    let compressed = COMPRESSED.get();
+    let source = Made { pool: pool.clone(), epoch: 0, number: 0, errors, compressed };
     let stopping = pool.clone();
     let interrupt = Box::new(move || {
         let buffers = stopping.buffers.lock().unwrap();
@@ -647,12 +717,138 @@ fn batches_may_be_dropped_by_another_thread() {
     bench.end();
 }
 
+/// Everything that does not depend on when batches are handed over.
+#[test]
+fn it_also_holds_if_the_device_decodes() {
+    COMPRESSED.set(true);
+    every_batch_is_what_it_was_however_late_work_and_copies_are();
+    asking_with_the_batch_before_in_hand_takes_no_more_memory();
+    every_stream_that_a_batch_is_lent_to_is_waited_for();
+    kept_batches_are_never_written_to();
+    a_restart_at_any_time_begins_the_epoch_asked_for();
+    an_error_of_the_loader_takes_the_place_of_its_batch();
+    no_memory_at_the_start_is_an_error();
+    a_batch_that_cannot_be_made_comes_once_more_and_then_counts();
+    a_panic_while_a_batch_is_made_loses_nothing();
+    memory_whose_use_cannot_be_waited_for_is_left_to_the_device();
+    a_lost_device_is_an_error_every_time_and_its_host_memory_is_left_to_it();
+    a_loop_that_skips_errors_ends_although_the_device_is_lost();
+    it_stops_at_any_time();
+    batches_may_be_dropped_by_another_thread();
+}
+
+#[test]
+fn the_next_batch_is_copied_while_one_is_decoded() {
+    COMPRESSED.set(true);
+    let fake = Fake::new(3);
+    fake.hold(Some(Queue::Decodes));
+    let mut bench = bench_on(fake, &[]).unwrap();
+    // Both buffers are filled, and the first batch is not given before it is decoded.
+    bench.fake.wait_until(|(copied, _)| copied == 2);
+    let build = |_: &_, _: &_| Ok(());
+    let soon = Some(Instant::now() + Duration::from_millis(20));
+    assert!(matches!(bench.transfer.next(soon, build), Ok(Next::TimedOut)));
+    assert_eq!(bench.pool.buffers.lock().unwrap().len(), 0, "both host batches are kept");
+    bench.fake.hold(None);
+    for number in 0..EPOCH {
+        let batch = bench.next().unwrap();
+        assert_eq!(batch.name, (0, number));
+        bench.read(&batch);
+    }
+    assert_eq!(bench.transfer.copies().decoded(), EPOCH);
+    bench.end();
+}
+
+#[test]
+fn a_batch_is_decoded_only_after_the_slot_was_read() {
+    COMPRESSED.set(true);
+    let mut bench = bench(8, &[]);
+    let first = bench.next().unwrap();
+    bench.fake.hold(Some(Queue::CONSUMER));
+    bench.read(&first);
+    drop(first);
+    let second = bench.next().unwrap();
+    // The third batch goes where the first one is still to be read.
+    std::thread::sleep(Duration::from_millis(20));
+    let soon = Some(Instant::now() + Duration::from_millis(20));
+    assert!(matches!(bench.transfer.next(soon, |_, _| Ok(())), Ok(Next::TimedOut)));
+    bench.fake.hold(None);
+    bench.read(&second);
+    drop(second);
+    let third = bench.next().unwrap();
+    bench.read(&third);
+    assert_eq!(third.name, (0, 2));
+    drop(third);
+    bench.end();
+}
+
+#[test]
+fn what_the_device_cannot_decode_is_decoded_here_or_is_the_error_of_its_batch() {
+    COMPRESSED.set(true);
+    let mut bench = bench(15, &[]);
+    bench.transfer.go_to(1000);
+    let mut names = Vec::new();
+    loop {
+        match bench.try_next() {
+            Ok(Some(batch)) => {
+                bench.read(&batch);
+                names.push(batch.name.1);
+            }
+            Ok(None) => break,
+            Err(error) => assert!(error.to_string().contains("a sample"), "{error}"),
+        }
+    }
+    assert_eq!((&names[..], &bench.failed[..]), (&[0, 1, 2, 4][..], &[(1000, 4)][..]));
+    bench.end();
+}
+
+#[test]
+fn copies_and_decodings_that_are_refused_are_tried_once_more_and_lose_no_slot() {
+    COMPRESSED.set(true);
+    for (refuse, count) in [(Fake::refuse_copies as fn(&Fake, usize), 1), (Fake::refuse_decodes, 4)]
+    {
+        let mut bench = bench(11, &[]);
+        let first = bench.next().unwrap();
+        bench.read(&first);
+        refuse(&bench.fake, count);
+        drop(first);
+        let (mut errors, mut names) = (0, vec![(0, 0)]);
+        loop {
+            match bench.try_next() {
+                Ok(Some(batch)) => {
+                    bench.read(&batch);
+                    names.push(batch.name);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    assert!(error.to_string().contains("refuses"), "{error}");
+                    errors += 1;
+                }
+            }
+        }
+        assert!(errors <= count && bench.failed.len() <= count / 2, "{errors}");
+        assert_eq!(names.len(), EPOCH as usize - bench.failed.len());
+        // All slots are still there.
+        bench.transfer.go_to(5);
+        for number in 0..EPOCH {
+            let batch = bench.next().unwrap();
+            assert_eq!(batch.name, (5, number));
+            bench.read(&batch);
+        }
+        bench.end();
+    }
+}
+
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
 /// A whole loader on the device has the same contents, epochs and states as the loader inside.
 #[test]
 fn a_device_loader_gives_what_its_loader_gives() {
+    [DecodePlace::Host, DecodePlace::Device].into_iter().for_each(gives_what_its_loader_gives);
+}
+
+fn gives_what_its_loader_gives(decode: DecodePlace) {
     use super::{DeviceLoader, DeviceOptions, PreparedDeviceLoader};
     use crate::plan::State;
     use crate::{Dataset, Loader, LoaderOptions};
@@ -668,6 +864,7 @@ fn a_device_loader_gives_what_its_loader_gives() {
     let mut plain = Loader::new(&dataset, options.clone()).unwrap();
     let fake = Fake::new(12);
     let cpu = DeviceOptions::new(hsipack_augment::Device::Cpu);
+    options.decode = decode;
     let start = |state: Option<&State>| {
         let prepared = PreparedDeviceLoader::new(&dataset, options.clone(), cpu.clone()).unwrap();
         let prepared = match state {
@@ -710,6 +907,8 @@ fn a_device_loader_gives_what_its_loader_gives() {
     let report = loader.report();
     assert!(report.copies == "staged" && report.device_slots > 3, "{report:?}");
     assert!(loader.statistics().given_away > 0 && !report.notes.is_empty(), "{report:?}");
+    assert_eq!(report.decode, decode.name());
+    assert_eq!(loader.statistics().device_decoded > 0, decode == DecodePlace::Device);
     drop(loader);
     for (batch, bytes) in kept {
         fake.read(&batch.image, bytes, "kept image");
@@ -725,6 +924,10 @@ fn a_device_loader_gives_what_its_loader_gives() {
 /// Batches that fail, damaged batches that are replaced, and states are the same on a device as in the loader inside.
 #[test]
 fn a_device_loader_fails_where_its_loader_fails() {
+    [DecodePlace::Host, DecodePlace::Device].into_iter().for_each(fails_where_its_loader_fails);
+}
+
+fn fails_where_its_loader_fails(decode: DecodePlace) {
     use super::{DeviceLoader, DeviceOptions, PreparedDeviceLoader};
     use crate::plan::Order;
     use crate::{Dataset, Loader, LoaderOptions, OnDamage};
@@ -744,6 +947,7 @@ fn a_device_loader_fails_where_its_loader_fails() {
         (options.threads, options.slots, options.plan.order) = (2, 2, Order::Sequential);
         let mut plain = Loader::new(&dataset, options.clone()).unwrap();
         let (fake, cpu) = (Fake::new(14), DeviceOptions::new(hsipack_augment::Device::Cpu));
+        options.decode = decode;
         let prepared = PreparedDeviceLoader::new(&dataset, options, cpu).unwrap();
         let mut loader = DeviceLoader::begin_on(fake.clone(), prepared, Host::new(2)).unwrap();
         let mut failed = 0;

@@ -32,9 +32,11 @@ use hsipack_store::process::OfProcess;
 use hsipack_store::threads;
 
 use super::backend::{Backend, DeviceMemory};
-use super::exchange::{Exchange, Interrupt, Taken};
+use super::exchange::{Exchange, Taken};
 use super::monitor::Copies;
-use crate::{Error, ErrorKind, Result};
+use super::worker::Worker;
+use crate::loader::Decoding;
+use crate::{Error, Result};
 
 /// Number of device slots at the start: one is copied into while one is used.
 pub(super) const SLOTS: usize = 2;
@@ -52,16 +54,32 @@ pub(super) trait Source: Send + 'static {
     type Place: Send;
 
     fn next(&mut self) -> Option<Result<Self::Batch>>;
+
+    /// The next batch, the end or an error, as of [`next`](Self::next), if it is there.
+    fn next_if_ready(&mut self) -> Option<Option<Result<Self::Batch>>>;
+
     fn go_to(&mut self, epoch: u64);
     fn place(&self) -> Self::Place;
     fn bytes(batch: &Self::Batch) -> &[u8];
     fn info(batch: &Self::Batch) -> Self::Info;
+
+    /// The device's work if it has to decode the batch, whose [`bytes`](Self::bytes) are then all that it needs.
+    fn decoding(batch: &Self::Batch) -> Option<Decoding>;
+
+    /// Where the device's answers go: the status of each chunk.
+    fn answers(batch: &mut Self::Batch) -> &mut [u8];
+
+    /// The same batch as values, after the device could not decode it.
+    ///
+    /// # Errors
+    /// If it cannot be decoded here, either. This is then the error of the batch.
+    fn decoded_here(&mut self, batch: Self::Batch) -> Result<Self::Batch>;
 }
 
 /// Memory on the device that no array lies over, and what copies into it have to wait for.
-struct Slot<B: Backend> {
-    memory: ManuallyDrop<B::Memory>,
-    fences: Vec<B::Event>,
+pub(super) struct Slot<B: Backend> {
+    pub(super) memory: ManuallyDrop<B::Memory>,
+    pub(super) fences: Vec<B::Event>,
     backend: Arc<B>,
 }
 
@@ -76,11 +94,11 @@ impl<B: Backend> Drop for Slot<B> {
 }
 
 /// A slot that holds a batch. Arrays lie over it; the last one gives it back.
-struct Filled<B: Backend, S: Source> {
+pub(super) struct Filled<B: Backend, S: Source> {
     /// `None` when the slot is given back.
     slot: Option<Slot<B>>,
-    /// An event after the copy.
-    copied: Arc<B::Event>,
+    /// An event after the copy, or after the decoding.
+    written: Arc<B::Event>,
     /// The streams that the slot was lent to.
     streams: Mutex<Vec<Stream>>,
     /// Whether the consumer has the batch.
@@ -95,7 +113,7 @@ impl<B: Backend, S: Source> Filled<B, S> {
         if !streams.contains(&stream) {
             streams.push(stream);
         }
-        self.rack.backend.wait(stream, &self.copied)
+        self.rack.backend.wait(stream, &self.written)
     }
 }
 
@@ -128,7 +146,7 @@ impl<B: Backend, S: Source> Drop for Filled<B, S> {
 }
 
 /// The memory that arrays lie over: a filled slot, for the process that made it.
-struct Lent<B: Backend, S: Source> {
+pub(super) struct Lent<B: Backend, S: Source> {
     device: Device,
     start: *mut u8,
     bytes: usize,
@@ -166,14 +184,14 @@ unsafe impl<B: Backend, S: Source> Memory for Lent<B, S> {
 }
 
 /// A batch on the device.
-struct Ready<B: Backend, S: Source> {
-    memory: Arc<Lent<B, S>>,
-    info: S::Info,
-    place: S::Place,
+pub(super) struct Ready<B: Backend, S: Source> {
+    pub(super) memory: Arc<Lent<B, S>>,
+    pub(super) info: S::Info,
+    pub(super) place: S::Place,
 }
 
 /// What the transfer thread hands over.
-enum Item<B: Backend, S: Source> {
+pub(super) enum Item<B: Backend, S: Source> {
     Batch(Ready<B, S>),
     End(S::Place),
     /// The error of a batch, and the place after the batch; no place if the same batch comes once more.
@@ -193,16 +211,16 @@ pub(super) enum Next<R, P> {
 }
 
 /// Room for a batch, or a refusal.
-type Room<B> = std::result::Result<Slot<B>, Refusal>;
+pub(super) type Room<B> = std::result::Result<Slot<B>, Refusal>;
 
 /// There is no memory for one more slot, so the next batch fails.
-struct Refusal {
+pub(super) struct Refusal {
     /// See [`Rack::refusal`].
-    number: u64,
-    error: Error,
+    pub(super) number: u64,
+    pub(super) error: Error,
 }
 
-type ExchangeOf<B, S> = Exchange<Room<B>, Item<B, S>>;
+pub(super) type ExchangeOf<B, S> = Exchange<Room<B>, Item<B, S>>;
 
 /// The consumer's side.
 pub(super) struct Transfer<B: Backend, S: Source> {
@@ -221,18 +239,22 @@ pub(super) struct Transfer<B: Backend, S: Source> {
 }
 
 /// What a batch needs to give its slot back.
-struct Rack<B: Backend, S: Source> {
-    backend: Arc<B>,
-    exchange: ExchangeOf<B, S>,
+pub(super) struct Rack<B: Backend, S: Source> {
+    pub(super) backend: Arc<B>,
+    pub(super) exchange: ExchangeOf<B, S>,
     /// Number of slots.
-    slots: AtomicUsize,
+    pub(super) slots: AtomicUsize,
     /// Number of slots that the consumer holds.
-    held: AtomicUsize,
+    pub(super) held: AtomicUsize,
     /// The number of the refusal that holds for the next batch; 0 if none does.
-    refusal: AtomicU64,
+    pub(super) refusal: AtomicU64,
     /// Whether the device is lost.
-    is_lost: AtomicBool,
+    pub(super) is_lost: AtomicBool,
     given_away: AtomicU64,
+    /// Bytes copied to the device.
+    pub(super) copied_bytes: AtomicU64,
+    /// Batches that the device decoded.
+    pub(super) decoded: AtomicU64,
 }
 
 impl<B: Backend, S: Source> Transfer<B, S> {
@@ -254,18 +276,13 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             refusal: AtomicU64::new(0),
             is_lost: AtomicBool::new(false),
             given_away: AtomicU64::new(0),
+            copied_bytes: AtomicU64::new(0),
+            decoded: AtomicU64::new(0),
         });
         for _ in 0..SLOTS {
             rack.add_slot(slot_bytes)?;
         }
-        let worker = Worker {
-            rack: rack.clone(),
-            source,
-            generation: 0,
-            pending: None,
-            is_retry: false,
-            lost: None,
-        };
+        let worker = Worker::new(rack.clone(), source);
         let thread = Some(threads::start("transfer", move || worker.run())?);
         let (refusals, is_retry, is_over) = (0, false, false);
         Ok(Self { rack, thread, interrupt, slot_bytes, refusals, is_retry, is_over })
@@ -360,6 +377,14 @@ impl<B: Backend, S: Source> Copies for Rack<B, S> {
     fn copied(&self) -> u64 {
         0
     }
+
+    fn copied_bytes(&self) -> u64 {
+        self.copied_bytes.load(Ordering::Relaxed)
+    }
+
+    fn decoded(&self) -> u64 {
+        self.decoded.load(Ordering::Relaxed)
+    }
 }
 
 impl<B: Backend, S: Source> Drop for Transfer<B, S> {
@@ -401,8 +426,22 @@ impl<B: Backend, S: Source> Rack<B, S> {
         Ok(())
     }
 
+    /// The memory of a slot into which something is queued. `written` is an event after that.
+    pub(super) fn lent(self: &Arc<Self>, slot: Slot<B>, written: Arc<B::Event>) -> Arc<Lent<B, S>> {
+        let (start, bytes) = (slot.memory.start(), slot.memory.bytes());
+        let filled = Filled {
+            slot: Some(slot),
+            written,
+            streams: Mutex::default(),
+            held: AtomicBool::new(false),
+            rack: self.clone(),
+        };
+        let device = self.backend.device();
+        Arc::new(Lent { device, start, bytes, filled: OfProcess::new(filled) })
+    }
+
     /// Whether a free slot is no longer needed: the consumer needed many slots, and gave them back.
-    fn is_surplus(&self) -> bool {
+    pub(super) fn is_surplus(&self) -> bool {
         let slots = self.slots.load(Ordering::Relaxed);
         // The slots that the consumer does not hold have to be enough for it and for the next copy.
         let free = slots.saturating_sub(self.held.load(Ordering::Relaxed));
@@ -421,214 +460,6 @@ impl<B: Backend, S: Source> Drop for Untaken<'_, B, S> {
         if let Some(ready) = self.ready.take() {
             self.exchange.untake(Item::Batch(ready));
         }
-    }
-}
-
-/// The transfer thread.
-struct Worker<B: Backend, S: Source> {
-    rack: Arc<Rack<B, S>>,
-    source: S,
-    generation: u64,
-    /// A batch whose copy could not be queued. It is tried once more.
-    pending: Option<S::Batch>,
-    /// Whether the next batch is that one.
-    is_retry: bool,
-    /// Why copies can no longer be waited for.
-    lost: Option<(ErrorKind, String)>,
-}
-
-/// Says that the thread has ended, also if it panicked.
-struct Ending<B: Backend, S: Source>(Arc<Rack<B, S>>);
-
-impl<B: Backend, S: Source> Drop for Ending<B, S> {
-    fn drop(&mut self) {
-        self.0.exchange.end();
-    }
-}
-
-/// A host batch whose copy is queued; it is dropped when the copy is done.
-struct InFlight<B: Backend, S: Source> {
-    backend: Arc<B>,
-    batch: ManuallyDrop<S::Batch>,
-    copied: Option<Arc<B::Event>>,
-}
-
-impl<B: Backend, S: Source> InFlight<B, S> {
-    /// Waits for the copy. If that fails, the device may still read the batch, so its slot of the ring is left to the
-    /// device for good.
-    fn finish(mut self) -> Result<()> {
-        self.wait()
-    }
-
-    fn wait(&mut self) -> Result<()> {
-        let Some(copied) = self.copied.take() else { return Ok(()) };
-        self.backend.finish(&copied)?;
-        // SAFETY: `copied` is taken, so this is the only time.
-        unsafe { ManuallyDrop::drop(&mut self.batch) };
-        Ok(())
-    }
-}
-
-impl<B: Backend, S: Source> Drop for InFlight<B, S> {
-    fn drop(&mut self) {
-        // Something is left to wait for only after a panic or an interruption.
-        let _ = self.wait();
-    }
-}
-
-impl<B: Backend, S: Source> Worker<B, S> {
-    fn run(mut self) {
-        let _ending = Ending(self.rack.clone());
-        loop {
-            match self.step() {
-                Ok(()) => {}
-                Err(Interrupt::Restarted(order)) => {
-                    (self.pending, self.is_retry) = (None, false);
-                    self.generation = order.generation;
-                    self.source.go_to(order.epoch);
-                }
-                Err(Interrupt::Stopped) => return,
-            }
-        }
-    }
-
-    /// Copies one batch, or hands over the reason why there is none.
-    fn step(&mut self) -> Result<(), Interrupt> {
-        let batch = match self.pending.take().map(Ok).or_else(|| self.source.next()) {
-            Some(Ok(batch)) => batch,
-            Some(Err(error)) => return self.fail(error),
-            None => return self.put(Item::End(self.source.place())),
-        };
-        if let Some((kind, what)) = &self.lost {
-            // Every batch fails by itself, so that the epoch ends, as on other ranks.
-            let error = Error::new(*kind, what.clone()).with_remedy(LOST_REMEDY);
-            drop(batch);
-            return self.fail(error);
-        }
-        let info = S::info(&batch);
-        let slot = match self.room()? {
-            Ok(slot) => slot,
-            Err(refusal) => {
-                drop(batch);
-                return self.fail(refusal.error);
-            }
-        };
-        if let Err(error) = self.queue(&batch, &slot) {
-            self.rack.exchange.give(Ok(slot));
-            return self.refuse(batch, error);
-        }
-        self.is_retry = false;
-        self.hand_over(batch, info, slot)
-    }
-
-    /// A slot to copy into. Slots that are no longer needed are freed on the way. This happens here because it may have
-    /// to wait for the consumer's work.
-    fn room(&self) -> Result<Room<B>, Interrupt> {
-        loop {
-            let slot = match self.rack.exchange.room(self.generation)? {
-                Ok(slot) => slot,
-                Err(refusal) => {
-                    if self.rack.refusal.load(Ordering::Relaxed) == refusal.number {
-                        return Ok(Err(refusal));
-                    }
-                    continue;
-                }
-            };
-            if !self.rack.is_surplus() {
-                return Ok(Ok(slot));
-            }
-            self.rack.slots.fetch_sub(1, Ordering::Relaxed);
-            drop(slot);
-        }
-    }
-
-    /// Queues the copy. If that fails, nothing is queued.
-    fn queue(&self, batch: &S::Batch, slot: &Slot<B>) -> Result<()> {
-        let backend = &self.rack.backend;
-        slot.fences.iter().try_for_each(|fence| backend.wait_on_copies(fence))?;
-        // SAFETY: `hand_over` keeps the batch until an event recorded afterwards is done, or for ever. The slot's memory
-        // is kept by this side, the hand-over or arrays until this thread has waited for that event; no array lies over
-        // it now, and what was queued on those that did stands before the fences.
-        unsafe { backend.copy(S::bytes(batch), &slot.memory) }
-    }
-
-    fn hand_over(
-        &mut self,
-        batch: S::Batch,
-        info: S::Info,
-        mut slot: Slot<B>,
-    ) -> Result<(), Interrupt> {
-        let backend = self.rack.backend.clone();
-        let mut flight: InFlight<B, S> =
-            InFlight { backend: backend.clone(), batch: ManuallyDrop::new(batch), copied: None };
-        match backend.copied() {
-            Ok(copied) => {
-                let copied = Arc::new(copied);
-                flight.copied = Some(copied.clone());
-                // The copy comes after the fences: whoever waits for the copy has waited for them.
-                slot.fences.clear();
-                let place = self.source.place();
-                let memory = self.lent(slot, copied);
-                self.put(Item::Batch(Ready { memory, info, place }))?;
-                // This batch was handed over. If it cannot be used, the consumer's stream says so.
-                if let Err(error) = flight.finish() {
-                    self.lose(&error);
-                }
-                Ok(())
-            }
-            // The copy cannot be waited for, so the batch and the slot are left to it.
-            Err(error) => {
-                self.rack.held.fetch_add(1, Ordering::Relaxed);
-                std::mem::forget(slot);
-                self.lose(&error);
-                self.fail(error)
-            }
-        }
-    }
-
-    fn lent(&self, slot: Slot<B>, copied: Arc<B::Event>) -> Arc<Lent<B, S>> {
-        let (start, bytes) = (slot.memory.start(), slot.memory.bytes());
-        let filled = Filled {
-            slot: Some(slot),
-            copied,
-            streams: Mutex::default(),
-            held: AtomicBool::new(false),
-            rack: self.rack.clone(),
-        };
-        let device = self.rack.backend.device();
-        Arc::new(Lent { device, start, bytes, filled: OfProcess::new(filled) })
-    }
-
-    /// The device no longer reports what is done, so no further copy is begun.
-    fn lose(&mut self, error: &Error) {
-        self.lost = Some((error.kind(), error.what().to_owned()));
-        self.rack.is_lost.store(true, Ordering::Relaxed);
-    }
-
-    /// Hands over the error of a batch whose copy was refused. The batch is tried once more.
-    fn refuse(&mut self, batch: S::Batch, error: Error) -> Result<(), Interrupt> {
-        if std::mem::take(&mut self.is_retry) {
-            drop(batch);
-            return self.fail(error);
-        }
-        (self.pending, self.is_retry) = (Some(batch), true);
-        self.tell(error, None)
-    }
-
-    /// Hands over the error of the batch that the source gave last.
-    fn fail(&self, error: Error) -> Result<(), Interrupt> {
-        self.tell(error, Some(self.source.place()))
-    }
-
-    /// Hands an error over, and goes on when the consumer asks again.
-    fn tell(&self, error: Error, place: Option<S::Place>) -> Result<(), Interrupt> {
-        self.put(Item::Failed(error, place))?;
-        self.rack.exchange.asked(self.generation)
-    }
-
-    fn put(&self, item: Item<B, S>) -> Result<(), Interrupt> {
-        // If nobody will take an item, it gives its slot back when it is dropped here.
-        self.rack.exchange.put(self.generation, item).map_err(|(_, interrupt)| interrupt)
     }
 }
 

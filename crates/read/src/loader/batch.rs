@@ -7,6 +7,7 @@ use hsipack_format::{DType, Sample};
 use ndarray::ArrayView4;
 
 use super::batch_plan::{BatchArray, BatchPlan};
+use super::compressed::{Compressed, Decoding};
 use super::load_times::LoadTime;
 use super::reader::Reader;
 use super::shared::Shared;
@@ -144,9 +145,16 @@ impl Batch {
         &self.lease.plan().arrays
     }
 
-    /// The slot's bytes up to the end of the last array.
+    /// The slot's bytes up to the end of the last array; if a device has to decode the batch, all that it needs.
     pub(crate) fn memory(&self) -> &[u8] {
-        &self.lease.bytes()[..self.end()]
+        let end = self.decoding().map_or_else(|| self.end(), |decoding| decoding.bytes);
+        &self.lease.bytes()[..end]
+    }
+
+    /// Where a device writes the state of each chunk, 4 bytes each, if it has to decode the batch.
+    pub(crate) fn statuses_mut(&mut self) -> &mut [u8] {
+        let range = self.decoding().map_or(0..0, |decoding| decoding.answers());
+        &mut self.lease.parts_mut().1[range]
     }
 
     /// The slot's bytes up to the end of the last array, mutable.
@@ -156,7 +164,17 @@ impl Batch {
     }
 
     fn end(&self) -> usize {
-        self.arrays().last().map_or(0, |array| array.start + array.sample_bytes() * self.len())
+        self.lease.plan().end()
+    }
+
+    /// If a device has to decode the batch: where the parts of its work lie in [`memory`](Self::memory).
+    pub(crate) fn decoding(&self) -> Option<Decoding> {
+        self.lease.plan().compressed.as_ref().and_then(Compressed::decoding)
+    }
+
+    /// The slot, to be filled in another way.
+    pub(super) fn into_lease(self) -> Lease<BatchPlan> {
+        self.lease
     }
 
     /// The dataset that the samples are from.

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use hsipack_format::{DType, Opt, remedy};
 
+use super::compressed::{Compressed, Entry};
 use super::load_times::LoadTime;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
@@ -40,6 +41,8 @@ pub(crate) struct BatchPlan {
     pub damaged: Vec<Failure>,
     /// When it was loaded.
     pub loading: LoadTime,
+    /// If a device decodes the batch: what the slot holds instead of values.
+    pub compressed: Option<Compressed>,
     /// Chunks to decode and hold, for this batch or later ones.
     pub ahead: Vec<ChunkRef>,
     parts: Vec<Part>,
@@ -56,6 +59,8 @@ pub(crate) enum Task<'a> {
     Ahead(&'a [ChunkRef]),
     /// Fill these parts.
     Parts(&'a [Part]),
+    /// Gather these chunks as they are stored.
+    Compressed(&'a [Entry]),
 }
 
 /// One array of a batch: 0 is the image; the masks follow.
@@ -159,6 +164,7 @@ impl BatchPlan {
     ) -> Result<()> {
         self.parts.clear();
         self.tasks.clear();
+        self.compressed = None;
         // First the chunks that several parts may need. These tasks write to no piece of the slot.
         self.cut_ahead(decoder);
         pieces.extend(self.ahead_tasks.iter().map(|_| 0..0));
@@ -247,6 +253,9 @@ impl BatchPlan {
 
     /// The work of a task.
     pub(crate) fn task(&self, number: usize) -> Task<'_> {
+        if let Some(compressed) = &self.compressed {
+            return Task::Compressed(compressed.task(number));
+        }
         match self.ahead_tasks.get(number) {
             Some(chunks) => Task::Ahead(&self.ahead[chunks.clone()]),
             None => {
@@ -261,9 +270,19 @@ impl BatchPlan {
         &self.parts
     }
 
+    /// Bytes of the slot up to the end of the last array.
+    pub(crate) fn end(&self) -> usize {
+        let last = self.arrays.last();
+        last.map_or(0, |array| array.start + array.sample_bytes() * self.items.len())
+    }
+
     /// Removes the samples at `positions` (ascending) from the batch and closes the gaps.
     pub(crate) fn remove(&mut self, positions: &[usize], bytes: &mut [u8]) {
-        for array in &self.arrays {
+        if let Some(compressed) = &mut self.compressed {
+            compressed.remove(positions);
+        }
+        let holds_values = self.compressed.is_none();
+        for array in self.arrays.iter().filter(|_| holds_values) {
             let (start, sample) = (array.start, array.sample_bytes());
             let kept = (0..self.items.len()).filter(|position| !positions.contains(position));
             for (to, from) in kept.enumerate().filter(|(to, from)| to != from) {

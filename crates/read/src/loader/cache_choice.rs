@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::batch_plan::place;
 use super::blocks::{self, Cutting};
-use super::options::{LoaderOptions, ShuffleWindow};
+use super::options::{DecodePlace, LoaderOptions, ShuffleWindow};
 use crate::cache::{CacheKind, SharedChunks};
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 use crate::dataset::files::is_sharded;
-use crate::plan::{Plan, ShuffleBlocks};
+use crate::plan::{Crop, Plan, ShuffleBlocks};
 use crate::{Error, Result};
 
 /// What a loader keeps in memory, and why.
@@ -81,6 +81,15 @@ impl Chosen {
         ring_bytes: u64,
         fraction: f64,
     ) -> Result<Self> {
+        if options.decode == DecodePlace::Device && options.cache == CacheKind::Decoded {
+            let what = "decoded chunks are kept, which a device that decodes has no use for";
+            return Err(Error::conflict(what).with_remedy(remedy![
+                "leave out ",
+                Opt::Cache,
+                " or ",
+                Opt::Decode
+            ]));
+        }
         let chooser = Chooser { dataset, options, plan, masks, needed_bytes, fraction };
         match options.shuffle_window {
             ShuffleWindow::Bytes(bytes) => chooser.asked_for(bytes),
@@ -184,6 +193,11 @@ impl Chooser<'_> {
 
     /// Keeps as much as fits.
     fn by_memory(&self, ring_bytes: u64) -> Result<Chosen> {
+        let whole = matches!(self.plan.options().crop, Crop::Whole);
+        if self.options.decode == DecodePlace::Device && whole {
+            let why = "the device decodes, so no decoded chunks are kept".to_owned();
+            return Ok(self.whole(CacheKind::None, 0, why));
+        }
         let ranks = ranks_here().min(self.options.share.world_size as u64);
         if let Some(shared) = self.shared(ring_bytes, ranks) {
             return Ok(shared);

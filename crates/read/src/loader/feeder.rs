@@ -7,6 +7,7 @@ use std::time::Instant;
 use hsipack_store::remote::is_url;
 
 use super::batch_plan::{BatchPlan, Part, array_of, lay_out};
+use super::compressed;
 use super::labelled::LabelledMasks;
 use super::load_times::LoadTime;
 use super::local_plan::LocalPlan;
@@ -198,6 +199,7 @@ impl<'a> Feeder<'a> {
         plan.number = number;
         plan.batches = epoch.batches();
         plan.reader = reader;
+        plan.compressed = None;
         plan.loading = LoadTime::begun(claimed);
         plan.error = dataset
             .check()
@@ -206,6 +208,9 @@ impl<'a> Feeder<'a> {
             .and_then(|()| plan.cut(&dataset.reader.decoder(), &dataset.reader.masks, pieces))
             .err();
         let reader = dataset.reader;
+        if plan.error.is_none() && self.shared.compressed {
+            compressed::plan(reader, plan, pieces);
+        }
         self.items.clear();
         self.parts.clear();
         self.ahead.clear();

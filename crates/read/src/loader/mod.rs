@@ -9,6 +9,7 @@
 //! | `reader.rs` | one of the datasets of a running loader: its plan, its chunks in memory |
 //! | `shared.rs` | what all threads share |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
+//! | `compressed.rs` | what a slot holds if a device decodes the batch |
 //! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `blocks.rs` | which blocks of cubes come together in a shuffle |
 //! | `local_plan.rs` | which chunks will be needed when, for the cache on the local disk |
@@ -31,6 +32,7 @@ mod batch;
 mod batch_plan;
 mod blocks;
 mod cache_choice;
+mod compressed;
 mod feeder;
 mod labelled;
 mod load_times;
@@ -56,8 +58,9 @@ use std::time::{Duration, Instant};
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
+pub(crate) use compressed::Decoding;
 pub use member::Member;
-pub use options::{LoaderOptions, OnDamage, ShuffleWindow};
+pub use options::{DecodePlace, LoaderOptions, OnDamage, ShuffleWindow};
 pub use prepared::PreparedLoader;
 pub use reader::KeptChunks;
 pub(crate) use shared::Shared;
@@ -148,6 +151,14 @@ impl PreparedLoader {
     /// # Errors
     /// If the dataset was replaced since, or there is not enough memory.
     pub fn start(self) -> Result<Loader> {
+        if self.options().decode == DecodePlace::Device {
+            return Err(no_device());
+        }
+        self.start_inside()
+    }
+
+    /// The same for the loader inside a device loader.
+    pub(crate) fn start_inside(self) -> Result<Loader> {
         self.members.iter().try_for_each(|member| member.dataset.check_unchanged())?;
         let prepared = match self.options().cache {
             CacheKind::Auto => self.chosen_again()?,
@@ -163,6 +174,9 @@ impl Loader {
     /// # Errors
     /// If the options contradict each other or the dataset, or there is not enough memory for the ring.
     pub fn new(dataset: &Dataset, options: LoaderOptions) -> Result<Self> {
+        if options.decode == DecodePlace::Device {
+            return Err(no_device());
+        }
         Self::begin_with(PreparedLoader::new(dataset, options)?)
     }
 
@@ -173,6 +187,9 @@ impl Loader {
     /// # Errors
     /// As [`new`](Self::new), and if the state is of another dataset, seed or plan.
     pub fn with_state(dataset: &Dataset, options: LoaderOptions, state: &State) -> Result<Self> {
+        if options.decode == DecodePlace::Device {
+            return Err(no_device());
+        }
         Self::begin_with(PreparedLoader::new(dataset, options)?.resumed(state)?)
     }
 
@@ -336,10 +353,7 @@ impl Loader {
         deadline: Option<Instant>,
     ) -> Result<Option<Batch>> {
         let BatchPlan { number, batches, .. } = *taken.lease.plan();
-        let complete = self.without_damaged(&mut taken).and_then(|()| {
-            let is_empty = taken.lease.plan().items.is_empty();
-            if is_empty { self.replace(&mut taken, deadline) } else { Ok(true) }
-        });
+        let complete = self.complete(&mut taken, deadline);
         if matches!(complete, Ok(false)) {
             self.pending = Some(taken);
             return Ok(None);
@@ -347,7 +361,10 @@ impl Loader {
         self.position.batches += 1;
         self.position.at_end = number + 1 == batches;
         complete?;
-        let TakenBatch { lease, ready, skipped, .. } = taken;
+        let TakenBatch { mut lease, ready, skipped, .. } = taken;
+        if lease.plan().compressed.is_some() && !self.finish_compressed(&mut lease) {
+            lease = self.decode_here(lease)?.lease;
+        }
         let batch = Batch::new(lease, self.shared.clone());
         let caches = self.shared.readers.iter().filter_map(|reader| reader.cache.as_ref());
         caches.for_each(Cache::begin);
@@ -356,6 +373,39 @@ impl Loader {
         }
         self.shared.counters.given(batch.len(), batch.bytes(), skipped, ready);
         Ok(Some(batch))
+    }
+
+    /// Leaves damaged samples out of a batch, if they are to be skipped. `false` if the deadline passes before the
+    /// replacement of a damaged batch is found.
+    fn complete(&mut self, taken: &mut TakenBatch, deadline: Option<Instant>) -> Result<bool> {
+        self.without_damaged(taken)?;
+        if taken.lease.plan().items.is_empty() { self.replace(taken, deadline) } else { Ok(true) }
+    }
+
+    /// Adds what a device needs to decode a batch. `false` if it cannot decode it.
+    fn finish_compressed(&self, lease: &mut Lease<BatchPlan>) -> bool {
+        let reader = &self.shared.readers[lease.plan().reader];
+        let (plan, bytes) = lease.parts_mut();
+        compressed::finish(reader, plan, bytes)
+    }
+
+    /// Decodes a batch in this thread that a device cannot decode. The error of damage is then the same as without a device.
+    fn decode_here(&mut self, mut lease: Lease<BatchPlan>) -> Result<TakenBatch> {
+        let reader = &self.shared.readers[lease.plan().reader];
+        let (plan, bytes) = lease.parts_mut();
+        let failures = compressed::decode_here(reader, plan, bytes)?;
+        let mut taken = TakenBatch { lease, failures, ready: 0, skipped: 0, damage: None };
+        self.complete(&mut taken, None)?;
+        self.shared.counters.skipped(taken.skipped);
+        Ok(taken)
+    }
+
+    /// The same batch with its values, after a device could not decode it.
+    ///
+    /// # Errors
+    /// If a chunk is damaged or cannot be read. This is then the error of the batch.
+    pub(crate) fn decoded_here(&mut self, batch: Batch) -> Result<Batch> {
+        Ok(Batch::new(self.decode_here(batch.into_lease())?.lease, self.shared.clone()))
     }
 
     /// Removes the damaged samples of a batch, if they are to be skipped.
@@ -524,6 +574,16 @@ impl Loader {
     pub fn forget_times(&self) {
         self.shared.counters.times.clear();
     }
+}
+
+/// The error of a loader without a device that is to decode on one.
+pub(crate) fn no_device() -> Error {
+    Error::conflict("no device decodes, because batches are on the CPU").with_remedy(remedy![
+        "use ",
+        Opt::Device.to("cuda"),
+        " or ",
+        Opt::Decode.to("host")
+    ])
 }
 
 /// Why no batch was taken.

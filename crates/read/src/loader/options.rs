@@ -106,6 +106,13 @@ pub struct LoaderOptions {
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "auto|all|BYTES", value_parser = arguments::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources"))]
     pub shuffle_window: ShuffleWindow,
+    /// Which processor decodes chunks if batches are copied to a GPU: the CPU (host) or the GPU (device)
+    ///
+    /// With device, chunks are copied as they are stored, and the GPU decodes them: LZ4 frames with elements of 1, 2 or 4
+    /// bytes, wherever fewer bytes are copied that way. The CPU decodes the rest. auto is the CPU.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "WHERE", value_parser = arguments::one_of(&DecodePlace::ALL), default_value_t = DecodePlace::Auto, help_heading = "Resources"))]
+    pub decode: DecodePlace,
     /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that can be read, as
     /// padding [default: a damaged chunk is an error]
     #[serde(with = "by_name")]
@@ -174,6 +181,24 @@ impl std::str::FromStr for ShuffleWindow {
     }
 }
 
+/// Which processor decodes chunks if batches are copied to a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DecodePlace {
+    /// The CPU, until decoding on a GPU was measured.
+    #[default]
+    Auto,
+    /// The GPU, for chunks that it can decode, in batches for which fewer bytes are copied that way.
+    Device,
+    /// The CPU.
+    Host,
+}
+
+hsipack_format::option_names!(DecodePlace, "decode", {
+    Auto => "auto",
+    Device => "device",
+    Host => "host",
+});
+
 /// What to do about a damaged chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -219,6 +244,7 @@ impl LoaderOptions {
             cache: CacheKind::Auto,
             cache_bytes: 0,
             shuffle_window: ShuffleWindow::default(),
+            decode: DecodePlace::default(),
             end_epoch: None,
             trace: None,
         }

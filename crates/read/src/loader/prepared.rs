@@ -34,6 +34,8 @@ pub struct PreparedLoader {
     pub(super) seed: u64,
     /// Where the loader begins.
     pub(super) begin: State,
+    /// Whether batches may hold compressed chunks, because a device decodes them.
+    pub(super) compressed: bool,
 }
 
 impl PreparedLoader {
@@ -94,7 +96,7 @@ impl PreparedLoader {
             _ => members_of(datasets, &first, weights)?,
         };
         let begin = State::new(members[0].plan(), "", 0);
-        let prepared = Self { members, seed: first.plan.seed, begin };
+        let prepared = Self { members, seed: first.plan.seed, begin, compressed: false };
         prepared.chosen_again()
     }
 
@@ -140,6 +142,11 @@ impl PreparedLoader {
     pub fn at_epoch(mut self, epoch: u64) -> Self {
         self.begin = self.state_before(epoch);
         self
+    }
+
+    /// The same loader, whose batches may hold compressed chunks, because a device decodes them.
+    pub(crate) fn for_decoding(self) -> Self {
+        Self { compressed: true, ..self }
     }
 
     /// Decides again what is kept in memory.

@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     seed: u64,
     pub ring: Arc<Ring<BatchPlan>>,
     pub counters: Counters,
+    /// Whether batches may hold compressed chunks, because a device decodes them.
+    pub compressed: bool,
     start: Mutex<Start>,
 }
 
@@ -56,13 +58,14 @@ impl Shared {
         reader: impl Fn(Member) -> Result<Reader>,
     ) -> Result<Self> {
         let plan = prepared.joined_plan();
-        let PreparedLoader { members, seed, .. } = prepared;
+        let PreparedLoader { members, seed, compressed, .. } = prepared;
         Ok(Self {
             readers: members.into_iter().map(reader).collect::<Result<_>>()?,
             plan,
             seed,
             ring: ring.into(),
             counters: Counters::new(),
+            compressed,
             start: Mutex::default(),
         })
     }
@@ -126,6 +129,8 @@ impl Shared {
             times: self.counters.times.get(),
             given_away: 0,
             copied: 0,
+            link_bytes: 0,
+            device_decoded: 0,
             loader,
         }
     }

@@ -122,6 +122,11 @@ impl Counters {
         add(&self.ready, ready as u64);
     }
 
+    /// Records that damaged samples of a batch that was given were skipped.
+    pub(crate) fn skipped(&self, samples: usize) {
+        add(&self.skipped, samples as u64);
+    }
+
     pub(crate) fn snapshot(&self, threads: usize, slots: usize) -> LoaderStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let seconds = |counter: &AtomicU64| get(counter) as f64 * 1e-9;
@@ -178,6 +183,12 @@ pub struct Statistics {
     pub given_away: u64,
     /// On the CPU: batches that were copied because the user kept others.
     pub copied: u64,
+    /// With a device: bytes copied to it.
+    #[serde(default)]
+    pub link_bytes: u64,
+    /// Batches that the device decoded.
+    #[serde(default)]
+    pub device_decoded: u64,
     /// Statistics of the loader inside. With a device, its threads are up to three batches ahead, and its consumer is
     /// the thread that copies.
     pub loader: LoaderStats,

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, Part, Task, array_of};
+use super::compressed;
 use super::reader::Reader;
 use super::shared::Shared;
 use crate::dataset::array::ArrayRef;
@@ -27,6 +28,13 @@ pub(super) fn run(shared: &Shared, thread: usize) {
             (Task::Parts(parts), Ok(memory)) => fill(reader, plan, parts, memory, &mut scratch),
             (Task::Parts(parts), Err(error)) => {
                 let position = parts.first().map_or(0, |part| part.position);
+                vec![Failure { position, error }]
+            }
+            (Task::Compressed(entries), Ok(memory)) => {
+                compressed::gather(reader, plan, entries, memory, &mut scratch)
+            }
+            (Task::Compressed(entries), Err(error)) => {
+                let position = entries.first().map_or(0, |entry| entry.position);
                 vec![Failure { position, error }]
             }
             (Task::Ahead(chunks), _) => {

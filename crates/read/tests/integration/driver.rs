@@ -7,12 +7,36 @@ use std::thread;
 use cudarc::driver::sys;
 use hsipack_read::augment::array::Stream;
 use hsipack_read::{
-    Array, Dataset, Device, DeviceBatch, DeviceLoader, DeviceOptions, ElementType, Host, Loader,
-    Normalization, cuda_is_available, pci_bus_id,
+    Array, Dataset, DecodePlace, Device, DeviceBatch, DeviceLoader, DeviceOptions, ElementType,
+    Host, Loader, Normalization, cuda_is_available, pci_bus_id,
 };
-use hsipack_testing::{FakeCuda, FakeDriver};
+use hsipack_testing::{FakeCuda, FakeDriver, skipped};
 
 use crate::images::{made, options};
+
+/// The variable that says where the loaders of a test decode.
+const DECODE: &str = "HSIPACK_TEST_DECODE";
+
+/// Where the loaders of this process decode.
+fn decode() -> DecodePlace {
+    std::env::var(DECODE).map_or(DecodePlace::Host, |name| name.parse().unwrap())
+}
+
+/// Runs an ignored test of this file over the stand-in, with chunks decoded on the host and on the device; it must have no
+/// faults.
+fn runs_clean_both_ways(test: &str, seeds: u64) {
+    runs_clean(test, seeds, &[]);
+    runs_clean_decoding(test, seeds);
+}
+
+/// The same with chunks decoded on the device.
+fn runs_clean_decoding(test: &str, seeds: u64) {
+    if FakeCuda::has_kernels() {
+        runs_clean(test, seeds, &[(DECODE, "device")]);
+    } else {
+        skipped(format!("{test} with decoding on the device: there is no C++ compiler"));
+    }
+}
 
 /// Runs an ignored test of this file over the stand-in; it must have no faults.
 fn runs_clean(test: &str, seeds: u64, settings: &[(&str, &str)]) {
@@ -32,6 +56,7 @@ fn start(dataset: &Dataset) -> DeviceLoader<Host> {
     let mut options = options(3);
     // Class ids as they are stored, without computation.
     options.masks = Some(vec!["ids".into()]);
+    options.decode = decode();
     DeviceLoader::new(dataset, options, gpu(), Host::new(1)).unwrap()
 }
 
@@ -72,7 +97,7 @@ fn next(device: &mut DeviceLoader<Host>, plain: &mut Loader) -> Option<Both> {
 
 #[test]
 fn batches_arrive_and_kept_ones_are_never_overwritten() {
-    runs_clean("kept", 6, &[]);
+    runs_clean_both_ways("kept", 6);
 }
 
 #[test]
@@ -102,7 +127,9 @@ fn kept() {
             drop(kept.swap_remove(kept.len() / 2));
         }
     }
-    assert!(loader.statistics().given_away > 0);
+    let statistics = loader.statistics();
+    assert!(statistics.given_away > 0 && statistics.link_bytes > 0);
+    assert_eq!(statistics.device_decoded > 0, decode() == DecodePlace::Device);
     drop(loader);
     kept.iter().for_each(|both| both.read(&driver, Stream::LEGACY));
     // Work on them is still queued.
@@ -111,7 +138,7 @@ fn kept() {
 
 #[test]
 fn a_batch_used_on_other_streams_and_dropped_by_another_thread_is_waited_for() {
-    runs_clean("elsewhere", 6, &[]);
+    runs_clean_both_ways("elsewhere", 6);
 }
 
 #[test]
@@ -225,7 +252,7 @@ fn little_memory() {
 
 #[test]
 fn a_lost_device_is_an_error_at_every_call_and_nothing_hangs() {
-    runs_clean("lost", 3, &[]);
+    runs_clean_both_ways("lost", 3);
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod access;
 mod classes;
 mod device;
 mod device_decode;
+mod device_loading;
 mod driver;
 mod images;
 mod joined;

@@ -8,6 +8,12 @@ use crate::plan::Window;
 
 /// Threads per block.
 pub const THREADS: u32 = 64;
+/// Bytes of a frame's header.
+pub const FRAME_HEADER: usize = 16;
+/// Bytes of a [`Chunk`] in memory.
+pub const CHUNK_BYTES: usize = size_of::<Chunk>();
+/// Blocks of frames that hold values as they are: as many blocks of threads can copy them.
+const COPIED_BLOCK: usize = 128_000;
 /// Alignment of the scratch memory of a block of threads, in bytes.
 const ALIGNMENT: u64 = 16;
 
@@ -91,11 +97,85 @@ impl Chunk {
         })
     }
 
+    /// Values that are not compressed, in a frame with the header [`copied_frame`]. `into` is their place in the batch.
+    pub fn of_values(bytes: u32, frame: Range<u64>, into: u64) -> Self {
+        Self {
+            frame: frame.start,
+            into,
+            pitch: bytes.into(),
+            frame_bytes: u32::try_from(frame.end.saturating_sub(frame.start)).unwrap_or(u32::MAX),
+            bytes,
+            row_bytes: bytes,
+            first_row: 0,
+            rows: 1,
+            left: 0,
+            width: bytes,
+            unused: 0,
+        }
+    }
+
+    /// Bytes of the decoded chunk.
+    pub fn decoded_bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Its frame: first byte, and length.
+    #[cfg(test)]
+    pub(super) fn frame(&self) -> (u64, u32) {
+        (self.frame, self.frame_bytes)
+    }
+
+    /// The kept part of each row of the decoded chunk, and where in the batch it belongs.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> impl Iterator<Item = (Range<usize>, u64)> {
+        let first = self.first_row as usize * self.row_bytes as usize + self.left as usize;
+        let Self { row_bytes, width, into, pitch, .. } = *self;
+        (0..self.rows as usize).map(move |row| {
+            let start = first + row * row_bytes as usize;
+            (start..start + width as usize, into + row as u64 * pitch)
+        })
+    }
+
+    /// The chunk as the kernel reads it.
+    pub fn to_bytes(&self) -> [u8; CHUNK_BYTES] {
+        let mut bytes = [0; CHUNK_BYTES];
+        let long = [self.frame, self.into, self.pitch].into_iter().flat_map(u64::to_le_bytes);
+        let short = [
+            self.frame_bytes,
+            self.bytes,
+            self.row_bytes,
+            self.first_row,
+            self.rows,
+            self.left,
+            self.width,
+            self.unused,
+        ];
+        let short = short.into_iter().flat_map(u32::to_le_bytes);
+        bytes.iter_mut().zip(long.chain(short)).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
     /// The bytes of the batch between the first and the last one that is written.
     pub fn written(&self) -> Range<u64> {
         let last = u64::from(self.rows).saturating_sub(1) * self.pitch + u64::from(self.width);
         self.into..self.into + last
     }
+}
+
+/// The header of a frame that holds so many bytes of values as they are.
+pub fn copied_frame(bytes: u32) -> [u8; FRAME_HEADER] {
+    let mut header = [0; FRAME_HEADER];
+    // The versions of Blosc's format, the flag for stored values, the size of an element.
+    header[..4].copy_from_slice(&[2, 1, 0x02, 1]);
+    let numbers = [bytes, bytes.min(COPIED_BLOCK as u32), bytes + FRAME_HEADER as u32];
+    let numbers = numbers.into_iter().flat_map(u32::to_le_bytes);
+    header[4..].iter_mut().zip(numbers).for_each(|(to, from)| *to = from);
+    header
+}
+
+/// The size of the blocks of a frame, in bytes, as its header says. It may say anything.
+pub fn block_bytes(frame: &[u8]) -> u32 {
+    frame.get(8..12).map_or(0, |bytes| u32::from_le_bytes(bytes.try_into().expect("four bytes")))
 }
 
 fn common(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
@@ -134,6 +214,12 @@ impl Decode {
             }
             None => Err(Error::bug(format!("{} chunks with {slots} slots each", chunks.len()))),
         }
+    }
+
+    /// Blocks of threads for each chunk.
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> u32 {
+        self.slots
     }
 
     /// Blocks of threads: the length of the grid, which has one axis.

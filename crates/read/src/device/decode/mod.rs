@@ -12,9 +12,16 @@
 //! |---|---|
 //! | `decode.cu`, `decode.ptx` | the kernel `decode_frames`, as source and as PTX for the driver |
 //! | `arguments.rs` | its arguments, with their memory layout: which chunk belongs where |
+//! | `blosc.rs` | its work done by C-Blosc, for tests of what surrounds it |
 //!
 //! `scripts/make_kernels` compiles it. Without a GPU, tests compile it as C++ and compare it with C-Blosc.
 
 mod arguments;
+#[cfg(test)]
+mod blosc;
 
-pub use arguments::{Chunk, Decode, Status, THREADS, supports};
+pub use arguments::{
+    CHUNK_BYTES, Chunk, Decode, FRAME_HEADER, Status, THREADS, block_bytes, copied_frame, supports,
+};
+#[cfg(test)]
+pub(crate) use blosc::decode_by_blosc;
