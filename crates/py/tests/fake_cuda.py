@@ -30,6 +30,11 @@ def library() -> Path:
     return built
 
 
+def has_kernels() -> bool:
+    """Whether programs can load kernels: the stand-in was built with a C++ compiler."""
+    return b"fake_cuda_runs_kernels" in library().read_bytes()
+
+
 class FakeCuda:
     """Runs programs that load the stand-in instead of the driver, and collects their faults.
 

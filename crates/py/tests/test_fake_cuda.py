@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_cuda import FAULTS, FakeCuda
+from fake_cuda import FAULTS, FakeCuda, has_kernels
 
 OPEN = """
 import ctypes
@@ -60,9 +60,20 @@ def test_calls_fail_that_are_told_to(tmp_path: Path) -> None:
     assert "cuMemAlloc_v2: 2" in done.stderr, done.stderr
 
 
+
+@pytest.fixture(params=["host", "device"])
+def decode(request: pytest.FixtureRequest) -> str:
+    """Where chunks are decoded. The stand-in runs the kernel if it was built with a C++ compiler."""
+    place: str = request.param
+    if place == "device" and not has_kernels():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    return place
+
+
 # The loader without torch: batches are in the device memory of the stand-in.
 LOADER = """
 import ctypes
+import os
 import sys
 import threading
 
@@ -102,8 +113,9 @@ class Taken:
 def loaders(**options):
     shared = {"shuffle": True, "seed": 2, "slots": 3, "num_threads": 2}
     ds = hsipack.open(sys.argv[1], masks="labels")
+    decode = os.environ.get("DECODE", "auto")
     device = hsipack.Loader(
-        ds, 4, output="dlpack", device="cuda:0", **shared, **options
+        ds, 4, output="dlpack", device="cuda:0", decode=decode, **shared, **options
     )
     return device, hsipack.Loader(ds, 4, output="numpy", **shared)
 
@@ -142,7 +154,7 @@ STREAMS = ["driver.stream()", "1", "2"]
 @pytest.mark.parametrize("stream", STREAMS)
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
 def test_batches_arrive_before_they_are_used(
-    dataset: str, tmp_path: Path, stream: str, seed: str
+    dataset: str, tmp_path: Path, stream: str, seed: str, decode: str
 ) -> None:
     """Each batch is released as soon as work on it is queued."""
     program = f"""
@@ -153,13 +165,18 @@ for epoch in range(3):
         for one in taken(batch, want, streams[0]):
             one.read()
         del batch, one
+decoded = device.stats().device_decoded
+assert (decoded > 0) == (os.environ["DECODE"] == "device"), decoded
+assert device.report().transfer.decode == os.environ["DECODE"]
 """
     cuda = FakeCuda(tmp_path)
-    told = cuda.assert_clean(LOADER + program + END, dataset, FAKE_CUDA_SEED=seed)
+    told = cuda.assert_clean(
+        LOADER + program + END, dataset, FAKE_CUDA_SEED=seed, DECODE=decode
+    )
     assert told == "fine\n"
 
 
-def test_kept_batches_are_never_overwritten(dataset: str, tmp_path: Path) -> None:
+def test_kept_batches_are_never_overwritten(dataset: str, tmp_path: Path, decode: str) -> None:
     program = """
 streams = [driver.stream(), driver.stream()]
 device, host = loaders()
@@ -175,10 +192,10 @@ for one in kept:
     one.read()
 del kept, one
 """
-    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
+    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset, DECODE=decode) == "fine\n"
 
 
-def test_a_batch_may_be_let_go_of_in_another_thread(dataset: str, tmp_path: Path) -> None:
+def test_a_batch_may_be_let_go_of_in_another_thread(dataset: str, tmp_path: Path, decode: str) -> None:
     program = """
 streams = [driver.stream()]
 device, host = loaders()
@@ -202,7 +219,7 @@ for epoch in range(3):
     assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
 
 
-def test_a_loader_that_nobody_closes_leaves_nothing_behind(dataset: str, tmp_path: Path) -> None:
+def test_a_loader_that_nobody_closes_leaves_nothing_behind(dataset: str, tmp_path: Path, decode: str) -> None:
     program = """
 streams = []
 device, host = loaders()
@@ -211,7 +228,7 @@ kept = batch["image"].__dlpack__(stream=1)
 driver.call("cuCtxPopCurrent_v2", None)
 driver.call("cuDevicePrimaryCtxRelease_v2", 0)
 """
-    FakeCuda(tmp_path).assert_clean(LOADER + program, dataset)
+    FakeCuda(tmp_path).assert_clean(LOADER + program, dataset, DECODE=decode)
 
 
 def test_what_needs_computing_names_the_remedy(dataset: str, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ options! {
     Last "last", Rank "rank", WorldSize "world_size", Crop "crop", CropsPerCube "crops_per_cube",
     MinLabelled "min_labelled", GridStep "grid_step", GridPad "grid_pad", Patch "patch", Pad "pad", Classes "classes",
     Ignore "ignore", PerClass "per_class", Masks "masks", Threads "threads", Slots "slots", Cache "cache",
-    CacheSize "cache_size", Decode "decode", ShuffleWindow "shuffle_window", LocalCache "local_cache", LocalCacheSize "local_cache_size",
+    CacheSize "cache_size", ShuffleWindow "shuffle_window", LocalCache "local_cache", LocalCacheSize "local_cache_size",
     Store "store", RateLimit "rate_limit", SkipDamaged "skip_damaged" flag, Device "device",
     // Measuring.
     WorkDir "work_dir", Cubes "cubes", Workers "workers", Strategies "strategies", Strategy "strategy",

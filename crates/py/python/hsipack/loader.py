@@ -200,6 +200,11 @@ class Loader(DataLoaderAttributes):
             processes, ``"auto"`` shuffles the whole epoch, because all of them must use the same
             size. The order depends on the size: give a number to get the same order on other
             machines.
+        decode: which processor decodes chunks if batches are on a GPU: ``"host"`` or ``"device"``.
+            With ``"device"``, chunks are copied as they are stored and the GPU decodes them: LZ4
+            with elements of 1, 2 or 4 bytes, in batches for which that takes fewer bytes; the CPU
+            decodes the rest. Then ``cache="auto"`` keeps nothing of whole cubes in memory. This was
+            not run on a GPU yet, so ``"auto"`` is ``"host"``.
         on_damage: ``"error"``, or ``"skip"`` to leave out samples with damaged chunks and count
             them. A batch without a readable sample becomes one ``padding`` sample, so that all
             ranks get as many batches as planned.
@@ -283,6 +288,7 @@ class Loader(DataLoaderAttributes):
         cache: str | None = "auto",
         cache_size: int = 0,
         shuffle_window: int | str = "auto",
+        decode: str = "auto",
         on_damage: str = "error",
         output: Output | None = None,
         **others: Unpack[DataLoaderOptions],
@@ -337,6 +343,7 @@ class Loader(DataLoaderAttributes):
             "is_mix": is_mix,
             **_cache(first.dataset, cache, cache_size),
             "shuffle_window": _shuffle_window(shuffle_window),
+            "decode": _options.choice("decode", decode, ("auto", "device", "host")),
             # Known when the first batch is asked for.
             "device": None,
             "dtype": _image_type(dtype, output),

@@ -125,6 +125,8 @@ class LoaderStats(Record):
         times: how long batches took.
         given_away: on a GPU: how often new memory was taken because you kept tensors.
         copied: on the CPU: batches that were copied because you kept others.
+        link_bytes: on a GPU: bytes copied to it.
+        device_decoded: batches that the GPU decoded.
         loader: what the loader's own threads did.
     """
 
@@ -136,6 +138,8 @@ class LoaderStats(Record):
     times: BatchTimes
     given_away: int
     copied: int
+    link_bytes: int
+    device_decoded: int
     loader: ThreadStats
 
 
@@ -166,6 +170,7 @@ class TransferReport(Record):
             ``staged`` by the driver, or ``emulated``.
         slot_bytes: bytes of a slot of the ring.
         device_slots: number of slots on the device; 0 on the CPU.
+        decode: where chunks are decoded: ``host``, or ``device`` for those that it can decode.
         notes: why the transfer is no faster.
     """
 
@@ -173,6 +178,7 @@ class TransferReport(Record):
     copies: str
     slot_bytes: int
     device_slots: int
+    decode: str
     notes: list[str]
 
 

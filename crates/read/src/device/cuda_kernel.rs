@@ -7,7 +7,6 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use cudarc::driver::sys::{self, CUdevice, CUfunction, CUmodule, CUstream};
-use hsipack_format::{Opt, remedy};
 
 use super::backend::DecodePlaces;
 use super::cuda::Context;
@@ -46,7 +45,7 @@ impl DecodeKernel {
         let kernel = Arc::new(Self::load(context.clone()).map_err(|error| {
             error
                 .within("the kernel that decodes chunks cannot be loaded")
-                .with_remedy(remedy!["update the driver, or use ", Opt::Decode.to("host")])
+                .with_remedy("update the driver, or use decode=\"host\"")
         })?);
         *loaded = Arc::downgrade(&kernel);
         Ok(kernel)

@@ -10,7 +10,6 @@ use hsipack_augment::array::{Buffer, Memory, Stream};
 use super::backend::{Backend, DecodePlaces, DeviceMemory};
 use super::decode::Decode;
 use crate::{Error, Result};
-use hsipack_format::{Opt, remedy};
 
 /// See the module's documentation. All work on its arrays is done at once, so there is nothing to wait for: when
 /// an array is dropped, it is no longer in use, and when an array is received, it is already copied.
@@ -108,6 +107,5 @@ impl Backend for Emulated {
 }
 
 fn no_decoding() -> Error {
-    Error::conflict("an emulated device does not decode")
-        .with_remedy(remedy!["use ", Opt::Decode.to("host")])
+    Error::conflict("an emulated device does not decode").with_remedy("use decode=\"host\"")
 }

@@ -86,8 +86,7 @@ impl Chosen {
             return Err(Error::conflict(what).with_remedy(remedy![
                 "leave out ",
                 Opt::Cache,
-                " or ",
-                Opt::Decode
+                " or decode"
             ]));
         }
         let chooser = Chooser { dataset, options, plan, masks, needed_bytes, fraction };

@@ -578,12 +578,8 @@ impl Loader {
 
 /// The error of a loader without a device that is to decode on one.
 pub(crate) fn no_device() -> Error {
-    Error::conflict("no device decodes, because batches are on the CPU").with_remedy(remedy![
-        "use ",
-        Opt::Device.to("cuda"),
-        " or ",
-        Opt::Decode.to("host")
-    ])
+    Error::conflict("no device decodes, because batches are on the CPU")
+        .with_remedy("ask for batches on a GPU, or leave out decode")
 }
 
 /// Why no batch was taken.

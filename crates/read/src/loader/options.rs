@@ -106,12 +106,9 @@ pub struct LoaderOptions {
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "auto|all|BYTES", value_parser = arguments::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources"))]
     pub shuffle_window: ShuffleWindow,
-    /// Which processor decodes chunks if batches are copied to a GPU: the CPU (host) or the GPU (device)
-    ///
-    /// With device, chunks are copied as they are stored, and the GPU decodes them: LZ4 frames with elements of 1, 2 or 4
-    /// bytes, wherever fewer bytes are copied that way. The CPU decodes the rest. auto is the CPU.
+    /// Which processor decodes chunks if batches are copied to a GPU. On the CPU it must not be [`DecodePlace::Device`].
     #[serde(with = "by_name")]
-    #[cfg_attr(feature = "clap", arg(long, value_name = "WHERE", value_parser = arguments::one_of(&DecodePlace::ALL), default_value_t = DecodePlace::Auto, help_heading = "Resources"))]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub decode: DecodePlace,
     /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that can be read, as
     /// padding [default: a damaged chunk is an error]

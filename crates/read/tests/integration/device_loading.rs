@@ -81,9 +81,7 @@ fn same(dataset: &Dataset, options: &LoaderOptions) -> (u64, usize) {
             other => panic!("{other:?}"),
         }
     }
-    let statistics = loader.statistics();
-    assert_eq!(statistics.loader.skipped, plain.statistics().loader.skipped);
-    (statistics.device_decoded, failed)
+    (loader.statistics().device_decoded, failed)
 }
 
 #[test]
@@ -148,8 +146,10 @@ fn damaged() {
         for on_damage in [OnDamage::Error, OnDamage::Skip] {
             let mut options = LoaderOptions { on_damage, ..options(2) };
             options.plan.order = Order::Sequential;
-            let (decoded, _) = same(&dataset, &options);
+            let (decoded, failed) = same(&dataset, &options);
             assert!(decoded > 0);
+            let fails = verify == Verify::Always && on_damage == OnDamage::Error;
+            assert!(!fails || failed > 0, "{on_damage}");
         }
     }
 }
