@@ -60,10 +60,9 @@ def test_calls_fail_that_are_told_to(tmp_path: Path) -> None:
     assert "cuMemAlloc_v2: 2" in done.stderr, done.stderr
 
 
-
 @pytest.fixture(params=["host", "device"])
 def decode(request: pytest.FixtureRequest) -> str:
-    """Where chunks are decoded. The stand-in runs the kernel if it was built with a C++ compiler."""
+    """Where chunks are decoded."""
     place: str = request.param
     if place == "device" and not has_kernels():
         pytest.skip("the stand-in was built without a C++ compiler")
@@ -170,9 +169,7 @@ assert (decoded > 0) == (os.environ["DECODE"] == "device"), decoded
 assert device.report().transfer.decode == os.environ["DECODE"]
 """
     cuda = FakeCuda(tmp_path)
-    told = cuda.assert_clean(
-        LOADER + program + END, dataset, FAKE_CUDA_SEED=seed, DECODE=decode
-    )
+    told = cuda.assert_clean(LOADER + program + END, dataset, FAKE_CUDA_SEED=seed, DECODE=decode)
     assert told == "fine\n"
 
 
@@ -192,10 +189,14 @@ for one in kept:
     one.read()
 del kept, one
 """
-    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset, DECODE=decode) == "fine\n"
+    assert (
+        FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset, DECODE=decode) == "fine\n"
+    )
 
 
-def test_a_batch_may_be_let_go_of_in_another_thread(dataset: str, tmp_path: Path, decode: str) -> None:
+def test_a_batch_may_be_let_go_of_in_another_thread(
+    dataset: str, tmp_path: Path, decode: str
+) -> None:
     program = """
 streams = [driver.stream()]
 device, host = loaders()
@@ -219,7 +220,9 @@ for epoch in range(3):
     assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
 
 
-def test_a_loader_that_nobody_closes_leaves_nothing_behind(dataset: str, tmp_path: Path, decode: str) -> None:
+def test_a_loader_that_nobody_closes_leaves_nothing_behind(
+    dataset: str, tmp_path: Path, decode: str
+) -> None:
     program = """
 streams = []
 device, host = loaders()

@@ -172,6 +172,11 @@ impl Source for Loader {
     }
 
     fn next_if_ready(&mut self) -> Option<Option<Result<Batch>>> {
+        // If the device is lost, it keeps the slot that it decodes from, and that of the next batch. Without a third one, no
+        // batch could come any more, not even as an error.
+        if self.options().slots < 3 {
+            return None;
+        }
         match self.next_within(Duration::ZERO) {
             Some(Ok(None)) => None,
             Some(Ok(Some(batch))) => Some(Some(Ok(batch))),
