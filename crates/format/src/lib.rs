@@ -51,6 +51,7 @@ compile_error!(
 pub mod arguments;
 pub mod checksums;
 pub mod codec;
+pub mod colors;
 pub mod crc;
 mod cube;
 mod dtype;
@@ -70,6 +71,7 @@ pub mod text;
 pub mod zarr;
 
 pub use codec::{Codec, Compressor, Shuffle};
+pub use colors::Color;
 pub use cube::CubeShape;
 pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::statistics::BandStatistics;
 use crate::zarr::{self, ArrayMeta, OWN};
-use crate::{CubeShape, DType, Error, Grid, Result, Tile, codec};
+use crate::{Color, CubeShape, DType, Error, Grid, Result, Tile, codec, colors};
 
 /// Version of the layout that this crate writes; also the newest version that it reads.
 pub const LAYOUT: u64 = 1;
@@ -32,6 +32,7 @@ const GOOD_BANDS: &str = "good_bands";
 const BAND_NAMES: &str = "band_names";
 const LAYERS: &str = "layers";
 const CLASS_NAMES: &str = "class_names";
+const CLASS_COLORS: &str = "class_colors";
 const MADE: &str = "made";
 /// A key in an entry of `history`: the names of the columns that changed.
 const COLUMNS: &str = "columns";
@@ -86,6 +87,8 @@ pub struct MaskMeaning {
     pub layers: Vec<String>,
     /// Names of the classes, if known.
     pub class_names: Option<Vec<String>>,
+    /// Colours of the classes, as far as they are known: red, green and blue of class 0, 1, ….
+    pub class_colors: Vec<Option<Color>>,
     /// How the mask was made, if it was added to the packed dataset. Such a mask has no source files.
     pub made: Option<Made>,
 }
@@ -109,6 +112,10 @@ impl MaskMeaning {
             own.insert(LAYERS.to_owned(), json!(self.layers));
         } else if let Some(classes) = &self.class_names {
             own.insert(CLASS_NAMES.to_owned(), json!(classes));
+        }
+        if self.class_colors.iter().any(Option::is_some) {
+            let colors = self.class_colors.iter().map(|color| color.map(colors::hex));
+            own.insert(CLASS_COLORS.to_owned(), json!(colors.collect::<Vec<_>>()));
         }
     }
 }
@@ -146,6 +153,9 @@ impl ArrayMeta {
         MaskMeaning {
             layers: self.list(LAYERS, text).unwrap_or_default(),
             class_names: self.list(CLASS_NAMES, text),
+            class_colors: self
+                .list(CLASS_COLORS, |color| Some(color.as_str().and_then(colors::parse_hex)))
+                .unwrap_or_default(),
             made: self.made(),
         }
     }
@@ -574,6 +584,7 @@ mod tests {
         for meaning in [
             MaskMeaning { layers: vec!["fat".into()], ..MaskMeaning::default() },
             MaskMeaning { class_names: Some(vec!["skin".into()]), ..MaskMeaning::default() },
+            MaskMeaning { class_colors: vec![None, Some([255, 0, 16])], ..MaskMeaning::default() },
             MaskMeaning {
                 made: Some(Made { command: "hsipack split".into(), recipe: json!({"seed": 0}) }),
                 ..MaskMeaning::default()

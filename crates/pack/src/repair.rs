@@ -20,7 +20,7 @@ use hsipack_store::{Dataset, Stack, mirror};
 use serde::Serialize;
 
 use crate::convert::encode::{Encoded, Encoder, OpenCube};
-use crate::convert::masks::{self, MaskReader};
+use crate::convert::masks::{self, CubeOfMask, MaskReader};
 use crate::convert::shards::ShardWriter;
 use crate::convert::staging::Claim;
 use crate::convert::{metadata, plan};
@@ -326,10 +326,13 @@ impl Mender<'_> {
             })?;
             let shape = array.shape();
             let optional = recipe.mask_fill.is_some();
-            let reader = MaskReader::open(&group, &input, shape.rows, shape.columns, optional)?
-                .map(|reader| {
-                    reader.filling(recipe.mask_fill).among(&array.meta().mask_meaning().layers)
-                });
+            let (rows, columns) = (shape.rows, shape.columns);
+            let cube = CubeOfMask { input: &input, rows, columns, geo: sample.geo.as_ref() };
+            let meaning = array.meta().mask_meaning();
+            let reader = MaskReader::open(&group, cube, optional)?.map(|reader| {
+                let names = meaning.class_names.as_deref();
+                reader.filling(recipe.mask_fill).among(&meaning.layers, names)
+            });
             let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0);
             let encoded = encoder.encode_mask(
                 reader.as_ref(),

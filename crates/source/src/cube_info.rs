@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hsipack_format::{CubeShape, DType, Geo};
+use hsipack_format::{Color, CubeShape, DType, Geo};
 use serde::{Deserialize, Serialize};
 
 use crate::AxisOrder;
@@ -131,6 +131,11 @@ pub struct CubeInfo {
     pub exposure: Option<Exposure>,
     /// Names of classes 0, 1, …, for classification maps.
     pub class_names: Option<Vec<String>>,
+    /// Colours of classes 0, 1, …, for classification maps, as far as the file gives them.
+    pub class_colors: Vec<Option<Color>>,
+    /// Whether the file knows its classes only by name, so that ids are merely places in `class_names`. Class 0 is what no
+    /// label covers.
+    pub has_named_classes: bool,
     /// The order of the axes of its array, if it is an array of which a file says the order.
     pub axes: Option<AxisOrder>,
     /// Where the pixels lie on Earth.
@@ -166,6 +171,8 @@ impl CubeInfo {
             acquisition: None,
             exposure: None,
             class_names: None,
+            class_colors: Vec::new(),
+            has_named_classes: false,
             axes: None,
             geo: None,
             notes: Vec::new(),

@@ -46,6 +46,34 @@ pub(super) fn code_of(text: &str) -> Option<u16> {
     code.filter(|code| *code != 0)
 }
 
+/// The EPSG code of WKT that states no code, as ESRI's programs write it: longitude and latitude in degrees, UTM zones in
+/// metres, and the projection of web maps.
+pub(super) fn code_by_name(text: &str) -> Option<u16> {
+    let wkt = wkt(text)?;
+    let upper = wkt.text.to_ascii_uppercase();
+    let letters = |text: &str| -> String {
+        text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let name = letters(wkt.text.split('"').nth(1)?);
+    if upper.matches("GEOGCS[").count() + upper.matches("GEOGCRS[").count() > 1 {
+        return None;
+    }
+    if upper.starts_with("GEOGCS[") {
+        let is_plain = upper.contains("UNIT[\"DEGREE\",0.0174532925")
+            && upper.contains("PRIMEM[\"GREENWICH\",0");
+        return datum(&wkt.datum?).filter(|_| is_plain).map(Datum::geographic_epsg);
+    }
+    if name == "wgs1984webmercatorauxiliarysphere" {
+        return Some(3857);
+    }
+    let (_, zone) = name.split_once("utmzone")?;
+    let south = zone.ends_with('s');
+    let zone = zone.strip_suffix(['n', 's'])?.parse().ok()?;
+    let is_metre = ["UNIT[\"METER\",1", "UNIT[\"METRE\",1"].iter().any(|unit| upper.contains(unit));
+    let datum = datum(&wkt.datum?).filter(|_| is_metre && upper.starts_with("PROJCS["))?;
+    Utm { datum, zone, south }.epsg()
+}
+
 /// The unit of the reference system with this EPSG code, if the code is known here.
 pub(super) fn unit_of(code: u16) -> Option<Unit> {
     let degrees = Datum::of_geographic_epsg(code).map(|_| Unit::Degree);
@@ -181,6 +209,39 @@ mod tests {
         for text in ["", "32632", "EPSG:", "EPSG:0", "EPSG:65536", "EPSG:1,2", "+proj=utm +zone=32"]
         {
             assert_eq!(crs(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_of_esri_have_the_codes_of_their_names() {
+        let geographic = |datum: &str| {
+            format!(
+                "GEOGCS[\"GCS\",DATUM[\"{datum}\",SPHEROID[\"s\",6378137.0,298.2]],PRIMEM[\"Greenwich\",0.0],UNIT[\"Degree\",0.0174532925199433]]"
+            )
+        };
+        let projected = |name: &str, datum: &str, unit: &str| {
+            format!("PROJCS[\"{name}\",{},PROJECTION[\"p\"],UNIT[\"{unit}\"]]", geographic(datum))
+        };
+        let wgs = "D_WGS_1984";
+        for (text, code) in [
+            (geographic(wgs), Some(4326)),
+            (geographic("D_Tokyo"), None),
+            (
+                projected("WGS_1984_UTM_Zone_31N", wgs, "Meter\",1.0\"").replace("\"\"]", "]"),
+                Some(32631),
+            ),
+            (
+                projected("WGS_1984_UTM_Zone_7S", wgs, "Meter\",1.0\"").replace("\"\"]", "]"),
+                Some(32707),
+            ),
+            (projected("WGS_1984_UTM_Zone_61N", wgs, "Meter\",1.0\"").replace("\"\"]", "]"), None),
+            (
+                projected("WGS_1984_UTM_Zone_31N", wgs, "Foot_US\",0.3\"").replace("\"\"]", "]"),
+                None,
+            ),
+            (projected("RGF_1993_Lambert_93", wgs, "Meter\",1.0\"").replace("\"\"]", "]"), None),
+        ] {
+            assert_eq!(code_by_name(&text), code, "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! JPEG pictures as cubes of their colours: one band, or red, green and blue.
 //!
-//! The decoder decodes a picture as a whole. JPEG changes values, so pictures are never masks.
+//! The decoder decodes a picture as a whole. JPEG changes values, so pictures are masks only if their colours are classes.
 
 use std::io::{BufReader, Cursor, Read};
 use std::path::Path;
@@ -35,7 +35,7 @@ pub(super) fn recognises(_path: &Path, head: &[u8]) -> bool {
 /// # Errors
 /// If the file cannot be read or is malformed, is too large, or is meant as a mask.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
-    if options.mask {
+    if options.mask && !options.colors {
         return foreign::open(path, options);
     }
     open_picture(path, options).map_err(|error| error.at(path))

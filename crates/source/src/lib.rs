@@ -28,6 +28,8 @@
 //! | PNG, for masks and pictures; JPEG, for pictures | `png.rs`, `jpeg.rs` | |
 //! | JPEG 2000, NetCDF-3, HDF4, FITS and others, refused by name | `foreign.rs`, `jpeg2000.rs` | |
 //!
+//! [`labels`] makes masks of class ids of everything that is not one: colours, other grids, polygons on maps.
+//!
 //! [`products`] says what the numbers of a sensor's product mean, in any format: one file per product.
 //!
 //! `reader.rs` is the trait [`Source`], `cube_info.rs` what a source says about its cube. Several formats share these files.
@@ -62,6 +64,7 @@ pub mod htc;
 mod joined;
 mod jpeg;
 mod jpeg2000;
+pub mod labels;
 mod lengths;
 mod listing;
 pub mod matlab;

@@ -22,6 +22,8 @@ pub struct OpenOptions {
     pub header: Option<PathBuf>,
     /// Whether the file is a mask: images, and 2-D arrays as a single band, are accepted.
     pub mask: bool,
+    /// Whether a mask has a colour for each class, so that pictures keep their colours.
+    pub colors: bool,
     /// Rows and columns of the image to which a mask belongs. In a MATLAB file, a column or row with as many values is
     /// folded to this shape, as `reshape` does.
     pub image: Option<[usize; 2]>,

@@ -11,7 +11,7 @@
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Result};
+use hsipack_format::{Color, CubeShape, DType, Error, Opt, Result, remedy};
 use hsipack_store::small;
 use hsipack_store::window::Window;
 use png::{BitDepth, ColorType, Decoder, DecodingError, Limits, Reader, Transformations};
@@ -47,11 +47,15 @@ fn open_image(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         return Err(Error::unsupported(format!("a PNG image has no variable '{variable}' in it"))
             .with_remedy(format!("leave out ::{variable}")));
     }
-    let image = Image::measure(path, options.mask)?;
+    let is_mask = options.mask && !options.colors;
+    let image = Image::measure(path, is_mask)?;
     let shape = CubeShape::new(image.height, image.width, image.bands());
     let mut info = CubeInfo::new(image.format(), shape, image.dtype(), path);
-    match options.mask {
-        true => info.notes.extend(image.note()),
+    match is_mask {
+        true => {
+            info.notes.extend(image.note());
+            info.class_colors = image.class_colors(path);
+        }
         false if image.bands() > 1 => info.notes.push(PICTURE_NOTE.to_owned()),
         false => {}
     }
@@ -112,7 +116,11 @@ impl Image {
             return Err(Error::unsupported(format!(
                 "the PNG has {colour} pixels, which are not class ids"
             ))
-            .with_remedy("save the class ids as a grayscale or palette PNG, without alpha"));
+            .with_remedy(remedy![
+                "say which color is which class with ",
+                Opt::MaskColors,
+                ", or save the class ids as a grayscale or palette PNG, without alpha"
+            ]));
         }
         let bits = match info.bit_depth {
             BitDepth::One => 1,
@@ -174,6 +182,26 @@ impl Image {
             _ => "RGBA",
         };
         format!("PNG {}-bit {colours}", self.bits)
+    }
+
+    /// The colours of the palette, if they tell classes apart: programs also write palettes of greys.
+    fn class_colors(&self, path: &Path) -> Vec<Option<Color>> {
+        if !self.palette {
+            return Vec::new();
+        }
+        let palette = || {
+            let file = small::window(path).ok()?;
+            let limits = Limits { bytes: DECODER_BYTES };
+            let decoder = Decoder::new_with_limits(BufReader::new(file), limits);
+            Some(decoder.read_info().ok()?.info().palette.as_deref()?.to_vec())
+        };
+        let palette = palette().unwrap_or_default();
+        let (colors, _) = palette.as_chunks::<COLOURS>();
+        let is_grey = |[red, green, blue]: &Color| red == green && green == blue;
+        if colors.iter().all(is_grey) {
+            return Vec::new();
+        }
+        colors.iter().copied().map(Some).collect()
     }
 
     /// A note that viewers stretch grayscale images of few bits, for users who compare with them.

@@ -179,11 +179,11 @@ impl Listed {
     fn of(mask: &Mask, shape: CubeShape) -> Result<Self> {
         let meaning = mask.meaning();
         let ids = match &meaning {
-            Meaning::Ids { names: Some(names) } | Meaning::Layers { names } => {
+            Meaning::Ids { names: Some(names), .. } | Meaning::Layers { names } => {
                 (0..names.len()).collect()
             }
             // If nothing names the classes, list those that occur in this sample.
-            Meaning::Ids { names: None } => present(mask, shape)?,
+            Meaning::Ids { names: None, .. } => present(mask, shape)?,
         };
         let class = |id: usize| class(&meaning, u16::try_from(id).unwrap_or(u16::MAX));
         Ok(Self {

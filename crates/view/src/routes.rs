@@ -248,7 +248,8 @@ impl Routes {
             return Err(Error::conflict(format!("the masks have {} classes", ids.len()))
                 .with_remedy(format!("compare masks of at most {CLASSES} classes")));
         }
-        let named = if matches!(meaning, Meaning::Ids { names: None }) { other } else { meaning };
+        let named =
+            if matches!(meaning, Meaning::Ids { names: None, .. }) { other } else { meaning };
         let classes: Vec<facts::Class> = ids.iter().map(|id| facts::class(&named, *id)).collect();
         let row = |truth: &u16| -> Vec<u64> {
             let count = |prediction: &u16| counts.get(&(*truth, *prediction)).copied().unwrap_or(0);

@@ -233,6 +233,7 @@ impl Adding {
             codec,
             layers: Vec::new(),
             class_names: mask.class_names.get(place).cloned().flatten(),
+            class_colors: Vec::new(),
             made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),
         })
     }

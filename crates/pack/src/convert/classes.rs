@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use hsipack_format::{Error, Opt, Result, remedy};
+use hsipack_format::{Color, Error, Opt, Result, remedy};
+use hsipack_source::labels::ClassColor;
 use serde::{Deserialize, Serialize};
 
 use super::options::MaskOption;
@@ -216,6 +217,25 @@ impl MaskOption {
         Ok(())
     }
 
+    /// Gives mask `name` the colours of its classes. If `name` is `None`, there must be only one mask.
+    ///
+    /// # Errors
+    /// If there is no such mask, no mask is named but there are several, the mask is made of layers, or it already has
+    /// colours.
+    pub fn color_classes(
+        masks: &mut [Self],
+        name: Option<&str>,
+        colors: Vec<ClassColor>,
+    ) -> Result<()> {
+        let mask = Self::with_classes(masks, name, "class colors")?;
+        if !mask.colors.is_empty() {
+            return Err(Error::conflict(format!("mask {} has two files of colors", mask.name))
+                .with_remedy("give one file with all colors"));
+        }
+        mask.colors = colors;
+        Ok(())
+    }
+
     /// The mask `name` of class ids, for which `given` is given.
     fn with_classes<'a>(
         masks: &'a mut [Self],
@@ -355,6 +375,34 @@ impl ClassTable {
             }
         }
         made
+    }
+}
+
+impl ClassTable {
+    /// The colours of the new classes, from those of the classes of a file. If several classes become one, it has the colour
+    /// of the first.
+    pub(super) fn colors(&self, colors: &[Option<Color>]) -> Vec<Option<Color>> {
+        let mut new: Vec<Option<Color>> = Vec::new();
+        for (old, color) in (0..=u16::MAX).zip(colors) {
+            let id = usize::from(self.of(old));
+            if new.len() <= id && color.is_some() {
+                new.resize(id + 1, None);
+            }
+            if let Some(color) = color {
+                new[id].get_or_insert(*color);
+            }
+        }
+        new
+    }
+}
+
+/// The colours of a mask's classes in all cubes: `ours` of those so far, and those that another cube has besides.
+pub(crate) fn colors_together(ours: &mut Vec<Option<Color>>, theirs: &[Option<Color>]) {
+    if ours.len() < theirs.len() {
+        ours.resize(theirs.len(), None);
+    }
+    for (ours, theirs) in ours.iter_mut().zip(theirs) {
+        *ours = ours.or(*theirs);
     }
 }
 

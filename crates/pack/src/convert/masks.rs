@@ -3,12 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use hsipack_format::grid::TARGET_CHUNK;
-use hsipack_format::{CubeShape, DType, Error, ErrorKind, Opt, Result, Tile, remedy};
+use hsipack_format::{Color, CubeShape, DType, Error, ErrorKind, Geo, Opt, Result, Tile, remedy};
+use hsipack_source::labels::{self, ClassColor, LabelOptions, Resampling};
 use hsipack_source::products::{self, QualityLayers};
-use hsipack_source::{OpenOptions, RowBuffer, Source};
+use hsipack_source::{RowBuffer, Source};
 use serde::{Deserialize, Serialize};
 
 use super::class_files::{CLASS, class_files};
+use super::class_ids::IdsOfNames;
 use super::classes::{self, ClassName, ClassTable, NewClass};
 use super::named_files;
 use super::options::MaskOption;
@@ -26,6 +28,25 @@ pub struct MaskGroup {
     pub classes: Vec<NewClass>,
     /// Names of its packed class ids.
     pub class_names: Vec<ClassName>,
+    /// The colours of its classes, if its files are coloured pictures.
+    pub colors: Vec<ClassColor>,
+    /// How files on another grid are brought onto that of the cube.
+    pub resample: Option<Resampling>,
+    /// Whether features on a map cover every pixel that they touch.
+    pub all_touched: bool,
+}
+
+/// The cube to which a mask belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct CubeOfMask<'a> {
+    /// Where the cube is.
+    pub input: &'a Input,
+    /// Its rows.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: usize,
+    /// Where its pixels lie on Earth, if that is known.
+    pub geo: Option<&'a Geo>,
 }
 
 impl MaskGroup {
@@ -69,6 +90,9 @@ pub fn groups(options: &[MaskOption]) -> Result<Vec<MaskGroup>> {
                 patterns: vec![pattern],
                 classes: option.classes.clone(),
                 class_names: option.class_names.clone(),
+                colors: option.colors.clone(),
+                resample: option.resample,
+                all_touched: option.all_touched,
             }),
             Some(group) => {
                 let clash = group
@@ -135,6 +159,10 @@ pub struct MaskReader {
     bits: Vec<usize>,
     /// Names of the classes, if the file has them. If classes have new ids, the names are in the order of the new ids.
     pub class_names: Option<Vec<String>>,
+    /// Colours of the classes, as far as they are known.
+    pub class_colors: Vec<Option<Color>>,
+    /// Ids of classes that its file knows only by name.
+    pub(super) by_name: Option<IdsOfNames>,
     /// Names of the classes as in the file; empty if it names none.
     pub(super) file_classes: Vec<String>,
     /// New ids for those of the file.
@@ -148,18 +176,12 @@ pub struct MaskReader {
 }
 
 impl MaskReader {
-    /// Opens the mask `group` of the cube in `input`, which has `rows` × `columns` pixels. Returns `None` if a file, or the
-    /// variable in it, is missing and `optional` is set, or if the mask has a file for each class and the cube has none.
+    /// Opens the mask `group` of a cube. Returns `None` if a file, or the variable in it, is missing and `optional` is set, or if the mask has a file for each class and the cube has none.
     ///
     /// # Errors
     /// If a file is missing or cannot be read, or has another shape.
-    pub fn open(
-        group: &MaskGroup,
-        input: &Input,
-        rows: usize,
-        columns: usize,
-        optional: bool,
-    ) -> Result<Option<Self>> {
+    pub fn open(group: &MaskGroup, cube: CubeOfMask<'_>, optional: bool) -> Result<Option<Self>> {
+        let CubeOfMask { input, rows, columns, .. } = cube;
         if let [(None, pattern)] = &group.patterns[..]
             && pattern == OF_PRODUCT
         {
@@ -168,7 +190,7 @@ impl MaskReader {
         if let [(_, pattern)] = &group.patterns[..]
             && group.is_by_class()
         {
-            return Self::by_class(group, class_files(pattern, input)?, input, [rows, columns]);
+            return Self::by_class(group, class_files(pattern, input)?, cube);
         }
         let mut layers = Vec::new();
         for (_, pattern) in &group.patterns {
@@ -178,7 +200,7 @@ impl MaskReader {
                 }
                 return Err(missing(group, pattern, input));
             };
-            let source = match open_layer(&file, input, [rows, columns]) {
+            let source = match open_layer(&file, group, cube) {
                 Ok(source) => source,
                 // Files may differ in the variables that they hold.
                 Err(error) if optional && error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -197,8 +219,7 @@ impl MaskReader {
     fn by_class(
         group: &MaskGroup,
         files: Vec<(String, Input)>,
-        input: &Input,
-        image: [usize; 2],
+        cube: CubeOfMask<'_>,
     ) -> Result<Option<Self>> {
         let Some((_, first)) = files.first() else { return Ok(None) };
         if group.names_classes() {
@@ -206,7 +227,7 @@ impl MaskReader {
         }
         let (mut layers, mut layer_names) = (Vec::new(), Vec::new());
         for (class, file) in files {
-            let source = open_layer(&file, input, image)?;
+            let source = open_layer(&file, group, cube)?;
             let bands = source.info().shape.bands;
             if bands != 1 {
                 let what = format!("the file of the class {class:?} has {bands} bands");
@@ -225,6 +246,8 @@ impl MaskReader {
             layers,
             layer_names,
             class_names: None,
+            class_colors: Vec::new(),
+            by_name: None,
             file_classes: Vec::new(),
             new_ids: None,
             is_boolean: false,
@@ -253,6 +276,8 @@ impl MaskReader {
                     layers,
                     layer_names,
                     class_names: None,
+                    class_colors: Vec::new(),
+                    by_name: None,
                     file_classes: Vec::new(),
                     new_ids: None,
                     is_boolean: true,
@@ -297,11 +322,21 @@ impl MaskReader {
             return Err(boolean_layers(group).at(file));
         }
         let file_classes = class_names.clone().unwrap_or_default();
-        let new_ids = ClassTable::new(&group.classes, class_names.as_deref())
-            .map_err(|error| error.at(file))?;
-        let class_names = match &new_ids {
-            Some(table) => class_names.map(|names| table.names(&group.classes, &names)),
-            None => class_names,
+        let by_name =
+            info.has_named_classes.then(|| IdsOfNames::new(&group.classes, &file_classes));
+        let new_ids = match &by_name {
+            Some(_) => None,
+            None => ClassTable::new(&group.classes, class_names.as_deref())
+                .map_err(|error| error.at(file))?,
+        };
+        let class_names = match (&by_name, &new_ids) {
+            (Some(ids), _) => Some(ids.fixed_names()),
+            (None, Some(table)) => class_names.map(|names| table.names(&group.classes, &names)),
+            (None, None) => class_names,
+        };
+        let class_colors = match &new_ids {
+            Some(table) => table.colors(&info.class_colors),
+            None => info.class_colors.clone(),
         };
         let class_names = classes::named(class_names, &group.class_names);
         Ok(Self {
@@ -309,6 +344,8 @@ impl MaskReader {
             bits: (0..layer_names.len()).collect(),
             layer_names,
             class_names,
+            class_colors,
+            by_name,
             file_classes,
             new_ids,
             is_boolean: false,
@@ -323,11 +360,15 @@ impl MaskReader {
         Self { fill, ..self }
     }
 
-    /// Puts its layers into the bits of an array that has `names`, the layers of all cubes.
-    pub fn among(self, names: &[String]) -> Self {
-        let all: Vec<_> = counted(names).collect();
+    /// Puts its layers into the bits of an array that has `layers`, the layers of all cubes, and gives classes that its file
+    /// knows only by name their places in `class_names`.
+    pub fn among(mut self, layers: &[String], class_names: Option<&[String]>) -> Self {
+        let all: Vec<_> = counted(layers).collect();
         let bit = |(place, layer)| all.iter().position(|other| *other == layer).unwrap_or(place);
         let bits = counted(&self.layer_names).enumerate().map(bit).collect();
+        if let Some(ids) = &mut self.by_name {
+            ids.place(class_names.unwrap_or_default());
+        }
         Self { bits, ..self }
     }
 
@@ -399,6 +440,12 @@ impl MaskReader {
             }
             layer += bands;
         }
+        if let Some(ids) = &self.by_name {
+            out.iter_mut().try_for_each(|id| {
+                *id = ids.of(*id).map_err(|error| error.at(self.file()))?;
+                Ok(())
+            })?;
+        }
         if let Some(table) = &self.new_ids {
             out.iter_mut().for_each(|id| *id = table.of(*id));
         }
@@ -447,9 +494,11 @@ impl MaskReader {
                         "the mask has {} bands, like an RGB picture of colours; colours are not class ids",
                         shape.bands
                     ))
-                    .with_remedy(
-                        "save the class ids as one band, for example a grayscale or palette PNG",
-                    )
+                    .with_remedy(remedy![
+                        "say which color is which class with ",
+                        Opt::MaskColors,
+                        ", or save the class ids as one band, for example a grayscale or palette PNG"
+                    ])
                 } else {
                     Error::unsupported(format!(
                         "the mask has {} bands that are not boolean",
@@ -510,18 +559,23 @@ fn refuse_id(value: f64, has_no_class: bool, place: (usize, usize), file: &Path)
     }
 }
 
-/// Opens a file of a mask of the cube in `input`, which has `image` rows and columns.
-fn open_layer(file: &Input, input: &Input, image: [usize; 2]) -> Result<Box<dyn Source>> {
+/// Opens a file of a mask.
+fn open_layer(file: &Input, group: &MaskGroup, cube: CubeOfMask<'_>) -> Result<Box<dyn Source>> {
+    let (image, input) = ([cube.rows, cube.columns], cube.input);
     let samples = input.number_of_samples()?;
-    let options = OpenOptions {
-        variable: file.variable.clone(),
-        mask: true,
-        image: Some(image),
-        sample: input.sample(),
-        samples,
-        ..OpenOptions::default()
-    };
-    let source = hsipack_source::open(&file.file, &options)?;
+    let source = labels::open(
+        &file.file,
+        &LabelOptions {
+            variable: file.variable.clone(),
+            image,
+            sample: input.sample(),
+            samples,
+            geo: cube.geo,
+            colors: &group.colors,
+            resampling: group.resample,
+            all_touched: group.all_touched,
+        },
+    )?;
     let shape = source.info().shape;
     if let Some(samples) = samples.filter(|_| file.file == input.file && shape.bands > 1) {
         let count = shape.bands;
@@ -568,17 +622,22 @@ fn other_size([mask, cube]: [[usize; 2]; 2], name: &str) -> Error {
         let factors = (large[0] / small[0], large[1] / small[1]);
         (is_multiple && factors.0 == factors.1).then_some(factors.0)
     };
-    let resample = format!(
-        "resample the mask to {rows}x{columns} pixels without interpolation (nearest neighbour)"
-    );
+    let resample = remedy![
+        "pass ",
+        Opt::MaskResample.to("nearest"),
+        " or ",
+        Opt::MaskResample.to("majority"),
+        " to bring it onto the grid of the cube"
+    ];
     let (why, remedy) = if mask == [columns, rows] {
-        ("; its sides are exchanged".to_owned(), "transpose the mask".to_owned())
+        ("; its sides are exchanged".to_owned(), "transpose the mask".into())
     } else if let Some(factor) = factor(mask, cube) {
         (format!(": it is larger by a factor of {factor}"), resample)
     } else if let Some(factor) = factor(cube, mask) {
         (format!(": it is smaller by a factor of {factor}"), resample)
     } else {
-        (String::new(), "give the mask of this cube, rows × columns".to_owned())
+        let remedy = "give the mask of this cube, rows × columns; if both are georeferenced, pass ";
+        (String::new(), remedy![remedy, Opt::MaskResample.to("nearest")])
     };
     Error::conflict(format!(
         "the mask has {}x{} pixels, but its cube {name} has {rows}x{columns}{why}",

@@ -264,6 +264,7 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
     let meaning = MaskMeaning {
         layers: mask.layers.clone(),
         class_names: mask.class_names.clone(),
+        class_colors: mask.class_colors.clone(),
         made: mask.made.clone(),
     };
     meaning.write(&mut own);

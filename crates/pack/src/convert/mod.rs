@@ -12,7 +12,7 @@
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs` | class ids and boolean layers, and where their files are |
 //! | `assignment.rs` | options of the form `NAME=VALUE` |
-//! | `classes.rs` | new ids and names for the classes of mask files |
+//! | `classes.rs`, `class_ids.rs` | new ids and names for the classes of mask files |
 //! | `dry_run.rs` | shows what would be packed and the estimated size |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
@@ -33,6 +33,7 @@ mod band_centers;
 mod calibration;
 pub(crate) mod cast;
 mod class_files;
+mod class_ids;
 pub(crate) mod classes;
 mod dry_run;
 pub(crate) mod encode;
@@ -60,7 +61,7 @@ pub use assignment::Assignment;
 pub use bad_bands::{BadBands, band_ranges};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass, OtherValue};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
-pub use masks::{MaskGroup, MaskReader, groups as mask_groups};
+pub use masks::{CubeOfMask, MaskGroup, MaskReader, groups as mask_groups};
 pub(crate) use options::words;
 pub use options::*;
 pub(crate) use run::output_exists;

@@ -36,9 +36,18 @@ pub(super) fn identity(options: &ConvertOptions) -> String {
 
 /// Options that a recipe contains under other names.
 const IN_RECIPE: [&str; 6] = ["mask", "codec", "level", "shuffle", "chunk", "shard_size"];
-/// Options that do not decide the result. Masks contain the classes.
-const UNDECISIVE: [&str; 8] =
-    ["output", "resume", "append", "classes", "class_names", "jobs", "memory", "command"];
+/// Options that do not decide the result. Masks contain the classes and their colours.
+const UNDECISIVE: [&str; 9] = [
+    "output",
+    "resume",
+    "append",
+    "classes",
+    "class_names",
+    "mask_colors",
+    "jobs",
+    "memory",
+    "command",
+];
 
 /// The options that decide the result, by name.
 fn deciding(options: &ConvertOptions) -> Map<String, Value> {
@@ -84,6 +93,7 @@ pub(super) fn asked(options: &ConvertOptions) -> Value {
         (Opt::Mask, masks(|mask| json!([mask.layer, mask.pattern]))),
         (Opt::NewClasses, masks(|mask| json!(mask.classes))),
         (Opt::ClassNames, masks(|mask| json!(mask.class_names))),
+        (Opt::MaskColors, masks(|mask| json!(mask.colors))),
     ] {
         asked.insert(option.name().to_owned(), value);
     }

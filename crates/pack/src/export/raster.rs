@@ -88,9 +88,13 @@ impl<'a> Raster<'a> {
         let bits = format!("bits of {}: {}", array.name(), bits.join("; "));
         let named = meaning.class_names.as_ref().map_or(0, Vec::len);
         let is_classes = meaning.class_names.is_some();
+        let known = meaning.class_colors;
+        let count = if is_classes { named } else { known.len() };
+        let colour =
+            |id: usize| known.get(id).copied().flatten().unwrap_or_else(|| class_colour(id));
         Ok(Raster {
             band_names: (!is_classes && !layers.is_empty()).then(|| vec![bits]),
-            class_colours: is_classes.then(|| (0..named).map(class_colour).collect()),
+            class_colours: (count > 0).then(|| (0..count).map(colour).collect()),
             class_names: meaning.class_names,
             ..Self::of_array(array, sample, &[DType::U8, DType::U16])?
         })

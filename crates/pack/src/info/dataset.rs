@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hsipack_format::geo::Unit;
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::samples::Keys;
-use hsipack_format::{Command, Result, Samples, remedy};
+use hsipack_format::{Command, Result, Samples, colors, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
 use hsipack_store::{Dataset, Stack};
@@ -172,6 +172,9 @@ pub struct MaskReport {
     pub layers: Vec<String>,
     /// Names of classes 0, 1, …, if known.
     pub class_names: Option<Vec<String>>,
+    /// Colours of classes as `#rrggbb`; empty if none is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub class_colors: Vec<Option<String>>,
     /// The command that made it; `null` if it was packed with the cubes.
     pub made_by: Option<String>,
     /// Bytes of its shards.
@@ -301,12 +304,14 @@ impl StackReport {
         let stats = BandStats::of(meta).ok();
         let checksum = meta.codecs.checksum;
         let mask = |mask: &ChunkArray| {
-            let MaskMeaning { layers, class_names, made } = mask.meta().mask_meaning();
+            let MaskMeaning { layers, class_names, class_colors, made } =
+                mask.meta().mask_meaning();
             Ok(MaskReport {
                 name: mask.name().to_owned(),
                 dtype: mask.meta().dtype.name(),
                 layers,
                 class_names,
+                class_colors: class_colors.iter().map(|color| color.map(colors::hex)).collect(),
                 made_by: made.map(|made| made.command),
                 stored_bytes: stored_bytes(mask)?,
             })

@@ -295,6 +295,7 @@ impl Masks {
                 codec: codec(mask)?,
                 layers: meaning.layers,
                 class_names: meaning.class_names,
+                class_colors: meaning.class_colors,
                 made: meaning.made,
             };
             let Some(known) = all.get_mut(mask.name()) else {
@@ -311,6 +312,7 @@ impl Masks {
             }
             let names = classes::together(&own.name, known.class_names.take(), own.class_names);
             known.class_names = names.map_err(|error| error.at(mask.folder()))?;
+            classes::colors_together(&mut known.class_colors, &own.class_colors);
             known.made = known.made.take().or(own.made);
             if own.dtype == DType::U16 {
                 known.dtype = own.dtype;

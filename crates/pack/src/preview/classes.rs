@@ -56,6 +56,8 @@ pub enum Meaning {
     Ids {
         /// Names of the classes, if known.
         names: Option<Vec<String>>,
+        /// Colours of the classes, as far as they are known.
+        colours: Vec<Option<Colour>>,
     },
     /// Sets of bits, one for each layer.
     Layers {
@@ -106,7 +108,9 @@ impl ClassMap {
         }
         let bands = info.shape.bands;
         let meaning = match bands {
-            1 => Meaning::Ids { names: info.class_names.clone() },
+            1 => {
+                Meaning::Ids { names: info.class_names.clone(), colours: info.class_colors.clone() }
+            }
             2..=16 => {
                 let numbered = || (0..bands).map(|layer| format!("layer{layer}")).collect();
                 Meaning::Layers { names: info.band_names.clone().unwrap_or_else(numbered) }
@@ -242,7 +246,7 @@ impl Meaning {
             Self::Layers { names } => {
                 names.get(usize::from(id)).cloned().unwrap_or_else(|| id.to_string())
             }
-            Self::Ids { names } => {
+            Self::Ids { names, .. } => {
                 match names.as_ref().and_then(|names| names.get(usize::from(id))) {
                     Some(name) if !name.is_empty() => format!("{id} {name}"),
                     _ => id.to_string(),
@@ -255,13 +259,16 @@ impl Meaning {
     pub fn colour(&self, id: u16) -> Colour {
         match self {
             Self::Layers { .. } => class_colour(usize::from(id) + 1),
-            Self::Ids { .. } => class_colour(usize::from(id)),
+            Self::Ids { colours, .. } => {
+                let known = colours.get(usize::from(id)).copied().flatten();
+                known.unwrap_or_else(|| class_colour(usize::from(id)))
+            }
         }
     }
 
     /// Whether `id` means that a pixel is not labelled: id 0, if its name says so.
     fn is_background(&self, id: u16) -> bool {
-        let Self::Ids { names } = self else { return false };
+        let Self::Ids { names, .. } = self else { return false };
         let name = names.as_ref().and_then(|names| names.first());
         id == 0 && name.is_some_and(|name| means_nothing(name))
     }
@@ -271,7 +278,7 @@ impl From<MaskMeaning> for Meaning {
     fn from(meaning: MaskMeaning) -> Self {
         match meaning.layers.is_empty() {
             false => Self::Layers { names: meaning.layers },
-            true => Self::Ids { names: meaning.class_names },
+            true => Self::Ids { names: meaning.class_names, colours: meaning.class_colors },
         }
     }
 }
@@ -343,6 +350,10 @@ fn refuse(value: f64, row: usize, column: usize) -> Error {
 mod tests {
     use super::*;
 
+    fn of_ids(names: Option<Vec<String>>) -> Meaning {
+        Meaning::Ids { names, colours: Vec::new() }
+    }
+
     fn image(pixels: usize) -> Image {
         Image { width: pixels, height: 1, pixels: vec![[100, 100, 100]; pixels] }
     }
@@ -350,7 +361,7 @@ mod tests {
     #[test]
     fn background_stays_and_classes_are_tinted() {
         let names = Some(vec!["background".to_owned()]);
-        let map = ClassMap::new("m".into(), vec![0, 1, 2, 1], Meaning::Ids { names });
+        let map = ClassMap::new("m".into(), vec![0, 1, 2, 1], of_ids(names));
         let over = map.overlay(&image(4));
         assert_eq!(over.pixels[0], [100, 100, 100]);
         assert_eq!(over.pixels[1], [50, 107, 139]);
@@ -363,12 +374,12 @@ mod tests {
 
     #[test]
     fn zero_is_a_class_unless_its_name_says_otherwise() {
-        let named = |name: &str| Meaning::Ids { names: Some(vec![name.into(), "b".into()]) };
+        let named = |name: &str| of_ids(Some(vec![name.into(), "b".into()]));
         let first =
             |meaning| ClassMap::new("m".into(), vec![0], meaning).overlay(&image(1)).pixels[0];
         assert_eq!(first(named("Unclassified")), [100, 100, 100]);
         assert_ne!(first(named("stomach")), [100, 100, 100]);
-        for meaning in [Meaning::Ids { names: None }, named("")] {
+        for meaning in [of_ids(None), named("")] {
             assert_eq!(meaning.label(0), "0");
             assert_ne!(first(meaning), [100, 100, 100]);
         }
@@ -408,14 +419,14 @@ mod tests {
         assert!(clear(["land", "cloud"], [1; 4]).is_none(), "no pixel is cloud");
         assert!(clear(["land", "cloud"], [2; 4]).is_none(), "every pixel is cloud");
         let names = Some(vec!["clear".to_owned(), "Cloud".to_owned()]);
-        let map = ClassMap::new("m".into(), vec![0, 0, 1, 0], Meaning::Ids { names });
+        let map = ClassMap::new("m".into(), vec![0, 0, 1, 0], of_ids(names));
         assert_eq!(map.clear(&values).unwrap().1, ["1 Cloud"]);
     }
 
     #[test]
     fn the_most_frequent_of_many_classes_are_shown() {
         let ids: Vec<u16> = (0..30).flat_map(|id| vec![id; usize::from(id) + 1]).collect();
-        let map = ClassMap::new("m".into(), ids, Meaning::Ids { names: None });
+        let map = ClassMap::new("m".into(), ids, of_ids(None));
         assert_eq!((map.classes.len(), map.more), (10, 20));
         assert_eq!(map.classes[0].id, 20);
     }

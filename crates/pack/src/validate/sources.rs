@@ -15,7 +15,7 @@ use super::recipe::{self, Recipe};
 use super::reproduction::{Memory, Reproduction};
 use super::share::Share;
 use super::{Problem, ProblemKind, ValidateOptions, stopped};
-use crate::convert::masks::{self, MaskReader};
+use crate::convert::masks::{self, CubeOfMask, MaskReader};
 use crate::convert::plan;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
@@ -196,11 +196,13 @@ impl Comparer<'_> {
             }
             let shape = array.shape();
             let optional = recipe.mask_fill.is_some();
-            let reader = MaskReader::open(&group, input, shape.rows, shape.columns, optional)?.map(
-                |reader| {
-                    reader.filling(recipe.mask_fill).among(&array.meta().mask_meaning().layers)
-                },
-            );
+            let (rows, columns) = (shape.rows, shape.columns);
+            let cube = CubeOfMask { input, rows, columns, geo: sample.geo.as_ref() };
+            let meaning = array.meta().mask_meaning();
+            let reader = MaskReader::open(&group, cube, optional)?.map(|reader| {
+                let names = meaning.class_names.as_deref();
+                reader.filling(recipe.mask_fill).among(&meaning.layers, names)
+            });
             let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0);
             let slab = array.grid().tile().rows;
             let (mut packed, mut ids) = (Vec::new(), Vec::new());

@@ -37,6 +37,9 @@ def convert(
     mask_fill: int | None = None,
     classes: Mapping[Any, Any] | None = None,
     class_names: ClassNames | None = None,
+    mask_colors: Path | Mapping[str, Path] | None = None,
+    mask_resample: Literal["nearest", "majority"] | None = None,
+    all_touched: bool = False,
     exclude: str | Sequence[str] = (),
     skip_errors: bool = False,
     resume: bool = False,
@@ -134,6 +137,14 @@ def convert(
             list that begins with id 0, with ``None`` for classes without names. For several masks,
             ``{"organs": {1: "liver"}}``. Tables, pictures and pages show them. If ``None``, the
             names in the mask files, if any.
+        mask_colors: the file that says which color is which class, if masks are colored pictures:
+            CSV, JSON, ESRI .clr or QGIS. For several masks, ``{"organs": "colors.csv"}``. If
+            ``None``, colored masks are refused.
+        mask_resample: how masks on another grid come onto the grid of their cubes: ``"nearest"``
+            takes the class at the center of each pixel, ``"majority"`` the most frequent one in
+            it. If ``None``, such masks are refused.
+        all_touched: give polygons and lines all pixels that they touch, not only those whose center
+            is inside.
         exclude: globs of files and folders to skip, by path or name.
         skip_errors: skip inputs that cannot be opened.
         resume: continue an interrupted conversion.
@@ -380,6 +391,16 @@ def _masks(option: str, masks: Any) -> list[dict[str, str]]:
     return flat
 
 
+def _mask_colors(option: str, files: Any) -> list[dict[str, str]]:
+    """Files of colours as the library names their parts; several have the masks' names."""
+    if isinstance(files, Mapping):
+        if not all(isinstance(name, str) for name in files):
+            raise _options.wrong_type(option, files, "give paths by the masks' names")
+        pairs = files.items()
+        return [{"mask": name, "file": _options.path(option, file)} for name, file in pairs]
+    return [{"file": _options.path(option, files)}]
+
+
 def _of_class(mask: str | None, old: object, value: object) -> dict[str, Any]:
     """An option of one class, as the library names its parts."""
     return {"class": old, "value": value} | ({} if mask is None else {"mask": mask})
@@ -478,6 +499,7 @@ _CHECKS: dict[str, Check] = {
     "mask": _masks,
     "classes": _classes,
     "class_names": _class_names,
+    "mask_colors": _mask_colors,
 }
 """Options that Python's values may give in another form than the library. The library checks the
 others.

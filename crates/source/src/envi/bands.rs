@@ -1,6 +1,8 @@
 //! What an ENVI header says about bands and classes. Contradictory entries are dropped, with a
 //! note.
 
+use hsipack_format::Color;
+
 use super::fields::{Fields, shorten};
 use crate::spectrum_text::{self, NumberList, Quantity, counts, number_list, wavelengths_in_names};
 use crate::wavelengths::{Unit, guess, known_unit, scaled, width_factor};
@@ -229,6 +231,16 @@ fn split_names(text: &str) -> Vec<String> {
         names.pop(); // after a trailing comma
     }
     names
+}
+
+/// The colours of classes: three numbers from 0 to 255 for each. None if a number is something else.
+pub(super) fn class_colors(fields: &Fields) -> Vec<Option<Color>> {
+    let Some(text) = fields.get("class lookup") else { return Vec::new() };
+    let numbers = text.split(',').map(str::trim).filter(|number| !number.is_empty());
+    let numbers: Option<Vec<u8>> = numbers.map(|number| number.parse().ok()).collect();
+    let numbers = numbers.unwrap_or_default();
+    let (colors, others) = numbers.as_chunks::<3>();
+    if others.is_empty() { colors.iter().copied().map(Some).collect() } else { Vec::new() }
 }
 
 pub(super) fn class_names(fields: &Fields, notes: &mut Vec<String>) -> Option<Vec<String>> {

@@ -121,6 +121,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header> {
         good_bands: None,
         band_names: None,
         class_names: None,
+        class_colors: Vec::new(),
         ignore_value: ignore.map(|value| match dtype {
             DType::F32 => f64::from(value as f32),
             _ => value,

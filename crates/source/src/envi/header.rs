@@ -15,9 +15,9 @@
 
 use std::path::Path;
 
-use hsipack_format::{CubeShape, DType, Error, Geo, Result};
+use hsipack_format::{Color, CubeShape, DType, Error, Geo, Result};
 
-use super::bands::{class_names, good_bands, names, spectral_axis};
+use super::bands::{class_colors, class_names, good_bands, names, spectral_axis};
 use super::esri;
 use super::fields::{Fields, decode, is_first_line, lines, number, shorten, tokens};
 use super::map_info;
@@ -94,6 +94,8 @@ pub struct Header {
     pub band_names: Option<Vec<String>>,
     /// `class names`.
     pub class_names: Option<Vec<String>>,
+    /// `class lookup`.
+    pub class_colors: Vec<Option<Color>>,
     /// `data ignore value`, rounded to the element type, because -1.23e34, for example, is not a
     /// float32.
     pub ignore_value: Option<f64>,
@@ -125,6 +127,7 @@ impl Header {
             ignore_value: self.ignore_value,
             exposure: self.exposure,
             class_names: self.class_names,
+            class_colors: self.class_colors,
             geo: self.geo,
             notes: self.notes,
             ..CubeInfo::new(format, self.shape, self.dtype, data)
@@ -208,6 +211,7 @@ pub fn parse(bytes: &[u8]) -> Result<Header> {
         good_bands: good_bands(&fields, shape.bands, &mut notes),
         band_names,
         class_names: class_names(&fields, &mut notes),
+        class_colors: class_colors(&fields),
         ignore_value: ignore_value(&fields, dtype, &mut notes),
         scaling: scaling_of(&fields, shape.bands, &mut notes),
         exposure: exposure(&fields),

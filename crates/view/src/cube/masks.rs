@@ -1,7 +1,7 @@
 //! Labels of a window, from masks that are packed with a cube, or from files.
 
 use hsipack_format::{Error, Result};
-use hsipack_pack::convert::{MaskGroup, MaskReader};
+use hsipack_pack::convert::{CubeOfMask, MaskGroup, MaskReader};
 use hsipack_pack::input::Input;
 use hsipack_pack::preview::{Meaning, Sampling, packed_labels};
 use hsipack_source::RowBuffer;
@@ -23,7 +23,7 @@ pub enum Mask<'a> {
         /// The name that the user gave it.
         name: &'a str,
         /// The open files.
-        reader: MaskReader,
+        reader: Box<MaskReader>,
     },
 }
 
@@ -49,16 +49,18 @@ impl<'a> Mask<'a> {
     /// # Errors
     /// If it cannot be opened, or has another shape.
     pub fn of_files(opened: &Opened<'a>, group: &'a MaskGroup) -> Result<Self> {
-        let input = match &opened.of {
-            Of::Sample { sample, .. } => Input::of_sample(sample),
-            Of::File { input, .. } => (*input).clone(),
+        let (input, geo) = match &opened.of {
+            Of::Sample { sample, .. } => (Input::of_sample(sample), sample.geo.as_ref()),
+            Of::File { input, source } => ((*input).clone(), source.info().geo.as_ref()),
         };
         let shape = opened.cube.shape;
-        let reader = MaskReader::open(group, &input, shape.rows, shape.columns, false)?;
+        let (rows, columns) = (shape.rows, shape.columns);
+        let cube = CubeOfMask { input: &input, rows, columns, geo };
+        let reader = MaskReader::open(group, cube, false)?;
         let reader = reader.ok_or_else(|| {
             Error::conflict(format!("the cube has no file of mask {}", group.name))
         })?;
-        Ok(Self::File { name: &group.name, reader })
+        Ok(Self::File { name: &group.name, reader: Box::new(reader) })
     }
 
     /// Its name.
@@ -73,9 +75,10 @@ impl<'a> Mask<'a> {
     pub fn meaning(&self) -> Meaning {
         match self {
             Self::Packed { array, .. } => array.meta().mask_meaning().into(),
-            Self::File { reader, .. } if reader.layer_names.is_empty() => {
-                Meaning::Ids { names: reader.class_names.clone() }
-            }
+            Self::File { reader, .. } if reader.layer_names.is_empty() => Meaning::Ids {
+                names: reader.class_names.clone(),
+                colours: reader.class_colors.clone(),
+            },
             Self::File { reader, .. } => Meaning::Layers { names: reader.layer_names.clone() },
         }
     }

@@ -240,7 +240,7 @@ fn meaning(batches: &Batches, stack: &Stack, name: &str) -> Meaning {
     match stack.mask(name) {
         _ if !layers.is_empty() => Meaning::Layers { names: layers.to_vec() },
         Some(mask) if !renamed => mask.meta().mask_meaning().into(),
-        _ => Meaning::Ids { names: None },
+        _ => Meaning::Ids { names: None, colours: Vec::new() },
     }
 }
 
@@ -248,7 +248,7 @@ fn mask(batches: &Batches, stack: &Stack, name: &str) -> Value {
     let meaning = meaning(batches, stack, name);
     let (names, layers) = match &meaning {
         Meaning::Layers { names } => (names.len(), true),
-        Meaning::Ids { names } => (names.as_ref().map_or(0, Vec::len), false),
+        Meaning::Ids { names, .. } => (names.as_ref().map_or(0, Vec::len), false),
     };
     let classes = (0..names.min(usize::from(u16::MAX)) as u16).map(|id| facts::class(&meaning, id));
     let classes: Vec<facts::Class> = classes.collect();

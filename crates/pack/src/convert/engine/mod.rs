@@ -29,7 +29,7 @@ use self::queue::{Job, Opening, Queue, References, ShardTask, Step, shard_tasks}
 pub use self::records::SampleRecord;
 use self::shard::{FinishedShard, OpenShard};
 use super::encode::{Encoded, Encoder};
-use super::masks::MaskReader;
+use super::masks::{CubeOfMask, MaskReader};
 use super::metadata::mask_codec;
 use super::options::ConvertOptions;
 use super::parts::Part;
@@ -414,9 +414,16 @@ impl<'a> Engine<'a> {
         let reader = match &planned.masks[mask] {
             None => None,
             Some(fingerprint) => {
-                let input = &planned.input;
-                let reader = MaskReader::open(group, input, shape.rows, shape.columns, false)?
-                    .map(|reader| reader.filling(self.options.mask_fill).among(&array.layers));
+                let cube = CubeOfMask {
+                    input: &planned.input,
+                    rows: shape.rows,
+                    columns: shape.columns,
+                    geo: planned.own.geo.as_ref(),
+                };
+                let names = array.class_names.as_deref();
+                let reader = MaskReader::open(group, cube, false)?.map(|reader| {
+                    reader.filling(self.options.mask_fill).among(&array.layers, names)
+                });
                 if let Some(reader) = reader.as_ref().filter(|_| self.planned_before)
                     && reader.fingerprint()? != *fingerprint
                 {

@@ -1,9 +1,11 @@
 //! Options that say where the masks of cubes are.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use hsipack_format::geo::cf;
 use hsipack_format::{Error, Result};
+use hsipack_source::labels::{ClassColor, Resampling};
 use serde::{Deserialize, Serialize};
 
 use crate::convert::class_files::CLASS;
@@ -25,6 +27,46 @@ pub struct MaskOption {
     /// Names of its packed class ids. They replace those in mask files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<ClassName>,
+    /// The colours of its classes, if its files are coloured pictures.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub colors: Vec<ClassColor>,
+    /// How files on another grid become masks on the grid of their cubes; if `None`, they are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resample: Option<Resampling>,
+    /// Whether features on a map cover every pixel that they touch.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_touched: bool,
+}
+
+/// The file with the colours of a mask's classes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaskColors {
+    /// The mask; if `None`, there is only one.
+    #[serde(default)]
+    pub mask: Option<String>,
+    /// The file.
+    pub file: PathBuf,
+}
+
+impl FromStr for MaskColors {
+    type Err = String;
+
+    /// Parses `FILE` or `NAME=FILE`.
+    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
+        let (mask, file) = match text.split_once('=') {
+            Some((name, file)) if is_plain(name) => (Some(name.to_owned()), file),
+            _ => (None, text),
+        };
+        match file {
+            "" => Err("the path is empty".into()),
+            file => Ok(Self { mask, file: file.into() }),
+        }
+    }
+}
+
+/// Whether a text before `=` is the name of a mask and not part of a path.
+fn is_plain(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.:# ".contains(c))
 }
 
 impl MaskOption {
@@ -36,6 +78,9 @@ impl MaskOption {
             pattern: pattern.into(),
             classes: Vec::new(),
             class_names: Vec::new(),
+            colors: Vec::new(),
+            resample: None,
+            all_touched: false,
         }
     }
 }
@@ -59,11 +104,8 @@ impl FromStr for MaskOption {
 
     /// Parses `PATTERN`, `NAME=PATTERN`, `NAME:LAYER=PATTERN` or `NAME:{class}=PATTERN`.
     fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        let plain = |word: &str| {
-            !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "_-.:# ".contains(c))
-        };
         let (name, pattern) = match text.split_once('=') {
-            Some((name, pattern)) if plain(name.strip_suffix(":{class}").unwrap_or(name)) => {
+            Some((name, pattern)) if is_plain(name.strip_suffix(":{class}").unwrap_or(name)) => {
                 (name, pattern)
             }
             _ => ("mask", text),
@@ -120,5 +162,14 @@ mod tests {
         assert_eq!(fields, ["dir", "stem"]);
         assert_eq!(parts("{stem}=a.png"), ("mask".into(), None, "{stem}=a.png".into()));
         assert!("organs=".parse::<MaskOption>().is_err());
+    }
+
+    #[test]
+    fn colours_are_of_a_mask_if_it_is_named() {
+        let of = |text: &str| text.parse::<MaskColors>().map(|of| (of.mask, of.file));
+        assert_eq!(of("classes.csv"), Ok((None, "classes.csv".into())));
+        assert_eq!(of("gt=a/b=c.csv"), Ok((Some("gt".into()), "a/b=c.csv".into())));
+        assert_eq!(of("a/b=c.csv"), Ok((None, "a/b=c.csv".into())));
+        assert!(of("").is_err() && of("gt=").is_err());
     }
 }

@@ -29,13 +29,14 @@ use std::path::PathBuf;
 use hsipack_format::arguments::{bytes, one_of};
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::BandPattern;
+use hsipack_source::labels::{self, Resampling};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use self::layout::at_least_1;
 pub use self::layout::{ChunkShape, LayoutOptions};
-pub use self::mask::MaskOption;
 pub(crate) use self::mask::check_mask_name;
+pub use self::mask::{MaskColors, MaskOption};
 pub use self::values::{
     BandSelection, KeepBits, Nodata, Normalize, Reference, Scale, ValueOptions,
 };
@@ -214,6 +215,30 @@ pub struct ConvertOptions {
         )
     )]
     pub class_names: Vec<OptionOfClass<String>>,
+    /// Classes of masks that have a color for each class: CSV, JSON, ESRI .clr or QGIS (.txt, .qml), with color, id and name
+    /// (repeatable) [default: colored masks are refused]
+    ///
+    /// A CSV has the columns r, g, b (or color, as #rrggbb), and id and name; without ids, classes are numbered from 0 in the
+    /// order of the file. Every pixel must have one of the colors. With several masks, write NAME=FILE.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "[NAME=]FILE", requires = "mask", help_heading = "Labels")
+    )]
+    pub mask_colors: Vec<MaskColors>,
+    /// Bring masks on another grid onto that of their cubes: the class at the center of each pixel, or the most frequent one
+    /// in it [default: such masks are refused]
+    ///
+    /// Where mask and cube are georeferenced, their coordinates are used, otherwise a whole ratio of their sizes. The results
+    /// are those of GDAL (near, mode). Pixels outside the mask get the class of --mask-fill.
+    #[cfg_attr(
+        feature = "clap",
+        arg(long, value_name = "nearest|majority", value_parser = one_of(&Resampling::ALL), requires = "mask", help_heading = "Labels")
+    )]
+    pub mask_resample: Option<Resampling>,
+    /// Give polygons and lines (masks in GeoJSON, GeoPackage or shapefile) all pixels that they touch, not only those whose
+    /// center is inside
+    #[cfg_attr(feature = "clap", arg(long, requires = "mask", help_heading = "Labels"))]
+    pub all_touched: bool,
     /// Options that decide the values.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
@@ -267,6 +292,9 @@ impl Default for ConvertOptions {
             mask_fill: None,
             classes: Vec::new(),
             class_names: Vec::new(),
+            mask_colors: Vec::new(),
+            mask_resample: None,
+            all_touched: false,
             values: ValueOptions::default(),
             wavelength_tolerance: 0.01,
             layout: LayoutOptions::default(),
@@ -294,10 +322,10 @@ impl ConvertOptions {
         all
     }
 
-    /// The same options, with new ids and names of classes in their masks.
+    /// The same options, with what they say about masks in the masks.
     ///
     /// # Errors
-    /// If a class is of no mask, or has two new ids or names.
+    /// If a class is of no mask, has two new ids or names, or colours cannot be read.
     pub(crate) fn with_classes(&self) -> Result<Self> {
         let mut options = self.clone();
         for class in options.classes.drain(..) {
@@ -308,6 +336,13 @@ impl ConvertOptions {
             let (mask, class, name) = class.among(&options.mask);
             let class = ClassName { id: class.id()?, name };
             MaskOption::name_class(&mut options.mask, mask.as_deref(), class)?;
+        }
+        for MaskColors { mask, file } in options.mask_colors.drain(..) {
+            let colors = labels::read_colors(&file)?;
+            MaskOption::color_classes(&mut options.mask, mask.as_deref(), colors)?;
+        }
+        for mask in &mut options.mask {
+            (mask.resample, mask.all_touched) = (options.mask_resample, options.all_touched);
         }
         Ok(options)
     }
@@ -342,6 +377,17 @@ impl ConvertOptions {
         if self.mask_fill.is_some() && self.mask.is_empty() {
             let what = format!("{} without {}", Opt::MaskFill, Opt::Mask);
             return Err(Error::conflict(what)
+                .with_remedy(remedy!["give the paths of the masks with ", Opt::Mask]));
+        }
+        let of_masks = [
+            (Opt::MaskColors, !self.mask_colors.is_empty()),
+            (Opt::MaskResample, self.mask_resample.is_some()),
+            (Opt::AllTouched, self.all_touched),
+        ];
+        if let Some((option, _)) =
+            of_masks.iter().find(|(_, is_set)| *is_set && self.mask.is_empty())
+        {
+            return Err(Error::conflict(format!("{option} without {}", Opt::Mask))
                 .with_remedy(remedy!["give the paths of the masks with ", Opt::Mask]));
         }
         if !DTYPES.contains(&self.values.dtype) {

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use hsipack_format::metadata::Made;
 use hsipack_format::names::by_name;
 use hsipack_format::{
-    Codec, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile, remedy,
+    Codec, Color, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile,
+    remedy,
 };
 use hsipack_source::{CubeInfo, Exposure, Radiometry, Scaling};
 use hsipack_store::{output, small};
@@ -102,6 +103,8 @@ struct MaskRecord {
     codec: Codec,
     layers: Vec<String>,
     class_names: Option<Vec<String>>,
+    #[serde(default)]
+    class_colors: Vec<Option<Color>>,
     made: Option<(String, Value)>,
 }
 
@@ -243,6 +246,7 @@ impl From<&PlannedMask> for MaskRecord {
             codec: mask.codec,
             layers: mask.layers.clone(),
             class_names: mask.class_names.clone(),
+            class_colors: mask.class_colors.clone(),
             made: mask.made.as_ref().map(|made| (made.command.clone(), made.recipe.clone())),
         }
     }
@@ -257,6 +261,7 @@ impl MaskRecord {
             name: self.name,
             layers: self.layers,
             class_names: self.class_names,
+            class_colors: self.class_colors,
             made: self.made.map(|(command, recipe)| Made { command, recipe }),
         })
     }

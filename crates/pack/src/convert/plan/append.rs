@@ -29,7 +29,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
             })
     };
     let masks = stack.masks.iter().map(|mask| {
-        let MaskMeaning { layers, class_names, made } = mask.meta().mask_meaning();
+        let MaskMeaning { layers, class_names, class_colors, made } = mask.meta().mask_meaning();
         Ok(PlannedMask {
             name: mask.name().to_owned(),
             dtype: mask.meta().dtype,
@@ -37,6 +37,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
             codec: codec(mask)?,
             layers,
             class_names,
+            class_colors,
             made,
         })
     });
@@ -83,6 +84,9 @@ pub(super) fn with_made(
         patterns: Vec::new(),
         classes: Vec::new(),
         class_names: Vec::new(),
+        colors: Vec::new(),
+        resample: None,
+        all_touched: false,
     }));
     groups.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(groups)

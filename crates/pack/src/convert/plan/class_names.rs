@@ -7,6 +7,7 @@ use hsipack_format::metadata::MaskMeaning;
 use hsipack_store::Dataset;
 
 use super::{PlannedMask, PlannedStack};
+use crate::convert::class_ids::add_names;
 use crate::convert::classes;
 use crate::convert::masks::MaskGroup;
 
@@ -19,6 +20,8 @@ pub(super) struct ClassNames {
     disagreeing: BTreeSet<String>,
     /// Names in the files of the masks whose classes get new ids.
     in_files: BTreeMap<String, BTreeSet<String>>,
+    /// Names of classes that files know only by name, and that have no ids yet.
+    free: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl ClassNames {
@@ -37,7 +40,7 @@ impl ClassNames {
                 }
             }
         }
-        Self { known, disagreeing, in_files: BTreeMap::new() }
+        Self { known, disagreeing, in_files: BTreeMap::new(), free: BTreeMap::new() }
     }
 
     /// Adds the names in a mask file, if its classes get new ids.
@@ -45,6 +48,22 @@ impl ClassNames {
         if !group.classes.is_empty() {
             let names = self.in_files.entry(group.name.clone()).or_default();
             names.extend(file_classes.iter().cloned());
+        }
+    }
+
+    /// Adds names of classes of a mask file that have no id.
+    pub(super) fn without_ids(&mut self, group: &MaskGroup, names: Vec<String>) {
+        if !names.is_empty() {
+            self.free.entry(group.name.clone()).or_default().extend(names);
+        }
+    }
+
+    /// Gives the names without ids the ids that are free, in the order of the alphabet.
+    pub(super) fn give_ids(&mut self, groups: &[MaskGroup]) {
+        for (mask, names) in std::mem::take(&mut self.free) {
+            let group = groups.iter().find(|group| group.name == mask);
+            let taken = group.into_iter().flat_map(|group| &group.classes).map(|new| new.id);
+            add_names(self.known.entry(mask).or_default(), &names, &taken.collect::<Vec<_>>());
         }
     }
 

@@ -61,6 +61,8 @@ impl Description {
             acquisition: _,
             exposure,
             class_names,
+            class_colors: _,
+            has_named_classes: _,
             geo: _,
             notes: _,
             axes: _,

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{CubeShape, DType, Grid, Result};
+use hsipack_format::{CubeShape, DType, Geo, Grid, Result};
 use hsipack_source::CubeInfo;
 
 use super::{PlannedMask, open_source, select_bands};
-use crate::convert::masks::{self, MaskGroup, MaskReader};
+use crate::convert::masks::{self, CubeOfMask, MaskGroup, MaskReader};
 use crate::convert::options::ConvertOptions;
 use crate::convert::references::{self, Fit};
 use crate::fingerprint::fingerprint;
@@ -47,6 +47,8 @@ pub(super) struct ExaminedMask {
     pub fingerprint: Option<String>,
     /// Names of classes in the file.
     pub file_classes: Vec<String>,
+    /// Names of classes that have no id in the file, and none that the user gives.
+    pub free_names: Vec<String>,
     /// What it requires of its array.
     pub array: PlannedMask,
 }
@@ -65,16 +67,24 @@ impl Examiner<'_> {
         let kept = bands.as_ref().map_or(info.shape.bands, Vec::len);
         let shape = CubeShape { bands: kept, ..info.shape };
         let references = references::check(values, input, &info)?;
-        let masks = self.masks.iter().map(|group| self.mask(group, input, shape));
+        let geo = info.geo.as_ref();
+        let masks = self.masks.iter().map(|group| self.mask(group, input, shape, geo));
         let masks = masks.collect::<Result<_>>()?;
         Ok(Examined { info, source_bytes, fingerprint, bands, shape, references, masks })
     }
 
-    fn mask(&self, group: &MaskGroup, input: &Input, shape: CubeShape) -> Result<ExaminedMask> {
+    fn mask(
+        &self,
+        group: &MaskGroup,
+        input: &Input,
+        shape: CubeShape,
+        geo: Option<&Geo>,
+    ) -> Result<ExaminedMask> {
+        let cube = CubeOfMask { input, rows: shape.rows, columns: shape.columns, geo };
         let fill = self.options.mask_fill;
         let made = self.made.get(&group.name);
         let reader = match made {
-            None => MaskReader::open(group, input, shape.rows, shape.columns, fill.is_some())?,
+            None => MaskReader::open(group, cube, fill.is_some())?,
             Some(_) => None,
         };
         let reader = reader.map(|reader| reader.filling(fill));
@@ -86,6 +96,15 @@ impl Examiner<'_> {
             (None, None) if group.is_by_class() => (0, Vec::new(), None),
             (None, None) => (fill.unwrap_or(0), Vec::new(), None),
         };
+        let mut class_colors = match (&reader, made) {
+            (Some(reader), _) => reader.class_colors.clone(),
+            (None, Some(made)) => made.class_colors.clone(),
+            (None, None) => Vec::new(),
+        };
+        if class_names.is_none() {
+            // Palettes have colours for classes that no pixel has.
+            class_colors.truncate(usize::from(greatest) + 1);
+        }
         let is_wide = greatest > 255 || layers.len() > 8;
         let layout = &self.options.layout;
         let size = self.options.values.dtype.size();
@@ -104,10 +123,13 @@ impl Examiner<'_> {
             codec: layout.codec(DType::U8, grid.chunk_values()),
             layers,
             class_names,
+            class_colors,
             made: made.and_then(|made| made.made.clone()),
         };
         let fingerprint = reader.as_ref().map(MaskReader::fingerprint).transpose()?;
+        let by_name = reader.as_ref().and_then(|reader| reader.by_name.as_ref());
+        let free_names = by_name.map(|ids| ids.free_names().cloned().collect()).unwrap_or_default();
         let file_classes = reader.map(|reader| reader.file_classes).unwrap_or_default();
-        Ok(ExaminedMask { fingerprint, file_classes, array })
+        Ok(ExaminedMask { fingerprint, file_classes, free_names, array })
     }
 }

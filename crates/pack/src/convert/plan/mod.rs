@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::metadata::Made;
-use hsipack_format::{Codec, CubeShape, DType, Error, ErrorKind, Grid, Result};
+use hsipack_format::{Codec, Color, CubeShape, DType, Error, ErrorKind, Grid, Result};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, threads};
 use serde::Serialize;
@@ -210,6 +210,8 @@ pub struct PlannedMask {
     pub layers: Vec<String>,
     /// Names of classes.
     pub class_names: Option<Vec<String>>,
+    /// Colours of classes, as far as they are known.
+    pub class_colors: Vec<Option<Color>>,
     /// How it was made, if it was added after packing. New cubes then have no file for it.
     pub made: Option<Made>,
 }

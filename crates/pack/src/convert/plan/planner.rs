@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::remedy::current;
-use hsipack_format::{CubeShape, DType, Error, Grid, Opt, Result, remedy};
+use hsipack_format::{Color, CubeShape, DType, Error, Grid, Opt, Result, remedy};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, mirror, threads};
 use serde_json::Value;
@@ -83,7 +83,7 @@ impl<'a> Planner<'a> {
 
     /// Adds an input whose columns are complete.
     pub fn add(&mut self, mut input: Input, examined: Examined) -> Result<()> {
-        let Examined { mut info, source_bytes, fingerprint, bands, shape, references, masks } =
+        let Examined { mut info, source_bytes, fingerprint, bands, shape, references, mut masks } =
             examined;
         let mut columns = std::mem::take(&mut input.columns);
         columns::acquired(&mut columns, info.acquisition.take());
@@ -115,8 +115,10 @@ impl<'a> Planner<'a> {
                 }));
         }
         self.check_calibrated(&input)?;
-        for (group, mask) in self.plan.masks.iter().zip(&masks) {
+        let mut free_names = Vec::new();
+        for (group, mask) in self.plan.masks.iter().zip(&mut masks) {
             self.class_names.found(group, &mask.file_classes);
+            free_names.push(std::mem::take(&mut mask.free_names));
         }
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
@@ -126,6 +128,9 @@ impl<'a> Planner<'a> {
             return Err(error.at(&input.file));
         }
         // From here on nothing can fail, so the cube is added to the plan.
+        for (group, names) in self.plan.masks.iter().zip(free_names) {
+            self.class_names.without_ids(group, names);
+        }
         for note in &info.notes {
             self.cube_notes.add(&input.text(), note, &mut self.plan.notes);
         }
@@ -400,6 +405,7 @@ impl<'a> Planner<'a> {
             ours.layers = layers;
             let names = classes::together(&ours.name, ours.class_names.take(), theirs.class_names)?;
             ours.class_names = names;
+            classes::colors_together(&mut ours.class_colors, &theirs.class_colors);
         }
         stack.masks = merged;
         Ok(())
@@ -413,7 +419,10 @@ impl<'a> Planner<'a> {
             )));
         }
         self.class_names.check(&self.plan.masks)?;
+        self.class_names.give_ids(&self.plan.masks);
         self.class_names.give(&mut self.plan.stacks)?;
+        widen_masks(&mut self.plan.stacks)?;
+        share_colors(&mut self.plan.stacks);
         self.plan.notes.extend(self.class_names.notes(&self.plan.stacks, self.base));
         self.note_made();
         self.note_single_bands();
@@ -555,6 +564,39 @@ impl<'a> Planner<'a> {
             stack.scale = power_of_two_for(greatest);
         }
         Ok(())
+    }
+}
+
+/// Gives masks whose classes have ids above 255 two bytes for each pixel.
+fn widen_masks(stacks: &mut [PlannedStack]) -> Result<()> {
+    for stack in stacks {
+        let (existing, masks) = (stack.existing, &mut stack.masks);
+        for mask in masks.iter_mut().filter(|mask| mask.dtype == DType::U8) {
+            if mask.class_names.as_ref().is_none_or(|names| names.len() <= 256) {
+                continue;
+            }
+            if existing > 0 {
+                return Err(Error::conflict(format!(
+                    "mask {} has more than 256 classes, but is uint8 in the dataset",
+                    mask.name
+                ))
+                .with_remedy("pack a new dataset"));
+            }
+            mask.dtype = DType::U16;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the masks of all stacks the colours that are known in any of them.
+fn share_colors(stacks: &mut [PlannedStack]) {
+    let mut all: BTreeMap<String, Vec<Option<Color>>> = BTreeMap::new();
+    for mask in stacks.iter().flat_map(|stack| &stack.masks) {
+        let known = all.entry(mask.name.clone()).or_default();
+        classes::colors_together(known, &mask.class_colors);
+    }
+    for mask in stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
+        mask.class_colors.clone_from(&all[&mask.name]);
     }
 }
 

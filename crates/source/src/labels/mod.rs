@@ -1,0 +1,88 @@
+//! Labels that are not class ids in a raster of the cube's size, as such a raster.
+//!
+//! | file | labels |
+//! |---|---|
+//! | `colored.rs`, `color_table.rs` | pictures with a colour for each class, and files that say which |
+//! | `resample.rs` | rasters on another grid |
+//! | `vector.rs` | polygons, lines and points on a map, with the attribute that says their classes |
+//! | `geojson.rs`, `shapefile.rs`, `dbase.rs` | files of such features |
+//! | `geopackage.rs`, `sqlite.rs`, `wkb.rs` | the same in GeoPackages |
+//! | `crs.rs` | coordinates in another reference system |
+//! | `classes.rs` | values of an attribute as classes |
+//! | `shapes.rs`, `rasterize.rs`, `burned.rs` | shapes in pixels, the pixels that they cover, and a mask of them |
+//!
+//! Each is a [`Source`] with one band, so that whatever reads masks reads labels, too.
+
+mod burned;
+mod classes;
+mod color_table;
+mod colored;
+mod crs;
+mod dbase;
+mod geojson;
+mod geopackage;
+mod rasterize;
+mod resample;
+mod shapefile;
+mod shapes;
+mod sqlite;
+mod vector;
+mod wkb;
+
+use std::path::Path;
+
+use hsipack_format::{Geo, Result};
+
+pub use self::color_table::read_colors;
+pub use self::colored::ClassColor;
+pub use self::resample::Resampling;
+use crate::{OpenOptions, Source};
+
+/// How to open labels, besides their path.
+#[derive(Clone, Debug)]
+pub struct LabelOptions<'a> {
+    /// The variable in a container, or the attribute of features.
+    pub variable: Option<String>,
+    /// Rows and columns of the cube.
+    pub image: [usize; 2],
+    /// Which sample of an array of samples is the mask.
+    pub sample: Option<usize>,
+    /// Number of samples of that array, if it is known.
+    pub samples: Option<usize>,
+    /// Where the cube lies on Earth.
+    pub geo: Option<&'a Geo>,
+    /// The colours of classes, if labels are colours.
+    pub colors: &'a [ClassColor],
+    /// How labels on another grid become labels of the cube's pixels. Without it they keep their grid.
+    pub resampling: Option<Resampling>,
+    /// Whether features cover every pixel that they touch, not only those whose centre is inside.
+    pub all_touched: bool,
+}
+
+/// Opens the labels in `path`, a raster in any known format or a file of features.
+///
+/// # Errors
+/// If the file cannot be read, or the options do not fit it.
+pub fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn Source>> {
+    if let Some(source) = vector::open(path, options)? {
+        return Ok(source);
+    }
+    let raster = OpenOptions {
+        variable: options.variable.clone(),
+        mask: true,
+        colors: !options.colors.is_empty(),
+        // An array of another size is not folded to the size of the cube.
+        image: options.resampling.is_none().then_some(options.image),
+        sample: options.sample,
+        samples: options.samples,
+        ..OpenOptions::default()
+    };
+    let mut source = crate::open(path, &raster)?;
+    if !options.colors.is_empty() {
+        source = colored::classes_of(source, options.colors)?;
+    }
+    match options.resampling {
+        Some(resampling) => resample::onto(source, options, resampling),
+        None => Ok(source),
+    }
+}

@@ -1,0 +1,177 @@
+//! Features on a map as a mask: their coordinates become pixels of the cube, and an attribute says their classes.
+
+use std::path::{Path, PathBuf};
+
+use hsipack_format::{CubeShape, DType, Error, Geo, Opt, Result, remedy};
+use hsipack_store::small;
+
+use super::burned::Burned;
+use super::classes::{self, Classes, Value};
+use super::crs::Conversion;
+use super::resample::{apply, inverse};
+use super::shapes::{Labelled, Shape};
+use super::{LabelOptions, geojson, geopackage, shapefile};
+use crate::{CubeInfo, Source};
+
+/// The most points of all features together, which are in memory.
+const MAX_POINTS: usize = 1 << 25;
+/// The most names of attributes that an error lists.
+const LISTED: usize = 20;
+
+/// A feature: its shapes in the coordinates of the file, and the value of the attribute.
+pub(super) struct Feature {
+    pub shapes: Vec<Shape>,
+    pub value: Value,
+}
+
+/// Features of a file.
+pub(super) struct Features {
+    /// The format's name.
+    pub format: &'static str,
+    /// Their reference system; `None` if the file does not give it.
+    pub crs: Option<String>,
+    /// The features.
+    pub features: Vec<Feature>,
+    /// Names of the attributes, as far as they were met.
+    pub attributes: Vec<String>,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
+}
+
+/// Counts what is read of a file, so that memory stays bounded.
+#[derive(Default)]
+pub(super) struct Budget {
+    points: usize,
+}
+
+impl Budget {
+    /// Accounts for the points of shapes of feature `number`.
+    ///
+    /// # Errors
+    /// If there are too many, or one is not finite.
+    pub fn take(&mut self, shapes: &[Shape], number: usize) -> Result<()> {
+        let points = || shapes.iter().flat_map(|shape| &shape.points);
+        self.points += points().count();
+        if self.points > MAX_POINTS {
+            return Err(Error::unsupported(format!(
+                "the file has more than {MAX_POINTS} vertices"
+            ))
+            .with_remedy("simplify the features, or divide the file"));
+        }
+        match points().flatten().all(|number| number.is_finite()) {
+            true => Ok(()),
+            false => Err(Error::malformed(format!(
+                "feature {number} has a coordinate that is not a finite number"
+            ))
+            .with_remedy("correct the feature")),
+        }
+    }
+}
+
+/// Remembers the name of an attribute, for errors.
+pub(super) fn remember(attributes: &mut Vec<String>, name: &str) {
+    if attributes.len() <= LISTED && !attributes.iter().any(|known| known == name) {
+        attributes.push(name.to_owned());
+    }
+}
+
+/// Opens features in `path`; `None` if the file holds something else.
+///
+/// # Errors
+/// If the file is malformed, or does not fit the options or the cube.
+pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Option<Box<dyn Source>>> {
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let head = small::head(path, 64)?;
+    let read: fn(&Path, Option<&str>) -> Result<Features> = if geojson::recognises(&head) {
+        geojson::read
+    } else if shapefile::recognises(&head) {
+        shapefile::read
+    } else if geopackage::recognises(&head) {
+        geopackage::read
+    } else {
+        return Ok(None);
+    };
+    // The head of an object on a server may be there before the object is.
+    hsipack_store::mirror::prepare(path)?;
+    let features = read(path, options.variable.as_deref()).map_err(|error| error.at(path))?;
+    let burned = burned(features, path, options).map_err(|error| error.at(path))?;
+    Ok(Some(Box::new(burned)))
+}
+
+fn burned(features: Features, path: &Path, options: &LabelOptions<'_>) -> Result<Burned> {
+    let Some(geo) = options.geo else {
+        return Err(Error::unsupported(
+            "these are features on a map, but their cube is not georeferenced",
+        )
+        .with_remedy("give a cube with the transform of its pixels, such as an ENVI header with map info or a GeoTIFF"));
+    };
+    let classes = classes_of(&features, options.variable.as_deref())?;
+    let conversion = match (&features.crs, &geo.crs) {
+        (Some(_), None) => {
+            return Err(Error::unsupported("the reference system of the cube is not known, so the features have no place in it")
+                .with_remedy("give a cube with a reference system, or features without one that have the coordinates of the cube"));
+        }
+        // Without a reference system, features have the coordinates of the cube.
+        (crs, _) => Conversion::between(crs.as_deref(), geo.crs.as_deref())?,
+    };
+    let [rows, columns] = options.image;
+    let mut info =
+        CubeInfo::new(features.format, CubeShape::new(rows, columns, 1), DType::U16, path);
+    info.files = features.files;
+    info.geo = Some(geo.clone());
+    info.has_named_classes = classes.names.is_some();
+    info.class_names = classes.names;
+    let mut shapes = Vec::new();
+    for (number, (feature, id)) in features.features.into_iter().zip(classes.ids).enumerate() {
+        let Some(id) = id else { continue };
+        for shape in feature.shapes {
+            let shape = in_pixels(shape, geo, conversion.as_ref()).ok_or_else(|| {
+                Error::malformed(format!(
+                    "feature {number} has a position that the reference system of the cube does not have"
+                ))
+                .with_remedy("remove the feature, or correct the reference system of the file")
+            })?;
+            shapes.extend(Labelled::new(shape, id, rows));
+        }
+    }
+    Ok(Burned { info, shapes, all_touched: options.all_touched })
+}
+
+/// The classes of features: by the attribute, otherwise class 1 for all of them.
+fn classes_of(features: &Features, attribute: Option<&str>) -> Result<Classes> {
+    let Some(attribute) = attribute else {
+        return Ok(Classes { ids: vec![Some(1); features.features.len()], names: None });
+    };
+    // A layer may stand before the attribute.
+    let attribute = attribute.rsplit_once('/').map_or(attribute, |(_, attribute)| attribute);
+    if !features.features.is_empty() && !features.attributes.iter().any(|name| name == attribute) {
+        let mut listed: Vec<&str> =
+            features.attributes.iter().take(LISTED).map(String::as_str).collect();
+        listed.extend((features.attributes.len() > LISTED).then_some("…"));
+        let error = Error::unsupported(format!("no feature has the attribute {attribute:?}"));
+        return Err(match listed.is_empty() {
+            true => {
+                error.with_remedy(remedy!["leave out ::", attribute.to_owned(), " in ", Opt::Mask])
+            }
+            false => error.with_remedy(format!("its attributes: {}", listed.join(", "))),
+        });
+    }
+    let values: Vec<Value> =
+        features.features.iter().map(|feature| feature.value.clone()).collect();
+    classes::classes(&values, attribute)
+}
+
+/// A shape in pixels; `None` if a point has no place in the cube's reference system.
+fn in_pixels(mut shape: Shape, geo: &Geo, conversion: Option<&Conversion>) -> Option<Shape> {
+    if let Some(conversion) = conversion {
+        for point in &mut shape.points {
+            *point = conversion.point(*point)?;
+        }
+    }
+    shape.clockwise();
+    let pixels = inverse(geo.transform);
+    shape.points.iter_mut().for_each(|point| *point = apply(pixels, *point));
+    shape.points.iter().flatten().all(|number| number.is_finite()).then_some(shape)
+}
