@@ -3,18 +3,23 @@
 import json
 import sqlite3
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import shapefile
 from helpers import Hsipack
 from PIL import Image
-from test_vector_masks import CRS, write_cube, write_geojson, write_geopackage
+from test_vector_masks import CRS, write_cube, write_geojson, write_geopackage, write_shapefile
 
 MEMORY = 2 << 30
-SQUARE = [[600010.0, 5299990.0], [600030.0, 5299990.0], [600030.0, 5299970.0], [600010.0, 5299990.0]]
+SQUARE = [
+    [600010.0, 5299990.0],
+    [600030.0, 5299990.0],
+    [600030.0, 5299970.0],
+    [600010.0, 5299990.0],
+]
 POLYGON = {"type": "Polygon", "coordinates": [SQUARE]}
 
 
@@ -116,7 +121,9 @@ def test_odd_but_valid_features_are_drawn(hsipack: Hsipack, tmp_path: Path) -> N
 def test_a_million_vertices_take_bounded_memory(hsipack: Hsipack, tmp_path: Path) -> None:
     cube = write_cube(tmp_path / "c.tif")
     random = np.random.default_rng(0)
-    points = np.stack([random.uniform(600000, 600120, 10**6), random.uniform(5299910, 5300000, 10**6)])
+    points = np.stack(
+        [random.uniform(600000, 600120, 10**6), random.uniform(5299910, 5300000, 10**6)]
+    )
     ring = np.round(points.T, 2).tolist()
     labels = write_geojson(
         tmp_path / "g.geojson", [{"type": "Polygon", "coordinates": [[*ring, ring[0]]]}], [1]
@@ -128,11 +135,7 @@ def test_a_million_vertices_take_bounded_memory(hsipack: Hsipack, tmp_path: Path
 
 
 def shape_bytes(tmp_path: Path) -> tuple[bytes, bytes]:
-    with shapefile.Writer(tmp_path / "whole") as writer:
-        writer.field("kind", "N", 9)
-        for _ in range(3):
-            writer.shape(POLYGON)
-            writer.record(1)
+    write_shapefile(tmp_path / "whole", [POLYGON] * 3, {"kind": "N"}, [(1,)] * 3)
     return (tmp_path / "whole.shp").read_bytes(), (tmp_path / "whole.dbf").read_bytes()
 
 
@@ -140,7 +143,8 @@ def changed(data: bytes, at: int, new: bytes) -> bytes:
     return data[:at] + new + data[at + len(new) :]
 
 
-SHAPES = {
+Damage = Callable[[bytes], bytes]
+SHAPES: dict[str, Damage] = {
     "header alone cut": lambda shp: shp[:60],
     "cut in a record": lambda shp: shp[:150],
     "cut in a record header": lambda shp: shp[:104],
@@ -158,7 +162,7 @@ SHAPES = {
     "NaN": lambda shp: changed(shp, 156, struct.pack("<d", float("nan"))),
     "infinite": lambda shp: changed(shp, 156, struct.pack("<d", float("inf"))),
 }
-TABLES = {
+TABLES: dict[str, Damage] = {
     "empty": lambda _: b"",
     "cut header": lambda dbf: dbf[:20],
     "cut fields": lambda dbf: dbf[:40],
@@ -206,7 +210,7 @@ def test_shapefiles_need_their_attributes(hsipack: Hsipack, tmp_path: Path) -> N
 
 
 PAGE = 1024
-PAGES = {
+PAGES: dict[str, Damage] = {
     "cut header": lambda db: db[:50],
     "cut": lambda db: db[: len(db) // 2],
     "page size 0": lambda db: changed(db, 16, b"\0\0"),
@@ -218,10 +222,14 @@ PAGES = {
     "cell behind the page": lambda db: changed(db, 108, b"\xff\xff" * 8),
     "zeros": lambda db: db[:100] + bytes(len(db) - 100),
     "ones": lambda db: db[:100] + b"\xff" * (len(db) - 100),
-    "pages refer to the first": lambda db: db[:100]
-    + b"".join(
-        (bytes([5, 0, 0, 0, 0, 0, 0, 0]) + struct.pack(">I", 1)).ljust(PAGE if at else PAGE - 100, b"\0")
-        for at in range(len(db) // PAGE)
+    "pages refer to the first": lambda db: (
+        db[:100]
+        + b"".join(
+            (bytes([5, 0, 0, 0, 0, 0, 0, 0]) + struct.pack(">I", 1)).ljust(
+                PAGE if at else PAGE - 100, b"\0"
+            )
+            for at in range(len(db) // PAGE)
+        )
     ),
 }
 
@@ -293,7 +301,9 @@ def test_random_damage_never_panics(hsipack: Hsipack, tmp_path: Path) -> None:
             path.write_bytes(damaged)
             path.with_suffix(".dbf").write_bytes(dbf)
             out = tmp_path / f"out-{ending}-{number}"
-            done = hsipack.run("convert", cube, "--mask", f"k={path}::kind", "-o", out, memory=MEMORY)
+            done = hsipack.run(
+                "convert", cube, "--mask", f"k={path}::kind", "-o", out, memory=MEMORY
+            )
             assert done.returncode in (0, 1), done.stderr
             assert "panicked" not in done.stderr
 
@@ -306,7 +316,9 @@ COLORS = {
     "large part": "id,r,g,b\n1,0,0,256\n",
     "two ids": "id,r,g,b\n1,0,0,0\n2,0,0,0\n",
     "large id": "id,r,g,b\n70000,0,0,0\n",
-    "many": "".join(f"{number},{number % 256},{number // 256 % 256},0\n" for number in range(70_000)),
+    "many": "".join(
+        f"{number},{number % 256},{number // 256 % 256},0\n" for number in range(70_000)
+    ),
     "deep": "[" * 100_000,
     "words": "this is no table\n",
     "binary": "\x00\x01\x02",

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def pictures(folder: Path, classes: NDArray[np.int64]) -> dict[str, Path]:
         ("planar.tif", np.moveaxis(colors, 2, 0), "separate"),
     ]:
         paths[name] = folder / name
-        extra = {"extrasamples": ["unassalpha"]} if "rgba" in name else {}
+        extra: dict[str, Any] = {"extrasamples": ["unassalpha"]} if "rgba" in name else {}
         tifffile.imwrite(paths[name], array, photometric="rgb", planarconfig=planar, **extra)
     return paths
 
@@ -99,9 +100,7 @@ def test_colors_travel_to_exports_and_appended_cubes(
     own = attributes(out, "9x14x4", "kind")["hsipack"]
     assert own["class_colors"] == HEX
     for file in ["a.tif", "a.hdr"]:
-        done = hsipack.run(
-            "export", out, "--sample", 1, "--mask", "kind", "-o", tmp_path / file
-        )
+        done = hsipack.run("export", out, "--sample", 1, "--mask", "kind", "-o", tmp_path / file)
         assert done.returncode == 0, done.stderr
     with rasterio.open(tmp_path / "a.tif") as image:
         assert [image.colormap(1)[i][:3] for i in range(4)] == [tuple(c) for c in COLORS]
@@ -171,9 +170,7 @@ def test_colored_masks_need_colors_and_masks(
     assert done.returncode != 0
     assert "--mask" in done.stderr
     words = ["--mask", f"a={paths['rgb.png']}", "--mask", f"b={paths['rgb.png']}"]
-    done = hsipack.run(
-        "convert", tmp_path / "c.npy", *words, "--mask-colors", colors, "-o", "out"
-    )
+    done = hsipack.run("convert", tmp_path / "c.npy", *words, "--mask-colors", colors, "-o", "out")
     assert done.returncode != 0
     assert "2 masks" in done.stderr
     done = hsipack.run(

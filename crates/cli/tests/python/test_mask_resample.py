@@ -42,8 +42,16 @@ def warped(
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("pixel", "east", "north"),
-    [(2, 0, 0), (3, 1, 2), (0.5, 4, 3), (1, 0.3, -0.4), (2.3, -3.1, 4.7), (3.7, 5.05, 1.95), (0.4, 7, 2)],
-)  # fmt: skip
+    [
+        (2, 0, 0),
+        (3, 1, 2),
+        (0.5, 4, 3),
+        (1, 0.3, -0.4),
+        (2.3, -3.1, 4.7),
+        (3.7, 5.05, 1.95),
+        (0.4, 7, 2),
+    ],
+)
 def test_georeferenced_masks_equal_gdal(
     hsipack: Hsipack, tmp_path: Path, method: str, pixel: float, east: float, north: float
 ) -> None:
@@ -84,14 +92,20 @@ def test_masks_in_other_systems_have_the_pixel_at_each_center(
             want[row, column] = labels[int(y), int(x)]
     assert np.array_equal(read_zarr(out, array="mask")[0], want)
     by_gdal = warped(labels, source, target, shape, "nearest", ("EPSG:4326", UTM))
-    assert 0.2 < (want != 255).mean()
+    assert (want != 255).mean() > 0.2
     assert (by_gdal != want).mean() < 0.01
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
-    ("mask", "cube"), [((24, 40), (12, 20)), ((36, 40), (12, 20)), ((6, 5), (12, 20)), ((12, 40), (12, 20))]
-)  # fmt: skip
+    ("mask", "cube"),
+    [
+        ((24, 40), (12, 20)),
+        ((36, 40), (12, 20)),
+        ((6, 5), (12, 20)),
+        ((12, 40), (12, 20)),
+    ],
+)
 def test_whole_ratios_equal_gdal(
     hsipack: Hsipack, tmp_path: Path, method: str, mask: tuple[int, int], cube: tuple[int, int]
 ) -> None:

@@ -61,8 +61,8 @@ def ring(
     points = middle + np.stack([radius * np.cos(angles), radius * np.sin(angles)], 1)
     if grid is not None:
         points = np.round(points / grid) * grid
-    points = [list(map(float, place * tuple(point))) for point in points]
-    return [*points, points[0]]
+    turned = [list(map(float, place * tuple(point))) for point in points]
+    return [*turned, turned[0]]
 
 
 def stairs(random: np.random.Generator) -> list[list[float]]:
@@ -81,7 +81,9 @@ def shapes(seed: int, count: int, grid: float | None) -> list[Geometry]:
     random = np.random.default_rng(seed)
     made: list[Geometry] = []
     for number in range(count):
-        rings = [ring(random, random.integers(3, 9), grid) for _ in range(random.integers(1, 3))]
+        rings = [
+            ring(random, int(random.integers(3, 9)), grid) for _ in range(random.integers(1, 3))
+        ]
         if grid == 0.5 and number % 7 == 0:
             rings = [stairs(random)] if number % 2 else [ring(random, 5, None), stairs(random)]
         match number % 6:
@@ -159,15 +161,20 @@ def test_single_features_equal_gdal(hsipack: Hsipack, tmp_path: Path, touched: b
 
 def test_names_of_an_attribute_are_classes_of_all_cubes(hsipack: Hsipack, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
-    square = {"type": "Polygon", "coordinates": [ring(np.random.default_rng(3), 5, None)]}
-    names = {"a": ["roof", "tree"], "b": ["grass", "roof", None], "c": []}
+    corners = ring(np.random.default_rng(3), 5, None)
+    square = {"type": "Polygon", "coordinates": [corners]}
+    names: dict[str, list[str | None]] = {
+        "a": ["roof", "tree"],
+        "b": ["grass", "roof", None],
+        "c": [],
+    }
     for number, (stem, kinds) in enumerate(names.items()):
         write_cube(tmp_path / f"in/{stem}.tif", PLACE, (45, 60 + number))
         places = [PLACE * Affine.translation(5 * step, 0) * ~PLACE for step in range(3)]
         geometries = [
-            {"type": "Polygon", "coordinates": [[list(place * tuple(p)) for p in square["coordinates"][0]]]}
+            {"type": "Polygon", "coordinates": [[list(place * tuple(p)) for p in corners]]}
             for place in places[: len(kinds)]
-        ]  # fmt: skip
+        ]
         write_geojson(tmp_path / f"in/{stem}.geojson", geometries, kinds)
     out = tmp_path / "out"
     words = ["--mask", "kind={dir}/{stem}.geojson::kind", "--mask-fill", 0]
@@ -182,7 +189,8 @@ def test_names_of_an_attribute_are_classes_of_all_cubes(hsipack: Hsipack, tmp_pa
     # The user may give some of them ids, and what no feature covers.
     fixed = tmp_path / "fixed"
     hsipack.convert(tmp_path / "in", *words, "--classes", "tree=1,0=255", out=fixed)
-    assert attributes(fixed, "45x60x3", "kind")["hsipack"]["class_names"][:4] == ["", "tree", "grass", "roof"]  # fmt: skip
+    own = attributes(fixed, "45x60x3", "kind")["hsipack"]
+    assert own["class_names"][:4] == ["", "tree", "grass", "roof"]
     assert set(np.unique(read_zarr(fixed, "45x60x3", "kind"))) == {1, 3, 255}
     # Further cubes get further ids.
     write_cube(tmp_path / "d.tif")
@@ -221,9 +229,14 @@ def test_plans_and_repair_find_vector_labels(hsipack: Hsipack, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("name", "crs"),
-    [("urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326"), (None, "EPSG:4326"), ("EPSG:3857", "EPSG:3857"),
-     ("urn:ogc:def:crs:EPSG::32633", "EPSG:32633"), ("EPSG:31468", "EPSG:31468")],
-)  # fmt: skip
+    [
+        ("urn:ogc:def:crs:OGC:1.3:CRS84", "EPSG:4326"),
+        (None, "EPSG:4326"),
+        ("EPSG:3857", "EPSG:3857"),
+        ("urn:ogc:def:crs:EPSG::32633", "EPSG:32633"),
+        ("EPSG:31468", "EPSG:31468"),
+    ],
+)
 def test_other_reference_systems_are_converted(
     hsipack: Hsipack, tmp_path: Path, name: str | None, crs: str
 ) -> None:
@@ -232,18 +245,20 @@ def test_other_reference_systems_are_converted(
     back = pyproj.Transformer.from_crs(crs, "EPSG:32632", always_xy=True)
     random = np.random.default_rng(2)
     rings = [ring(random, 6, None) for _ in range(12)]
-    there = [[list(to.transform(*point)) for point in one] for one in rings]
+    there = [[list(to.transform(x, y)) for x, y in one] for one in rings]
     member = None if name is None else {"type": "name", "properties": {"name": name}}
     polygons = [{"type": "Polygon", "coordinates": [one]} for one in there]
     labels = write_geojson(tmp_path / "g.geojson", polygons, range(1, 13), member)
     found = packed(hsipack, cube, f"{labels}::kind", tmp_path / "out")
     if crs == "EPSG:31468":
         # Seven parameters differ from the grid of shifts that PROJ prefers, by less than a pixel.
-        want = burned([{"type": "Polygon", "coordinates": [one]} for one in rings], range(1, 13), False)
+        want = burned(
+            [{"type": "Polygon", "coordinates": [one]} for one in rings], range(1, 13), False
+        )
         assert (found != want).mean() < 0.05
         return
     again = [
-        {"type": "Polygon", "coordinates": [[list(back.transform(*point)) for point in one]]}
+        {"type": "Polygon", "coordinates": [[list(back.transform(x, y)) for x, y in one]]}
         for one in there
     ]
     assert np.array_equal(found, burned(again, range(1, 13), False))
@@ -281,8 +296,9 @@ def write_geopackage(
     with sqlite3.connect(path) as db:
         db.execute(f"PRAGMA page_size = {page}")
         db.execute(
-            "CREATE TABLE gpkg_spatial_ref_sys (srs_name TEXT NOT NULL, srs_id INTEGER PRIMARY KEY, "
-            "organization TEXT NOT NULL, organization_coordsys_id INTEGER NOT NULL, "
+            "CREATE TABLE gpkg_spatial_ref_sys (srs_name TEXT NOT NULL, "
+            "srs_id INTEGER PRIMARY KEY, organization TEXT NOT NULL, "
+            "organization_coordsys_id INTEGER NOT NULL, "
             "definition TEXT NOT NULL, description TEXT)"
         )
         systems = [(-1, "NONE", -1), (0, "NONE", 0), (4326, "EPSG", 4326), (32632, "EPSG", 32632)]
@@ -292,8 +308,9 @@ def write_geopackage(
                 (str(number), number, organization, code),
             )
         db.execute(
-            "CREATE TABLE gpkg_geometry_columns (table_name TEXT NOT NULL, column_name TEXT NOT NULL, "
-            "geometry_type_name TEXT NOT NULL, srs_id INTEGER NOT NULL, z TINYINT NOT NULL, "
+            "CREATE TABLE gpkg_geometry_columns (table_name TEXT NOT NULL, "
+            "column_name TEXT NOT NULL, geometry_type_name TEXT NOT NULL, "
+            "srs_id INTEGER NOT NULL, z TINYINT NOT NULL, "
             "m TINYINT NOT NULL, CONSTRAINT pk_geom_cols PRIMARY KEY (table_name, column_name))"
         )
         for layer in range(layers):
@@ -336,6 +353,18 @@ def test_geopackages_equal_gdal(hsipack: Hsipack, tmp_path: Path, page: int) -> 
     assert np.array_equal(found, burned(geometries, values, False))
 
 
+def write_shapefile(
+    path: Path, geometries: Iterable[Geometry], fields: dict[str, str], rows: Iterable[Any]
+) -> None:
+    writer: Any = shapefile.Writer(path)
+    for name, kind in fields.items():
+        writer.field(name, kind, 9 if kind == "N" else 30)
+    for geometry, row in zip(geometries, rows, strict=True):
+        writer.shape(geometry)
+        writer.record(*row)
+    writer.close()
+
+
 def esri_wkt(epsg: int) -> str:
     wkt: str = pyproj.CRS.from_epsg(epsg).to_wkt("WKT1_ESRI")
     return wkt
@@ -346,18 +375,15 @@ def test_shapefiles_equal_gdal(hsipack: Hsipack, tmp_path: Path, kind: str) -> N
     cube = write_cube(tmp_path / "c.tif")
     geometries = [one for one in shapes(9, 60, None) if one["type"] == kind]
     values = list(range(1, len(geometries) + 1))
-    with shapefile.Writer(tmp_path / "g") as writer:
-        writer.field("note", "C", 20)
-        writer.field("kind", "N", 9)
-        writer.field("name", "C", 30)
-        for geometry, value in zip(geometries, values, strict=True):
-            writer.shape(geometry)
-            writer.record("Ä", value, f"Straße {value % 3}")
+    fields = {"note": "C", "kind": "N", "name": "C"}
+    rows = [("Ä", value, f"Straße {value % 3}") for value in values]
+    write_shapefile(tmp_path / "g", geometries, fields, rows)
     (tmp_path / "g.prj").write_text(esri_wkt(32632))
     found = packed(hsipack, cube, f"{tmp_path}/g.shp::kind", tmp_path / "out")
     # The writer gives rings the direction of shapefiles.
-    with shapefile.Reader(tmp_path / "g") as reader:
-        stored = [shape.__geo_interface__ for shape in reader.shapes()]
+    reader: Any = shapefile.Reader(tmp_path / "g")
+    stored = [shape.__geo_interface__ for shape in reader.shapes()]
+    reader.close()
     assert np.array_equal(found, burned(stored, values, False))
     named = tmp_path / "named"
     found = packed(hsipack, cube, f"{tmp_path}/g.shp::name", named)
@@ -380,7 +406,9 @@ def test_labels_without_a_place_are_refused(hsipack: Hsipack, tmp_path: Path) ->
         ([tmp_path / "nowhere.npy", "--mask", f"{labels}::kind"], labels, "not georeferenced"),
         ([cube, "--mask", f"{labels}::sort"], labels, "its attributes: kind, other"),
     ]:
-        assert part in hsipack.refuse(*words, out=out, names=file).replace("other, kind", "kind, other")
+        assert part in hsipack.refuse(*words, out=out, names=file).replace(
+            "other, kind", "kind, other"
+        )
     for name, part in [("EPSG:65000", "65000"), ("LOCAL", "LOCAL")]:
         member = {"type": "name", "properties": {"name": name}}
         labels = write_geojson(tmp_path / "g.geojson", [polygon], [1], member)

@@ -350,6 +350,10 @@ fn refuse(value: f64, row: usize, column: usize) -> Error {
 mod tests {
     use super::*;
 
+    fn of_ids(names: Option<Vec<String>>) -> Meaning {
+        Meaning::Ids { names, colours: Vec::new() }
+    }
+
     fn image(pixels: usize) -> Image {
         Image { width: pixels, height: 1, pixels: vec![[100, 100, 100]; pixels] }
     }
@@ -357,7 +361,7 @@ mod tests {
     #[test]
     fn background_stays_and_classes_are_tinted() {
         let names = Some(vec!["background".to_owned()]);
-        let map = ClassMap::new("m".into(), vec![0, 1, 2, 1], Meaning::Ids { names });
+        let map = ClassMap::new("m".into(), vec![0, 1, 2, 1], of_ids(names));
         let over = map.overlay(&image(4));
         assert_eq!(over.pixels[0], [100, 100, 100]);
         assert_eq!(over.pixels[1], [50, 107, 139]);
@@ -370,12 +374,12 @@ mod tests {
 
     #[test]
     fn zero_is_a_class_unless_its_name_says_otherwise() {
-        let named = |name: &str| Meaning::Ids { names: Some(vec![name.into(), "b".into()]) };
+        let named = |name: &str| of_ids(Some(vec![name.into(), "b".into()]));
         let first =
             |meaning| ClassMap::new("m".into(), vec![0], meaning).overlay(&image(1)).pixels[0];
         assert_eq!(first(named("Unclassified")), [100, 100, 100]);
         assert_ne!(first(named("stomach")), [100, 100, 100]);
-        for meaning in [Meaning::Ids { names: None }, named("")] {
+        for meaning in [of_ids(None), named("")] {
             assert_eq!(meaning.label(0), "0");
             assert_ne!(first(meaning), [100, 100, 100]);
         }
@@ -415,14 +419,14 @@ mod tests {
         assert!(clear(["land", "cloud"], [1; 4]).is_none(), "no pixel is cloud");
         assert!(clear(["land", "cloud"], [2; 4]).is_none(), "every pixel is cloud");
         let names = Some(vec!["clear".to_owned(), "Cloud".to_owned()]);
-        let map = ClassMap::new("m".into(), vec![0, 0, 1, 0], Meaning::Ids { names });
+        let map = ClassMap::new("m".into(), vec![0, 0, 1, 0], of_ids(names));
         assert_eq!(map.clear(&values).unwrap().1, ["1 Cloud"]);
     }
 
     #[test]
     fn the_most_frequent_of_many_classes_are_shown() {
         let ids: Vec<u16> = (0..30).flat_map(|id| vec![id; usize::from(id) + 1]).collect();
-        let map = ClassMap::new("m".into(), ids, Meaning::Ids { names: None });
+        let map = ClassMap::new("m".into(), ids, of_ids(None));
         assert_eq!((map.classes.len(), map.more), (10, 20));
         assert_eq!(map.classes[0].id, 20);
     }

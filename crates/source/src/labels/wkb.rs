@@ -128,7 +128,7 @@ mod tests {
     fn polygons_are_read_alone_and_in_collections() {
         let ring = vec![[0.0, 0.0], [4.0, 0.0], [4.0, 3.0]];
         let whole = Shape::new(Kind::Polygon, [ring]);
-        assert_eq!(shapes(&polygon(3)).unwrap(), [whole.clone()]);
+        assert_eq!(shapes(&polygon(3)).unwrap(), std::slice::from_ref(&whole));
         let mut both = vec![1, 6, 0, 0, 0, 2, 0, 0, 0];
         both.extend(polygon(3).repeat(2));
         assert_eq!(shapes(&both).unwrap(), [whole.clone(), whole]);
