@@ -94,6 +94,8 @@ fn numbered(names: &[String]) -> Option<(Vec<usize>, Option<Vec<f64>>)> {
     let split = |name: &str| {
         let digits = name.find(|letter: char| letter.is_ascii_digit())?;
         let (word, digits) = name.split_at(digits);
+        // A minus before a number is no word.
+        let word = Some(word).filter(|word| word.contains(char::is_alphabetic))?;
         Some((word.to_owned(), digits.parse::<f64>().ok()?))
     };
     let parts: Vec<Option<(String, f64)>> = names.iter().map(|name| split(name)).collect();
