@@ -200,11 +200,6 @@ class Loader(DataLoaderAttributes):
             processes, ``"auto"`` shuffles the whole epoch, because all of them must use the same
             size. The order depends on the size: give a number to get the same order on other
             machines.
-        decode: which processor decodes chunks if batches are on a GPU: ``"host"`` or ``"device"``.
-            With ``"device"``, chunks are copied as they are stored and the GPU decodes them: LZ4
-            with elements of 1, 2 or 4 bytes, in batches for which that takes fewer bytes; the CPU
-            decodes the rest. Then ``cache="auto"`` keeps nothing of whole cubes in memory. This was
-            not run on a GPU yet, so ``"auto"`` is ``"host"``.
         on_damage: ``"error"``, or ``"skip"`` to leave out samples with damaged chunks and count
             them. A batch without a readable sample becomes one ``padding`` sample, so that all
             ranks get as many batches as planned.
@@ -212,6 +207,11 @@ class Loader(DataLoaderAttributes):
             which other libraries can import. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
 
+        decode: which processor decodes chunks if batches are on a GPU: ``"host"`` or ``"device"``.
+            With ``"device"``, chunks are copied as they are stored and the GPU decodes them: LZ4
+            with elements of 1, 2 or 4 bytes, in batches for which that takes fewer bytes; the CPU
+            decodes the rest. Then ``cache="auto"`` keeps nothing of whole cubes in memory. This was
+            not run on a GPU yet, so ``"auto"`` is ``"host"``.
         extras: more keys of batches, as a list of names:
 
             ========== ========================================================================
@@ -288,12 +288,12 @@ class Loader(DataLoaderAttributes):
         cache: str | None = "auto",
         cache_size: int = 0,
         shuffle_window: int | str = "auto",
-        decode: str = "auto",
         on_damage: str = "error",
         output: Output | None = None,
         **others: Unpack[DataLoaderOptions],
     ) -> None:
         extras, quality = others.pop("extras", None), others.pop("quality", None)
+        decode = others.pop("decode", "auto")
         dataset, crop = _torch_data.short_cuts(others, dataset, crop)
         _torch_data.refuse(others)
         output = chosen_output(output, ("torch", "numpy", "dlpack"))
