@@ -21,6 +21,7 @@ ANOTHER_WAY = {
     "samples": {"dataset", "split"},
     "patches": {"crop"},
     "regions": {"crop"},
+    "is_mix": {"dataset"},
     "threads": {"num_threads"},
     "pipeline": {"augment"},
     "torch": {"output"},
@@ -29,6 +30,9 @@ ANOTHER_WAY = {
 
 OF_THE_DATASET = {"layers", "mask_dtype", "masks", "nan", "new_ids", "physical"}
 """Fields that the dataset says: ``ds.with_masks(…)``, ``ds.select(…)``."""
+
+OF_KEYWORDS = {"decode": "decode", "valid": "extras"}
+"""Fields that arguments set which are not in the signature, and these arguments."""
 
 NOT_IN_PYTHON = {
     "computing_threads",
@@ -52,7 +56,7 @@ PARAMETERS = {
 
 def test_every_field_is_an_argument_and_every_argument_a_field() -> None:
     same = set(FIELDS) & set(PARAMETERS)
-    without = set(ANOTHER_WAY) | OF_THE_DATASET | NOT_IN_PYTHON
+    without = set(ANOTHER_WAY) | OF_THE_DATASET | set(OF_KEYWORDS) | NOT_IN_PYTHON
     assert set(FIELDS) == same | without
     assert set(PARAMETERS) == same.union(*ANOTHER_WAY.values())
     assert not set(PARAMETERS) & without
@@ -72,7 +76,10 @@ def test_the_documentation_lists_the_arguments_in_their_order() -> None:
     text = inspect.getdoc(hsipack.Loader)
     assert text is not None
     listed = text.partition("\nArgs:\n")[2].partition("\nRaises:\n")[0]
-    assert re.findall(r"^    (\w+): ", listed, re.MULTILINE) == list(PARAMETERS)
+    arguments, _, keywords = listed.partition("\nKeyword Args:\n")
+    assert re.findall(r"^    (\w+): ", arguments, re.MULTILINE) == list(PARAMETERS)
+    found = re.findall(r"^    (\w+): ", keywords, re.MULTILINE)
+    assert found == [*OF_KEYWORDS.values(), "quality"]
 
 
 def test_settings_have_every_field_that_python_sets_and_no_other(dataset: str) -> None:

@@ -260,7 +260,6 @@ def test_what_surrounds_a_window_is_no_region(regions: str, read: list[str] | No
         (Regions(0, mask="parts"), {}, "size"),
         (Regions(5, mask="parts", pad="wrap"), {}, "pad"),
         (Regions(5, mask="parts"), {"output": "dlpack"}, "dlpack"),
-        (Regions(5, mask="parts"), {"classes": {1: 2}}, "classes"),
         (Regions(5, mask="parts"), {"augment": {"ops": [{"op": "cutmix_rect"}]}}, "cutmix_rect"),
         (Regions(5, mask="parts"), {"augment": [{"op": "transplant"}]}, "transplant"),
     ],

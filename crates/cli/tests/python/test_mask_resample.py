@@ -87,7 +87,7 @@ def test_masks_in_other_systems_have_the_pixel_at_each_center(
     to = pyproj.Transformer.from_crs(UTM, "EPSG:4326", always_xy=True)
     want = np.full(shape, 255)
     for row, column in np.ndindex(shape):
-        x, y = ~source * to.transform(*(target * (column + 0.5, row + 0.5)))
+        x, y = ~source @ to.transform(*(target @ (column + 0.5, row + 0.5)))
         if 0 <= x < labels.shape[1] and 0 <= y < labels.shape[0]:
             want[row, column] = labels[int(y), int(x)]
     assert np.array_equal(read_zarr(out, array="mask")[0], want)
@@ -115,7 +115,7 @@ def test_whole_ratios_equal_gdal(
     tifffile.imwrite(tmp_path / "m.tif", labels)
     np.save(tmp_path / "m.npy", labels)
     target = Affine(1, 0, 600000, 0, -1, 5300000)
-    source = target * Affine.scale(cube[1] / mask[1], cube[0] / mask[0])
+    source = target @ Affine.scale(cube[1] / mask[1], cube[0] / mask[0])
     want = warped(labels, source, target, cube, method)
     for name in ["m.tif", "m.npy"]:
         out = tmp_path / f"out-{name}"

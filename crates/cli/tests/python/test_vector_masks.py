@@ -61,7 +61,7 @@ def ring(
     points = middle + np.stack([radius * np.cos(angles), radius * np.sin(angles)], 1)
     if grid is not None:
         points = np.round(points / grid) * grid
-    turned = [list(map(float, place * tuple(point))) for point in points]
+    turned = [list(map(float, place @ tuple(point))) for point in points]
     return [*turned, turned[0]]
 
 
@@ -71,7 +71,7 @@ def stairs(random: np.random.Generator) -> list[list[float]]:
     points = [[column, height] for column, height in enumerate(np.repeat(heights, 2))]
     points = [[(column + 1) // 2 * 2.5 + 0.5, height] for column, height in points]
     points += [[points[-1][0], 60.5], [points[0][0], 60.5]]
-    points = [list(map(float, PLACE * tuple(point))) for point in points]
+    points = [list(map(float, PLACE @ tuple(point))) for point in points]
     if random.random() < 0.5:
         points = points[::-1]
     return [*points, points[0]]
@@ -147,7 +147,7 @@ def test_single_features_equal_gdal(hsipack: Hsipack, tmp_path: Path, touched: b
         points = middle + random.uniform(-6, 6, (random.integers(3, 7), 2))
         if column % 24 == 0:
             points = np.round(points * 2) / 2
-        corners = [list(map(float, place * tuple(point))) for point in points]
+        corners = [list(map(float, place @ tuple(point))) for point in points]
         kind = ["Polygon", "LineString"][column % 36 == 0]
         coordinates = [[*corners, corners[0]]] if kind == "Polygon" else corners
         geometries.append({"type": kind, "coordinates": coordinates})
@@ -170,9 +170,9 @@ def test_names_of_an_attribute_are_classes_of_all_cubes(hsipack: Hsipack, tmp_pa
     }
     for number, (stem, kinds) in enumerate(names.items()):
         write_cube(tmp_path / f"in/{stem}.tif", PLACE, (45, 60 + number))
-        places = [PLACE * Affine.translation(5 * step, 0) * ~PLACE for step in range(3)]
+        places = [PLACE @ Affine.translation(5 * step, 0) @ ~PLACE for step in range(3)]
         geometries = [
-            {"type": "Polygon", "coordinates": [[list(place * tuple(p)) for p in corners]]}
+            {"type": "Polygon", "coordinates": [[list(place @ tuple(p)) for p in corners]]}
             for place in places[: len(kinds)]
         ]
         write_geojson(tmp_path / f"in/{stem}.geojson", geometries, kinds)

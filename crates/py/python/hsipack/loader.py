@@ -207,6 +207,7 @@ class Loader(DataLoaderAttributes):
             which other libraries can import. If ``None``, torch tensors if torch is installed,
             otherwise NumPy arrays.
 
+    Keyword Args:
         decode: which processor decodes chunks if batches are on a GPU: ``"host"`` or ``"device"``.
             With ``"device"``, chunks are copied as they are stored and the GPU decodes them: LZ4
             with elements of 1, 2 or 4 bytes, in batches for which that takes fewer bytes; the CPU
