@@ -366,7 +366,7 @@ impl BandsOfCube {
     }
 }
 
-/// What the files of bands say about their bands.
+/// Facts about bands from the files of bands.
 #[derive(Default)]
 struct Spectrum {
     wavelength: Vec<f64>,

@@ -143,16 +143,17 @@ impl<T: Tensors> TensorEngine<T> {
         for first in (0..shape[0]).step_by(at_once) {
             let samples: Vec<usize> = (first..shape[0].min(first + at_once)).collect();
             let values = self.part(stored, &samples)?;
-            let known = t.nan_to_num(&values, f64::NAN, f64::NAN, f64::NAN)?;
-            let mut missing = t.unary(Unary::Isnan, &known)?;
+            // Infinite values become NaN as well.
+            let finite = t.nan_to_num(&values, f64::NAN, f64::NAN, f64::NAN)?;
+            let mut missing = t.unary(Unary::Isnan, &finite)?;
             if let Some(counted) = recipe.bands_of(first) {
                 let counted: Vec<i64> = counted.iter().map(|counts| i64::from(*counts)).collect();
                 let counted = self.integers(&counted, &[counted.len()], ElementType::Bool)?;
                 missing = t.binary(Binary::LogicalAnd, &missing, &counted)?;
             }
             let missing = t.any(&missing, BANDS)?;
-            let own = t.reshape(&missing, &[samples.len(), shape[1], shape[2]])?;
-            t.copy_(&self.part(&valid, &samples)?, &t.unary(Unary::LogicalNot, &own)?)?;
+            let missing = t.reshape(&missing, &[samples.len(), shape[1], shape[2]])?;
+            t.copy_(&self.part(&valid, &samples)?, &t.unary(Unary::LogicalNot, &missing)?)?;
         }
         Ok(valid)
     }

@@ -1,6 +1,8 @@
 //! Ids of classes that mask files know only by name, such as those of polygons with a text as attribute. A name has the same id
 //! in all cubes: its place among the names of all files, unless the user gives it another one.
 
+use std::collections::{HashMap, HashSet};
+
 use hsipack_format::{Error, Opt, Result, remedy};
 
 use super::classes::{NewClass, OldClass};
@@ -60,22 +62,23 @@ impl IdsOfNames {
 
     /// Gives names their places among those of the mask.
     pub(super) fn place(&mut self, all: &[String]) {
-        let place = |name: &String| {
-            let place = all.iter().position(|known| known == name)?;
-            u16::try_from(place).ok()
-        };
+        let mut ids: HashMap<&str, u16> = HashMap::new();
+        for (name, id) in all.iter().zip(0..=u16::MAX) {
+            ids.entry(name).or_insert(id);
+        }
         let both = self.names.iter().zip(&self.fixed);
-        self.ids = both.map(|(name, fixed)| fixed.or_else(|| place(name))).collect();
+        self.ids =
+            both.map(|(name, fixed)| fixed.or_else(|| ids.get(name.as_str()).copied())).collect();
     }
 
     /// The packed id of a class of the file.
     ///
     /// # Errors
     /// If the mask does not have the name of the class.
-    pub(super) fn of(&self, place: u16) -> Result<u16> {
-        let place = usize::from(place);
-        self.ids.get(place).copied().flatten().ok_or_else(|| {
-            let name = self.names.get(place).map(String::as_str).unwrap_or_default();
+    pub(super) fn of(&self, class: u16) -> Result<u16> {
+        let class = usize::from(class);
+        self.ids.get(class).copied().flatten().ok_or_else(|| {
+            let name = self.names.get(class).map(String::as_str).unwrap_or_default();
             Error::conflict(format!("the packed mask has no class named {name:?}"))
                 .with_remedy(remedy!["give the class an id with ", Opt::NewClasses])
         })
@@ -85,29 +88,30 @@ impl IdsOfNames {
 /// Adds names to those that classes have by their ids, each with the least id from 1 on that is free. `taken` are ids that are
 /// not free, though they have no name.
 pub(super) fn add_names<'a>(
-    known: &mut Vec<String>,
+    names_by_id: &mut Vec<String>,
     names: impl IntoIterator<Item = &'a String>,
     taken: &[u16],
 ) {
     let mut next = 1;
-    if known.is_empty() {
-        known.push(String::new());
+    if names_by_id.is_empty() {
+        names_by_id.push(String::new());
     }
+    let mut present: HashSet<String> = names_by_id.iter().cloned().collect();
     for name in names {
-        if known.iter().any(|other| other == name) {
+        if !present.insert(name.clone()) {
             continue;
         }
-        let is_taken = |id: usize, known: &[String]| {
-            known.get(id).is_some_and(|name| !name.is_empty())
+        let is_taken = |id: usize, names_by_id: &[String]| {
+            names_by_id.get(id).is_some_and(|name| !name.is_empty())
                 || taken.iter().any(|taken| usize::from(*taken) == id)
         };
-        while is_taken(next, known) {
+        while is_taken(next, names_by_id) {
             next += 1;
         }
-        if known.len() <= next {
-            known.resize(next + 1, String::new());
+        if names_by_id.len() <= next {
+            names_by_id.resize(next + 1, String::new());
         }
-        known[next].clone_from(name);
+        names_by_id[next].clone_from(name);
     }
 }
 

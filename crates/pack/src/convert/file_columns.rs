@@ -106,7 +106,7 @@ impl<'a> FileColumns<'a> {
         Ok(Some(value))
     }
 
-    /// What a file holds, which is read once if several cubes need it.
+    /// The content of a file, which is read once if several cubes need it.
     fn content(&mut self, file: &Input) -> Result<Arc<Content>> {
         let is_text =
             ["json", "csv", "tsv", "txt"].iter().any(|ending| has_ending(&file.file, ending));

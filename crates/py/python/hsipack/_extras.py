@@ -46,7 +46,7 @@ class _Stack:
 
 
 @dataclass(frozen=True)
-class _Of:
+class _Facts:
     """The extras of a dataset.
 
     Attributes:
@@ -74,7 +74,7 @@ class Extras:
         self.names = [_options.choice("extra", name, NAMES) for name in names]
         self._output = output
         self._quality = self._checked_quality(quality, reading)
-        self._of: list[_Of] = []
+        self._facts: list[_Facts] = []
         if not self.names:
             return
         for member in reading.members:
@@ -86,7 +86,7 @@ class Extras:
                     path=member.dataset.path,
                     remedy=f"leave the mask or column {name!r} out of the dataset that you read",
                 )
-            self._of.append(_of(member, self.names))
+            self._facts.append(_facts_of(member, self.names))
 
     @property
     def wants_valid(self) -> bool:
@@ -134,30 +134,30 @@ class Extras:
         """
         if not self.names:
             return
-        of = self._of[number]
-        numbers = of.stack_of[ids]
-        stacks = [of.stacks[stack] for stack in np.unique(numbers)]
-        made: dict[str, Any] = {}
+        facts = self._facts[number]
+        numbers = facts.stack_of[ids]
+        stacks = [facts.stacks[stack] for stack in np.unique(numbers)]
+        arrays: dict[str, Any] = {}
         for name in self.names:
             if name in _LISTS:
                 first = stacks[0].lists[name]
                 same = all(np.array_equal(stack.lists[name], first) for stack in stacks)
-                every = [of.stacks[stack].lists[name] for stack in numbers]
-                made[name] = first.copy() if same else np.stack(every)
+                every = [facts.stacks[stack].lists[name] for stack in numbers]
+                arrays[name] = first.copy() if same else np.stack(every)
             elif name == "band_valid":
-                made[name] = np.stack([of.stacks[stack].band_valid for stack in numbers])
+                arrays[name] = np.stack([facts.stacks[stack].band_valid for stack in numbers])
             elif name == "lonlat":
-                places = [of.places[sample] for sample in ids]
-                made[name] = _lonlat(places, np.asarray(batch["window"]))
+                places = [facts.places[sample] for sample in ids]
+                arrays[name] = _lonlat(places, np.asarray(batch["window"]))
             elif name == "sensor":
-                batch[name] = [of.columns[name][sample] for sample in ids]
+                batch[name] = [facts.columns[name][sample] for sample in ids]
             elif name in _COLUMNS:
-                made[name] = of.columns[name][ids]
+                arrays[name] = facts.columns[name][ids]
         if self._output == "torch":
             from hsipack import _torch
 
-            made = {name: _torch.load().from_numpy(values) for name, values in made.items()}
-        batch.update(made)
+            arrays = {name: _torch.load().from_numpy(values) for name, values in arrays.items()}
+        batch.update(arrays)
         if self.wants_valid:
             batch["valid"] = self._valid(batch, masks)
 
@@ -218,7 +218,7 @@ def _excluded(name: str, which: list[Any], reading: Reading) -> list[int]:
     return numbers
 
 
-def _of(member: Member, names: list[str]) -> _Of:
+def _facts_of(member: Member, names: list[str]) -> _Facts:
     dataset = member.dataset
     count = len(dataset._native)
     about = dataset._native.about(list(range(count)))
@@ -266,7 +266,7 @@ def _of(member: Member, names: list[str]) -> _Of:
         for crs in {_reference(place) for place in places if place is not None}:
             if crs is not None:
                 _transformer(crs)
-    return _Of(stacks, stack_of, columns, places if "lonlat" in names else [])
+    return _Facts(stacks, stack_of, columns, places if "lonlat" in names else [])
 
 
 def _ids(packed: bytes) -> list[int]:
@@ -291,13 +291,13 @@ def _check_known(name: str, values: list[Any], path: str) -> None:
 
 def _numbers(name: str, values: list[Any], path: str) -> npt.NDArray[Any]:
     """Numbers; NaN where a value is missing."""
-    of = _seconds if name == "time" else float
+    number = _seconds if name == "time" else float
     numbers = np.full(len(values), np.nan, dtype=np.float64 if name == "time" else np.float32)
     for place, value in enumerate(values):
         if value is None:
             continue
         try:
-            numbers[place] = of(value)
+            numbers[place] = number(value)
         except (TypeError, ValueError):
             form = "a time as 2026-05-01T10:30:00Z, or in seconds since 1970"
             raise ConflictError(
@@ -370,7 +370,8 @@ def _lonlat(
         across, down = column + columns / 2, row + rows / 2
         centres[number] = [x + a * across + b * down, y + d * across + e * down]
         by_reference.setdefault(_reference(place), []).append(number)
-    for crs, own in by_reference.items():
+    for crs, numbers in by_reference.items():
         if crs is not None:
-            centres[own] = np.stack(_transformer(crs).transform(*centres[own].T), axis=1)
+            converted = _transformer(crs).transform(*centres[numbers].T)
+            centres[numbers] = np.stack(converted, axis=1)
     return centres

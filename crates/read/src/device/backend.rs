@@ -103,7 +103,7 @@ pub(super) trait Backend: Send + Sync + 'static {
 pub(super) struct DecodePlaces {
     /// The table of chunks.
     pub chunks: *const u8,
-    /// What their frames' places are counted from.
+    /// Places of their frames are counted from here.
     pub compressed: *const u8,
     /// The batch that is written.
     pub batch: *mut u8,

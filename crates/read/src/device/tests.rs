@@ -213,6 +213,24 @@ impl Bench {
         self.try_next_on(&[Stream::LEGACY])
     }
 
+    /// Reads the batches that are left of an epoch while the device refuses work. Returns the number of errors and of batches.
+    fn rest_with_refusals(&mut self) -> (usize, u64) {
+        let (mut errors, mut batches) = (0, 0);
+        loop {
+            match self.try_next() {
+                Ok(Some(batch)) => {
+                    self.read(&batch);
+                    batches += 1;
+                }
+                Ok(None) => return (errors, batches),
+                Err(error) => {
+                    assert!(error.to_string().contains("refuses"), "{error}");
+                    errors += 1;
+                }
+            }
+        }
+    }
+
     /// The next batch, for use on some streams.
     fn try_next_on(&mut self, streams: &[Stream]) -> Result<Option<Batch>> {
         let deadline = Some(Instant::now() + Duration::from_secs(20));
@@ -586,23 +604,10 @@ fn copies_that_are_refused_are_tried_once_more_and_lose_no_slot() {
     bench.read(&first);
     bench.fake.refuse_copies(6);
     drop(first);
-    let (mut errors, mut names) = (0, vec![(0, 0)]);
-    loop {
-        match bench.try_next() {
-            Ok(Some(batch)) => {
-                bench.read(&batch);
-                names.push(batch.name);
-            }
-            Ok(None) => break,
-            Err(error) => {
-                assert!(error.to_string().contains("refuses"), "{error}");
-                errors += 1;
-            }
-        }
-    }
+    let (errors, batches) = bench.rest_with_refusals();
     assert_eq!((errors, bench.failed.len()), (6, 3));
     // Which batch was copied already when the refusals began depends on the threads.
-    assert_eq!(names.len() as u64, EPOCH - 3);
+    assert_eq!(1 + batches, EPOCH - 3);
     bench.end();
 }
 
@@ -818,22 +823,9 @@ fn copies_and_decodings_that_are_refused_are_tried_once_more_and_lose_no_slot() 
         bench.read(&first);
         refuse(&bench.fake, count);
         drop(first);
-        let (mut errors, mut names) = (0, vec![(0, 0)]);
-        loop {
-            match bench.try_next() {
-                Ok(Some(batch)) => {
-                    bench.read(&batch);
-                    names.push(batch.name);
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    assert!(error.to_string().contains("refuses"), "{error}");
-                    errors += 1;
-                }
-            }
-        }
+        let (errors, batches) = bench.rest_with_refusals();
         assert!(errors <= count && bench.failed.len() <= count / 2, "{errors}");
-        assert_eq!(names.len(), EPOCH as usize - bench.failed.len());
+        assert_eq!(1 + batches, EPOCH - bench.failed.len() as u64);
         // All slots are still there.
         bench.transfer.go_to(5);
         for number in 0..EPOCH {

@@ -19,7 +19,7 @@ pub(super) struct Worker<B: Backend, S: Source> {
     pending: Option<Taken<S>>,
     /// Whether the next batch is that one.
     is_retry: bool,
-    /// What comes next, if it was there while a batch was decoded. It goes before `buffers`, into which it is copied.
+    /// The next batch, error or end, if it was there while a batch was decoded. It goes before `buffers`, into which it is copied.
     pub(super) ahead: Option<Ahead<B, S>>,
     /// For batches that the device decodes.
     pub(super) buffers: Buffers<B>,
@@ -33,7 +33,7 @@ pub(super) struct Taken<S: Source> {
     pub place: S::Place,
 }
 
-/// What the source gave while a batch was decoded.
+/// A result of the source that came while a batch was decoded.
 pub(super) enum Ahead<B: Backend, S: Source> {
     /// Its copy is queued.
     Staged(Staged<B, S>),

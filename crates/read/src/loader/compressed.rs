@@ -40,7 +40,7 @@ const MOST_SLOTS: u64 = 64;
 /// A device may use at least this much scratch memory for a batch.
 const LEAST_SCRATCH: u64 = 64 << 20;
 
-/// What a slot holds instead of values.
+/// The frames that a slot holds instead of values.
 #[derive(Debug)]
 pub(crate) struct Compressed {
     entries: Vec<Entry>,

@@ -90,7 +90,7 @@ enum Member {
     Named(String),
 }
 
-/// What was read so far.
+/// The features that were read so far.
 #[derive(Default)]
 struct Reading<'a> {
     attribute: Option<&'a str>,

@@ -51,7 +51,7 @@ use crate::input::Input;
 use crate::pattern::Pattern;
 use crate::table::TableOptions;
 
-/// What happens to a cube that no table or list has, or without a file of a column.
+/// Whether a cube is packed that no table or list has, or that lacks the file of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlisted {
     /// It is packed, without the columns of the table or list.
@@ -117,7 +117,7 @@ pub struct ConvertOptions {
     /// Dataset to write: a folder that does not exist yet, or a URL (s3://, gs://, az://) where nothing is stored yet
     #[cfg_attr(feature = "clap", arg(short, long, value_name = "OUT"))]
     pub output: PathBuf,
-    /// What may already exist at the output.
+    /// Whether the output may already exist.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub mode: Mode,

@@ -345,7 +345,7 @@ pub struct ValueOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "PATTERN", help_heading = "Inputs"))]
     pub bands_from: Option<String>,
-    /// What `exclude` leaves out, if cubes have a file for each band: the values depend on it.
+    /// Files of bands that `exclude` leaves out, if cubes have a file for each band: the values depend on them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "clap", arg(skip))]
     pub bands_exclude: Vec<String>,

@@ -12,7 +12,7 @@ use crate::convert::named_files;
 use crate::convert::options::ValueOptions;
 use crate::input::Input;
 
-/// What says the order of the axes of arrays. It is collected while inputs are examined, so that no input is opened for it
+/// Evidence for the order of the axes of arrays. It is collected while inputs are examined, so that no input is opened for it
 /// alone: an input whose axes are not known waits until another input of the same lengths says them.
 pub(super) struct Evidence<'a> {
     groups: &'a [MaskGroup],
