@@ -238,7 +238,7 @@ def _facts_of(member: Member, names: list[str]) -> _Facts:
             values = getattr(stack, _LISTS[name])
             if values is None:
                 raise ConflictError(
-                    f"extras={[name]!r}: stack {stack.name} has none recorded",
+                    f"extras={[name]!r}: stack {stack.name} has no {_LISTS[name]}",
                     path=dataset.path,
                     remedy="pack its cubes again with wavelengths (hsipack convert "
                     "--band-centers), or leave this extra out",
