@@ -38,6 +38,7 @@
 //! | `matrix.rs`, `geometry.rs`, `range.rs` | maps of the plane; where pixels come from; numbers drawn from ranges |
 //! | `parameters.rs` | the parameters drawn for a batch, to explain or replay it |
 //! | `check.rs` | whether a pipeline can be applied to images of a size |
+//! | `boxes.rs` | boxes around objects, moved as the pixels are |
 //! | `apply.rs` | runs images and masks through a pipeline |
 //! | `fusion.rs` | which augmentations are fused, and the operation that follows |
 //! | `resample.rs`, `operation.rs` | the operations on a batch, for any engine: moving pixels; everything else |
@@ -53,6 +54,7 @@
 
 mod apply;
 pub mod array;
+mod boxes;
 mod check;
 mod drawn;
 pub mod engine;
@@ -75,6 +77,7 @@ pub mod tensors;
 
 pub use apply::{Augmented, Images, Mask};
 pub use array::{Array, Device, ElementType};
+pub use boxes::ObjectBox;
 pub use drawn::{Drawn, SampleKey};
 pub use engine::Engine;
 pub use frame::Frame;

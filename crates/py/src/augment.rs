@@ -9,8 +9,10 @@ use hsipack_augment::{
 use hsipack_format::{Error, Result};
 use hsipack_store::process::OfProcess;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::array::{Array, taken};
+use crate::boxes;
 use crate::errors::OrRaise;
 use crate::task::Worker;
 use crate::torch::{Library, Tensor};
@@ -82,6 +84,25 @@ impl Pipeline {
             library.apply(&pipeline, images, &parameters).map(|augmented| (augmented, ()))
         };
         Ok(given(self.applied(py, images, work, threads, through)?.0))
+    }
+
+    /// Refuses augmentations that move no boxes.
+    fn check_boxes(&self, py: Python<'_>) -> PyResult<()> {
+        self.pipeline.check_boxes().or_raise(py)
+    }
+
+    /// Moves the boxes of each sample by parameters that were drawn before. Each sample's are left, top, right and bottom
+    /// of each box (float64); the results have the visible share, too.
+    fn move_boxes<'py>(
+        &self,
+        py: Python<'py>,
+        parameters: &str,
+        samples: Vec<Vec<u8>>,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let parameters = Parameters::from_json(parameters).or_raise(py)?;
+        let mut moved = boxes::taken(&samples).or_raise(py)?;
+        parameters.move_boxes(&self.pipeline, &mut moved).or_raise(py)?;
+        Ok(boxes::given(py, &moved))
     }
 }
 

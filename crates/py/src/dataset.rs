@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_augment::prepare::{ImageConversion, LabelConversion, Normalized};
 use hsipack_augment::{self as augment, ElementType, Engine, Host};
 use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::store::StoreKind;
-use hsipack_read::{BandStatistics, NewIds, OfProcess, OpenOptions, Result, Verify};
+use hsipack_read::{BandStatistics, Boxes, NewIds, OfProcess, OpenOptions, Result, Verify};
 use hsipack_store::local_cache::LocalCache;
 use hsipack_store::remote::set_options;
 use hsipack_store::threads;
@@ -20,6 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::array::{Array, first};
+use crate::boxes;
 use crate::columns::Columns;
 use crate::errors::OrRaise;
 use crate::exit::detached;
@@ -36,6 +37,7 @@ pub struct Dataset {
     local_cache: Option<LocalCache>,
     fingerprint: String,
     open: Mutex<OfProcess<hsipack_read::Dataset>>,
+    boxes: OnceLock<Option<Arc<Boxes>>>,
 }
 
 /// The ranges of rows and columns to read, each as the first index and the one after the last; `None` for the whole
@@ -80,6 +82,16 @@ impl Dataset {
         let dataset = opened.or_raise(py)?;
         *open = OfProcess::new(dataset.clone());
         Ok(dataset)
+    }
+
+    /// The boxes of its samples, which are read once.
+    pub fn boxes_of(&self, py: Python<'_>) -> PyResult<Option<Arc<Boxes>>> {
+        if let Some(boxes) = self.boxes.get() {
+            return Ok(boxes.clone());
+        }
+        let dataset = self.get(py)?;
+        let boxes = detached(py, move || Boxes::read(&dataset)).or_raise(py)?.map(Arc::new);
+        Ok(self.boxes.get_or_init(|| boxes).clone())
     }
 }
 
@@ -133,6 +145,7 @@ impl Dataset {
             local_cache,
             fingerprint: dataset.fingerprint().to_owned(),
             open: Mutex::new(OfProcess::new(dataset)),
+            boxes: OnceLock::new(),
         })
     }
 
@@ -292,6 +305,12 @@ impl Dataset {
             Columns::read(dataset.samples(), &ids, &names)
         };
         detached(py, read).or_raise(py)
+    }
+
+    /// The boxes of all samples, if they have any.
+    fn boxes<'py>(&self, py: Python<'py>) -> PyResult<Option<boxes::Table<'py>>> {
+        let samples = self.get(py)?.len();
+        Ok(self.boxes_of(py)?.map(|table| boxes::table(py, &table, samples)))
     }
 
     /// Names of splits and groups, and labels of the classes.

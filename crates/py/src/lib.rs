@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `dataset.rs` | an open dataset: samples, stacks, random access |
 //! | `columns.rs` | values of many samples, by columns |
+//! | `boxes.rs` | boxes around objects |
 //! | `loader.rs` | batches, and the state to resume from |
 //! | `options.rs` | options of the libraries, from keyword arguments |
 //! | `settings.rs` | the settings of a loader, from Python's dictionary |
@@ -30,6 +31,7 @@
 
 mod array;
 mod augment;
+mod boxes;
 mod columns;
 mod dataset;
 mod device;

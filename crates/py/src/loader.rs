@@ -19,6 +19,7 @@ use serde_json::json;
 
 use crate::array::Array;
 use crate::augment::pairs;
+use crate::boxes::LoaderBoxes;
 use crate::dataset::Dataset;
 use crate::errors::OrRaise;
 use crate::exit::{detached, pause};
@@ -46,6 +47,7 @@ pub struct Loader {
     /// Makes the batches, as long as the loader is open; for the end of the process.
     source: Mutex<Option<OfProcess<Weak<Source>>>>,
     closed: Arc<AtomicBool>,
+    boxes: Option<LoaderBoxes>,
 }
 
 /// The start of a loader, in another thread.
@@ -407,6 +409,14 @@ impl Loader {
         }
         let of_all = of_all.unwrap_or_default();
         let (pipeline, library) = (of_all.pipeline().or_raise(py)?, of_all.library());
+        let boxes = of_all.min_visible.map(|min_visible| {
+            let tables = datasets.iter().map(|(dataset, _)| dataset.get().boxes_of(py));
+            Ok::<_, PyErr>(LoaderBoxes { tables: tables.collect::<PyResult<_>>()?, min_visible })
+        });
+        let boxes = boxes.transpose()?;
+        if let (Some(_), Some(pipeline)) = (&boxes, &pipeline) {
+            pipeline.check_boxes().or_raise(py)?;
+        }
         let device = of_all.device;
         let state = state.map(State::from_json).transpose().or_raise(py)?;
         let prepare = move || {
@@ -431,6 +441,7 @@ impl Loader {
             monitor: Mutex::new(Watched::Idle),
             source: Mutex::new(None),
             closed: Arc::default(),
+            boxes,
         })
     }
 
@@ -483,7 +494,7 @@ impl Loader {
             Step::Batch(batch, state) => {
                 gone(state);
                 let spectra = are_spectra(lock(&self.prepared).plan());
-                into.append(given(py, *batch, spectra)?)
+                into.append(given(py, *batch, spectra, self.boxes.as_ref())?)
             }
             Step::End(state) => {
                 gone(state);
@@ -765,6 +776,7 @@ fn given<'py>(
     py: Python<'py>,
     mut batch: DeviceBatch<Library>,
     spectra: bool,
+    boxes: Option<&LoaderBoxes>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let given = PyDict::new(py);
     let items = batch.items();
@@ -789,6 +801,7 @@ fn given<'py>(
     given.set_item("regions", are_regions.then(|| of_items(&region)).transpose()?)?;
     given.set_item("names", names(py, &batch)?)?;
     given.set_item("spectra", spectra)?;
+    given.set_item("boxes", boxes.map(|boxes| boxes.of(py, &batch)).transpose()?.flatten())?;
     given.set_item("mixed", pairs(std::mem::take(&mut batch.mixed)))?;
     let masks = std::mem::take(&mut batch.masks);
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();

@@ -23,6 +23,8 @@ pub struct Settings {
     pub device: DeviceOptions,
     /// The augmentations, as JSON.
     pipeline: Option<String>,
+    /// The least share of an object that must be inside an image for its box to be in the batch; no boxes if `None`.
+    pub min_visible: Option<f64>,
     /// Whether tensors on a device are passed to torch.
     torch: bool,
     /// Threads that compute in host memory.

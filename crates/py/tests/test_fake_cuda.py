@@ -253,6 +253,35 @@ device, host = loaders()
     assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
 
 
+def test_boxes_are_those_of_a_loader_without_a_device(tmp_path: Path, decode: str) -> None:
+    program = """
+streams = []
+rng = np.random.default_rng(0)
+cubes = [rng.random((20, 24, 7)).astype(np.float32) for _ in range(4)]
+boxes = [[[2, 3, 9 + number, 17], [10, 0, 24, 5]][:number] for number in range(4)]
+more = [{"boxes": some, "box_labels": ["a", "b"][:len(some)]} for some in boxes]
+hsipack.pack(zip("abcd", cubes, more), sys.argv[1])
+shared = {"shuffle": True, "seed": 2, "crop": (12, 12), "min_visible": 0.2}
+decode = os.environ.get("DECODE", "auto")
+device = hsipack.Loader(
+    sys.argv[1], 2, output="dlpack", device="cuda:0", decode=decode, **shared
+)
+host = hsipack.Loader(sys.argv[1], 2, output="numpy", **shared)
+count = 0
+for epoch in range(6):
+    for batch, want in zip(device, host, strict=True):
+        for key in ("boxes", "box_labels"):
+            for one, other in zip(batch[key], want[key], strict=True):
+                assert one.dtype == other.dtype and np.array_equal(one, other)
+        count += sum(map(len, want["boxes"]))
+        del batch
+assert count > 5, count
+"""
+    cuda = FakeCuda(tmp_path)
+    out = cuda.assert_clean(LOADER + program + END, tmp_path / "packed.hsipack", DECODE=decode)
+    assert out == "fine\n"
+
+
 def test_memory_of_a_device_is_not_numpys(dataset: str, tmp_path: Path) -> None:
     program = """
 streams = []

@@ -156,6 +156,10 @@ impl Augmentation for Transplant {
         true
     }
 
+    fn moves_boxes(&self) -> bool {
+        false
+    }
+
     fn action(&self, _: &Op) -> Action<'_> {
         Action::Single(self)
     }
@@ -215,6 +219,10 @@ impl Augmentation for CutMix {
 
     fn mixes_images(&self) -> bool {
         true
+    }
+
+    fn moves_boxes(&self) -> bool {
+        false
     }
 
     fn action(&self, _: &Op) -> Action<'_> {
@@ -311,6 +319,10 @@ impl Augmentation for Jigsaw {
         let mut order: Vec<usize> = (0..self.grid[0] * self.grid[1]).collect();
         random.shuffle(&mut order);
         Ok(Drawn::Jigsaw { order })
+    }
+
+    fn moves_boxes(&self) -> bool {
+        false
     }
 
     fn action(&self, _: &Op) -> Action<'_> {

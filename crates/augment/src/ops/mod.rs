@@ -74,6 +74,11 @@ pub(crate) trait Augmentation {
         self.mixes_images()
     }
 
+    /// Whether boxes around objects can follow it: it does not exchange parts of images, nor depend on pixels.
+    fn moves_boxes(&self) -> bool {
+        true
+    }
+
     /// Names of the masks it needs, as far as they are named.
     fn masks(&self) -> [Option<&str>; 2] {
         [None, None]
@@ -269,6 +274,11 @@ impl Op {
     /// Whether a sample may get pixels from other samples of its batch.
     pub(crate) fn takes_from_others(&self) -> bool {
         self.options().takes_from_others()
+    }
+
+    /// Whether boxes around objects can follow it.
+    pub(crate) fn moves_boxes(&self) -> bool {
+        self.options().moves_boxes()
     }
 
     /// Names of the masks it needs, as far as they are named.

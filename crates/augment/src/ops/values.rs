@@ -733,6 +733,10 @@ impl Augmentation for ValidGuard {
         true
     }
 
+    fn moves_boxes(&self) -> bool {
+        false
+    }
+
     fn action(&self, _: &Op) -> Action<'_> {
         Action::Single(self)
     }

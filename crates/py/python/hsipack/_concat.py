@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _options
+from hsipack import _boxes, _options
 from hsipack._errors import ConflictError, UnsupportedError
 from hsipack.dataset import Dataset
 from hsipack.stats import Stats, together
@@ -51,6 +51,11 @@ class Concat:
     def _labels_of(self, number: int) -> npt.NDArray[Any]:
         """The label in batches of each class number of a dataset."""
         return self._labels[number]
+
+    @property
+    def box_names(self) -> list[str]:
+        """The names of the classes of boxes in all datasets, in the order of the alphabet."""
+        return _boxes.names_together([dataset._box_table for dataset in self.datasets])
 
     @property
     def stats(self) -> Stats | None:
@@ -111,9 +116,23 @@ class Concat:
                 label = sample["label"]
                 if dataset._label_values() is None:
                     label = self._labels_of(number)[label].item()
-                return {**sample, "label": label, "dataset": number}
+                return {
+                    **sample,
+                    "label": label,
+                    **self._boxes_of(number, sample),
+                    "dataset": number,
+                }
             position -= len(dataset)
         raise AssertionError("a position is in one of the datasets")
+
+    def _boxes_of(self, number: int, sample: dict[str, Any]) -> dict[str, Any]:
+        """The classes of a sample's boxes, as numbers of all datasets."""
+        dataset = self.datasets[number]
+        table = dataset._box_table
+        joint = _boxes.with_names(table, self.box_names, dataset.path)
+        if table is None or joint is None or joint is table:
+            return {}
+        return _boxes.of_sample(joint, sample["id"], None, None, 0.0, dataset._output)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[position] for position in range(len(self)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _geo, _hsipack, _options, _torch
+from hsipack import _boxes, _geo, _hsipack, _options, _torch
 from hsipack._errors import ArgumentTypeError, ConflictError
 
 # ENVI's numbers of element types.
@@ -26,6 +26,8 @@ _OWN = ("split", "group", "label")
 _TEXTS = ("split", "group")
 # Scalars of pandas for a missing value, which has its own class.
 _MISSING = ("NAType", "NaTType")
+# The most values in a column of a sample, and how deep lists may be in each other.
+_MOST_ENTRIES, _MOST_DEPTH = 1 << 16, 2
 
 
 @dataclass(frozen=True)
@@ -199,15 +201,59 @@ def _columns(name: str, more: Mapping[Any, Any]) -> dict[str, Any]:
     return columns
 
 
-def _column(name: str, column: str, given: Any) -> bool | int | float | str | None:
+def _column(name: str, column: str, given: Any) -> Any:
     """The value of a column, as a table would have it."""
+    if column not in _OWN and (values := _entries(column, given)) is not None:
+        listed = _nested(name, column, values)
+        if _count(listed) > _MOST_ENTRIES:
+            what = f"cube {name!r}: {column} has {_count(listed)} values"
+            raise ConflictError(what, remedy=f"give at most {_MOST_ENTRIES} to a sample")
+        return listed
+    return _plain(name, column, given)
+
+
+def _entries(column: str, given: Any) -> list[Any] | None:
+    """The entries of a column's list; None if it is no list."""
+    if isinstance(given, list | tuple):
+        return list(given)
+    axes = getattr(given, "ndim", 0)
+    if not hasattr(given, "tolist") or axes == 0 or axes > 2:
+        return None
+    # Other arrays with two axes may be meant as masks.
+    is_list = axes == 1 or (column == _boxes.BOXES and given.shape[1] == 4)
+    entries: list[Any] | None = given.tolist() if is_list else None
+    return entries
+
+
+def _nested(name: str, column: str, values: list[Any], depth: int = 1) -> list[Any]:
+    """A list of values, or of lists of values, as plain data."""
+    made = []
+    for value in values:
+        inner = _entries(_boxes.BOXES, value)
+        if inner is not None and depth == _MOST_DEPTH:
+            what = f"cube {name!r}: {column}={_options.shown(values)}"
+            raise ArgumentTypeError(what, remedy="give a list of values, or of lists of values")
+        made.append(
+            _plain(name, column, value)
+            if inner is None
+            else _nested(name, column, inner, depth + 1)
+        )
+    return made
+
+
+def _count(listed: list[Any]) -> int:
+    return sum(_count(one) if isinstance(one, list) else 1 for one in listed)
+
+
+def _plain(name: str, column: str, given: Any) -> bool | int | float | str | None:
+    """A single value, as plain data."""
     what = f"cube {name!r}: {column}={_options.shown(given)}"
     if _is_missing(given):
         return None
     value = _scalar(given)
     if _is_missing(value) or (column in _OWN and value == ""):
         return None
-    remedy = "a column has numbers, booleans, texts or None"
+    remedy = "a column has numbers, booleans, texts, None, or lists of them"
     if not isinstance(value, bool | int | float | str):
         if hasattr(value, "shape"):
             remedy += '; for a mask, give "masks": {name: array}'

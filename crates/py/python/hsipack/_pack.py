@@ -85,12 +85,15 @@ def pack(
               ``Affine`` (``src.transform``), or six numbers in GDAL's order
               (``dataset.GetGeoTransform()``): the first and the fourth are x and y of the outer
               corner of the first pixel;
+            - ``boxes``: boxes around objects, (n, 4): left, top, right and bottom, in pixels from
+              the outer corner of the first pixel; and ``box_labels``, their classes: a list of n
+              names or whole numbers;
             - any other key is a column of the sample: ``label``, ``group``, ``split`` or your own.
-              Values are numbers, booleans or text. ``None``, NaN and the missing values of pandas
-              mean that the sample has no value. As in a table, ``split`` and ``group`` are text:
-              the group 3 becomes ``"3"``. Labels are classes, also if they are whole numbers; if
-              all are numbers and some are not whole, the loader gives the numbers. With
-              ``columns=["label"]``, it gives any numbers as they are.
+              Values are numbers, booleans, text, or lists of them. ``None``, NaN and the missing
+              values of pandas mean that the sample has no value. As in a table, ``split`` and
+              ``group`` are text: the group 3 becomes ``"3"``. Labels are classes, also if they are
+              whole numbers; if all are numbers and some are not whole, the loader gives the
+              numbers. With ``columns=["label"]``, it gives any numbers as they are.
 
             Masked values of a masked array become NaN.
         output: the dataset to write: a folder that does not exist yet.

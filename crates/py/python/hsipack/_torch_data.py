@@ -38,12 +38,14 @@ class DataLoaderOptions(TypedDict, total=False):
     extras: Any
     quality: Any
 
+    boxes: Any
     classes: Any
     columns: Any
     ignore: Any
     layers: Any
     mask_dtype: Any
     masks: Any
+    min_visible: Any
     nan: Any
     pad: Any
     physical: Any
@@ -164,6 +166,8 @@ _OF_MASKS = {
     "layers": "_layers",
 }
 """Short-cuts to arguments of ``Dataset.with_masks``, and where a dataset keeps them."""
+_OF_BOXES = {"boxes": "_reads_boxes", "min_visible": "_min_visible"}
+"""Short-cuts to arguments of ``Dataset.with_boxes``, likewise."""
 
 
 def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any, Any]:
@@ -173,10 +177,12 @@ def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any
     arguments: Any = others
     selected = {name: arguments.pop(name) for name in _SELECTED if name in arguments}
     of_masks = {name: arguments.pop(name) for name in _OF_MASKS if name in arguments}
-    if selected or of_masks:
+    of_boxes = {name: arguments.pop(name) for name in _OF_BOXES if name in arguments}
+    if selected or of_masks or of_boxes:
         if isinstance(readable, Concat):
-            name = next(iter({**selected, **of_masks}))
-            method = "select" if name in _SELECTED else "with_masks"
+            name = next(iter({**selected, **of_masks, **of_boxes}))
+            method = "with_masks" if name in _OF_MASKS else "with_boxes"
+            method = "select" if name in _SELECTED else method
             raise UnsupportedError(
                 f"{name} cannot be given for several datasets",
                 remedy=f"say it of each dataset: hsipack.concat([ds.{method}(…), …])",
@@ -188,6 +194,9 @@ def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any
             kept = {name: getattr(readable, place) for name, place in _OF_MASKS.items()}
             kept.update(of_masks)
             readable = readable.with_masks(dtype=kept.pop("mask_dtype"), **kept)
+        if of_boxes:
+            kept = {name: getattr(readable, place) for name, place in _OF_BOXES.items()} | of_boxes
+            readable = readable.with_boxes(kept["boxes"], min_visible=kept["min_visible"])
     pad = others.pop("pad", None)
     if pad is not None:
         if crop is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from hsipack import _hsipack, _options, _tables, _torch
+from hsipack import _boxes, _hsipack, _options, _tables, _torch
 from hsipack._arrays import chosen_output, given
 from hsipack._errors import ConflictError
 from hsipack._labels import Classes, NewIds, new_ids
@@ -37,7 +37,10 @@ else:
 Sample = dict[str, Any]
 
 # Keys of a sample that a mask's name cannot take.
-TAKEN = ("image", "label", "id", "name", "window", "repeat", "epoch", "padding", "mixed")
+TAKEN = (
+    *("image", "label", "id", "name", "window", "repeat", "epoch", "padding", "mixed"),
+    *_boxes.KEYS,
+)
 
 
 def mask_key(name: str) -> str:
@@ -151,6 +154,9 @@ class Dataset(Base):
     id      number of the sample in the whole dataset
     name    name of the sample
     COLUMN  one key for each column that :meth:`select` adds
+    boxes   if the dataset has boxes: (n, 4) float32: left, top, right and bottom, in pixels from
+            the outer corner of the image's first pixel; ``box_labels`` (n,) int64 are their
+            classes, see :attr:`box_names`; -1 without one
     ======= ===================================================================================
 
     You can pickle a dataset, send it to worker processes, and use it after a fork: it reopens
@@ -254,6 +260,9 @@ class Dataset(Base):
         self._ignore: int | None = None
         self._mask_dtype: str | None = None
         self._layers = True
+        # How boxes are read.
+        self._reads_boxes = True
+        self._min_visible = 0.0
         if transform is not None and not callable(transform):
             raise _options.wrong_type("transform", transform, "give a function of a sample")
         self._transform = transform
@@ -270,6 +279,7 @@ class Dataset(Base):
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name.startswith("_")}
+        state.pop("_box_table", None)
         del state["_native"]
         return {"own": state, "fingerprint": self.fingerprint}
 
@@ -286,15 +296,16 @@ class Dataset(Base):
         own = {
             name: value
             for name, value in self.__dict__.items()
-            if name.startswith("_") and name not in ("_id_tables", "_columns")
+            if name.startswith("_") and name not in ("_id_tables", "_columns", "_box_table")
         }
         copy.__dict__.update(own, **changes)
         return copy
 
     def _said(self) -> tuple[object, ...]:
-        """How values, masks and columns are read."""
+        """How values, masks, boxes and columns are read."""
         how = (self._physical, self._nan, self._column_names)
-        return (*how, self._classes, self._ignore, self._mask_dtype, self._layers)
+        how_masks = (self._classes, self._ignore, self._mask_dtype, self._layers)
+        return (*how, *how_masks, self._reads_boxes, self._min_visible)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{stack.samples} of {name}" for name, stack in self.stacks.items())
@@ -401,6 +412,19 @@ class Dataset(Base):
         number of a class is its position in this list.
         """
         return list(self._labels["classes"])
+
+    @property
+    def box_names(self) -> list[str]:
+        """Names of the classes of boxes in the whole dataset, in the order of the alphabet. The
+        number of a class in ``box_labels`` is its position in this list. Empty if there are no
+        boxes, or if their classes have numbers instead of names.
+        """
+        return [] if self._box_table is None else list(self._box_table.names)
+
+    @cached_property
+    def _box_table(self) -> _boxes.Table | None:
+        """The boxes of all samples, if they are read."""
+        return _boxes.table_of(self._native) if self._reads_boxes else None
 
     @property
     def splits(self) -> list[str]:
@@ -565,7 +589,10 @@ class Dataset(Base):
         if bands is not None:
             part._bands = part._checked_bands(bands)
         if columns is not None:
-            part._column_names = _options.names("columns", columns)
+            names = _options.names("columns", columns)
+            # Samples have their boxes anyway.
+            taken = _boxes.KEYS if self._box_table is not None else ()
+            part._column_names = [name for name in names if name not in taken]
             part._check_columns()
         if physical is not None:
             part._physical = _options.flag("physical", physical)
@@ -615,6 +642,23 @@ class Dataset(Base):
         part._classes, part._ignore = classes, ignore
         part._mask_dtype = None if dtype is None else _options.dtype("dtype", dtype)
         part._layers = _options.flag("layers", layers)
+        return part
+
+    def with_boxes(self, read: bool = True, *, min_visible: float = 0.0) -> Dataset:
+        """Returns the dataset with its boxes read in this way. ``ds[i]`` and the batches of a
+        :class:`hsipack.Loader` follow these choices.
+
+        Args:
+            read: whether samples and batches have ``boxes`` and ``box_labels``.
+            min_visible: the share of a box, from 0 to 1, that must be inside the image. Other boxes
+                are left out, and those without any part inside the image in any case.
+
+        Raises:
+            ConflictError: if the share is not from 0 to 1.
+        """
+        part = self._with()
+        part._reads_boxes = _options.flag("read", read)
+        part._min_visible = _boxes.share("min_visible", min_visible)
         return part
 
     def where(self, condition: str | Callable[[dict[str, Any]], object]) -> Dataset:
@@ -885,10 +929,16 @@ class Dataset(Base):
         }
         read = self._native.read(ids, (rows, columns), reading, _torch.threads())
         about = self._native.about(ids)
-        return [
+        samples = [
             self._sample(one, name, label, stack, *arrays)
             for one, (name, label, stack), arrays in zip(ids, about, read, strict=True)
         ]
+        if self._box_table is not None:
+            for sample in samples:
+                sample |= _boxes.of_sample(
+                    self._box_table, sample["id"], rows, columns, self._min_visible, self._output
+                )
+        return samples
 
     def _sample(
         self,
@@ -971,7 +1021,7 @@ class Dataset(Base):
 
     def _check_columns(self) -> None:
         for name in self._column_names:
-            if name in TAKEN and name != "label":
+            if name in TAKEN and name not in ("label", *_boxes.KEYS):
                 raise ConflictError(
                     f"columns has {name!r}, which is already a key of samples",
                     path=self._path,

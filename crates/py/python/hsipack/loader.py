@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from hsipack import (
     _accelerate,
+    _boxes,
     _hsipack,
     _lightning,
     _members,
@@ -80,6 +81,9 @@ class Loader(DataLoaderAttributes):
             pixel belongs to the cube, not to the padding
     repeat  (B,) int64: the number of the crop among the crops of its sample in this epoch
     epoch   the epoch, counted from 0
+    boxes   if the dataset has boxes: for each image (n, 4) float32, in a list: left, top, right and
+            bottom in pixels of this image, as it was cut and augmented; ``box_labels``, a list of
+            (n,) int64, are their classes, see ``ds.box_names``
     dataset with :func:`hsipack.concat` and :func:`hsipack.mix`: the number of the dataset that all
             samples are from; with the latter also ``source``, a list with its name for each sample
     padding (B,) bool: the sample is also in another batch of the epoch, and only fills up this one
@@ -100,11 +104,12 @@ class Loader(DataLoaderAttributes):
     slots, further batches are copied. With ``copy=False`` batches are never copied; if you
     keep all slots, the next batch raises a ``ConflictError``.
 
-    **Masks, columns and values** are chosen at the dataset, for ``ds[i]`` and batches alike:
-    :meth:`Dataset.with_masks` says which masks are read, their new class ids and their type, and
-    :meth:`Dataset.select` which columns are added, whether values are physical, and what replaces
-    NaN. ``split`` and ``bands`` can be given here, too. Images are converted, normalised and
-    augmented in this order: physical values, ``normalize``, NaN, ``augment``.
+    **Masks, boxes, columns and values** are chosen at the dataset, for ``ds[i]`` and batches alike:
+    :meth:`Dataset.with_masks` says which masks are read, their new class ids and their type,
+    :meth:`Dataset.with_boxes` which boxes are read, and :meth:`Dataset.select` which columns are
+    added, whether values are physical, and what replaces NaN. ``split`` and ``bands`` can be given
+    here, too. Images are converted, normalised and augmented in this order: physical values,
+    ``normalize``, NaN, ``augment``.
 
     **Last batches.** All ranks get the same number of batches; otherwise training would hang. The
     samples that do not fill a batch on every rank (counted for each cube shape, if there are
@@ -234,6 +239,7 @@ class Loader(DataLoaderAttributes):
 
     Short-cuts: ``columns``, ``nan`` and ``physical`` are arguments of :meth:`Dataset.select`;
     ``masks``, ``classes``, ``ignore``, ``layers`` and ``mask_dtype`` of :meth:`Dataset.with_masks`;
+    ``boxes`` and ``min_visible`` of :meth:`Dataset.with_boxes`;
     ``pad=…`` is short for ``crop=WholeCubes(pad=…)``.
 
     Raises:
@@ -263,6 +269,8 @@ class Loader(DataLoaderAttributes):
     _joined: Concat | None = None
     # The mask of regions, if it is read only to find their pixels.
     _hidden: str | None = None
+    # Whether batches have boxes.
+    _has_boxes = False
 
     def __init__(
         self,
@@ -318,6 +326,7 @@ class Loader(DataLoaderAttributes):
         self._members = reading.members
         self._hidden = reading.hidden
         self._extras = Extras(extras, quality, reading, output)
+        self._has_boxes = any(member.boxes is not None for member in reading.members)
         first = reading.members[0]
         given_place = _ranks.checked(rank, world_size)
         length = reading.length if epoch_length is None else epoch_length
@@ -353,6 +362,7 @@ class Loader(DataLoaderAttributes):
             "physical": first.dataset._physical,
             "nan": first.dataset._nan,
             "valid": self._extras.wants_valid,
+            "min_visible": first.dataset._min_visible if self._has_boxes else None,
             "normalize": _normalization(normalize),
             "copy": _options.flag("copy", copy),
             # See `start_trace`.
@@ -629,6 +639,8 @@ class Loader(DataLoaderAttributes):
                 made[name] = [values[one] for one in ids.tolist()]
             else:
                 made[name] = self._host(values[ids])
+        if self._has_boxes:
+            made |= _boxes.of_batch(batch["boxes"], member.boxes, len(ids), self._output)
         self._extras.add(made, batch["dataset"], ids, masks)
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]

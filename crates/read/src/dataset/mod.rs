@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `open.rs` | opening, samples, stacks and their properties |
 //! | `labels.rs` | splits, groups, classes and their counts |
+//! | `boxes.rs` | boxes around objects |
 //! | `files.rs` | the open files of one array, and which chunks were verified |
 //! | `array.rs` | the stored chunks of one array: shards, indexes, decoding |
 //! | `access.rs` | random access to cubes, crops and masks |
@@ -16,6 +17,7 @@
 
 mod access;
 pub(crate) mod array;
+mod boxes;
 pub(crate) mod files;
 mod labels;
 mod load;
@@ -27,6 +29,7 @@ mod regions;
 mod shards;
 
 pub use access::Cube;
+pub use boxes::{BOX_LABELS, BOXES, Boxes};
 pub use hsipack_format::statistics::BandStatistics;
 pub use labels::{ClassCount, Labels};
 pub use load::read_array;

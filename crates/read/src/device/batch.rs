@@ -3,14 +3,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hsipack_augment::{Library, Mixed, Parameters, Pipeline};
+use hsipack_augment::{Library, Mixed, ObjectBox, Parameters, Pipeline};
 use hsipack_format::Sample;
 
 use super::batch_info::BatchInfo;
 use super::tensors::augment;
 use crate::Result;
-use crate::dataset::Dataset;
-use crate::plan::Item;
+use crate::dataset::{Boxes, Dataset};
+use crate::plan::{Item, Window};
 use crate::trace::BatchNumber;
 
 /// A batch of samples or crops as tensors of a library, on a device.
@@ -26,6 +26,8 @@ pub struct DeviceBatch<L: Library> {
     pub masks: Vec<(String, L::Tensor)>,
     /// For every mixing augmentation of the loader: which samples were mixed with which. Empty if it has none.
     pub mixed: Vec<Mixed>,
+    /// The loader's augmentations, and what was drawn for this batch.
+    pub(super) drawn: Option<(Arc<Pipeline>, Parameters)>,
     pub(super) info: Arc<BatchInfo>,
     pub(super) library: L,
 }
@@ -89,6 +91,31 @@ impl<L: Library> DeviceBatch<L> {
     pub fn classes(&self) -> impl ExactSizeIterator<Item = Option<u32>> {
         let labels = self.info.dataset.labels();
         self.items().iter().map(move |item| item.label.or_else(|| labels.class_of(item.sample)))
+    }
+
+    /// The objects in each item, with their boxes as the loader cut and augmented the images: the position of each object
+    /// among `boxes`, and its box. Objects of which a smaller share than `min_visible` is left, or nothing, are left out.
+    ///
+    /// # Errors
+    /// If the loader's augmentations move no boxes ([`Pipeline::check_boxes`]).
+    pub fn boxes(&self, boxes: &Boxes, min_visible: f64) -> Result<Vec<Vec<(usize, ObjectBox)>>> {
+        let cut = self.items().iter().map(|item| {
+            let Window { row, column, rows, columns } = item.window;
+            let size = [rows as usize, columns as usize];
+            let window = |object: ObjectBox| object.in_window([row.into(), column.into()], size);
+            boxes.of_sample(item.sample).map(|edges| window(ObjectBox::new(edges))).collect()
+        });
+        let mut moved: Vec<Vec<ObjectBox>> = cut.collect();
+        if let Some((pipeline, parameters)) = &self.drawn {
+            parameters.move_boxes(pipeline, &mut moved)?;
+        }
+        let left = moved.into_iter().zip(self.items()).map(|(objects, item)| {
+            let numbered = boxes.numbers(item.sample).zip(objects);
+            let is_left =
+                |object: &ObjectBox| object.visible > 0.0 && object.visible >= min_visible;
+            numbered.filter(|(_, object)| is_left(object)).collect()
+        });
+        Ok(left.collect())
     }
 
     /// Name of the sample at a place of the batch.

@@ -18,7 +18,7 @@ use super::options::DeviceOptions;
 use super::prefetch::Prefetch;
 use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
-use super::tensors::{BatchTensors, TensorMaker};
+use super::tensors::{Augmentation, BatchTensors, TensorMaker};
 use super::transfer::{Next, Source, Transfer};
 use crate::Result;
 use crate::dataset::Dataset;
@@ -398,14 +398,15 @@ impl<L: Library> DeviceLoader<L> {
         let next = self.delivery.next(deadline);
         tally.waited(before.elapsed());
         match next {
-            Ok(Next::Batch(BatchTensors { image, masks, info, mixed: Ok(mixed) }, state)) => {
+            Ok(Next::Batch(BatchTensors { image, masks, info, augmented: Ok(how) }, state)) => {
                 (self.state, self.fresh) = (state, false);
                 tally.batches.fetch_add(1, Ordering::Relaxed);
                 self.consumer.gets(info.number, record);
                 let library = self.library.clone();
-                Some(Ok(Some(DeviceBatch { image, masks, mixed, info, library })))
+                let Augmentation { mixed, drawn } = how;
+                Some(Ok(Some(DeviceBatch { image, masks, mixed, drawn, info, library })))
             }
-            Ok(Next::Batch(BatchTensors { mixed: Err(error), .. }, state)) => {
+            Ok(Next::Batch(BatchTensors { augmented: Err(error), .. }, state)) => {
                 self.consumer.ends();
                 self.failed += 1;
                 (self.state, self.fresh) = (state, false);

@@ -17,9 +17,17 @@ pub(super) struct BatchTensors<L: Library> {
     /// Names and masks.
     pub masks: Vec<(String, L::Tensor)>,
     pub info: Arc<BatchInfo>,
-    /// Which samples the loader's augmentations mixed, or why the batch could not be augmented. It is then the error
-    /// of the batch.
-    pub mixed: Result<Vec<Mixed>>,
+    /// How the loader's augmentations changed the batch, or why they could not. It is then the error of the batch.
+    pub augmented: Result<Augmentation>,
+}
+
+/// How a loader augmented a batch.
+#[derive(Default)]
+pub(super) struct Augmentation {
+    /// Which samples were mixed, for every augmentation that mixes.
+    pub mixed: Vec<Mixed>,
+    /// The augmentations, and what was drawn; nothing without augmentations.
+    pub drawn: Option<(Arc<Pipeline>, Parameters)>,
 }
 
 /// Makes them.
@@ -52,14 +60,18 @@ impl<L: Library> TensorMaker<L> {
         let begin = Instant::now();
         let conversion = &self.conversions[info.reader];
         let (image, masks) = conversion.make(&self.library, memory, info)?;
-        let mut made = BatchTensors { image, masks, info: info.clone(), mixed: Ok(Vec::new()) };
+        let augmented = Ok(Augmentation::default());
+        let mut made = BatchTensors { image, masks, info: info.clone(), augmented };
         if !conversion.is_view() {
             self.record("convert", begin, info);
         }
         if let Some(pipeline) = self.pipelines.get(info.reader) {
             let begin = Instant::now();
-            made.mixed = augment(&self.library, pipeline, &mut made.image, &mut made.masks, info)
-                .map(|(mixed, _)| mixed);
+            let (image, masks) = (&mut made.image, &mut made.masks);
+            made.augmented =
+                augment(&self.library, pipeline, image, masks, info).map(|(mixed, parameters)| {
+                    Augmentation { mixed, drawn: Some((pipeline.clone(), parameters)) }
+                });
             self.record("augment", begin, info);
         }
         Ok(made)

@@ -10,10 +10,10 @@ import functools
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, overload
 
-from hsipack import _arrays, _hsipack, _options, _seeds, _torch
+from hsipack import _arrays, _boxes, _hsipack, _options, _seeds, _torch
 from hsipack._arrays import is_array
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
 from hsipack.augment import _processes
@@ -114,8 +114,8 @@ class Applicable:
         Args:
             image: (B, C, H, W) or (C, H, W), floating point: a NumPy array, a torch tensor on any
                 device, or an array of any library that supports DLPack (JAX, CuPy). Or, instead of
-                image and masks, a dictionary as the loader or the dataset gives it. The image and
-                the masks are then replaced in a copy of the dictionary.
+                image and masks, a dictionary as the loader or the dataset gives it. The image, the
+                masks and the boxes are then replaced in a copy of the dictionary.
             *masks: integers or booleans, (B, H, W) or (B, layers, H, W); without B if the image has
                 no B. The first is called ``mask``, the others ``mask1``, ``mask2`` … To give masks
                 other names, for augmentations that use a mask by its name, give a dictionary of
@@ -141,10 +141,13 @@ class Applicable:
         keys = self._given_keys(call, ids, epoch)
         samples = self._next_keys(call) if keys is None else keys
         process = _processes.of_process() if keys is None else ()
-        made, self._drawn = self._native(process).augment(
+        native = self._native(process)
+        if call.boxes:
+            native.check_boxes()
+        made, self._drawn = native.augment(
             *call.native(), epoch or 0, samples, _torch.threads(), self._through
         )
-        return self._made(call, *made)
+        return self._made(call, native, *made)
 
     def replay(
         self,
@@ -171,7 +174,7 @@ class Applicable:
         native = _hsipack.Pipeline(self.to_json()) if self._pipeline is None else self._pipeline[1]
         made = native.replay(*call.native(), drawn, _torch.threads(), self._through)
         self._drawn = drawn
-        return self._made(call, *made)
+        return self._made(call, native, *made)
 
     def check_masks(self, names: Sequence[str], *, all_read: bool = False) -> None:
         """Refuses options for masks that are not in ``names``."""
@@ -179,12 +182,17 @@ class Applicable:
     def _made(
         self,
         call: Call,
+        native: _hsipack.Pipeline,
         image: _hsipack.Array,
         masks: list[_hsipack.Array],
         mixed: list[tuple[list[int], list[float]]],
     ) -> Any:
         self.mixed = [{"partners": partners, "shares": shares} for partners, shares in mixed]
-        return call.put_together(image, masks, self.mixed)
+        made = call.put_together(image, masks, self.mixed)
+        if call.boxes:
+            assert self._drawn is not None
+            made |= _boxes.moved(call.boxes, native, self._drawn, call.batched)
+        return made
 
     def _native(self, process: _processes.Key = ()) -> _hsipack.Pipeline:
         """The native pipeline, with the seed for a process with this key."""
@@ -251,6 +259,8 @@ class Call:
     batched: bool
     # The ids of the samples, from a dict.
     ids: Ids | None = None
+    # The boxes of a dict, and their labels.
+    boxes: Mapping[str, Any] = field(default_factory=dict)
 
     def native(self) -> tuple[Any, list[tuple[str, Any]]]:
         image = _arrays.native(self.image)
@@ -337,7 +347,8 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
         return {**out, "mixed": mixed} if mixed else out
 
     ids = _ids_of(batch, batched)
-    return Call(_batch(image, batched), _batches(named, batched), assemble, batched, ids)
+    boxes = {key: batch[key] for key in _boxes.KEYS if key in batch}
+    return Call(_batch(image, batched), _batches(named, batched), assemble, batched, ids, boxes)
 
 
 def _ids_of(batch: Mapping[str, Any], batched: bool) -> Ids | None:

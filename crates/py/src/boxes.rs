@@ -1,0 +1,82 @@
+//! Boxes around objects, as bytes for NumPy.
+
+use std::sync::Arc;
+
+use hsipack_augment::ObjectBox;
+use hsipack_format::{Error, Result};
+use hsipack_read::{Boxes, DeviceBatch};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::OrRaise;
+use crate::torch::Library;
+
+/// Which boxes the batches of a loader have.
+pub struct LoaderBoxes {
+    /// Of each dataset of the loader.
+    pub tables: Vec<Option<Arc<Boxes>>>,
+    /// The least share of an object that must be inside the image.
+    pub min_visible: f64,
+}
+
+/// Number of boxes of each item; left, top, right and bottom of all boxes (float64); their numbers in the dataset (int64).
+pub type Given<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+impl LoaderBoxes {
+    /// The boxes of a batch; `None` if its dataset has none.
+    pub fn of<'py>(
+        &self,
+        py: Python<'py>,
+        batch: &DeviceBatch<Library>,
+    ) -> PyResult<Option<Given<'py>>> {
+        let Some(Some(table)) = self.tables.get(batch.dataset_number()) else { return Ok(None) };
+        let items = batch.boxes(table, self.min_visible).or_raise(py)?;
+        let counts = items.iter().map(Vec::len).collect();
+        let all = || items.iter().flatten();
+        let edges: Vec<f64> = all().flat_map(|(_, object)| object.edges).collect();
+        let numbers: Vec<i64> = all().map(|(number, _)| *number as i64).collect();
+        Ok(Some((counts, bytes(py, &edges), bytes(py, &numbers))))
+    }
+}
+
+/// All boxes of a dataset: how many the samples before each sample have, and all; left, top, right and bottom (float64), classes (int64) and
+/// names of the classes.
+pub type Table<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<String>);
+
+/// The boxes of `samples` samples.
+pub fn table<'py>(py: Python<'py>, boxes: &Boxes, samples: usize) -> Table<'py> {
+    let mut starts: Vec<usize> = (0..samples).map(|sample| boxes.numbers(sample).start).collect();
+    starts.push(boxes.len());
+    let edges: Vec<f64> =
+        (0..samples).flat_map(|sample| boxes.of_sample(sample)).flatten().collect();
+    (starts, bytes(py, &edges), bytes(py, boxes.classes()), boxes.names().to_vec())
+}
+
+/// The boxes of each sample, from left, top, right and bottom of each (float64).
+pub fn taken(samples: &[Vec<u8>]) -> Result<Vec<Vec<ObjectBox>>> {
+    let boxes = samples.iter().map(|bytes| {
+        let (numbers, others) = bytes.as_chunks::<8>();
+        let numbers: Vec<f64> = numbers.iter().copied().map(f64::from_ne_bytes).collect();
+        let (boxes, more) = numbers.as_chunks::<4>();
+        let are_whole = others.is_empty() && more.is_empty();
+        are_whole.then(|| boxes.iter().map(|edges| ObjectBox::new(*edges)).collect())
+    });
+    boxes.collect::<Option<_>>().ok_or_else(|| Error::bug("boxes of another size"))
+}
+
+/// Left, top, right, bottom and the visible share of the boxes of each sample (float64).
+pub fn given<'py>(py: Python<'py>, samples: &[Vec<ObjectBox>]) -> Vec<Bound<'py, PyBytes>> {
+    let numbers = |object: &ObjectBox| {
+        let [left, top, right, bottom] = object.edges;
+        [left, top, right, bottom, object.visible]
+    };
+    let of_sample = |boxes: &Vec<ObjectBox>| {
+        let numbers: Vec<f64> = boxes.iter().flat_map(numbers).collect();
+        bytes(py, &numbers)
+    };
+    samples.iter().map(of_sample).collect()
+}
+
+fn bytes<'py, T: bytemuck::NoUninit>(py: Python<'py>, numbers: &[T]) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, bytemuck::cast_slice(numbers))
+}
