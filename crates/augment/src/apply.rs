@@ -345,6 +345,7 @@ impl<'e, E: Engine> Work<'e, E> {
                 all.for_each(|weights| operation::trim(weights, element));
                 engine.blur(&mut self.image, &weights)
             }
+            Operation::Select(bands) => engine.select(&mut self.image, &bands),
             Operation::Normalize(norm, which) => engine.normalize(&mut self.image, norm, &which),
         }
     }

@@ -200,6 +200,12 @@ pub trait Engine: sealed::Sealed {
         weights: &[Option<[Vec<f64>; 2]>],
     ) -> Result<()>;
 
+    /// Keeps bands of each sample: the same number for all, at least one.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn select(&self, held: &mut BatchArray<Self::Array>, bands: &[Vec<usize>]) -> Result<()>;
+
     /// Normalises spectra by the rules of [`hsipack_format::spectrum`].
     ///
     /// # Errors

@@ -89,8 +89,8 @@ pub use mixed::Mixed;
 pub use ops::{
     Affine, BandDropout, BandNoise, CenterCrop, Count, CutMix, Direction, Elastic, Erase, Fill,
     Flip, GaussianBlur, GaussianNoise, HideAndSeek, IlluminationRamp, Jigsaw, MixUp, Normalize, Op,
-    PadTo, PerBand, Perspective, Projection, RandomCrop, Resize, ResizedCrop, Rot90, Rotate,
-    Scalar, SpectralShift, SpectralSmooth, Standardize, Transplant, ValidGuard,
+    PadTo, Per, PerBand, Perspective, Projection, RandomBands, RandomCrop, Resize, ResizedCrop,
+    Rot90, Rotate, Scalar, SpectralShift, SpectralSmooth, Standardize, Transplant, ValidGuard,
 };
 pub use parameters::{Parameters, Step};
 pub use pipeline::{MaskFill, Pipeline};

@@ -35,6 +35,8 @@ pub enum Operation {
     },
     /// Lights the image from one side: strengths along x and y.
     Ramp(Vec<Option<[f64; 2]>>),
+    /// Keeps these bands of each sample, in this order; the same number for all.
+    Select(Vec<Vec<usize>>),
     /// Blurs with these weights along rows (down) and columns (across).
     Blur(Vec<Option<[Vec<f64>; 2]>>),
     /// Normalises spectra.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use hsipack_format::{Error, Result};
 
-use crate::drawn::SampleKey;
+use crate::drawn::{Drawn, SampleKey};
 use crate::frame::Frame;
 use crate::geometry::KorniaCompat;
 use crate::matrix::Matrix;
@@ -160,6 +160,32 @@ impl Parameters {
             frames.push(after);
         }
         Ok(frames)
+    }
+
+    /// For every sample, the bands of the input that its image has after augmentation, in their order. `None` if no
+    /// augmentation draws bands.
+    ///
+    /// # Errors
+    /// If the parameters do not belong to `pipeline`.
+    pub fn bands(&self, pipeline: &Pipeline) -> Result<Option<Vec<Vec<usize>>>> {
+        let samples = self.steps.first().map_or(0, |step| step.drawn.len());
+        self.frames(pipeline, samples)?;
+        let mut bands: Option<Vec<Vec<usize>>> = None;
+        let steps = pipeline.ops.iter().zip(&self.steps);
+        for (_, step) in steps.filter(|(op, _)| matches!(op, Op::RandomBands(_))) {
+            let before = bands.take();
+            let of_sample = |(sample, drawn): (usize, &Option<Drawn>)| match (drawn, &before) {
+                (Some(Drawn::Bands { bands }), None) => Ok(bands.clone()),
+                (Some(Drawn::Bands { bands }), Some(before)) => {
+                    let known = bands.iter().map(|band| before[sample].get(*band).copied());
+                    known.collect::<Option<_>>().ok_or_else(|| Drawn::Plain.misfit(&step.op))
+                }
+                (Some(other), _) => Err(other.misfit(&step.op)),
+                (None, _) => Err(Drawn::Plain.misfit(&step.op)),
+            };
+            bands = Some(step.drawn.iter().enumerate().map(of_sample).collect::<Result<_>>()?);
+        }
+        Ok(bands)
     }
 
     /// For every sample, the map of points from the input to the output, over all geometric augmentations. `None` for a

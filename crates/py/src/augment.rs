@@ -91,6 +91,12 @@ impl Pipeline {
         self.pipeline.check_boxes().or_raise(py)
     }
 
+    /// The bands of each image after augmentation with these parameters, if augmentations draw bands.
+    fn bands(&self, py: Python<'_>, parameters: &str) -> PyResult<Option<Vec<Vec<usize>>>> {
+        let parameters = Parameters::from_json(parameters).or_raise(py)?;
+        parameters.bands(&self.pipeline).or_raise(py)
+    }
+
     /// Moves the boxes of each sample by parameters that were drawn before. Each sample's are left, top, right and bottom
     /// of each box (float64); the results have the visible share, too.
     fn move_boxes<'py>(

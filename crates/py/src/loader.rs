@@ -802,6 +802,16 @@ fn given<'py>(
     given.set_item("names", names(py, &batch)?)?;
     given.set_item("spectra", spectra)?;
     given.set_item("boxes", boxes.map(|boxes| boxes.of(py, &batch)).transpose()?.flatten())?;
+    let bands = batch.bands().or_raise(py)?;
+    let count = bands.as_ref().and_then(|items| items.first()).map(Vec::len);
+    let drawn = bands.map(|items| {
+        numbers(
+            py,
+            items.len() * count.unwrap_or(0),
+            items.iter().flatten().map(|band| [*band as i64]),
+        )
+    });
+    given.set_item("bands", drawn.transpose()?)?;
     given.set_item("mixed", pairs(std::mem::take(&mut batch.mixed)))?;
     let masks = std::mem::take(&mut batch.masks);
     let masks: Vec<_> = masks.into_iter().map(|(name, mask)| (name, Array::new(mask))).collect();

@@ -50,6 +50,8 @@ ALL: list[Any] = [
     augment.RandomGaussianNoise(0.1, 0.2),
     augment.RandomGaussianBlur(3, (0.1, 2.0)),
     augment.RandomChannelDropout((1, 3), torch.arange(7.0), contiguous=True),
+    augment.RandomChannelDropout(1, groups=[[0, 1], [5, 6]]),
+    augment.RandomBands(7, sorted=False),
     augment.BandJitter(0.1, 2),
     augment.BandOffset(0.1),
     augment.SpectralShift(0.5),

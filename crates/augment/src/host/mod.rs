@@ -533,6 +533,25 @@ impl Engine for Host {
         held.replace(buffer, held.shape)
     }
 
+    fn select(&self, held: &mut BatchArray<Array>, bands: &[Vec<usize>]) -> Result<()> {
+        let [samples, rows, columns, all] = held.shape;
+        let (size, count) = (held.element.size(), bands.first().map_or(0, Vec::len));
+        let mut buffer = self.room(samples * rows * columns * count, held.element)?;
+        let from = held.bytes();
+        let line = columns * count * size;
+        self.workers.each(buffer.bytes_mut(), line, |row, out| {
+            let bands = &bands[row / rows];
+            let from = &from[row * columns * all * size..][..columns * all * size];
+            let pixels = from.chunks_exact(all * size).zip(out.chunks_exact_mut(count * size));
+            for (from, out) in pixels {
+                for (band, out) in bands.iter().zip(out.chunks_exact_mut(size)) {
+                    out.copy_from_slice(&from[band * size..][..size]);
+                }
+            }
+        });
+        held.replace(buffer, [samples, rows, columns, count])
+    }
+
     fn normalize(
         &self,
         held: &mut BatchArray<Array>,

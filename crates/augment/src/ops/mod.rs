@@ -8,7 +8,9 @@
 //! | `geometric/` | augmentations that move pixels |
 //! | `mixing.rs` | augmentations that take pixels from other samples, or rearrange parts |
 //! | `values.rs` | augmentations that change values |
+//! | `bands.rs` | augmentations that draw the bands of images |
 
+mod bands;
 pub(crate) mod geometric;
 pub(crate) mod mixing;
 pub(crate) mod values;
@@ -18,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::drawn::{Drawn, SampleKey};
 use crate::frame::Frame;
 use crate::operation::{ByBand, Operation};
+pub use bands::{Per, RandomBands};
 pub(crate) use geometric::Geometric;
 pub use geometric::{
     Affine, CenterCrop, Elastic, Flip, PadTo, Perspective, RandomCrop, Resize, ResizedCrop, Rot90,
@@ -72,6 +75,16 @@ pub(crate) trait Augmentation {
     /// Whether a sample may get pixels from other samples of its batch.
     fn takes_from_others(&self) -> bool {
         self.mixes_images()
+    }
+
+    /// Number of bands after it.
+    fn bands(&self, frame: Frame) -> usize {
+        frame.bands
+    }
+
+    /// Whether its parameters are drawn once for all samples of a batch.
+    fn draws_for_batches(&self) -> bool {
+        false
     }
 
     /// Whether boxes around objects can follow it: it does not exchange parts of images, nor depend on pixels.
@@ -201,6 +214,8 @@ ops! {
     BandOffset(BandNoise) "band_offset",
     /// Shifts spectra along the bands.
     SpectralShift(SpectralShift) "spectral_shift",
+    /// Keeps random bands.
+    RandomBands(RandomBands) "random_bands",
     /// Smooths spectra.
     SpectralSmooth(SpectralSmooth) "spectral_smooth",
     /// Maps spectra linearly.
@@ -301,7 +316,9 @@ impl Op {
                 .with_remedy("give a probability from 0 to 1"));
         }
         self.options().check(frame).map_err(|error| error.within(self.name()))?;
-        self.geometric().map_or(Ok(frame), |op| op.frame(frame))
+        let bands = self.options().bands(frame);
+        let after = self.geometric().map_or(Ok(frame), |op| op.frame(frame))?;
+        Ok(Frame { bands, ..after })
     }
 
     /// Some parameters for one sample, if it is applied to any.
@@ -330,6 +347,9 @@ impl Op {
                 let place =
                     BatchPosition { place, samples, donor: donors[place], frame: draw.frame };
                 let on = options.applies(by_chance, place);
+                if options.draws_for_batches() {
+                    random = draw.random_of_batch();
+                }
                 on.then(|| options.draw(place, &mut random)).transpose()
             })
             .collect()
@@ -343,11 +363,16 @@ impl Draw<'_> {
         Random::keyed(Stream::Augment, [seed, epoch, sample as u64, repeat, self.op as u64])
     }
 
-    /// The donor for every position: a permutation that depends on the samples in the batch.
-    fn donors(&self) -> Vec<usize> {
+    /// The same for all positions: it depends on the samples in the batch.
+    fn random_of_batch(&self) -> Random {
         let [seed, epoch] = self.key;
         let batch = fold(self.samples.iter().flat_map(|key| [key.sample as u64, key.repeat]));
-        let mut random = Random::keyed(Stream::Mix, [seed, epoch, batch, self.op as u64]);
+        Random::keyed(Stream::Mix, [seed, epoch, batch, self.op as u64])
+    }
+
+    /// The donor for every position: a permutation that depends on the samples in the batch.
+    fn donors(&self) -> Vec<usize> {
+        let mut random = self.random_of_batch();
         let mut donors: Vec<usize> = (0..self.samples.len()).collect();
         random.shuffle(&mut donors);
         donors
@@ -407,5 +432,6 @@ mod tests {
         check(&KorniaCompat::ALL);
         check(&Direction::ALL);
         check(&Count::ALL);
+        check(&Per::ALL);
     }
 }

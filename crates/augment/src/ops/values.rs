@@ -4,6 +4,7 @@ use std::f64::consts::TAU;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::bands::drawn;
 use super::{Action, Augmentation, Bands, BatchPosition, Op, Single, Spectra, half, one};
 use crate::drawn::{Drawn, applied, each, which};
 use crate::frame::Frame;
@@ -97,10 +98,12 @@ pub struct GaussianNoise {
 pub struct BandDropout {
     /// Share of the samples it is applied to.
     pub p: f64,
-    /// Minimum and maximum number of bands.
+    /// Minimum and maximum number of bands, or of groups.
     pub bands: [usize; 2],
-    /// Whether the bands are adjacent.
+    /// Whether the bands, or groups, are adjacent.
     pub contiguous: bool,
+    /// Bands that are replaced together, such as those of one detector. If empty, each band by itself.
+    pub groups: Vec<Vec<usize>>,
     /// Value of the replaced bands: a number, or one per band (for example the dataset's means).
     pub fill: PerBand,
 }
@@ -351,7 +354,7 @@ impl Single for GaussianNoise {
 
 impl Default for BandDropout {
     fn default() -> Self {
-        Self { p: half(), bands: [1, 1], contiguous: false, fill: zero() }
+        Self { p: half(), bands: [1, 1], contiguous: false, groups: Vec::new(), fill: zero() }
     }
 }
 
@@ -362,13 +365,19 @@ impl Augmentation for BandDropout {
 
     fn check(&self, frame: Frame) -> Result<()> {
         let [least, most] = self.bands;
-        if least <= most && most <= frame.bands {
+        if let Some(band) = self.groups.iter().flatten().find(|band| **band >= frame.bands) {
+            let what = format!("its groups name band {band}, but there are {} bands", frame.bands);
+            return Err(Error::conflict(what).with_remedy("bands are numbered from 0"));
+        }
+        let all = self.units(frame);
+        if least <= most && most <= all {
             return Ok(());
         }
-        Err(Error::conflict(format!("it cannot drop {least} to {most} of {} bands", frame.bands))
-            .with_remedy(
-                "give [least, most] with least <= most, and most at most the number of bands",
-            ))
+        let unit = if self.groups.is_empty() { "bands" } else { "groups" };
+        Err(Error::conflict(format!("it cannot drop {least} to {most} of {all} {unit}"))
+            .with_remedy(format!(
+                "give [least, most] with least <= most, and most at most the number of {unit}"
+            )))
     }
 
     fn draw(
@@ -378,21 +387,24 @@ impl Augmentation for BandDropout {
     ) -> Result<Drawn> {
         let [least, most] = self.bands;
         let count = least + random.below((most - least + 1) as u64) as usize;
-        let mut bands: Vec<usize> = if self.contiguous {
-            let first = random.below((frame.bands - count + 1) as u64) as usize;
-            (first..first + count).collect()
-        } else {
-            let mut all: Vec<usize> = (0..frame.bands).collect();
-            random.shuffle(&mut all);
-            all.truncate(count);
-            all
-        };
+        let mut bands = drawn(self.units(frame), count, self.contiguous, random);
+        if !self.groups.is_empty() {
+            bands = bands.iter().flat_map(|group| &self.groups[*group]).copied().collect();
+        }
         bands.sort_unstable();
+        bands.dedup();
         Ok(Drawn::Bands { bands })
     }
 
     fn action(&self, _: &Op) -> Action<'_> {
         Action::Bands(self)
+    }
+}
+
+impl BandDropout {
+    /// Number of bands or groups to choose from.
+    fn units(&self, frame: Frame) -> usize {
+        if self.groups.is_empty() { frame.bands } else { self.groups.len() }
     }
 }
 

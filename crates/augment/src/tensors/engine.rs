@@ -335,6 +335,10 @@ impl<T: Tensors> Engine for TensorEngine<T> {
         self.blurred(held, weights)
     }
 
+    fn select(&self, held: &mut BatchArray<T::Tensor>, bands: &[Vec<usize>]) -> Result<()> {
+        self.selected(held, bands)
+    }
+
     fn normalize(
         &self,
         held: &mut BatchArray<T::Tensor>,

@@ -12,6 +12,32 @@ use crate::operation::{Linear, is_nothing};
 use crate::ops::mirrored;
 
 impl<T: Tensors> TensorEngine<T> {
+    /// Keeps bands of each sample.
+    pub(super) fn selected(
+        &self,
+        held: &mut BatchArray<T::Tensor>,
+        bands: &[Vec<usize>],
+    ) -> Result<()> {
+        let (t, [samples, rows, columns, _]) = (&self.0, held.shape);
+        let Some(first) = bands.first() else { return Ok(()) };
+        let shape = [samples, rows, columns, first.len()];
+        let made = t.empty(&shape, held.element)?;
+        let copy = |from: &T::Tensor, to: &T::Tensor, bands: &[usize]| {
+            let by_band = t.permute(from, &[3, 0, 1, 2])?;
+            let chosen = t.index_select(&by_band, &self.indices(bands.iter().copied())?)?;
+            t.copy_(to, &t.permute(&chosen, &[1, 2, 3, 0])?)
+        };
+        if bands.iter().all(|other| other == first) {
+            copy(&held.array, &made, first)?;
+        } else {
+            for (sample, bands) in bands.iter().enumerate() {
+                copy(&self.sample(&held.array, sample)?, &self.sample(&made, sample)?, bands)?;
+            }
+        }
+        (held.array, held.shape, held.ours) = (made, shape, true);
+        Ok(())
+    }
+
     /// Applies a factor and a summand to each band.
     pub(super) fn scaled(
         &self,

@@ -127,10 +127,16 @@ class Extras:
         return checked
 
     def add(
-        self, batch: dict[str, Any], number: int, ids: npt.NDArray[np.int64], masks: dict[str, Any]
+        self,
+        batch: dict[str, Any],
+        number: int,
+        ids: npt.NDArray[np.int64],
+        masks: dict[str, Any],
+        drawn: npt.NDArray[np.int64] | None,
     ) -> None:
         """Adds the extras to a batch of samples of dataset ``number``, which has its image, window
-        and, if it was asked for, the mask ``valid``.
+        and, if it was asked for, the mask ``valid``. ``drawn`` are the bands of each image, if
+        augmentations drew them.
         """
         if not self.names:
             return
@@ -143,9 +149,15 @@ class Extras:
                 first = stacks[0].lists[name]
                 same = all(np.array_equal(stack.lists[name], first) for stack in stacks)
                 every = [facts.stacks[stack].lists[name] for stack in numbers]
+                if drawn is not None:
+                    every = _of_bands(every, drawn)
+                    first, same = every[0], bool((drawn == drawn[0]).all()) and same
                 arrays[name] = first.copy() if same else np.stack(every)
             elif name == "band_valid":
-                arrays[name] = np.stack([facts.stacks[stack].band_valid for stack in numbers])
+                every_band = [facts.stacks[stack].band_valid for stack in numbers]
+                if drawn is not None:
+                    every_band = _of_bands(every_band, drawn)
+                arrays[name] = np.stack(every_band)
             elif name == "lonlat":
                 places = [facts.places[sample] for sample in ids]
                 arrays[name] = _lonlat(places, np.asarray(batch["window"]))
@@ -179,6 +191,11 @@ class Extras:
                     excluded = excluded | (mask == label)
             valid = valid & ~excluded
         return valid
+
+
+def _of_bands(lists: list[Any], drawn: npt.NDArray[np.int64]) -> list[Any]:
+    """The entries of lists for the bands that were drawn for each image."""
+    return [values[bands] for values, bands in zip(lists, drawn, strict=True)]
 
 
 def _excluded(name: str, which: list[Any], reading: Reading) -> list[int]:

@@ -84,6 +84,8 @@ class Loader(DataLoaderAttributes):
     boxes   if the dataset has boxes: for each image (n, 4) float32, in a list: left, top, right and
             bottom in pixels of this image, as it was cut and augmented; ``box_labels``, a list of
             (n,) int64, are their classes, see ``ds.box_names``
+    bands   with :class:`hsipack.augment.RandomBands`: (B, count) int64, which of the bands that are
+            read each image has
     dataset with :func:`hsipack.concat` and :func:`hsipack.mix`: the number of the dataset that all
             samples are from; with the latter also ``source``, a list with its name for each sample
     padding (B,) bool: the sample is also in another batch of the epoch, and only fills up this one
@@ -221,8 +223,8 @@ class Loader(DataLoaderAttributes):
         extras: more keys of batches, as a list of names:
 
             ========== ========================================================================
-            wavelength (bands,) float32, nm, of the bands that are read; (B, bands) if the
-                       samples of a batch differ; ``fwhm`` likewise
+            wavelength (bands,) float32, nm, of the bands of the images; (B, bands) if the
+                       images of a batch differ; ``fwhm`` likewise
             band_valid (B, bands) bool: whether a band has values and is not marked as bad
             valid      (B, rows, columns) bool, on the images' device: whether a pixel has
                        finite values in all valid bands, before NaN is replaced. Augmentations
@@ -380,6 +382,7 @@ class Loader(DataLoaderAttributes):
         self._augmentations = _pipeline(
             augment, reading.masks, crop.mask if isinstance(crop, Regions) else None
         )
+        _check_bands_key(self._augmentations, reading)
         if normalize is not None and first.dataset._nan is None:
             for member in reading.members:
                 _warn_of_nan(member.dataset, member.settings["bands"], normalize)
@@ -639,12 +642,19 @@ class Loader(DataLoaderAttributes):
                 made[name] = [values[one] for one in ids.tolist()]
             else:
                 made[name] = self._host(values[ids])
+        drawn = self._drawn_bands(batch["bands"], len(ids))
+        if drawn is not None:
+            made["bands"] = self._host(drawn)
         if self._has_boxes:
             made |= _boxes.of_batch(batch["boxes"], member.boxes, len(ids), self._output)
-        self._extras.add(made, batch["dataset"], ids, masks)
+        self._extras.add(made, batch["dataset"], ids, masks, drawn)
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]
         return made
+
+    def _drawn_bands(self, bands: bytearray | None, items: int) -> npt.NDArray[np.int64] | None:
+        """The bands of each image, if augmentations drew them."""
+        return None if bands is None else np.frombuffer(bands, dtype=np.int64).reshape(items, -1)
 
     def _inside(self, image: Any, member: Member, ids: npt.NDArray[np.int64]) -> Any:
         """Which pixels belong to the cubes, not to the padding, on the images' device."""
@@ -1066,6 +1076,19 @@ def _pipeline(
     if regions is not None:
         pipeline = _keeping_regions(pipeline, masks, regions)
     return pipeline.config() if len(pipeline) else None
+
+
+def _check_bands_key(config: dict[str, Any] | None, reading: _members.Reading) -> None:
+    """Refuses a mask or column with the name of the key that augmentations add."""
+    if config is None or all(one["op"] != "random_bands" for one in config["ops"]):
+        return
+    for member in reading.members:
+        if "bands" in {*member.columns, *reading.masks}:
+            raise ConflictError(
+                "RandomBands with a mask or column named 'bands', a key of batches",
+                path=member.dataset.path,
+                remedy="leave it out with ds.with_masks or ds.select(columns=…)",
+            )
 
 
 def _keeping_regions(

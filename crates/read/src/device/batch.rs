@@ -118,6 +118,18 @@ impl<L: Library> DeviceBatch<L> {
         Ok(left.collect())
     }
 
+    /// For each item, which of the bands that were read its image has, in their order. `None` if the loader's augmentations
+    /// draw no bands: then it has all of them.
+    ///
+    /// # Errors
+    /// If a program changed what was drawn.
+    pub fn bands(&self) -> Result<Option<Vec<Vec<usize>>>> {
+        match &self.drawn {
+            Some((pipeline, parameters)) => parameters.bands(pipeline),
+            None => Ok(None),
+        }
+    }
+
     /// Name of the sample at a place of the batch.
     ///
     /// # Panics

@@ -62,6 +62,7 @@ macro_rules! contract {
             finite_values_stay_finite
             what_is_too_large_becomes_the_largest_value
             infinite_values_stay_infinite
+            drawn_bands_are_those_of_the_image
         }
     };
 }
@@ -782,4 +783,52 @@ pub fn foreign_parameters_give_an_error_or_an_image(apply: &Apply) {
         }
         Ok(())
     });
+}
+
+pub fn drawn_bands_are_those_of_the_image(apply: &Apply) {
+    for (per, contiguous, sorted) in [
+        ("batch", false, true),
+        ("batch", true, false),
+        ("item", false, false),
+        ("item", true, true),
+    ] {
+        let pipeline = Pipeline::from_json(
+            &json!([
+                {"op": "hflip", "p": 0.5},
+                {"op": "random_bands", "count": 5, "per": "item"},
+                {"op": "random_bands", "count": 3, "per": per, "contiguous": contiguous, "sorted": sorted},
+            ])
+            .to_string(),
+        )
+        .unwrap();
+        let keys: Vec<SampleKey> = (0..4).map(|sample| SampleKey { sample, repeat: 0 }).collect();
+        for epoch in 0..4 {
+            let parameters = pipeline.draw(FRAME, epoch, &keys).unwrap();
+            let bands = parameters.bands(&pipeline).unwrap().unwrap();
+            for bands in &bands {
+                assert!(bands.iter().all(|band| *band < FRAME.bands), "{bands:?}");
+                assert_eq!(bands.iter().collect::<BTreeSet<_>>().len(), 3, "{bands:?}");
+                if sorted {
+                    assert!(bands.is_sorted(), "{bands:?}");
+                }
+            }
+            for element in [ElementType::F16, ElementType::F32] {
+                // Every value says its band.
+                let numbers: Vec<f64> = (0..4 * FRAME.rows * FRAME.columns * FRAME.bands)
+                    .map(|place| (place % FRAME.bands) as f64)
+                    .collect();
+                let shape = [4, FRAME.rows, FRAME.columns, FRAME.bands];
+                let image = Array::of_numbers(&numbers, &shape, element).unwrap();
+                let images = Images::new(image.permuted(&[0, 3, 1, 2]), Vec::new());
+                let made = apply(&pipeline, &images, &parameters, 2).unwrap().image;
+                assert_eq!(made.shape(), [4, 3, FRAME.rows, FRAME.columns]);
+                let pixels = FRAME.rows * FRAME.columns;
+                let planes = self::numbers(&made);
+                let chosen = bands.iter().flatten();
+                for (plane, band) in planes.chunks_exact(pixels).zip(chosen) {
+                    assert!(plane.iter().all(|number| *number == *band as f64), "band {band}");
+                }
+            }
+        }
+    }
 }

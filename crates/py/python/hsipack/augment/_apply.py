@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, overload
 
+import numpy as np
+
 from hsipack import _arrays, _boxes, _hsipack, _options, _seeds, _torch
 from hsipack._arrays import is_array
 from hsipack._errors import ArgumentTypeError, ConflictError, UnsupportedError
@@ -189,9 +191,11 @@ class Applicable:
     ) -> Any:
         self.mixed = [{"partners": partners, "shares": shares} for partners, shares in mixed]
         made = call.put_together(image, masks, self.mixed)
+        assert self._drawn is not None
         if call.boxes:
-            assert self._drawn is not None
             made |= _boxes.moved(call.boxes, native, self._drawn, call.batched)
+        if isinstance(made, dict) and (bands := native.bands(self._drawn)) is not None:
+            made |= _bands_of(made, bands, call.batched)
         return made
 
     def _native(self, process: _processes.Key = ()) -> _hsipack.Pipeline:
@@ -349,6 +353,23 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
     ids = _ids_of(batch, batched)
     boxes = {key: batch[key] for key in _boxes.KEYS if key in batch}
     return Call(_batch(image, batched), _batches(named, batched), assemble, batched, ids, boxes)
+
+
+def _bands_of(batch: Mapping[str, Any], bands: list[list[int]], batched: bool) -> dict[str, Any]:
+    """The bands of each image that were drawn, and what a batch says about these bands."""
+    chosen = np.array(bands, dtype=np.int64)
+    made: dict[str, Any] = {"bands": chosen if batched else chosen[0]}
+    for key in ("wavelength", "fwhm", "band_valid"):
+        values = batch.get(key)
+        if is_array(values):
+            host = np.asarray(values)
+            every = host if host.ndim == 2 else np.broadcast_to(host, (len(chosen), *host.shape))
+            gathered = np.take_along_axis(every, chosen, axis=1)
+            is_same = host.ndim == 1 and bool((chosen == chosen[0]).all())
+            made[key] = gathered[0].copy() if is_same or not batched else gathered
+    if _torch.is_tensor(batch["image"]):
+        return {key: _torch.load().from_numpy(values) for key, values in made.items()}
+    return made
 
 
 def _ids_of(batch: Mapping[str, Any], batched: bool) -> Ids | None:

@@ -57,6 +57,17 @@ def _whole(name: str, value: Any) -> int:
     raise ConflictError(f"{name} = {value!r}", remedy="give a whole number")
 
 
+def band_numbers(name: str, value: Any) -> list[int]:
+    """A list of whole numbers from 0."""
+    given = plain(value)
+    if not isinstance(given, list):
+        raise ArgumentTypeError(f"{name} = {given!r}", remedy="give lists of numbers of bands")
+    whole = [_whole(name, one) for one in given]
+    if any(one < 0 for one in whole):
+        raise ConflictError(f"{name} = {given!r}", remedy="give whole numbers from 0")
+    return whole
+
+
 def around(
     name: str, value: Number | Numbers, *, centre: float = 0.0, least: float | None = None
 ) -> list[float]:

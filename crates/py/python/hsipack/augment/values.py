@@ -159,6 +159,8 @@ class RandomChannelDropout(Augmentation):
         num_drop_channels: number of bands to replace, or (smallest, largest) number.
         fill_value: the new value: a number, or one for each band (such as the dataset's means).
         contiguous: whether the bands are adjacent.
+        groups: replace groups of bands instead of single ones, such as all bands of a detector:
+            lists of band numbers. ``num_drop_channels`` is then the number of groups.
 
     >>> RandomChannelDropout((1, 5), contiguous=True).config()["bands"]
     [1, 5]
@@ -175,14 +177,45 @@ class RandomChannelDropout(Augmentation):
         keepdim: bool = False,
         *,
         contiguous: bool = False,
+        groups: Sequence[Sequence[int]] | None = None,
     ) -> None:
         read.each_by_itself(same_on_batch)
+        chosen = [] if groups is None else [read.band_numbers("groups", one) for one in groups]
         super().__init__(
             bands=read.square("num_drop_channels", num_drop_channels),
             fill=read.per_band(fill_value),
             contiguous=contiguous,
+            groups=chosen,
             p=p,
         )
+
+
+class RandomBands(Augmentation):
+    """Keeps random bands, for networks that take any bands.
+
+    ``bands`` (B, count) of a batch says which bands each image has, numbered as they were read. The
+    extras ``wavelength``, ``fwhm`` and ``band_valid`` are those of these bands; if items have
+    different ones, (B, count).
+
+    Args:
+        count: number of bands to keep.
+        contiguous: whether they are adjacent.
+        per: draw bands for each ``"batch"``, or for each ``"item"`` of it. The bands of a batch
+            depend on which samples it has.
+        sorted: whether bands keep their order.
+
+    >>> import torch
+    >>> RandomBands(3)(torch.rand(2, 10, 4, 4)).shape
+    torch.Size([2, 3, 4, 4])
+    """
+
+    op = "random_bands"
+
+    def __init__(
+        self, count: int, contiguous: bool = False, per: str = "batch", sorted: bool = True
+    ) -> None:
+        (number,) = read.band_numbers("count", [count])
+        super().__init__(count=number, contiguous=contiguous, per=per, sorted=sorted)
 
 
 class BandJitter(Augmentation):
