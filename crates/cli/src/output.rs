@@ -119,9 +119,9 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// `1 cube`, `2 cubes`, `2 batches`, `2 classes`.
+/// `1 cube`, `2 cubes`, `2 batches`, `2 classes`, `2 boxes`.
 pub fn count(number: usize, what: &str) -> String {
-    let ending = if ["tch", "ss"].iter().any(|end| what.ends_with(end)) { "es" } else { "s" };
+    let ending = if ["tch", "ss", "x"].iter().any(|end| what.ends_with(end)) { "es" } else { "s" };
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}{ending}") }
 }
 

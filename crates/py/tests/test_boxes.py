@@ -80,6 +80,9 @@ def test_samples_have_their_boxes(packed: Path) -> None:
         assert [ds.box_names[label] for label in sample["box_labels"]] == labels_of(number)
     again = pickle.loads(pickle.dumps(ds.select([4, 2])))
     assert [len(again[place]["boxes"]) for place in range(2)] == [4, 2]
+    images = [{"boxes": [[-4, 30, 8, 50]], "box_labels": [1]}]
+    beyond = hsipack.open(pack(packed.with_name("beyond.hsipack"), images))
+    assert beyond[0]["boxes"].tolist() == [[0, 30, 8, 40]]
     part = ds.read(4, slice(5, 30), slice(10, 50))
     want, which = cut(boxes_of(4), (5, 10, 25, 40))
     assert np.array_equal(part["boxes"], want)

@@ -9,7 +9,8 @@ use hsipack_format::geo::Unit;
 use hsipack_format::{Geo, Result};
 use hsipack_pack::convert::band_ranges;
 use hsipack_pack::info::{
-    CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, Values, Wavelengths,
+    BoxesReport, CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, Values,
+    Wavelengths,
 };
 use hsipack_pack::target::Target;
 use hsipack_store::mirror;
@@ -55,7 +56,7 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             ignore_value scaling{multiply,divide,add} band_scaling[]{multiply,divide,add} empty_bands unit
             class_names geo{crs,transform,unit} quality_layers values notes
   dataset:  kind path layout samples stacks stored_bytes uncompressed_bytes ratio splits groups labels
-            geo[]{crs,pixel_size,unit,samples} columns created_by created command appends
+            geo[]{crs,pixel_size,unit,samples} boxes{boxes,samples,labels} (if there are any) columns created_by created command appends
             earlier[]{samples,fingerprint} fingerprint
   stacks[]: name samples shape dtype scale_factor add_offset keep_bits chunk chunk_bytes shards samples_per_shard
             codec{name,level,shuffle,checksum} stored_bytes uncompressed_bytes wavelengths bad_bands
@@ -296,6 +297,10 @@ fn print_dataset(report: &DatasetReport) {
         if !counts.is_empty() {
             line(name, counts_text(counts));
         }
+    }
+    if let Some(BoxesReport { boxes, samples, labels }) = &report.boxes {
+        let (boxes, samples) = (output::count(*boxes, "box"), output::count(*samples, "sample"));
+        line("boxes", format!("{boxes} in {samples}: {}", counts_text(labels)));
     }
     if !report.columns.is_empty() {
         line("columns", report.columns.join(", "));

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::grid::TARGET_CHUNK;
 use hsipack_format::{Color, CubeShape, DType, Error, ErrorKind, Geo, Opt, Result, Tile, remedy};
-use hsipack_source::labels::{self, ClassColor, LabelOptions, Resampling};
+use hsipack_source::labels::{self, ClassColor, CubeNames, LabelOptions, Resampling};
 use hsipack_source::products::{self, QualityLayers};
 use hsipack_source::{RowBuffer, Source};
+use hsipack_store::mirror;
 use serde::{Deserialize, Serialize};
 
 use super::class_files::{CLASS, class_files};
@@ -16,6 +17,7 @@ use super::named_files;
 use super::options::MaskOption;
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
+use crate::pattern::Pattern;
 
 /// The patterns that make up one mask array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,6 +165,8 @@ pub struct MaskReader {
     pub class_colors: Vec<Option<Color>>,
     /// Ids of classes that its file knows only by name.
     pub(super) by_name: Option<IdsOfNames>,
+    /// Colours of the classes that its file knows only by name.
+    pub(super) named_colors: Vec<(String, Color)>,
     /// Names of the classes as in the file; empty if it names none.
     pub(super) file_classes: Vec<String>,
     /// New ids for those of the file.
@@ -248,6 +252,7 @@ impl MaskReader {
             class_names: None,
             class_colors: Vec::new(),
             by_name: None,
+            named_colors: Vec::new(),
             file_classes: Vec::new(),
             new_ids: None,
             is_boolean: false,
@@ -278,6 +283,7 @@ impl MaskReader {
                     class_names: None,
                     class_colors: Vec::new(),
                     by_name: None,
+                    named_colors: Vec::new(),
                     file_classes: Vec::new(),
                     new_ids: None,
                     is_boolean: true,
@@ -334,9 +340,16 @@ impl MaskReader {
             (None, Some(table)) => class_names.map(|names| table.names(&group.classes, &names)),
             (None, None) => class_names,
         };
-        let class_colors = match &new_ids {
-            Some(table) => table.colors(&info.class_colors),
-            None => info.class_colors.clone(),
+        let mut named_colors = Vec::new();
+        let class_colors = match (&by_name, &new_ids) {
+            (Some(_), _) => {
+                let both = file_classes.iter().zip(&info.class_colors);
+                named_colors
+                    .extend(both.filter_map(|(name, color)| Some((name.clone(), (*color)?))));
+                Vec::new()
+            }
+            (None, Some(table)) => table.colors(&info.class_colors),
+            (None, None) => info.class_colors.clone(),
         };
         let class_names = classes::named(class_names, &group.class_names);
         Ok(Self {
@@ -346,6 +359,7 @@ impl MaskReader {
             class_names,
             class_colors,
             by_name,
+            named_colors,
             file_classes,
             new_ids,
             is_boolean: false,
@@ -568,6 +582,7 @@ fn open_layer(file: &Input, group: &MaskGroup, cube: CubeOfMask<'_>) -> Result<B
         &LabelOptions {
             variable: file.variable.clone(),
             image,
+            cube: &names_of(input)?,
             sample: input.sample(),
             samples,
             geo: cube.geo,
@@ -588,6 +603,19 @@ fn open_layer(file: &Input, group: &MaskGroup, cube: CubeOfMask<'_>) -> Result<B
         return Err(other_size([size, image], &input.text()).at(&file.file));
     }
     Ok(source)
+}
+
+/// The names by which a file of labels for several cubes may call a cube.
+///
+/// # Errors
+/// Never for inputs whose fields are complete.
+pub(super) fn names_of(input: &Input) -> Result<CubeNames> {
+    let field = |field: &str| Ok::<_, Error>(Pattern(field).of(input)?.unwrap_or_default());
+    Ok(CubeNames {
+        name: field("{name}")?,
+        relative: field("{relative}")?,
+        path: mirror::with_urls(&field("{path}")?),
+    })
 }
 
 /// Layers with the number of layers of the same name before them: files may give several layers one name.

@@ -13,6 +13,7 @@
 //! | `masks.rs` | class ids and boolean layers, and where their files are |
 //! | `assignment.rs` | options of the form `NAME=VALUE` |
 //! | `classes.rs`, `class_ids.rs` | new ids and names for the classes of mask files |
+//! | `boxes.rs` | bounding boxes as columns of samples |
 //! | `dry_run.rs` | shows what would be packed and the estimated size |
 //! | `encode.rs` | one block of rows: read, transform, cast, compress |
 //! | `engine/` | threads, order, back-pressure |
@@ -30,6 +31,7 @@ mod arguments;
 mod assignment;
 mod bad_bands;
 mod band_centers;
+mod boxes;
 mod calibration;
 pub(crate) mod cast;
 mod class_files;
@@ -59,6 +61,7 @@ pub(crate) mod transform;
 
 pub use assignment::Assignment;
 pub use bad_bands::{BadBands, band_ranges};
+pub use boxes::{BOX_LABELS, BOXES};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass, OtherValue};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{CubeOfMask, MaskGroup, MaskReader, groups as mask_groups};

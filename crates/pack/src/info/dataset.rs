@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::values::{Shape, Values, Wavelengths, bad_bands};
 use crate::convert::stats::BandStats;
+use crate::convert::{BOX_LABELS, BOXES};
 
 /// A packed dataset.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +43,9 @@ pub struct DatasetReport {
     pub labels: BTreeMap<String, usize>,
     /// Reference systems and pixel sizes of the georeferenced samples.
     pub geo: Vec<Georeferenced>,
+    /// Bounding boxes of the samples, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boxes: Option<BoxesReport>,
     /// Names of further columns in samples.jsonl.
     pub columns: Vec<String>,
     /// Version of hsipack that wrote it.
@@ -56,6 +60,39 @@ pub struct DatasetReport {
     pub earlier: Vec<Earlier>,
     /// Hash of SHA256SUMS.
     pub fingerprint: String,
+}
+
+/// Bounding boxes of a dataset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct BoxesReport {
+    /// Number of boxes.
+    pub boxes: usize,
+    /// Number of samples with at least one box.
+    pub samples: usize,
+    /// Number of boxes of each class, by its name or id.
+    pub labels: BTreeMap<String, usize>,
+}
+
+impl BoxesReport {
+    /// Counts the boxes of the samples; `None` if they have no column of boxes.
+    fn of(samples: &Samples) -> Result<Option<Self>> {
+        // Most datasets have no boxes, and may have a million lines.
+        if !samples.columns().iter().any(|column| column == BOXES) {
+            return Ok(None);
+        }
+        let mut all = Self::default();
+        for sample in samples.iter() {
+            let mut columns = sample?.columns;
+            let Some(Value::Array(boxes)) = columns.remove(BOXES) else { continue };
+            all.boxes += boxes.len();
+            all.samples += usize::from(!boxes.is_empty());
+            let labels = columns.remove(BOX_LABELS);
+            for label in labels.as_ref().and_then(Value::as_array).into_iter().flatten() {
+                *all.labels.entry(label_text(label)).or_default() += 1;
+            }
+        }
+        Ok(Some(all))
+    }
 }
 
 /// An earlier state of a dataset.
@@ -211,6 +248,7 @@ impl DatasetReport {
             groups: count(samples.groups(), String::clone),
             labels: count(samples.labels(), label_text),
             geo: Georeferenced::of(samples)?,
+            boxes: BoxesReport::of(samples)?,
             columns: samples.columns().to_vec(),
             created_by: root.created_by().map(str::to_owned),
             created: root.created().map(str::to_owned),

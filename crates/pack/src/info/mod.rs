@@ -14,6 +14,7 @@ mod values;
 
 pub use cube::{CubeReport, ScalingReport};
 pub use dataset::{
-    CodecReport, DatasetReport, Earlier, Georeferenced, MaskReport, Quantisation, StackReport,
+    BoxesReport, CodecReport, DatasetReport, Earlier, Georeferenced, MaskReport, Quantisation,
+    StackReport,
 };
 pub use values::{Values, Wavelengths};

@@ -70,8 +70,15 @@ def with_names(table: Table | None, names: list[str], path: str) -> Table | None
             path=path,
             remedy="give them names: pack it again, or write them with hsipack.set_columns",
         )
-    numbers = np.array([*map(names.index, table.names), -1], dtype=np.int64)
-    return Table(table.starts, table.edges, numbers[table.labels], names)
+    return Table(table.starts, table.edges, renamed(table.labels, table.names, names), names)
+
+
+def renamed(labels: Any, own: list[str], names: list[str]) -> Any:
+    """Numbers of classes, as positions in the names of several datasets: an array or a tensor."""
+    numbers = np.array([*map(names.index, own), -1], dtype=np.int64)
+    if _torch.is_tensor(labels):
+        return _torch.load().from_numpy(numbers[labels.numpy()])
+    return numbers[labels]
 
 
 def names_together(tables: Sequence[Table | None]) -> list[str]:
@@ -82,22 +89,20 @@ def names_together(tables: Sequence[Table | None]) -> list[str]:
 def of_sample(
     table: Table,
     sample: int,
-    rows: tuple[int, int] | None,
-    columns: tuple[int, int] | None,
+    rows: tuple[int, int],
+    columns: tuple[int, int],
     min_visible: float,
     output: Output,
 ) -> dict[str, Any]:
-    """The boxes of a sample, or of a part of it."""
+    """The boxes in these rows and columns of a sample."""
     numbers = slice(*table.starts[sample : sample + 2])
     edges, labels = table.edges[numbers], table.labels[numbers]
-    if rows is not None or columns is not None:
-        low = [0 if columns is None else columns[0], 0 if rows is None else rows[0]]
-        high = [np.inf if columns is None else columns[1], np.inf if rows is None else rows[1]]
-        cut = np.clip(edges, np.tile(low, 2), np.tile(high, 2))
-        visible = _areas(cut) / _areas(edges)
-        left = (visible > 0) & (visible >= min_visible)
-        edges, labels = (cut - np.tile(low, 2))[left], labels[left]
-    return {BOXES: _given(edges.astype(np.float32), output), LABELS: _given(labels, output)}
+    low, high = np.array([columns[0], rows[0]] * 2), np.array([columns[1], rows[1]] * 2)
+    cut = np.clip(edges, low, high)
+    visible = _areas(cut) / _areas(edges)
+    left = (visible > 0) & (visible >= min_visible)
+    found = (cut - low)[left].astype(np.float32)
+    return {BOXES: _given(found, output), LABELS: _given(labels[left], output)}
 
 
 def _areas(edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -128,11 +128,11 @@ class Concat:
     def _boxes_of(self, number: int, sample: dict[str, Any]) -> dict[str, Any]:
         """The classes of a sample's boxes, as numbers of all datasets."""
         dataset = self.datasets[number]
-        table = dataset._box_table
-        joint = _boxes.with_names(table, self.box_names, dataset.path)
-        if table is None or joint is None or joint is table:
+        table, names = dataset._box_table, self.box_names
+        if table is None or table.names == names:
             return {}
-        return _boxes.of_sample(joint, sample["id"], None, None, 0.0, dataset._output)
+        _boxes.with_names(table, names, dataset.path)  # Checks them.
+        return {_boxes.LABELS: _boxes.renamed(sample[_boxes.LABELS], table.names, names)}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[position] for position in range(len(self)))

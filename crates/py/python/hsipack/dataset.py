@@ -934,9 +934,15 @@ class Dataset(Base):
             for one, (name, label, stack), arrays in zip(ids, about, read, strict=True)
         ]
         if self._box_table is not None:
-            for sample in samples:
+            shapes = [stack.shape for stack in self.stacks.values()]
+            for sample, (_, _, stack) in zip(samples, about, strict=True):
                 sample |= _boxes.of_sample(
-                    self._box_table, sample["id"], rows, columns, self._min_visible, self._output
+                    self._box_table,
+                    sample["id"],
+                    rows or (0, shapes[stack][0]),
+                    columns or (0, shapes[stack][1]),
+                    self._min_visible,
+                    self._output,
                 )
         return samples
 

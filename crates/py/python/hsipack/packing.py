@@ -40,6 +40,7 @@ def convert(
     mask_colors: Path | Mapping[str, Path] | None = None,
     mask_resample: Literal["nearest", "majority"] | None = None,
     all_touched: bool = False,
+    boxes: Path | None = None,
     exclude: str | Sequence[str] = (),
     skip_errors: bool = False,
     resume: bool = False,
@@ -145,6 +146,11 @@ def convert(
             it. If ``None``, such masks are refused.
         all_touched: give polygons and lines all pixels that they touch, not only those whose center
             is inside.
+        boxes: bounding boxes of objects: one file for all cubes, or a path with the fields of
+            ``mask``: COCO, Pascal VOC, YOLO or CSV. They become the columns ``boxes``, a list of
+            ``[x_min, y_min, x_max, y_max]`` by the edges of pixels, and ``box_labels``, a list of
+            the names or ids of their classes. ``unlisted`` says what happens to cubes that no file
+            lists; if ``None``, they are errors.
         exclude: globs of files and folders to skip, by path or name.
         skip_errors: skip inputs that cannot be opened.
         resume: continue an interrupted conversion.
@@ -500,6 +506,7 @@ _CHECKS: dict[str, Check] = {
     "classes": _classes,
     "class_names": _class_names,
     "mask_colors": _mask_colors,
+    "boxes": _options.path,
 }
 """Options that Python's values may give in another form than the library. The library checks the
 others.

@@ -58,6 +58,14 @@ pub(super) fn classes(values: &[Value], attribute: &str) -> Result<Classes> {
         let ids = values.iter().enumerate().map(id).collect::<Result<_>>()?;
         return Ok(Classes { ids, names: None });
     }
+    by_name(values, attribute)
+}
+
+/// The classes of features with these values, which are names.
+///
+/// # Errors
+/// If a value cannot be the name of a class.
+pub(super) fn by_name(values: &[Value], attribute: &str) -> Result<Classes> {
     let name = |value: &Value| match value {
         Value::Null => None,
         Value::Number(number) => Some(number.to_string()),

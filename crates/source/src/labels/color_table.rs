@@ -116,7 +116,7 @@ fn unreadable(what: impl Into<String>) -> Error {
 }
 
 /// A colour in text: `#rrggbb`, or three numbers in any brackets, separated by commas or spaces.
-fn color(text: &str) -> Option<Color> {
+pub(super) fn color(text: &str) -> Option<Color> {
     if let Some(color) = colors::parse_hex(text).filter(|_| !text.contains([',', ' '])) {
         return Some(color);
     }

@@ -10,14 +10,9 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::classes::{MAX_NAME, Value};
+use super::json;
 use super::shapes::{Kind, Shape};
 use super::vector::{Budget, Feature, Features, remember};
-
-/// Whether a file that starts with `head` is JSON.
-pub(super) fn recognises(head: &[u8]) -> bool {
-    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(head);
-    text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{')
-}
 
 /// Reads the features in `path`, with the values of an attribute.
 ///
@@ -25,7 +20,7 @@ pub(super) fn recognises(head: &[u8]) -> bool {
 /// If the file is not GeoJSON.
 pub(super) fn read(path: &Path, attribute: Option<&str>) -> Result<Features> {
     let mut file = BufReader::new(small::window(path)?);
-    skip_mark(&mut file).map_err(|error| Error::io(path, "cannot read", error))?;
+    json::skip_mark(&mut file)?;
     let mut read = Reading { attribute, ..Reading::default() };
     let mut json = serde_json::Deserializer::from_reader(file);
     let parsed = Document(&mut read).deserialize(&mut json).and_then(|()| json.end());
@@ -62,13 +57,6 @@ pub(super) fn read(path: &Path, attribute: Option<&str>) -> Result<Features> {
         attributes: read.attributes,
         files: vec![path.to_owned()],
     })
-}
-
-fn skip_mark(file: &mut impl std::io::BufRead) -> std::io::Result<()> {
-    if file.fill_buf()?.starts_with(b"\xEF\xBB\xBF") {
-        file.consume(3);
-    }
-    Ok(())
 }
 
 /// The reference system with this name: `urn:ogc:def:crs:EPSG::32631`, `EPSG:32631`, `urn:ogc:def:crs:OGC:1.3:CRS84`.

@@ -7,22 +7,35 @@
 //! | `vector.rs` | polygons, lines and points on a map, with the attribute that says their classes |
 //! | `geojson.rs`, `shapefile.rs`, `dbase.rs` | files of such features |
 //! | `geopackage.rs`, `sqlite.rs`, `wkb.rs` | the same in GeoPackages |
+//! | `coco.rs`, `annotated.rs`, `runs.rs` | annotations of pictures in pixels, in one file for all cubes |
+//! | `labelme.rs`, `envi_roi.rs` | shapes in pixels, in a file for each cube |
+//! | `json.rs` | what readers of JSON have in common |
+//! | `boxes/` | bounding boxes, which are no masks |
+//! | `cube_names.rs` | which entry of a file for several cubes means a cube |
 //! | `crs.rs` | coordinates in another reference system |
 //! | `classes.rs` | values of an attribute as classes |
 //! | `shapes.rs`, `rasterize.rs`, `burned.rs` | shapes in pixels, the pixels that they cover, and a mask of them |
 //!
-//! Each is a [`Source`] with one band, so that whatever reads masks reads labels, too.
+//! Each mask is a [`Source`] with one band, so that whatever reads masks reads labels, too.
 
+mod annotated;
+pub mod boxes;
 mod burned;
 mod classes;
+mod coco;
 mod color_table;
 mod colored;
 mod crs;
+mod cube_names;
 mod dbase;
+mod envi_roi;
 mod geojson;
 mod geopackage;
+mod json;
+mod labelme;
 mod rasterize;
 mod resample;
+mod runs;
 mod shapefile;
 mod shapes;
 mod sqlite;
@@ -35,6 +48,7 @@ use hsipack_format::{Geo, Result};
 
 pub use self::color_table::read_colors;
 pub use self::colored::ClassColor;
+pub use self::cube_names::{CubeNames, Entries};
 pub use self::resample::Resampling;
 use crate::{OpenOptions, Source};
 
@@ -49,13 +63,15 @@ pub struct LabelOptions<'a> {
     pub sample: Option<usize>,
     /// Number of samples of that array, if it is known.
     pub samples: Option<usize>,
+    /// The names of the cube, for files that hold the labels of several.
+    pub cube: &'a CubeNames,
     /// Where the cube lies on Earth.
     pub geo: Option<&'a Geo>,
     /// The colours of classes, if labels are colours.
     pub colors: &'a [ClassColor],
     /// How labels on another grid become labels of the cube's pixels. Without it they keep their grid.
     pub resampling: Option<Resampling>,
-    /// Whether features cover every pixel that they touch, not only those whose centre is inside.
+    /// Whether features and shapes cover every pixel that they touch, not only those whose centre is inside.
     pub all_touched: bool,
 }
 

@@ -7,6 +7,7 @@
 //! all touched:  also the pixels that the edges run through.
 //! line:         Bresenham's line between the pixels of its points.
 //! point:        the pixel in which it lies.
+//! disc:         the pixels whose centres are in it, or that it touches. GDAL has none.
 //! ```
 
 use std::ops::Range;
@@ -48,11 +49,34 @@ impl Canvas<'_> {
                 self.each_segment(shape, |canvas, from, to| canvas.touch(from, to, false, id));
             }
             Kind::Line => self.each_segment(shape, |canvas, from, to| canvas.line(from, to, id)),
+            Kind::Disc => self.disc(shape, all_touched, id),
             Kind::Point => {
                 for [x, y] in &shape.points {
                     self.set(y.floor() as i64, x.floor() as i64, id);
                 }
             }
+        }
+    }
+
+    /// Sets the pixels whose centres are in a disc, or that it touches.
+    fn disc(&mut self, shape: &Shape, all_touched: bool, id: u16) {
+        let [[left, top], [right, bottom]] = shape.points[..] else { return };
+        let ([x, y], radius) = ([(left + right) / 2.0, (top + bottom) / 2.0], (right - left) / 2.0);
+        for row in self.rows.clone() {
+            let upper = row as f64;
+            let away = match all_touched {
+                true => (upper - y).max(y - upper - 1.0).max(0.0),
+                false => upper + 0.5 - y,
+            };
+            let half = (radius * radius - away * away).sqrt();
+            if half.is_nan() {
+                continue;
+            }
+            let (first, last) = match all_touched {
+                true => ((x - half).floor(), (x + half).ceil() - 1.0),
+                false => ((x - half - 0.5).ceil(), (x + half - 0.5).floor()),
+            };
+            self.span(row as i64, first as i64, last as i64, id);
         }
     }
 

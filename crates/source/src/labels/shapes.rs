@@ -11,6 +11,8 @@ pub(super) enum Kind {
     Line,
     /// Single points.
     Point,
+    /// A disc, given by two opposite corners of the square around it.
+    Disc,
 }
 
 /// A geometry: points, of which some at a time form a ring or a line.

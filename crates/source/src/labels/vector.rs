@@ -10,13 +10,16 @@ use super::classes::{self, Classes, Value};
 use super::crs::Conversion;
 use super::resample::{apply, inverse};
 use super::shapes::{Labelled, Shape};
-use super::{LabelOptions, geojson, geopackage, shapefile};
+use super::{LabelOptions, annotated, envi_roi, geojson, geopackage, json, labelme, shapefile};
 use crate::{CubeInfo, Source};
 
 /// The most points of all features together, which are in memory.
 const MAX_POINTS: usize = 1 << 25;
 /// The most names of attributes that an error lists.
-const LISTED: usize = 20;
+pub(super) const LISTED: usize = 20;
+
+/// The start of a file that says its format.
+const HEAD_BYTES: u64 = 512;
 
 /// A feature: its shapes in the coordinates of the file, and the value of the attribute.
 pub(super) struct Feature {
@@ -83,9 +86,22 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Option<Box
     if !path.is_file() {
         return Ok(None);
     }
-    let head = small::head(path, 64)?;
-    let read: fn(&Path, Option<&str>) -> Result<Features> = if geojson::recognises(&head) {
-        geojson::read
+    let head = small::head(path, HEAD_BYTES)?;
+    let read: fn(&Path, Option<&str>) -> Result<Features> = if json::recognises(&head) {
+        // The head of an object on a server may be there before the object is.
+        hsipack_store::mirror::prepare(path)?;
+        match json::kind(path).map_err(|error| error.at(path))? {
+            json::Kind::GeoJson => geojson::read,
+            json::Kind::Coco => {
+                return annotated::open(path, options).map(Some).map_err(|error| error.at(path));
+            }
+            json::Kind::Labelme => {
+                return labelme::open(path, options).map(Some).map_err(|error| error.at(path));
+            }
+        }
+    } else if envi_roi::recognises(&head) {
+        hsipack_store::mirror::prepare(path)?;
+        return envi_roi::open(path, options).map(Some).map_err(|error| error.at(path));
     } else if shapefile::recognises(&head) {
         shapefile::read
     } else if geopackage::recognises(&head) {
@@ -101,12 +117,7 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Option<Box
 }
 
 fn burned(features: Features, path: &Path, options: &LabelOptions<'_>) -> Result<Burned> {
-    let Some(geo) = options.geo else {
-        return Err(Error::unsupported(
-            "these are features on a map, but their cube is not georeferenced",
-        )
-        .with_remedy("give a cube with the transform of its pixels, such as an ENVI header with map info or a GeoTIFF"));
-    };
+    let geo = options.geo.ok_or_else(not_placed)?;
     let classes = classes_of(&features, options.variable.as_deref())?;
     let conversion = match (&features.crs, &geo.crs) {
         (Some(_), None) => {
@@ -127,12 +138,8 @@ fn burned(features: Features, path: &Path, options: &LabelOptions<'_>) -> Result
     for (number, (feature, id)) in features.features.into_iter().zip(classes.ids).enumerate() {
         let Some(id) = id else { continue };
         for shape in feature.shapes {
-            let shape = in_pixels(shape, geo, conversion.as_ref()).ok_or_else(|| {
-                Error::malformed(format!(
-                    "feature {number} has a position that the reference system of the cube does not have"
-                ))
-                .with_remedy("remove the feature, or correct the reference system of the file")
-            })?;
+            let shape = in_pixels(shape, geo, conversion.as_ref())
+                .ok_or_else(|| not_in_the_cube().within(format!("feature {number}")))?;
             shapes.extend(Labelled::new(shape, id, rows));
         }
     }
@@ -163,8 +170,25 @@ fn classes_of(features: &Features, attribute: Option<&str>) -> Result<Classes> {
     classes::classes(&values, attribute)
 }
 
+/// The error for features whose cube has no place on a map.
+pub(super) fn not_placed() -> Error {
+    Error::unsupported("these are features on a map, but their cube is not georeferenced").with_remedy(
+        "give a cube with the transform of its pixels, such as an ENVI header with map info or a GeoTIFF",
+    )
+}
+
+/// The error for a position that cannot be converted.
+pub(super) fn not_in_the_cube() -> Error {
+    Error::malformed("it has a position that the reference system of the cube does not have")
+        .with_remedy("remove it, or correct the reference system of the file")
+}
+
 /// A shape in pixels; `None` if a point has no place in the cube's reference system.
-fn in_pixels(mut shape: Shape, geo: &Geo, conversion: Option<&Conversion>) -> Option<Shape> {
+pub(super) fn in_pixels(
+    mut shape: Shape,
+    geo: &Geo,
+    conversion: Option<&Conversion>,
+) -> Option<Shape> {
     if let Some(conversion) = conversion {
         for point in &mut shape.points {
             *point = conversion.point(*point)?;

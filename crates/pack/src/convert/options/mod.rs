@@ -141,7 +141,7 @@ pub struct ConvertOptions {
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten, next_help_heading = "Samples"))]
     pub joins: TableOptions,
-    /// Whether to keep or skip cubes without a row in the table, a list or a file of --column, or stop with an error
+    /// Whether to keep or skip cubes without a row in the table, a list, a file of --column or --boxes, or stop with an error
     /// [default: error, but keep for lists]
     #[cfg_attr(feature = "clap", arg(long, value_name = "keep|skip|error", value_parser = one_of(&Unlisted::ALL), help_heading = "Samples"))]
     pub unlisted: Option<Unlisted>,
@@ -167,7 +167,8 @@ pub struct ConvertOptions {
     /// {variable} and {group} (what follows '::' in an input, and the group of that variable), {1}, {2}, … (what the stars
     /// of an input matched), the columns of --table, and the named groups of --path-columns, as in '{dir}/{scene}_gt.mat'.
     ///
-    /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files. A relative path is tried from the working directory and
+    /// Masks are PNG, NumPy, MATLAB, ENVI, TIFF or HDF5 files, polygons (GeoJSON, GeoPackage, shapefile, labelme, ENVI ROI) or
+    /// one file of COCO annotations for all cubes. A relative path is tried from the working directory and
     /// beside the cube. NAME:LAYER= packs boolean layers into the bits of one mask. The word `product` makes layers of
     /// the quality files of EnMAP, DESIS, PRISMA, … (quality=product). With a file for each class, write {class} in the
     /// place of LAYER and in the path, as in 'organs:{class}={dir}/{stem}_{class}.png'.
@@ -235,10 +236,18 @@ pub struct ConvertOptions {
         arg(long, value_name = "nearest|majority", value_parser = one_of(&Resampling::ALL), requires = "mask", help_heading = "Labels")
     )]
     pub mask_resample: Option<Resampling>,
-    /// Give polygons and lines (masks in GeoJSON, GeoPackage or shapefile) all pixels that they touch, not only those whose
+    /// Give polygons and lines (masks in GeoJSON, GeoPackage, shapefile, labelme or ENVI ROI) all pixels that they touch, not only those whose
     /// center is inside
     #[cfg_attr(feature = "clap", arg(long, requires = "mask", help_heading = "Labels"))]
     pub all_touched: bool,
+    /// Bounding boxes of objects: one file for all cubes, or a path with fields, as --mask: COCO, Pascal VOC, YOLO or CSV
+    ///
+    /// They become the columns `boxes`, a list of [x_min, y_min, x_max, y_max] by the edges of pixels, and `box_labels`, a list
+    /// of the names or ids of their classes. A CSV has the columns xmin, ymin, xmax, ymax or x, y, w, h, a column of classes
+    /// (FILE.csv::COLUMN names another one than class or label), and a column of file names, if it is of several cubes.
+    /// --unlisted says what happens to cubes that no file lists.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE|PATTERN", help_heading = "Labels"))]
+    pub boxes: Option<String>,
     /// Options that decide the values.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
@@ -295,6 +304,7 @@ impl Default for ConvertOptions {
             mask_colors: Vec::new(),
             mask_resample: None,
             all_touched: false,
+            boxes: None,
             values: ValueOptions::default(),
             wavelength_tolerance: 0.01,
             layout: LayoutOptions::default(),
@@ -453,6 +463,11 @@ impl ConvertOptions {
         Ok(())
     }
 
+    /// The patterns of files of labels. That of masks with a file for each class has the class in it.
+    pub(crate) fn label_patterns(&self) -> impl Iterator<Item = &str> {
+        self.mask.iter().map(|mask| &mask.pattern).chain(&self.boxes).map(String::as_str)
+    }
+
     /// The patterns of all options, whose fields are looked up for each cube.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = Pattern<'_>> {
         let references = [&self.values.white, &self.values.dark].into_iter().flatten();
@@ -466,6 +481,7 @@ impl ConvertOptions {
         let of_bands = centers.filter(|centers| band_centers::is_pattern(centers));
         let of_bands = self.values.header.iter().chain(of_bands);
         let of_columns = self.column.iter().map(|column| &column.value);
+        let of_columns = of_columns.chain(&self.boxes);
         let others = references.chain(of_bands).chain(&self.name).chain(of_table).chain(of_columns);
         masks.chain(others.map(|text| Pattern(text)))
     }

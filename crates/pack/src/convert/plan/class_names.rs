@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hsipack_format::Result;
 use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::{Color, Result};
 use hsipack_store::Dataset;
 
 use super::{PlannedMask, PlannedStack};
@@ -22,6 +22,8 @@ pub(super) struct ClassNames {
     in_files: BTreeMap<String, BTreeSet<String>>,
     /// Names of classes that files know only by name, and that have no ids yet.
     free: BTreeMap<String, BTreeSet<String>>,
+    /// Colours of classes that files know only by name.
+    colors: BTreeMap<String, BTreeMap<String, Color>>,
 }
 
 impl ClassNames {
@@ -40,7 +42,13 @@ impl ClassNames {
                 }
             }
         }
-        Self { known, disagreeing, in_files: BTreeMap::new(), free: BTreeMap::new() }
+        Self {
+            known,
+            disagreeing,
+            in_files: BTreeMap::new(),
+            free: BTreeMap::new(),
+            colors: BTreeMap::new(),
+        }
     }
 
     /// Adds the names in a mask file, if its classes get new ids.
@@ -55,6 +63,28 @@ impl ClassNames {
     pub(super) fn without_ids(&mut self, group: &MaskGroup, names: Vec<String>) {
         if !names.is_empty() {
             self.free.entry(group.name.clone()).or_default().extend(names);
+        }
+    }
+
+    /// Adds colours of classes of a mask file that have no id. The first colour of a name counts.
+    pub(super) fn colored(&mut self, group: &MaskGroup, colors: Vec<(String, Color)>) {
+        if !colors.is_empty() {
+            let all = self.colors.entry(group.name.clone()).or_default();
+            colors.into_iter().for_each(|(name, color)| {
+                all.entry(name).or_insert(color);
+            });
+        }
+    }
+
+    /// Gives the masks of all stacks the colours of the names that their classes have.
+    pub(super) fn color(&self, stacks: &mut [PlannedStack]) {
+        for mask in stacks.iter_mut().flat_map(|stack| &mut stack.masks) {
+            let (Some(all), Some(names)) = (self.colors.get(&mask.name), &mask.class_names) else {
+                continue;
+            };
+            let colors: Vec<Option<Color>> =
+                names.iter().map(|name| all.get(name).copied()).collect();
+            classes::colors_together(&mut mask.class_colors, &colors);
         }
     }
 

@@ -8,7 +8,8 @@ use hsipack_store::mirror;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::lists;
+use super::{lists, pictures};
+use crate::convert::boxes::{BOX_LABELS, BOXES};
 use crate::convert::file_columns::FileColumns;
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::input::Input;
@@ -79,6 +80,15 @@ impl<'a> Columns<'a> {
             .with_remedy("rename one of them"));
         }
         known.extend(files.names().map(str::to_owned));
+        if options.boxes.is_some()
+            && let Some(name) = [BOXES, BOX_LABELS].into_iter().find(|name| known.contains(*name))
+        {
+            return Err(Error::conflict(format!(
+                "the column {name:?} is given twice: by {} and by a table, list, file or path",
+                Opt::Boxes
+            ))
+            .with_remedy("rename the other one"));
+        }
         for pattern in options.patterns() {
             pattern.check(&known)?;
         }
@@ -137,11 +147,12 @@ impl<'a> Columns<'a> {
         if !self.lists.is_empty() {
             complete = self.listed(complete, &listed.is_listed, skip)?;
         }
+        let has_pictures = self.options.label_patterns().any(pictures::may_be_of_several);
         for input in &mut complete {
             self.add_fields(input);
             // Only fields that are used are recorded.
             input.fields.retain(|field, _| self.used.contains(field));
-            if self.used.contains("relative") {
+            if self.used.contains("relative") || has_pictures {
                 let relative = input.relative();
                 input.fields.insert("relative".to_owned(), Some(relative));
             }

@@ -4,12 +4,14 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{CubeShape, DType, Geo, Grid, Result};
+use hsipack_format::{Color, CubeShape, DType, Geo, Grid, Result};
 use hsipack_source::CubeInfo;
+use serde_json::{Map, Value};
 
 use super::{PlannedMask, open_source, select_bands};
+use crate::convert::boxes;
 use crate::convert::masks::{self, CubeOfMask, MaskGroup, MaskReader};
-use crate::convert::options::ConvertOptions;
+use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::convert::references::{self, Fit};
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
@@ -37,6 +39,8 @@ pub(super) struct Examined {
     pub shape: CubeShape,
     /// Its white and dark references.
     pub references: Fit,
+    /// The columns of its boxes; `None` if no file lists it, and it is left out.
+    pub boxes: Option<Map<String, Value>>,
     /// Its masks, in the order of [`Examiner::masks`].
     pub masks: Vec<ExaminedMask>,
 }
@@ -49,6 +53,8 @@ pub(super) struct ExaminedMask {
     pub file_classes: Vec<String>,
     /// Names of classes that have no id in the file, and none that the user gives.
     pub free_names: Vec<String>,
+    /// Colours of classes that have no id in the file.
+    pub named_colors: Vec<(String, Color)>,
     /// What it requires of its array.
     pub array: PlannedMask,
 }
@@ -70,7 +76,14 @@ impl Examiner<'_> {
         let geo = info.geo.as_ref();
         let masks = self.masks.iter().map(|group| self.mask(group, input, shape, geo));
         let masks = masks.collect::<Result<_>>()?;
-        Ok(Examined { info, source_bytes, fingerprint, bands, shape, references, masks })
+        let boxes = match &self.options.boxes {
+            None => Some(Map::new()),
+            Some(pattern) => {
+                let unlisted = self.options.unlisted.unwrap_or(Unlisted::Error);
+                boxes::columns(pattern, input, [shape.rows, shape.columns], unlisted)?
+            }
+        };
+        Ok(Examined { info, source_bytes, fingerprint, bands, shape, references, boxes, masks })
     }
 
     fn mask(
@@ -129,7 +142,8 @@ impl Examiner<'_> {
         let fingerprint = reader.as_ref().map(MaskReader::fingerprint).transpose()?;
         let by_name = reader.as_ref().and_then(|reader| reader.by_name.as_ref());
         let free_names = by_name.map(|ids| ids.free_names().cloned().collect()).unwrap_or_default();
-        let file_classes = reader.map(|reader| reader.file_classes).unwrap_or_default();
-        Ok(ExaminedMask { fingerprint, file_classes, free_names, array })
+        let (file_classes, named_colors) =
+            reader.map(|reader| (reader.file_classes, reader.named_colors)).unwrap_or_default();
+        Ok(ExaminedMask { fingerprint, file_classes, free_names, named_colors, array })
     }
 }

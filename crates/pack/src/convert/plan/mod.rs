@@ -13,6 +13,7 @@ mod description;
 mod evidence;
 mod examine;
 mod lists;
+mod pictures;
 pub(crate) mod pieces;
 mod planner;
 mod scale;
@@ -260,6 +261,7 @@ pub fn plan(options: &ConvertOptions, base: Option<&Dataset>, stop: &AtomicBool)
     planner.plan.notes.extend(used_notes);
     drop(columns);
     let inputs = select::without_second_forms(complete, &options.values, &mut planner.plan.notes);
+    planner.plan.notes.extend(pictures::check(options.label_patterns(), &inputs, base.is_some())?);
     let examiner = planner.examiner();
     let mut evidence = Evidence::new(&groups, &options.values);
     let mut refused = None;

@@ -39,6 +39,8 @@ pub(super) struct Planner<'a> {
     theirs: Option<ValueOptions>,
     cube_notes: CubeNotes,
     descriptions: Descriptions,
+    /// Inputs that are left out because no file of boxes lists them.
+    without_boxes: usize,
 }
 
 impl<'a> Planner<'a> {
@@ -73,6 +75,7 @@ impl<'a> Planner<'a> {
             theirs,
             cube_notes: CubeNotes::default(),
             descriptions: Descriptions::default(),
+            without_boxes: 0,
         })
     }
 
@@ -83,9 +86,22 @@ impl<'a> Planner<'a> {
 
     /// Adds an input whose columns are complete.
     pub fn add(&mut self, mut input: Input, examined: Examined) -> Result<()> {
-        let Examined { mut info, source_bytes, fingerprint, bands, shape, references, mut masks } =
-            examined;
+        let Examined {
+            mut info,
+            source_bytes,
+            fingerprint,
+            bands,
+            shape,
+            references,
+            boxes,
+            mut masks,
+        } = examined;
+        let Some(boxes) = boxes else {
+            self.without_boxes += 1;
+            return Ok(());
+        };
         let mut columns = std::mem::take(&mut input.columns);
+        columns.extend(boxes);
         columns::acquired(&mut columns, info.acquisition.take());
         columns::finish(&mut columns, self.options, input.stands_for.is_some())?;
         let name = match columns.get("name") {
@@ -118,6 +134,7 @@ impl<'a> Planner<'a> {
         let mut free_names = Vec::new();
         for (group, mask) in self.plan.masks.iter().zip(&mut masks) {
             self.class_names.found(group, &mask.file_classes);
+            self.class_names.colored(group, std::mem::take(&mut mask.named_colors));
             free_names.push(std::mem::take(&mut mask.free_names));
         }
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
@@ -412,6 +429,19 @@ impl<'a> Planner<'a> {
     }
 
     pub fn finish(mut self, stop: &AtomicBool) -> Result<Plan> {
+        match self.without_boxes {
+            0 => {}
+            1 => self.plan.notes.push("one input is left out: no file has its boxes".to_owned()),
+            count => {
+                self.plan
+                    .notes
+                    .push(format!("{count} inputs are left out: no file has their boxes"));
+            }
+        }
+        if self.plan.samples.is_empty() && self.without_boxes > 0 {
+            return Err(Error::conflict("no file lists the boxes of an input")
+                .with_remedy(remedy!["correct ", Opt::Boxes]));
+        }
         if self.plan.samples.is_empty() {
             let first = self.plan.skipped.first().cloned().unwrap_or_default();
             return Err(Error::conflict(format!(
@@ -421,6 +451,7 @@ impl<'a> Planner<'a> {
         self.class_names.check(&self.plan.masks)?;
         self.class_names.give_ids(&self.plan.masks);
         self.class_names.give(&mut self.plan.stacks)?;
+        self.class_names.color(&mut self.plan.stacks);
         widen_masks(&mut self.plan.stacks)?;
         share_colors(&mut self.plan.stacks);
         self.plan.notes.extend(self.class_names.notes(&self.plan.stacks, self.base));

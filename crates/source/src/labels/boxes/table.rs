@@ -1,0 +1,339 @@
+//! Boxes in a CSV or TSV: a row for each, of one cube or of several.
+//!
+//! | columns | names |
+//! |---|---|
+//! | corners | `xmin`, `ymin`, `xmax`, `ymax`, or `x`, `y`, `w`, `h`, and similar ones |
+//! | class | `class`, `label`, `category` and similar ones; without it, all boxes are of class 1 |
+//! | picture | `file`, `filename`, `image`, `path` and similar ones; without it, all rows are of one cube |
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use csv::StringRecord;
+use hsipack_format::{Error, Result, text};
+use hsipack_store::small;
+
+use super::super::cube_names::Entries;
+use super::{Boxes, CubeOfBoxes, Label, wrong};
+
+/// Tables of some million boxes are smaller.
+const MAX_BYTES: u64 = 256 << 20;
+const MAX_ROWS: usize = 1 << 22;
+
+const CORNERS: [&[&str]; 4] = [
+    &["xmin", "x_min", "left", "x1", "bbox_x_min"],
+    &["ymin", "y_min", "top", "y1", "bbox_y_min"],
+    &["xmax", "x_max", "right", "x2", "bbox_x_max"],
+    &["ymax", "y_max", "bottom", "y2", "bbox_y_max"],
+];
+const SIDES: [&[&str]; 4] = [
+    &["x", "bbox_x", "left", "xmin", "x_min"],
+    &["y", "bbox_y", "top", "ymin", "y_min"],
+    &["w", "width", "bbox_width", "bbox_w"],
+    &["h", "height", "bbox_height", "bbox_h"],
+];
+const CLASSES: &[&str] = &[
+    "class",
+    "label",
+    "category",
+    "class_name",
+    "category_name",
+    "label_name",
+    "class_id",
+    "category_id",
+    "label_id",
+];
+const PICTURES: &[&str] = &[
+    "file",
+    "filename",
+    "file_name",
+    "image",
+    "image_name",
+    "image_path",
+    "path",
+    "img",
+    "picture",
+    "image_id",
+    "name",
+    "sample",
+];
+
+/// A table that was read.
+#[derive(Debug, Default)]
+struct Table {
+    /// The pictures, unless the table is of one.
+    entries: Option<Entries>,
+    rows: Vec<Row>,
+    /// The rows of each picture.
+    of_pictures: Vec<Vec<u32>>,
+}
+
+#[derive(Debug)]
+struct Row {
+    line: u64,
+    /// `None` if the row only says that there is a picture.
+    corners: Option<[f64; 4]>,
+    label: Label,
+}
+
+/// Reads the boxes of a cube.
+///
+/// # Errors
+/// As [`super::read`]. A cube that the table does not have has no boxes.
+pub(super) fn read(path: &Path, class: Option<&str>, cube: CubeOfBoxes<'_>) -> Result<Boxes> {
+    let table = kept(path, class)?;
+    let mut boxes = Boxes::default();
+    let rows: Box<dyn Iterator<Item = &Row>> = match &table.entries {
+        None => Box::new(table.rows.iter()),
+        Some(entries) => match entries.find(cube.names)? {
+            None => Box::new(std::iter::empty()),
+            Some(place) => {
+                Box::new(table.of_pictures[place].iter().map(|row| &table.rows[*row as usize]))
+            }
+        },
+    };
+    for row in rows {
+        let Some(corners) = row.corners else { continue };
+        boxes
+            .add(corners, row.label.clone(), cube.size)
+            .map_err(|what| wrong(format_args!("line {}", row.line), what))?;
+    }
+    Ok(boxes)
+}
+
+/// The names of the pictures in a table of several; `None` if it is of one.
+///
+/// # Errors
+/// If the table cannot be read.
+pub(super) fn pictures(path: &Path) -> Result<Option<Vec<String>>> {
+    // Which column says the class does not change the pictures.
+    let head = table(path, Some(""))?;
+    Ok(head.entries.map(|entries| entries.names().to_vec()))
+}
+
+/// A table, and what its file was when it was read.
+struct Kept {
+    path: PathBuf,
+    class: Option<String>,
+    file: (u64, Option<SystemTime>),
+    table: Arc<Table>,
+}
+
+/// The table that was read last. It is asked for once for each cube.
+static LAST: Mutex<Option<Kept>> = Mutex::new(None);
+
+fn kept(path: &Path, class: Option<&str>) -> Result<Arc<Table>> {
+    let about = path.metadata().map_err(|error| Error::io(path, "cannot read", error))?;
+    let file = (about.len(), about.modified().ok());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(kept) = &*last
+        && kept.path == path
+        && kept.class.as_deref() == class
+        && kept.file == file
+    {
+        return Ok(kept.table.clone());
+    }
+    *last = None;
+    let table = Arc::new(table(path, class)?);
+    let (path, class) = (path.to_owned(), class.map(str::to_owned));
+    *last = Some(Kept { path, class, file, table: table.clone() });
+    Ok(table)
+}
+
+/// Reads a table. `class` is the column of the classes; empty if they do not matter.
+fn table(path: &Path, class: Option<&str>) -> Result<Table> {
+    let bytes = small::read(path, MAX_BYTES)?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        Error::malformed("the table is not text in UTF-8").with_remedy("save it as UTF-8")
+    })?;
+    of_text(&text, class)
+}
+
+/// The places of the columns.
+struct Columns {
+    /// Left, top, and either right and bottom or width and height.
+    corners: [usize; 4],
+    has_sides: bool,
+    class: Option<usize>,
+    picture: Option<usize>,
+}
+
+impl Columns {
+    fn of(head: &StringRecord, class: Option<&str>) -> Result<Self> {
+        let names: Vec<String> = head.iter().map(|name| name.trim().to_lowercase()).collect();
+        let place = |wanted: &[&str]| {
+            wanted.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
+        };
+        let all = |columns: [&[&str]; 4]| {
+            let places = columns.map(place);
+            Some([places[0]?, places[1]?, places[2]?, places[3]?])
+        };
+        let (corners, has_sides) = match (all(CORNERS), all(SIDES)) {
+            (Some(corners), _) => (corners, false),
+            (None, Some(sides)) => (sides, true),
+            (None, None) => {
+                return Err(Error::malformed(format!(
+                    "the table has no columns of boxes; its columns: {}",
+                    head.iter().take(20).collect::<Vec<_>>().join(", ")
+                ))
+                .with_remedy("name four columns xmin, ymin, xmax, ymax, or x, y, w, h"));
+            }
+        };
+        let class = match class {
+            None => place(CLASSES),
+            Some("") => None,
+            Some(class) => {
+                Some(head.iter().position(|name| name.trim() == class).ok_or_else(|| {
+                    Error::not_found(format!("the table has no column {class:?}")).with_remedy(
+                        format!(
+                            "its columns: {}",
+                            head.iter().take(20).collect::<Vec<_>>().join(", ")
+                        ),
+                    )
+                })?)
+            }
+        };
+        let picture = place(PICTURES).filter(|place| Some(*place) != class);
+        Ok(Self { corners, has_sides, class, picture })
+    }
+}
+
+fn of_text(text: &str, class: Option<&str>) -> Result<Table> {
+    let text = text.trim_start_matches('\u{feff}');
+    let first = text.lines().next().unwrap_or_default();
+    let count = |separator: u8| first.bytes().filter(|byte| *byte == separator).count();
+    let separator = *[b',', b';', b'\t'].iter().max_by_key(|byte| count(**byte)).unwrap_or(&b',');
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(separator)
+        .trim(csv::Trim::All)
+        .from_reader(text.as_bytes());
+    let unreadable = |error: csv::Error| {
+        Error::malformed(format!("cannot read the table: {error}"))
+            .with_remedy("save it as CSV again")
+    };
+    let columns = Columns::of(reader.headers().map_err(unreadable)?, class)?;
+    let mut table = Table::default();
+    let (mut names, mut places) = (Vec::new(), std::collections::HashMap::new());
+    for record in reader.records() {
+        let record = record.map_err(unreadable)?;
+        let line = record.position().map_or(0, |position| {
+            // After a line that ends in \r\n, the position is that of \n.
+            let is_end = text.as_bytes().get(position.byte() as usize) == Some(&b'\n');
+            position.line() + u64::from(is_end)
+        });
+        if table.rows.len() == MAX_ROWS {
+            return Err(wrong(
+                format_args!("line {line}"),
+                format!("there are more than {MAX_ROWS} boxes"),
+            ));
+        }
+        let row = row_of(&record, &columns, line)?;
+        if let Some(column) = columns.picture {
+            let name = record.get(column).unwrap_or_default();
+            if name.is_empty() {
+                return Err(wrong(format_args!("line {line}"), "it names no picture"));
+            }
+            let place = *places.entry(name.to_owned()).or_insert_with(|| {
+                names.push(name.to_owned());
+                table.of_pictures.push(Vec::new());
+                names.len() - 1
+            });
+            table.of_pictures[place].push(table.rows.len() as u32);
+        }
+        table.rows.push(row);
+    }
+    table.entries = columns.picture.map(|_| Entries::new(names));
+    // Names that are all whole numbers are ids.
+    let id = |row: &Row| match &row.label {
+        Label::Name(name) => name.parse().ok(),
+        Label::Id(id) => Some(*id),
+    };
+    let ids: Option<Vec<i64>> =
+        table.rows.iter().filter(|row| row.corners.is_some()).map(id).collect();
+    if let Some(ids) = ids {
+        let boxes = table.rows.iter_mut().filter(|row| row.corners.is_some());
+        boxes.zip(ids).for_each(|(row, id)| row.label = Label::Id(id));
+    }
+    Ok(table)
+}
+
+fn row_of(record: &StringRecord, columns: &Columns, line: u64) -> Result<Row> {
+    let cells = columns.corners.map(|column| record.get(column).unwrap_or_default());
+    let label = match columns.class.map(|column| record.get(column).unwrap_or_default()) {
+        None => Label::Id(1),
+        Some(name) => Label::Name(text::printable(name).into_owned()),
+    };
+    // Pictures without boxes may have a row without numbers.
+    if cells.iter().all(|cell| cell.is_empty()) {
+        return Ok(Row { line, corners: None, label });
+    }
+    if label == Label::Name(String::new()) {
+        return Err(wrong(format_args!("line {line}"), "the box has no class"));
+    }
+    let mut corners = [0.0; 4];
+    for (corner, cell) in corners.iter_mut().zip(cells) {
+        *corner = cell
+            .parse()
+            .map_err(|_| wrong(format_args!("line {line}"), format!("{cell:?} is not a number")))?;
+    }
+    if columns.has_sides {
+        corners[2] += corners[0];
+        corners[3] += corners[1];
+    }
+    Ok(Row { line, corners: Some(corners), label })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boxes(text: &str) -> Vec<(Option<[f64; 4]>, Label)> {
+        let table = of_text(text, None).unwrap();
+        table.rows.into_iter().map(|row| (row.corners, row.label)).collect()
+    }
+
+    #[test]
+    fn columns_have_usual_names() {
+        let name = |name: &str| Label::Name(name.to_owned());
+        let one = [(Some([1.0, 2.0, 3.5, 4.0]), name("leaf"))];
+        assert_eq!(boxes("xmin,ymin,xmax,ymax,class\n1,2,3.5,4,leaf\n"), one);
+        assert_eq!(boxes("Label;X;Y;W;H\nleaf;1;2;2.5;2\n"), one);
+        assert_eq!(boxes("left\ttop\twidth\theight\tcategory\n1\t2\t2.5\t2\tleaf"), one);
+        let sized =
+            "filename,width,height,class,xmin,ymin,xmax,ymax\na.png,640,480,leaf,1,2,3.5,4\n";
+        assert_eq!(boxes(sized), one);
+        assert_eq!(boxes("x,y,w,h\n0,0,1,1\n"), [(Some([0.0, 0.0, 1.0, 1.0]), Label::Id(1))]);
+        let ids = boxes("x1,y1,x2,y2,class_id\n0,0,1,1,3\n0,0,1,1,12\n");
+        assert_eq!([&ids[0].1, &ids[1].1], [&Label::Id(3), &Label::Id(12)]);
+        let mixed = boxes("x1,y1,x2,y2,label\n0,0,1,1,3\n0,0,1,1,b\n");
+        assert_eq!([&mixed[0].1, &mixed[1].1], [&name("3"), &name("b")]);
+    }
+
+    #[test]
+    fn rows_belong_to_pictures() {
+        let table =
+            of_text("image,x,y,w,h,label\na.png,1,1,2,2,u\nb.png,,,,,\na.png,0,0,1,1,v\n", None);
+        let table = table.unwrap();
+        assert_eq!(table.entries.unwrap().names(), ["a.png", "b.png"]);
+        assert_eq!(table.of_pictures, [vec![0, 2], vec![1]]);
+        assert_eq!(table.rows[1].corners, None);
+    }
+
+    #[test]
+    fn malformed_tables_are_refused_with_the_line() {
+        for (text, expected) in [
+            ("", "no columns of boxes"),
+            ("a,b\n1,2\n", "its columns: a, b"),
+            ("x,y,w,h\n1,2,3,z\n", "line 2: \"z\" is not a number"),
+            ("x,y,w,h\n1,2,3\n", "cannot read the table"),
+            ("x,y,w,h,label\n1,2,3,4,\n", "line 2: the box has no class"),
+            ("file,x,y,w,h\n,1,2,3,4\n", "line 2: it names no picture"),
+            ("x,y,w,h\r\n1,2,3,4\r\n1,2,3,a\r\n", "line 3: \"a\""),
+        ] {
+            let error = of_text(text, None).unwrap_err();
+            assert!(error.what().contains(expected) && error.remedy().is_some(), "{error}");
+        }
+        assert!(of_text("x,y,w,h\n", Some("kind")).unwrap_err().what().contains("\"kind\""));
+    }
+}
