@@ -119,11 +119,12 @@ impl Facts {
     /// If the dataset cannot be opened or a mask cannot be read.
     pub(crate) fn of(path: &Path, about: &About, jobs: usize) -> Result<Self> {
         let dataset = Dataset::open(path)?;
+        let pinned = dataset.path();
         let report = DatasetReport::new(&dataset)?;
         let mut facts = Self {
             folder: folder_name(path)?,
             bands: dataset.stacks().iter().map(bands).collect(),
-            masks: masks(path, &report, jobs)?,
+            masks: masks(pinned, &report, jobs)?,
             formats: BTreeSet::new(),
             units: BTreeSet::new(),
             sensors: BTreeSet::new(),
