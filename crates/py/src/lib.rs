@@ -5,6 +5,7 @@
 //! | file | part |
 //! |---|---|
 //! | `dataset.rs` | an open dataset: samples, stacks, random access |
+//! | `card.rs` | the card of a dataset |
 //! | `columns.rs` | values of many samples, by columns |
 //! | `boxes.rs` | boxes around objects |
 //! | `loader.rs` | batches, and the state to resume from |
@@ -32,6 +33,7 @@
 mod array;
 mod augment;
 mod boxes;
+mod card;
 mod columns;
 mod dataset;
 mod device;
@@ -60,6 +62,8 @@ mod _hsipack {
     use super::array::Array;
     #[pymodule_export]
     use super::augment::Pipeline;
+    #[pymodule_export]
+    use super::card::card;
     #[pymodule_export]
     use super::dataset::{Dataset, set_storage_options};
     #[pymodule_export]

@@ -90,11 +90,16 @@ pub fn add_mask(
         ids.extend(pairs.iter().map(|pair| u16::from_ne_bytes(*pair)));
         detached(py, || spool.put(sample, &ids)).or_raise(py)?;
     }
-    // A corrected mask keeps the names of its classes, unless it gets others.
-    let known = |stack: &Stack| stack.mask(&name)?.meta().mask_meaning().class_names;
-    let of_stack = |stack: &Stack| classes.clone().or_else(|| known(stack));
-    let class_names = adding.dataset().stacks().iter().map(of_stack).collect();
-    let mask = NewMask { name, class_names, recipe: json!({ "add_mask": made_by }) };
+    // A corrected mask keeps the names and colours of its classes, unless its classes get other names.
+    let known = |stack: &Stack| stack.mask(&name).map(|mask| mask.meta().mask_meaning());
+    let names_of = |stack: &Stack| classes.clone().or_else(|| known(stack)?.class_names);
+    let colors_of = |stack: &Stack| match (&classes, known(stack)) {
+        (None, Some(meaning)) => meaning.class_colors,
+        _ => Vec::new(),
+    };
+    let class_names = adding.dataset().stacks().iter().map(names_of).collect();
+    let class_colors = adding.dataset().stacks().iter().map(colors_of).collect();
+    let mask = NewMask { name, class_names, class_colors, recipe: json!({ "add_mask": made_by }) };
     let work = move |progress: &Progress| adding.finish(&mask, &command, &mut spool, progress);
     supervised(py, work, &AtomicU64::new(0), progress, true).map(|report| json(&report))
 }

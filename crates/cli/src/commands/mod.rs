@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cache;
+pub mod card;
 pub mod commit;
 pub mod completions;
 pub mod convert;

@@ -118,6 +118,52 @@ def test_colors_travel_to_exports_and_appended_cubes(
     assert info["stacks"][0]["masks"][0]["class_colors"] == HEX
 
 
+def test_spectral_and_rasterio_read_names_and_colors_of_exports(
+    hsipack: Hsipack, tmp_path: Path, classes: NDArray[np.int64]
+) -> None:
+    import rasterio
+    import spectral.io.envi as envi
+
+    paths = pictures(tmp_path, classes)
+    colors = table(tmp_path / "classes.csv", np.arange(4))
+    out = tmp_path / "out"
+    words = ["--mask", f"kind={paths['rgb.png']}", "--mask-colors", f"kind={colors}"]
+    hsipack.convert(tmp_path / "c.npy", *words, out=out)
+    for file in ["a.tif", "a.hdr"]:
+        done = hsipack.run("export", out, "--sample", 0, "--mask", "kind", "-o", tmp_path / file)
+        assert done.returncode == 0, done.stderr
+    image = envi.open(str(tmp_path / "a.hdr"))
+    assert image.metadata["file type"] == "ENVI Classification"
+    assert image.metadata["class names"] == NAMES
+    assert [int(part) for part in image.metadata["class lookup"]] == COLORS.ravel().tolist()
+    assert np.array_equal(np.asarray(image.open_memmap())[..., 0], classes)
+    with rasterio.open(tmp_path / "a.tif") as tiff:
+        assert np.array_equal(tiff.read(1), classes)
+        assert [tiff.colormap(1)[id][:3] for id in range(4)] == [tuple(c) for c in COLORS]
+        assert [tiff.tags(1)[f"class_{id}"] for id in range(4)] == NAMES
+
+
+def test_masks_of_a_split_have_the_colors_of_their_classes(
+    hsipack: Hsipack, tmp_path: Path, classes: NDArray[np.int64]
+) -> None:
+    paths = pictures(tmp_path, classes)
+    colors = table(tmp_path / "classes.csv", np.arange(4))
+    out = tmp_path / "out"
+    words = ["--mask", f"kind={paths['rgb.png']}", "--mask-colors", f"kind={colors}"]
+    hsipack.convert(tmp_path / "c.npy", *words, out=out)
+    done = hsipack.run(
+        "split", out, "--mask", "kind", "--by", "random", "--train", "0.5", "--val", "0.5"
+    )
+    assert done.returncode == 0, done.stderr
+    info = json.loads(hsipack.run("info", out, "--json").stdout)
+    masks = {mask["name"]: mask for mask in info["stacks"][0]["masks"]}
+    added = set(masks) - {"kind"}
+    assert len(added) == 2
+    for name in added:
+        assert masks[name]["class_colors"] == HEX
+        assert masks[name]["class_names"] == NAMES
+
+
 def test_new_ids_take_their_colors_along(
     hsipack: Hsipack, tmp_path: Path, classes: NDArray[np.int64]
 ) -> None:

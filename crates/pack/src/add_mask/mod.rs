@@ -18,7 +18,7 @@ use std::time::Instant;
 use hsipack_format::codec::TARGET_BLOCK;
 use hsipack_format::metadata::Made;
 use hsipack_format::zarr::ArrayMeta;
-use hsipack_format::{CubeShape, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
+use hsipack_format::{Color, CubeShape, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
 use hsipack_store::folder::aside;
 use hsipack_store::{Dataset, Stack, remote};
 use serde::Serialize;
@@ -43,6 +43,8 @@ pub struct NewMask {
     pub name: String,
     /// Names of its classes in each stack, class 0 first, if they have names.
     pub class_names: Vec<Option<Vec<String>>>,
+    /// Colours of its classes in each stack, class 0 first; empty if none is known.
+    pub class_colors: Vec<Vec<Option<Color>>>,
     /// The options that it was made with.
     pub recipe: Value,
 }
@@ -243,7 +245,7 @@ impl Adding {
             codec,
             layers: Vec::new(),
             class_names: mask.class_names.get(place).cloned().flatten(),
-            class_colors: Vec::new(),
+            class_colors: mask.class_colors.get(place).cloned().unwrap_or_default(),
             made: Some(Made { command: command.to_owned(), recipe: mask.recipe.clone() }),
         })
     }

@@ -297,7 +297,12 @@ pub fn split(options: &SplitOptions, progress: &Progress) -> Result<Report> {
     let masks: Vec<NewMask> = options
         .masks()
         .into_iter()
-        .map(|name| NewMask { name, class_names: splitter.class_names(), recipe: options.recipe() })
+        .map(|name| NewMask {
+            name,
+            class_names: splitter.class_names(),
+            class_colors: splitter.class_colors(),
+            recipe: options.recipe(),
+        })
         .collect();
     let bytes = adding.write(&masks, &options.command, &mut splitter, progress)?;
     let mut report = splitter.report(start)?;

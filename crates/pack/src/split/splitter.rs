@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hsipack_format::{DType, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{Color, DType, Error, ErrorKind, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, memory};
 
@@ -104,6 +104,11 @@ impl<'a> Splitter<'a> {
     /// Names of the mask's classes in each stack.
     pub fn class_names(&self) -> Vec<Option<Vec<String>>> {
         self.masks.iter().map(|mask| mask.meta().mask_meaning().class_names).collect()
+    }
+
+    /// Colours of the mask's classes in each stack.
+    pub fn class_colors(&self) -> Vec<Vec<Option<Color>>> {
+        self.masks.iter().map(|mask| mask.meta().mask_meaning().class_colors).collect()
     }
 
     /// Divides all samples without writing anything.

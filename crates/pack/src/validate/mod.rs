@@ -212,6 +212,7 @@ type Opened = (Dataset, structure::Broken);
 
 /// Adds problems of metadata and shard indexes to the report. Returns the dataset, if it can be opened.
 fn look(path: &Path, report: &mut Report) -> Result<Option<Opened>> {
+    let path = &*remote::pinned(path)?;
     // Repeated if cubes are appended meanwhile: results from two states of the dataset would be wrong for both.
     let (problems, opened) = folder::steadily(path, || {
         let mut problems = structure::check_sums(path)?;

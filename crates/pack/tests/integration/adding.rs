@@ -68,6 +68,7 @@ fn add(out: &Path, names: &[&str], force: bool, ids: &mut Places) -> Result<()> 
     let mask = |name: &&str| NewMask {
         name: (*name).to_owned(),
         class_names: vec![Some(vec!["none".to_owned(), "a".to_owned()])],
+        class_colors: Vec::new(),
         recipe: json!({ "test": true }),
     };
     let masks: Vec<NewMask> = names.iter().map(mask).collect();

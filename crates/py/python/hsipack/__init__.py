@@ -78,8 +78,10 @@ from hsipack.maps import write_map  # noqa: E402
 from hsipack.masks import add_mask, split  # noqa: E402
 from hsipack.merging import merge  # noqa: E402
 from hsipack.packing import convert, estimate, validate  # noqa: E402
+from hsipack.publishing import card  # noqa: E402
 from hsipack.reports import (  # noqa: E402
     AddMaskReport,
+    CardReport,
     ClassSplit,
     ColumnsReport,
     ConvertReport,
@@ -111,6 +113,7 @@ __all__ = [
     "BatchTimes",
     "BugError",
     "CacheReport",
+    "CardReport",
     "CenterCrop",
     "ClassSplit",
     "ColumnsReport",
@@ -167,6 +170,7 @@ __all__ = [
     "__version__",
     "add_mask",
     "augment",
+    "card",
     "class_weights",
     "concat",
     "convert",

@@ -171,7 +171,7 @@ class Dataset(Base):
     dataset: ``ds.ids``, ``sample["id"]``, ``ds.select(ids=[…])``.
 
     Args:
-        path: a folder, or a URL (``s3://``, ``gs://``, ``az://``, ``http(s)://``).
+        path: a folder, or a URL (``s3://``, ``gs://``, ``az://``, ``hf://``, ``http(s)://``).
         split: read only the samples of this split, or of these splits.
         samples: ids of the samples to read, in this order; or a boolean for every sample of the
             whole dataset. With ``split``, only those of them that are in the split.

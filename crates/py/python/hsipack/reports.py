@@ -434,6 +434,23 @@ class MergeReport:
 
 
 @dataclass(frozen=True)
+class CardReport:
+    """The result of writing the card of a dataset.
+
+    Attributes:
+        output: the folder of the card.
+        files: paths of all files.
+        items: number of STAC items.
+        notes: remarks, such as that there is no license.
+    """
+
+    output: str
+    files: list[str]
+    items: int
+    notes: list[str]
+
+
+@dataclass(frozen=True)
 class AddMaskReport:
     """The result of adding a mask.
 
@@ -558,6 +575,11 @@ def columns_report(text: str) -> ColumnsReport:
 def merge_report(text: str) -> MergeReport:
     """The report of merged datasets, from JSON."""
     return _made(MergeReport, json.loads(text))
+
+
+def card_report(text: str) -> CardReport:
+    """The report of a card, from JSON."""
+    return _made(CardReport, json.loads(text))
 
 
 def add_mask_report(text: str) -> AddMaskReport:

@@ -81,8 +81,8 @@ impl Dataset {
         Self::open_with(path, OpenOptions::default())
     }
 
-    /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `http://` or `https://`. The program may
-    /// change its working directory afterwards.
+    /// Opens the dataset at `path`, which may be a URL: `s3://`, `gs://`, `az://`, `hf://`, `http://` or `https://`. The
+    /// program may change its working directory afterwards.
     ///
     /// # Errors
     /// If it is not a packed dataset; if it has a newer layout; if its metadata do not match `SHA256SUMS` or each other;

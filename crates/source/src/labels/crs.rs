@@ -7,7 +7,7 @@ use proj4rs::transform::transform;
 use crate::georeference;
 
 /// From the coordinates of one system to those of another.
-pub(super) struct Conversion {
+pub struct Conversion {
     from: Proj,
     to: Proj,
 }
@@ -18,7 +18,7 @@ impl Conversion {
     ///
     /// # Errors
     /// If the systems differ and one has no EPSG code, or one that has no definition.
-    pub(super) fn between(from: Option<&str>, to: Option<&str>) -> Result<Option<Self>> {
+    pub fn between(from: Option<&str>, to: Option<&str>) -> Result<Option<Self>> {
         let (Some(from), Some(to)) = (from, to) else { return Ok(None) };
         let codes = [from, to].map(code_of);
         if from == to || codes[0].is_some() && codes[0] == codes[1] {
@@ -39,7 +39,7 @@ impl Conversion {
     }
 
     /// A position in the other system; `None` if it has none.
-    pub(super) fn point(&self, [x, y]: [f64; 2]) -> Option<[f64; 2]> {
+    pub fn point(&self, [x, y]: [f64; 2]) -> Option<[f64; 2]> {
         let angle = |is_angle: bool, value: f64| if is_angle { value.to_radians() } else { value };
         let degrees = self.from.is_latlong();
         let mut point = (angle(degrees, x), angle(degrees, y), 0.0);

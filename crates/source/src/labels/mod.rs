@@ -48,6 +48,7 @@ use hsipack_format::{Geo, Result};
 
 pub use self::color_table::read_colors;
 pub use self::colored::ClassColor;
+pub use self::crs::Conversion;
 pub use self::cube_names::{CubeNames, Entries};
 pub use self::resample::Resampling;
 use crate::{OpenOptions, Source};

@@ -58,6 +58,7 @@ impl Dataset {
 
     /// Opens the dataset; without `settled`, with [`Folder::open_unsettled`].
     fn open_looking(path: &Path, settled: bool) -> Result<Self> {
+        let path = &*remote::pinned(path)?;
         let sums = || {
             let files = MetadataFiles::of(path, !settled)?;
             let root = read_root(&files, path)?;
@@ -163,7 +164,7 @@ impl Dataset {
     /// # Errors
     /// If it is not a packed dataset, has a newer layout, or its metadata contradict each other.
     pub fn open_unverified(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
+        let path = &*remote::pinned(path.as_ref())?;
         let root = || {
             let files = MetadataFiles::of(path, false)?;
             let root = read_root(&files, path)?;

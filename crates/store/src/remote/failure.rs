@@ -11,6 +11,7 @@ use std::path::Path;
 use hsipack_format::{Error, ErrorKind};
 
 use super::cloud::Cloud;
+use super::hub;
 
 /// Why an object, or a span of it, could not be fetched. It can be cloned for several readers that wait for the same
 /// span.
@@ -115,6 +116,9 @@ impl Failure {
     }
 
     fn of_doing(&self, doing: &str, url: &Path) -> Error {
+        if let Some(error) = hub::error_of(self, doing, url) {
+            return error;
+        }
         let io = |what: &str| Error::new(ErrorKind::Io, format!("{doing}: {what}")).at(url);
         match self {
             Self::Missing => {

@@ -1,4 +1,4 @@
-//! Datasets on servers: S3, Google Cloud Storage, Azure Blob Storage and plain HTTP.
+//! Datasets on servers: S3, Google Cloud Storage, Azure Blob Storage, the Hugging Face Hub and plain HTTP.
 //!
 //! A URL can be used wherever a dataset's path can: `Path::new("s3://bucket/tissue.hsipack")`. Code that opens files
 //! calls [`is_url`] and then uses this module. No network threads are started before the first URL is used.
@@ -10,6 +10,7 @@
 //! | `auth.rs` | looking up credentials, and what to say if there are none |
 //! | `cloud.rs` | the clouds, and where their clients find credentials |
 //! | `profile.rs` | the profile that the AWS tools would use |
+//! | `hub.rs` | the Hugging Face Hub: its addresses, tokens and commits |
 //! | `network.rs` | the threads and connections of this process |
 //! | `object.rs` | one object: its version, spans of its bytes; retries |
 //! | `failure.rs` | failures, as errors without secrets |
@@ -24,6 +25,7 @@
 mod auth;
 mod cloud;
 mod failure;
+mod hub;
 mod metadata;
 mod network;
 mod object;
@@ -44,6 +46,7 @@ use tokio::task::JoinHandle;
 use crate::regular_file;
 use crate::throttle::Wire;
 
+pub use hub::pinned;
 pub use metadata::metadata_place;
 pub use network::set_options;
 pub use shard_tails::ShardTails;
@@ -125,7 +128,7 @@ pub(crate) fn missing(url: &Path) -> Error {
 /// If it is one of these, or not a URL.
 pub fn check_folder(url: &Path) -> Result<()> {
     let address = url::Address::of(url)?;
-    if address.key.as_ref().is_empty() {
+    if address.key.as_ref().is_empty() && !hub::is_hub(url) {
         return Err(Error::unsupported("a whole bucket cannot be a dataset")
             .at(url)
             .with_remedy("name a folder in it, such as s3://BUCKET/scans.hsipack"));

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use super::auth::{self, Lookup};
 use super::cloud::Cloud;
+use super::hub::{self, Repository};
 use super::options::{self, StorageOptions, variable};
 use super::profile;
 use super::url::{Address, Scheme};
@@ -134,7 +135,7 @@ pub(crate) fn spawn<T: Send + 'static>(
 /// The client for an address, with its connections.
 pub(super) fn client(address: &Address) -> Result<Client> {
     let base = address.base();
-    let options = options::of(&base);
+    let options = options::of(&address.account());
     with(|network| {
         let mut clients = network.clients.lock().unwrap_or_else(PoisonError::into_inner);
         match clients.get(&base) {
@@ -159,7 +160,7 @@ pub fn set_options(url: &Path, options: impl IntoIterator<Item = (String, String
     let address = Address::of(url)?;
     let options: StorageOptions = StorageOptions(options.into_iter().collect());
     build(&address, &options).map_err(|error| error.at(url))?;
-    options::store(address.base(), options);
+    options::store(address.account(), options);
     Ok(())
 }
 
@@ -215,15 +216,15 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
     for (name, value) in given.clone() {
         check_printable(&name, &value)?;
     }
-    let defaults = || {
-        let seconds = |time: Duration| format!("{} seconds", time.as_secs());
-        [("read_timeout".to_owned(), seconds(STALL)), ("timeout".to_owned(), seconds(PATIENCE))]
-    };
+    if address.scheme == Scheme::Hf {
+        let repository = Repository::of_authority(&address.authority).expect("a checked address");
+        return hub::client(&repository, options);
+    }
     let built = match address.scheme {
         Scheme::S3 => {
             let given: Vec<_> = given.map(|(name, value)| (of_fsspec(name), value)).collect();
             let profile = profile::of_environment();
-            let mut options: Vec<_> = defaults().into_iter().chain(profile).chain(given).collect();
+            let mut options: Vec<_> = defaults().chain(profile).chain(given).collect();
             let endpoint = options
                 .iter()
                 .rev()
@@ -243,7 +244,7 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             built!(AmazonS3Builder, AmazonS3ConfigKey, Cloud::Aws, "AWS_", other, options)
         }
         Scheme::Gs => {
-            let options = defaults().into_iter().chain(given);
+            let options = defaults().chain(given);
             let other = Some(("SERVICE_ACCOUNT", "service_account"));
             built!(
                 GoogleCloudStorageBuilder,
@@ -255,13 +256,14 @@ fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
             )
         }
         Scheme::Az => {
-            let options = defaults().into_iter().chain(given);
+            let options = defaults().chain(given);
             let other = Some(("IDENTITY_ENDPOINT", "msi_endpoint"));
             built!(MicrosoftAzureBuilder, AzureConfigKey, Cloud::Azure, "AZURE_", other, options)
         }
+        Scheme::Hf => unreachable!("its client was made above"),
         Scheme::Http | Scheme::Https => {
             let mut client = ClientOptions::new().with_allow_http(address.scheme == Scheme::Http);
-            for (name, value) in defaults().into_iter().chain(given) {
+            for (name, value) in defaults().chain(given) {
                 let key = name.parse::<ClientConfigKey>().map_err(|_| unknown(&name))?;
                 client = client.with_config(key, value);
             }
@@ -341,7 +343,14 @@ fn unknown(name: &str) -> Error {
     )
 }
 
-fn retry() -> RetryConfig {
+/// Timeouts, unless the user sets others.
+pub(super) fn defaults() -> impl Iterator<Item = (String, String)> {
+    let seconds = |time: Duration| format!("{} seconds", time.as_secs());
+    [("read_timeout".to_owned(), seconds(STALL)), ("timeout".to_owned(), seconds(PATIENCE))]
+        .into_iter()
+}
+
+pub(super) fn retry() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(100),

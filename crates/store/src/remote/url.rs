@@ -5,32 +5,36 @@ use std::path::Path;
 use hsipack_format::{Error, Result};
 use object_store::path::Path as Key;
 
+use super::hub::Repository;
+
 /// Kinds of servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Scheme {
     S3,
     Gs,
     Az,
+    Hf,
     Http,
     Https,
 }
 
 impl Scheme {
-    const ALL: [Scheme; 5] = [Self::S3, Self::Gs, Self::Az, Self::Http, Self::Https];
+    const ALL: [Scheme; 6] = [Self::S3, Self::Gs, Self::Az, Self::Hf, Self::Http, Self::Https];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::S3 => "s3",
             Self::Gs => "gs",
             Self::Az => "az",
+            Self::Hf => "hf",
             Self::Http => "http",
             Self::Https => "https",
         }
     }
 }
 
-/// Whether a path is a URL from which datasets can be read: `s3://`, `gs://`, `az://`, `http://` or
-/// `https://`.
+/// Whether a path is a URL from which datasets can be read: `s3://`, `gs://`, `az://`, `hf://`, `http://`
+/// or `https://`.
 pub fn is_url(path: &Path) -> bool {
     split(path).is_some()
 }
@@ -51,7 +55,7 @@ fn split(path: &Path) -> Option<(Scheme, &str)> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) scheme: Scheme,
-    /// Bucket, container, or host with its port.
+    /// Bucket, container, host with its port, or `datasets/OWNER/NAME[@REVISION]` of the Hugging Face Hub.
     pub(super) authority: String,
     pub(super) key: Key,
 }
@@ -64,10 +68,13 @@ impl Address {
     pub(super) fn of(url: &Path) -> Result<Self> {
         let (scheme, rest) = split(url).ok_or_else(|| {
             Error::malformed("not a URL that datasets can be read from").at(url).with_remedy(
-                "write s3://, gs://, az://, http:// or https://; storage_options are only for URLs",
+                "write s3://, gs://, az://, hf://, http:// or https://; storage_options are only for URLs",
             )
         })?;
-        let (authority, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let (authority, key) = match scheme {
+            Scheme::Hf => split_repository(rest),
+            _ => rest.split_once('/').unwrap_or((rest, "")),
+        };
         let wrong = |what: &str, remedy: &'static str| {
             // The error does not contain the whole URL, because errors are logged.
             let shown = format!(
@@ -77,7 +84,13 @@ impl Address {
             );
             Err(Error::malformed(what.to_owned()).at(shown).with_remedy(remedy))
         };
-        if authority.contains('@') {
+        if scheme == Scheme::Hf && Repository::of_authority(authority).is_none() {
+            return wrong(
+                "the URL names no dataset of the Hugging Face Hub",
+                "write hf://datasets/OWNER/NAME/PATH or hf://datasets/OWNER/NAME@REVISION/PATH",
+            );
+        }
+        if scheme != Scheme::Hf && authority.contains('@') {
             return wrong(
                 "the URL contains a user name or password",
                 "give credentials in environment variables or storage_options",
@@ -109,9 +122,26 @@ impl Address {
         }
     }
 
-    /// The URL of the bucket, container or host.
+    /// The URL of the bucket, container, host or revision of a dataset.
     pub(super) fn base(&self) -> String {
         format!("{}://{}", self.scheme.name(), self.authority)
+    }
+
+    /// The URL to which options belong: they hold for all revisions of a dataset.
+    pub(super) fn account(&self) -> String {
+        let base = self.base();
+        match self.scheme {
+            Scheme::Hf => base.split('@').next().unwrap_or_default().to_owned(),
+            _ => base,
+        }
+    }
+}
+
+/// `datasets/OWNER/NAME[@REVISION]`, and the path in that dataset.
+fn split_repository(rest: &str) -> (&str, &str) {
+    match rest.match_indices('/').nth(2) {
+        Some((at, _)) => (&rest[..at], &rest[at + 1..]),
+        None => (rest, ""),
     }
 }
 
@@ -121,7 +151,9 @@ mod tests {
 
     #[test]
     fn urls_are_told_from_paths() {
-        for url in ["s3://b/d", "gs://b", "az://c/d", "http://h:80/d", "https://h/d", "S3://b/d"] {
+        for url in
+            ["s3://b/d", "gs://b", "az://c/d", "http://h:80/d", "https://h/d", "S3://b/d", "hf://d"]
+        {
             assert!(is_url(Path::new(url)), "{url}");
         }
         for path in
@@ -140,6 +172,11 @@ mod tests {
             (address.base().as_str(), address.key.as_ref()),
             ("s3://b", "d.hsipack/s/image/c/0/0")
         );
+        let address =
+            Address::of(Path::new("hf://datasets/ada/leaves@v1/a/leaves.hsipack/")).unwrap();
+        let base = "hf://datasets/ada/leaves@v1";
+        assert_eq!((address.base().as_str(), address.key.as_ref()), (base, "a/leaves.hsipack"));
+        assert_eq!(address.account(), "hf://datasets/ada/leaves");
         let address = Address::of(Path::new("http://h:8000/a%20b/c d")).unwrap();
         assert_eq!((address.base().as_str(), address.key.as_ref()), ("http://h:8000", "a b/c d"));
     }
@@ -151,12 +188,16 @@ mod tests {
             "https://h/d?sig=hunter2",
             "s3://hunter2@b/d",
             "https://h/d#hunter2",
+            "hf://hunter2@datasets/a/b",
+            "hf://datasets/a/b/c?token=hunter2",
         ] {
             let error = Address::of(Path::new(url)).unwrap_err();
             assert!(error.remedy().is_some());
             assert!(!error.to_string().contains("hunter2"), "{error}");
         }
-        for url in ["s3://", "s3:///d", "s3://b/a//b", "s3://b/../c"] {
+        for url in
+            ["s3://", "s3:///d", "s3://b/a//b", "s3://b/../c", "hf://a/b/c", "hf://datasets/a"]
+        {
             assert!(Address::of(Path::new(url)).is_err(), "{url}");
         }
     }

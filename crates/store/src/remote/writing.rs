@@ -9,6 +9,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
 use super::failure::Failure;
+use super::hub;
 use super::network;
 use super::object::Object;
 use super::reading::below;
@@ -120,6 +121,9 @@ pub(super) fn to_write(url: &Path) -> Result<Object> {
     let object = Object::at(url)?;
     match object.client.parts {
         Some(_) => Ok(object),
+        None if hub::is_hub(url) => Err(Error::unsupported("hsipack does not write to the Hugging Face Hub")
+            .at(url)
+            .with_remedy("write to a folder on this machine, and upload it: hf upload OWNER/NAME FOLDER --repo-type dataset")),
         None => Err(Error::unsupported("plain web servers do not accept files")
             .at(url)
             .with_remedy("write to a folder or an object store (s3://, gs://, az://), from which the server serves")),

@@ -1,0 +1,279 @@
+//! The author's words about a dataset: one TOML file.
+
+use std::path::Path;
+
+use hsipack_format::{Error, Result};
+use hsipack_store::small;
+use serde::{Deserialize, Deserializer};
+use toml::value::Datetime;
+use toml::{Table, Value};
+
+/// The largest file that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A file to fill in. Every key of [`About`] is in it.
+pub const TEMPLATE: &str = include_str!("about.toml");
+
+/// The keys of the file, as in [`TEMPLATE`].
+const KEYS: [&str; 17] = [
+    "title",
+    "description",
+    "license",
+    "license_url",
+    "authors",
+    "citation",
+    "doi",
+    "homepage",
+    "location",
+    "version",
+    "published",
+    "languages",
+    "tasks",
+    "tags",
+    "sensors",
+    "start",
+    "end",
+];
+
+/// The author's words. Whatever is missing is left out of the card.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct About {
+    /// Name of the dataset for people.
+    pub title: Option<String>,
+    /// What it contains, and how it was measured. Markdown.
+    pub description: Option<String>,
+    /// The licence: an SPDX identifier such as `CC-BY-4.0`, or a name.
+    pub license: Option<String>,
+    /// Address of the licence's text.
+    pub license_url: Option<String>,
+    /// Who made it.
+    pub authors: Vec<Author>,
+    /// How to cite it: BibTeX or text.
+    pub citation: Option<String>,
+    /// Its DOI, without `https://doi.org/`.
+    pub doi: Option<String>,
+    /// Address of a page about it.
+    pub homepage: Option<String>,
+    /// The path or URL that hsipack opens once it is published.
+    pub location: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// The day of its publication.
+    #[serde(deserialize_with = "time")]
+    pub published: Option<String>,
+    /// Languages of names and labels, such as `en`.
+    pub languages: Vec<String>,
+    /// Task categories of the Hub. If there are none, they follow from masks and labels.
+    pub tasks: Vec<String>,
+    /// Further tags.
+    pub tags: Vec<String>,
+    /// Cameras or instruments. If there are none, they are those of the column `sensor`.
+    pub sensors: Vec<String>,
+    /// When the first cube was measured, for cubes without a column `time`.
+    #[serde(deserialize_with = "time")]
+    pub start: Option<String>,
+    /// When the last cube was measured.
+    #[serde(deserialize_with = "time")]
+    pub end: Option<String>,
+}
+
+/// A person or an organisation.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(from = "Spelling")]
+pub struct Author {
+    /// The name.
+    pub name: String,
+    /// An address, such as that of an ORCID.
+    pub url: Option<String>,
+}
+
+/// An author as it is written: a name, or a table.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "give a name, or { name = \"…\", url = \"…\" }")]
+enum Spelling {
+    Name(String),
+    Table(AuthorTable),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AuthorTable {
+    name: String,
+    url: Option<String>,
+}
+
+impl From<Spelling> for Author {
+    fn from(spelling: Spelling) -> Self {
+        match spelling {
+            Spelling::Name(name) => Self { name, url: None },
+            Spelling::Table(AuthorTable { name, url }) => Self { name, url },
+        }
+    }
+}
+
+/// A date or a time, as TOML writes it or as a string of the same form.
+fn time<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Option<String>, D::Error> {
+    let text = match Value::deserialize(deserializer)? {
+        Value::Datetime(time) => time.to_string(),
+        Value::String(text) => text,
+        other => {
+            let kind = other.type_str();
+            return Err(serde::de::Error::custom(format!(
+                "a date such as 2026-05-31 is needed, not {kind}"
+            )));
+        }
+    };
+    match rfc3339(&text) {
+        Some(_) => Ok(Some(text)),
+        None => Err(serde::de::Error::custom(format!("{text} is not a date such as 2026-05-31"))),
+    }
+}
+
+/// A date or a time as RFC 3339 writes times in UTC; `None` if it is neither. A date is its midnight; a time without an offset
+/// is in UTC.
+pub(crate) fn rfc3339(text: &str) -> Option<String> {
+    let time: Datetime = text.trim().parse().ok()?;
+    let date = time.date?;
+    let clock = time.time.map_or_else(|| "00:00:00".to_owned(), |clock| clock.to_string());
+    let offset = time.offset.map_or_else(|| "Z".to_owned(), |offset| offset.to_string());
+    Some(format!("{date}T{clock}{offset}"))
+}
+
+impl About {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not TOML, has a key that is not one of these, or a value of another type.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = small::read(path, MAX_BYTES)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Error::malformed("the file is not UTF-8 text").at(path).with_remedy(SEE)
+        })?;
+        Self::parse(&text).map_err(|error| error.at(path))
+    }
+
+    /// Parses the text of a file.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), without a path.
+    pub fn parse(text: &str) -> Result<Self> {
+        let refused = |error: &toml::de::Error| {
+            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+            Error::malformed(format!("line {line}: {}", error.message().trim())).with_remedy(SEE)
+        };
+        let table: Table = text.parse().map_err(|error| refused(&error))?;
+        if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Err(unknown(key));
+        }
+        let mut about: Self = toml::from_str(text).map_err(|error| refused(&error))?;
+        about.tidy();
+        let [start, end] = [&about.start, &about.end].map(|time| time.as_deref().and_then(rfc3339));
+        match (start, end) {
+            (None, None) => Ok(about),
+            (Some(start), Some(end)) if start <= end => Ok(about),
+            _ => Err(Error::conflict("start and end must both be there, in this order")
+                .with_remedy("give both, as dates such as 2026-05-31")),
+        }
+    }
+
+    /// Removes what is empty: a template that is only partly filled in says nothing there.
+    fn tidy(&mut self) {
+        for text in [
+            &mut self.title,
+            &mut self.description,
+            &mut self.license,
+            &mut self.license_url,
+            &mut self.citation,
+            &mut self.doi,
+            &mut self.homepage,
+            &mut self.location,
+            &mut self.version,
+        ] {
+            *text = text.take().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        }
+        for list in [&mut self.languages, &mut self.tasks, &mut self.tags, &mut self.sensors] {
+            list.retain(|text| !text.trim().is_empty());
+        }
+        self.authors.retain(|author| !author.name.trim().is_empty());
+        if let Some(doi) = &mut self.doi {
+            let bare = ["https://doi.org/", "http://doi.org/", "doi:"]
+                .iter()
+                .find_map(|prefix| doi.strip_prefix(prefix));
+            *doi = bare.unwrap_or(doi).to_owned();
+        }
+    }
+}
+
+/// The remedy of errors in the file.
+const SEE: &str = "`hsipack card --template` prints a file with every key";
+
+/// The error for a key that is not one of [`KEYS`].
+fn unknown(key: &str) -> Error {
+    let similarity = |name: &&&str| strsim::jaro_winkler(key, name);
+    let nearest = KEYS.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let nearest = nearest.filter(|name| similarity(name) > 0.75);
+    Error::conflict(format!("there is no key {key}")).with_remedy(match nearest {
+        Some(name) => format!("did you mean {name}? {SEE}"),
+        None => format!("the keys are {}", KEYS.join(", ")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_the_template_is_known() {
+        let filled: String = TEMPLATE
+            .lines()
+            .map(|line| line.strip_prefix("#: ").unwrap_or(line))
+            .fold(String::new(), |text, line| text + line + "\n");
+        let table: Table = filled.parse().unwrap();
+        let mut keys: Vec<&str> = table.keys().map(String::as_str).collect();
+        let mut all = KEYS;
+        keys.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(keys, all);
+        assert_eq!(About::parse(TEMPLATE).unwrap(), About::default());
+        assert_ne!(About::parse(&filled).unwrap(), About::default());
+    }
+
+    #[test]
+    fn errors_name_the_line_or_the_similar_key() {
+        for (text, what) in [
+            ("titel = \"a\"", "there is no key titel (did you mean title?"),
+            ("licence = \"MIT\"", "did you mean license?"),
+            ("zzz = 1", "the keys are title, description"),
+            ("title = 1", "line 1: invalid type"),
+            ("title = \"a\"\n\nauthors = 3", "line 3"),
+            ("authors = [{ nam = \"a\" }]", "give a name, or"),
+            ("start = \"May\"", "May is not a date"),
+            ("start = 2026-05-01", "start and end"),
+            ("start = 2026-05-02\nend = 2026-05-01", "in this order"),
+            ("title", "line 1"),
+        ] {
+            let error = About::parse(text).unwrap_err().to_string();
+            assert!(error.contains(what), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn words_are_taken_as_they_are() {
+        let about = About::parse(
+            "title = \" Soils \"\nauthors = [\"Ada\", { name = \"Bo\", url = \"https://orcid.org/0\" }]\n\
+             doi = \"https://doi.org/10.1/x\"\nstart = 2026-05-01\nend = \"2026-05-02T10:00:00\"\nhomepage = \"\"",
+        )
+        .unwrap();
+        assert_eq!(about.title.as_deref(), Some("Soils"));
+        assert_eq!(about.authors[1].url.as_deref(), Some("https://orcid.org/0"));
+        assert_eq!(about.doi.as_deref(), Some("10.1/x"));
+        assert_eq!(about.homepage, None);
+        assert_eq!(rfc3339(&about.start.unwrap()).unwrap(), "2026-05-01T00:00:00Z");
+        assert_eq!(rfc3339(&about.end.unwrap()).unwrap(), "2026-05-02T10:00:00Z");
+        assert_eq!(rfc3339("2026-05-02T10:00:00+02:00").unwrap(), "2026-05-02T10:00:00+02:00");
+        assert_eq!(rfc3339("10:00:00"), None);
+    }
+}

@@ -1,0 +1,224 @@
+//! `stac/`: a STAC 1.1 collection with an item for each cube that has a place and a time.
+//!
+//! Links are relative, so that the folder can be copied. Positions of pixels are those of the extension `proj`, centres and
+//! widths of bands those of `eo`, in micrometres.
+
+use serde_json::{Map, Value, json};
+
+use crate::about::{About, rfc3339};
+use crate::facts::Facts;
+use crate::places::{Place, Time, extent};
+use crate::readme::{summary, tags, title};
+
+const VERSION: &str = "1.1.0";
+const PROJECTION: &str = "https://stac-extensions.github.io/projection/v2.0.0/schema.json";
+const BANDS: &str = "https://stac-extensions.github.io/eo/v2.0.0/schema.json";
+const SCIENTIFIC: &str = "https://stac-extensions.github.io/scientific/v1.0.0/schema.json";
+/// The type of Zarr stores.
+const ZARR: &str = "application/vnd+zarr; version=3";
+/// The folder of the catalogue, beside the card.
+const FOLDER: &str = "stac";
+
+/// Paths and texts of the files; empty if no cube has a place and a time.
+pub(crate) fn files(facts: &Facts, about: &About) -> Vec<(String, String)> {
+    let places = &facts.places.items;
+    if places.is_empty() {
+        return Vec::new();
+    }
+    let written = |value: &Value| format!("{value:#}\n");
+    let mut files = vec![(format!("{FOLDER}/collection.json"), written(&collection(facts, about)))];
+    let items = places.iter().map(|place| {
+        (format!("{FOLDER}/{}", item_path(place)), written(&item(place, facts, about)))
+    });
+    files.extend(items);
+    files
+}
+
+/// The path of an item, from the collection.
+fn item_path(place: &Place) -> String {
+    format!("items/{:06}.json", place.id)
+}
+
+/// The identifier of the collection: the folder's name, without characters that addresses do not have.
+fn collection_id(facts: &Facts) -> String {
+    let folder = facts.folder.strip_suffix(".hsipack").unwrap_or(&facts.folder);
+    let plain = |character: char| {
+        if character.is_alphanumeric() || "-_.".contains(character) { character } else { '-' }
+    };
+    folder.chars().map(plain).collect()
+}
+
+fn collection(facts: &Facts, about: &About) -> Value {
+    let boxes: Vec<[f64; 4]> = facts.places.items.iter().map(bounds).collect();
+    let whole = boxes
+        .iter()
+        .copied()
+        .reduce(|a, b| [a[0].min(b[0]), a[1].min(b[1]), a[2].max(b[2]), a[3].max(b[3])]);
+    let mut times: Vec<String> = Vec::new();
+    for place in &facts.places.items {
+        match &place.time {
+            Time::At(time) => times.push(in_utc(time)),
+            Time::Between(start, end) => times.extend([in_utc(start), in_utc(end)]),
+        }
+    }
+    times.sort_unstable();
+    let mut links = vec![
+        json!({ "rel": "root", "href": "./collection.json", "type": "application/json" }),
+        json!({ "rel": "self", "href": "./collection.json", "type": "application/json" }),
+    ];
+    links.extend(about.license_url.iter().map(|url| json!({ "rel": "license", "href": url })));
+    links.extend(facts.places.items.iter().map(|place| {
+        let href = format!("./{}", item_path(place));
+        json!({ "rel": "item", "href": href, "type": "application/geo+json", "title": place.name })
+    }));
+    // STAC needs a licence. `other` says that there is no SPDX identifier, which also holds if there is none at all.
+    let is_spdx = |name: &&String| {
+        let part = |character: char| character.is_ascii_alphanumeric() || "-.+".contains(character);
+        name.chars().all(part)
+    };
+    let license = about.license.as_ref().filter(is_spdx).map_or("other", String::as_str);
+    let mut all = json!({
+        "type": "Collection",
+        "stac_version": VERSION,
+        "stac_extensions": [],
+        "id": collection_id(facts),
+        "title": title(facts, about),
+        "description": about.description.clone().unwrap_or_else(|| summary(facts)),
+        "keywords": tags(about),
+        "license": license,
+        "extent": {
+            "spatial": { "bbox": [whole] },
+            "temporal": { "interval": [[times.first(), times.last()]] },
+        },
+        "links": links,
+    });
+    let providers: Vec<Value> = about
+        .authors
+        .iter()
+        .map(|author| {
+            let mut provider = json!({ "name": author.name, "roles": ["producer"] });
+            if let Some(url) = &author.url {
+                provider["url"] = json!(url);
+            }
+            provider
+        })
+        .collect();
+    if !providers.is_empty() {
+        all["providers"] = Value::Array(providers);
+    }
+    if about.doi.is_some() || about.citation.is_some() {
+        all["stac_extensions"] = json!([SCIENTIFIC]);
+        if let Some(doi) = &about.doi {
+            all["sci:doi"] = json!(doi);
+            let cite = json!({ "rel": "cite-as", "href": format!("https://doi.org/{doi}") });
+            all["links"].as_array_mut().expect("a list").push(cite);
+        }
+        if let Some(citation) = &about.citation {
+            all["sci:citation"] = json!(citation);
+        }
+    }
+    all
+}
+
+/// A time that sorts as text: with the offset `Z` if it has none of its own.
+fn in_utc(time: &str) -> String {
+    rfc3339(time).unwrap_or_else(|| time.to_owned())
+}
+
+/// West, south, east and north.
+fn bounds(place: &Place) -> [f64; 4] {
+    let [west, east] = extent(&place.corners.map(|corner| corner[0]));
+    let [south, north] = extent(&place.corners.map(|corner| corner[1]));
+    [west, south, east, north]
+}
+
+fn item(place: &Place, facts: &Facts, about: &About) -> Value {
+    let stack = &facts.report.stacks[place.stack];
+    let [rows, columns, _] = stack.shape;
+    let [x, a, b, y, d, e] = place.geo.transform;
+    let mut properties = Map::new();
+    let mut put = |key: &str, value: Value| drop(properties.insert(key.to_owned(), value));
+    put("title", json!(place.name));
+    match &place.time {
+        Time::At(time) => put("datetime", json!(time)),
+        Time::Between(start, end) => {
+            put("datetime", Value::Null);
+            put("start_datetime", json!(start));
+            put("end_datetime", json!(end));
+        }
+    }
+    let sensors: Vec<&String> = match about.sensors.is_empty() {
+        true => facts.sensors.iter().collect(),
+        false => about.sensors.iter().collect(),
+    };
+    if let [sensor] = sensors.as_slice() {
+        put("instruments", json!([sensor]));
+    }
+    // Systems that are only known as WKT 1 have no code; the extension takes WKT 2.
+    put("proj:code", json!(place.geo.epsg().map(|code| format!("EPSG:{code}"))));
+    put("proj:shape", json!([rows, columns]));
+    put("proj:transform", json!([a, b, x, d, e, y]));
+    let mut corners = place.corners.to_vec();
+    corners.push(corners[0]);
+    let to_dataset = format!("../../{}", facts.folder);
+    let number = place.index;
+    let mut assets = Map::new();
+    let mut cube = json!({
+        "href": format!("{to_dataset}/{}/image", stack.name),
+        "type": ZARR,
+        "title": "hyperspectral cube",
+        "description": format!("Position {number} of the first axis"),
+        "roles": ["data"],
+        "data_type": stack.dtype,
+        "bands": bands(place, facts),
+    });
+    if let [unit] = facts.units.iter().collect::<Vec<_>>().as_slice() {
+        cube["unit"] = json!(unit);
+    }
+    assets.insert("image".to_owned(), cube);
+    for mask in &stack.masks {
+        let asset = json!({
+            "href": format!("{to_dataset}/{}/{}", stack.name, mask.name),
+            "type": ZARR,
+            "title": format!("mask {}", mask.name),
+            "description": format!("Position {number} of the first axis"),
+            "roles": ["labels"],
+        });
+        assets.insert(format!("mask_{}", mask.name), asset);
+    }
+    json!({
+        "type": "Feature",
+        "stac_version": VERSION,
+        "stac_extensions": [PROJECTION, BANDS],
+        "id": format!("{}-{:06}", collection_id(facts), place.id),
+        "collection": collection_id(facts),
+        "geometry": { "type": "Polygon", "coordinates": [corners] },
+        "bbox": bounds(place),
+        "properties": properties,
+        "links": [
+            { "rel": "root", "href": "../collection.json", "type": "application/json" },
+            { "rel": "parent", "href": "../collection.json", "type": "application/json" },
+            { "rel": "collection", "href": "../collection.json", "type": "application/json" },
+            { "rel": "self", "href": format!("./{:06}.json", place.id), "type": "application/geo+json" },
+        ],
+        "assets": assets,
+    })
+}
+
+/// The bands of a cube, with centres and widths in µm.
+fn bands(place: &Place, facts: &Facts) -> Vec<Value> {
+    let micrometres = |nm: f64| json!((nm * 1e3).round() / 1e6);
+    (0..)
+        .zip(&facts.bands[place.stack])
+        .map(|(number, band): (usize, _)| {
+            let mut all = json!({ "name": format!("band {number}") });
+            if let Some(nm) = band.wavelength_nm {
+                all["eo:center_wavelength"] = micrometres(nm);
+            }
+            if let Some(nm) = band.fwhm_nm {
+                all["eo:full_width_half_max"] = micrometres(nm);
+            }
+            all
+        })
+        .collect()
+}
