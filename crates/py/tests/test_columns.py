@@ -33,6 +33,47 @@ def test_tables_of_a_program_give_columns(own_dataset: Path, table: Any) -> None
     assert hsipack.validate(own_dataset)
 
 
+def test_several_files_give_columns(own_dataset: Path, tmp_path: Path) -> None:
+    scans, people = tmp_path / "scans.csv", tmp_path / "people.json"
+    scans.write_text("name,patient,label\ncube_00,p0,oak\ncube_01,p1,ash\n")
+    people.write_text('{"p0": {"years": 30}, "p1": {"years": 41}}')
+    keys = [{"name": "{name}"}, {"id": "{patient}"}]
+    report = hsipack.set_columns(own_dataset, [scans, str(people)], table_key=keys)
+    assert sorted(report.columns) == ["label", "patient", "table.id", "years"]
+    ds = hsipack.open(own_dataset)
+    by_name = dict(zip(ds.samples.column("name"), ds.samples, strict=True))
+    assert [by_name[name]["years"] for name in NAMES] == [30, 41]
+    history = (own_dataset / "zarr.json").read_text()
+    assert "people.json" in history
+    assert "table_key=[{" in history
+    people.write_text('{"p0": {"label": "fir"}, "p1": {"label": "elm"}}')
+    with pytest.raises(hsipack.ConflictError, match=r"'?\"?label.* is in two tables: .*scans.csv"):
+        hsipack.set_columns(own_dataset, [scans, people], table_key=keys)
+
+
+def test_tables_of_a_conversion_are_one_or_several(tmp_path: Path) -> None:
+    cube = np.random.default_rng(0).random((5, 6, 7), dtype=np.float32)
+    for name in NAMES:
+        np.save(tmp_path / f"{name}.npy", cube)
+    (tmp_path / "a.csv").write_text("name,site\ncube_00,A\ncube_01,B\n")
+    (tmp_path / "b.json").write_text('{"A": {"age": 3}, "B": {"age": 4}}')
+    for table, key in [
+        ([tmp_path / "a.csv", tmp_path / "b.json"], [{"name": "{name}"}, {"town": "{site}"}]),
+        (tmp_path / "a.csv", None),
+        ([tmp_path / "a.csv"], {"name": "{stem}"}),
+    ]:
+        out = tmp_path / "out"
+        shutil.rmtree(out, ignore_errors=True)
+        hsipack.convert(f"{tmp_path}/*.npy", out, table=table, table_key=key, axes="yxb")
+        samples = hsipack.open(out).samples
+        assert samples.column("site") == ["A", "B"]
+        if isinstance(key, list):
+            assert samples.column("age") == [3, 4]
+    for table, key in [(3, None), ([3], None), (tmp_path / "a.csv", {"a": "b", "c": "d"})]:
+        with pytest.raises((TypeError, hsipack.ConflictError), match="table"):
+            hsipack.convert(tmp_path, tmp_path / "o", table=table, table_key=key)  # type: ignore[arg-type]
+
+
 def test_statistics_of_changed_splits_follow(own_dataset: Path) -> None:
     names = hsipack.open(own_dataset).samples.column("name")
     split = ["train"] * 5 + ["odd"] * 2 + [None] * (len(names) - 7)

@@ -9,8 +9,8 @@ use hsipack_store::mirror::{self, Pin};
 use hsipack_store::small;
 
 use super::{
-    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, foreign, hdf5, htc, jpeg, jpeg2000,
-    matlab, numpy, png, products, tiff, tivita, zarr,
+    Access, CubeInfo, OpenOptions, RowBuffer, Source, envi, foreign, hdf5, hsd, htc, jpeg,
+    jpeg2000, matlab, numpy, png, products, tiff, tivita, zarr,
 };
 use crate::container::Visitor;
 use crate::reader::Described;
@@ -48,7 +48,7 @@ const fn format(recognises: Recognise, open: Open, visit: Option<Visit>) -> Form
 
 /// The formats, the most reliable signatures first. ENVI is last: its data files have no signature and are recognised by the
 /// header beside them.
-const FORMATS: [Format; 12] = [
+const FORMATS: [Format; 13] = [
     format(hdf5::recognises, hdf5::open, Some(hdf5::visit)),
     format(numpy::recognises, numpy::open, Some(numpy::visit)),
     format(matlab::recognises, matlab::open, Some(matlab::visit)),
@@ -60,6 +60,7 @@ const FORMATS: [Format; 12] = [
     format(zarr::recognises, zarr::open, Some(zarr::visit)),
     format(htc::recognises, htc::open, Some(htc::visit)),
     format(tivita::recognises, tivita::open, None),
+    format(hsd::recognises, hsd::open, None),
     format(envi::recognises, open_envi, None),
 ];
 
@@ -228,7 +229,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
         None => {
             Err(Error::unsupported("not a cube in any format hsipack knows").at(path).with_remedy(
                 "give an ENVI header or data file, .npy, .npz, .mat, HDF5, NetCDF-4, TIFF, Zarr, \
-                 Tivita SpecCube.dat or HTC .blosc, or a .zip, .tar, .tar.gz or .tgz of them",
+                 Tivita SpecCube.dat, HTC .blosc or HSD, or a .zip, .tar, .tar.gz or .tgz of them",
             ))
         }
     }

@@ -140,7 +140,7 @@ static FORMATS: [Foreign; 37] = [
         &["parquet"],
         Remedy::Other("read it in Python and pack the arrays with hsipack.pack"),
     ),
-    by("HSD, a format of a camera maker", &[], &["hsd"], Remedy::Other(EXPORT)),
+    by("HSD in another form than Hyperspectral City has it", &[], &["hsd"], Remedy::Other(EXPORT)),
     by(
         "a file of a microscope or spectrometer",
         &[],
@@ -270,7 +270,7 @@ mod tests {
             ("A.VRT", b"", "VRT (a GDAL virtual raster, which only points to other files)"),
             ("a.mp4", b"\0\0\0\x18ftypmp42", "a video (MP4)"),
             ("a.jpg", b"\xFF\xD8\xFF\xE0", "a JPEG picture"),
-            ("a.hsd", b"", "HSD, a format of a camera maker"),
+            ("a.hsd", b"", "HSD in another form than Hyperspectral City has it"),
         ] {
             assert_eq!(name(file, head), Some(want), "{file}");
         }

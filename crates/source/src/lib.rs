@@ -25,6 +25,7 @@
 //! | Zarr v2, v3 | `zarr/` | `metadata`, `choose`, `tree`, `chunks`, `inflate`, `decoded` |
 //! | HTC `.blosc` | `htc/` | `pickle`, `blosc_frame` |
 //! | Tivita `*_SpecCube.dat` | `tivita.rs` | |
+//! | HSD (`.hsd`) of Hyperspectral City | `hsd.rs` | |
 //! | PNG, for masks and pictures; JPEG, for pictures | `png.rs`, `jpeg.rs` | |
 //! | JPEG 2000, NetCDF-3, HDF4, FITS and others, refused by name | `foreign.rs`, `jpeg2000.rs` | |
 //!
@@ -60,6 +61,7 @@ pub mod flat;
 mod foreign;
 pub(crate) mod georeference;
 pub mod hdf5;
+pub mod hsd;
 pub mod htc;
 mod joined;
 mod jpeg;

@@ -3,11 +3,13 @@
 //! | file | part |
 //! |---|---|
 //! | `convert.rs` | arguments, how they become options, and the closing report |
+//! | `option_file.rs` | the text of a file of options |
 //! | `config.rs` | options from a file (`--config`) |
 //! | `layout.rs` | how the files of a dataset are arranged (`--layout`) |
 
 mod config;
 pub mod layout;
+mod option_file;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,14 +20,14 @@ use hsipack_pack::convert::parts::{self, Planned};
 use hsipack_pack::convert::plan::{Plan, PlannedSample};
 use hsipack_pack::convert::{self, ConvertOptions, Report};
 
-use self::config::OptionFile;
 use self::layout::Layout;
+use self::option_file::OptionFile;
 use crate::task::Task;
 use crate::{output, typed};
 
 /// Pack cubes into a new dataset, or add them to an existing one.
 ///
-/// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita and HTC files, folders and archives
+/// Inputs are ENVI, NumPy, MATLAB, HDF5/NetCDF-4/HDF-EOS, TIFF, Zarr, Tivita, HTC and HSD files, folders and archives
 /// (.zip, .tar, .tar.gz, .tgz) of such files, or a CSV with a `path` column. Name a variable inside a container
 /// as file::variable, and a file in an archive as archive.zip/folder/file.
 #[derive(clap::Args)]

@@ -17,6 +17,8 @@ import tifffile
 import zarr
 from helpers import Hsipack, open_xarray, read_zarr, samples, stacks
 from PIL import Image
+from public_datasets.driving import write_hsd
+from public_datasets.folders import scene
 
 ROWS, COLUMNS, BANDS = 6, 7, 5
 COUNT = 4
@@ -697,3 +699,35 @@ def test_arrays_of_samples_that_cannot_be_are_refused(hsipack: Hsipack, tmp_path
     words = (f"{path}::data", "--axes", "nyxb")
     message = hsipack.refuse(*words, out=tmp_path / "out", names=path, memory=1 << 30)
     assert "more than 4194304 samples" in message
+
+
+def test_spectra_of_hsd_are_computed_from_components(hsipack: Hsipack, tmp_path: Path) -> None:
+    path = tmp_path / "in/a.hsd"
+    cube = write_hsd(path, scene(0, 21, 34, 126), 20, last=950)
+    out = tmp_path / "out"
+    report = hsipack.convert(path, "--chunk", "8x8", "--memory", "100kB", out=out)
+    assert report["stacks"][0]["wavelengths"] == [450, 950]
+    np.testing.assert_allclose(read_zarr(out), cube[None], rtol=1e-3, atol=2e-4)
+    hsipack.convert(path, "--bands", "125,0", out=tmp_path / "two")
+    np.testing.assert_allclose(
+        read_zarr(tmp_path / "two"), cube[None, ..., [125, 0]], rtol=1e-3, atol=2e-4
+    )
+    # A step that does not lead to the last centre says nothing.
+    write_hsd(path, cube, 3, last=960)
+    report = hsipack.convert(path, out=tmp_path / "none")
+    assert report["stacks"][0]["wavelengths"] is None
+    assert any("do not end at 960 nm" in note for note in report["notes"])
+
+
+def test_damaged_hsd_is_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    path = tmp_path / "a.hsd"
+    write_hsd(path, scene(0, 5, 6, 7), 3, last=474)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert "cut short" in hsipack.refuse(path, out=tmp_path / "o", names=path)
+    for field in range(4):
+        for number in (-1, 0, 2**31 - 1):
+            head = np.frombuffer(whole[:28], "<i4").copy()
+            head[field] = number
+            path.write_bytes(head.tobytes() + whole[28:])
+            hsipack.refuse(path, out=tmp_path / "o", names=path, memory=2 << 30)

@@ -92,6 +92,156 @@ def test_records_of_json_are_joined(hsipack: Hsipack, tmp_path: Path) -> None:
     assert [line.get("label") for line in samples(kept)] == ["ripe", "ripe", None]
 
 
+def several(folder: Path) -> list[object]:
+    """Three tables of the same four cubes, with a key each, as words of the command."""
+    (folder / "scans.csv").write_text(
+        "name,patient,split\n"
+        + "".join(f"cube_{n:03},p{n // 2},{'train' if n < 2 else 'val'}\n" for n in range(4))
+    )
+    people = [{"id": "p0", "age": 30, "site": 7}, {"id": "p1", "age": 41, "site": 8}]
+    sites = [{"of": 7, "city": "Lyon"}, {"of": 8, "city": "Turin"}]
+    (folder / "people.json").write_text(json.dumps({"people": people, "sites": sites}))
+    (folder / "sugar.tsv").write_text(
+        "file\tsugar\n" + "".join(f"cube_{n:03}.npy\t{n}.5\n" for n in range(4))
+    )
+    words: list[object] = ["--table", folder / "scans.csv", "--table-key", "name={name}"]
+    words += ["--table", f"{folder}/people.json::people", "--table-key", "id={patient}"]
+    words += ["--table", folder / "sugar.tsv", "--table-key", "file={stem}.npy"]
+    return [*words, "--table-join", "sites.of=site", "--label-column", "sugar"]
+
+
+def check_several(out: Path) -> None:
+    lines = samples(out)
+    assert [line["label"] for line in lines] == [0.5, 1.5, 2.5, 3.5]
+    assert [line["age"] for line in lines] == [30, 30, 41, 41]
+    assert [line["city"] for line in lines] == ["Lyon", "Lyon", "Turin", "Turin"]
+    assert [line["split"] for line in lines] == ["train", "train", "val", "val"]
+
+
+def test_several_tables_each_add_their_columns(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 4)
+    words = several(tmp_path)
+    out = tmp_path / "out.hsipack"
+    hsipack.convert(tmp_path / "in", *words, "--name", "{patient}-{stem}", out=out)
+    check_several(out)
+    assert [line["name"] for line in samples(out)][::3] == ["p0-cube_000", "p1-cube_003"]
+    # The same in a file of options, in parts, and with half of the cubes appended.
+    config = tmp_path / "c.toml"
+    tables = [str(words[at + 1]) for at, word in enumerate(words) if word == "--table"]
+    keys = [str(words[at + 1]) for at, word in enumerate(words) if word == "--table-key"]
+    config.write_text(
+        f"table = {json.dumps(tables)}\ntable-key = {json.dumps(keys)}\n"
+        'table-join = "sites.of=site"\nlabel-column = "sugar"\n'
+    )
+    hsipack.convert(tmp_path / "in", "--config", config, out=tmp_path / "of_config")
+    check_several(tmp_path / "of_config")
+    plan = tmp_path / "plan.json"
+    planned = hsipack.run(
+        "convert", tmp_path / "in", "-o", tmp_path / "parts", *words, "--plan", plan
+    )
+    assert planned.returncode == 0, planned.stderr
+    for command in (["work", plan, "--part", "1/1"], ["commit", plan]):
+        assert hsipack.run(*command).returncode == 0
+    check_several(tmp_path / "parts")
+    first = sorted((tmp_path / "in").iterdir())
+    grown = tmp_path / "grown"
+    hsipack.convert(*first[:2], *words, out=grown)
+    hsipack.convert(*first[2:], *words, "--append", out=grown)
+    check_several(grown)
+    changed = tmp_path / "changed"
+    hsipack.convert(tmp_path / "in", out=changed)
+    table_words = [word for word in words if word != "--table"]
+    assert hsipack.run("table", changed, *table_words).returncode == 0
+    check_several(changed)
+
+
+def test_another_table_is_another_conversion(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 4)
+    words = several(tmp_path)
+    out, plan = tmp_path / "out", tmp_path / "plan.json"
+    args = ["convert", tmp_path / "in", "-o", out]
+    assert hsipack.run(*args, *words, "--plan", plan).returncode == 0
+    done = hsipack.run(*args, *words[:4], "--resume")
+    assert done.returncode == 1
+    assert "table" in done.stderr
+    assert hsipack.run(*args, *words, "--resume").returncode == 0
+    check_several(out)
+
+
+def test_tables_that_do_not_go_together_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2)
+    a, b, c = (tmp_path / f"{name}.csv" for name in "abc")
+    a.write_text("name,label,id\ncube_000,x,1\ncube_001,y,2\n")
+    b.write_text("name,label\ncube_000,x\ncube_001,y\n")
+    c.write_text("id,age\n1,3\n")
+    more = tmp_path / "more.csv"
+    more.write_text("id,size\n1,3\n2,4\n")
+    keys = ["--table-key", "name={name}", "--table-key", "id={id}"]
+    for words, texts in [
+        (["--table", a, "--table", b], ["'label'", str(a), str(b)]),
+        (["--table", a, "--table", c, *keys], [str(c), "no row with id 2", "--unlisted"]),
+        (["--table", a, "--table", more, "--table", c, *keys], ["2 keys for 3 tables"]),
+        (["--table", a, *keys], ["2 keys for 1 table"]),
+        (["--table", a, "--table-key", "name={nothing}"], ["{nothing}"]),
+        (["--table", c, "--table", a, *keys[2:], *keys[:2]], ["unknown field {id}"]),
+        (["--table", a, "--table", tmp_path / "no.csv"], ["no.csv"]),
+        (
+            ["--table", a, "--table", more, *keys, "--table-join", "c.csv.id=id"],
+            ["may belong to each", str(a), str(more)],
+        ),
+        (["--table", a, "--table-join", "c.csv.id=nothing"], ["no column `nothing`"]),
+    ]:
+        message = hsipack.refuse(tmp_path / "in", *words, out=tmp_path / "o", names=None)
+        assert all(text in message.replace('"', "'") for text in texts), message
+    out = tmp_path / "out"
+    words = ["--table", a, "--table", c, *keys, "--unlisted", "keep"]
+    hsipack.convert(tmp_path / "in", *words, out=out)
+    assert [line.get("age") for line in samples(out)] == [3, None]
+    hsipack.convert(tmp_path / "in", *words[:-1], "skip", out=tmp_path / "one")
+    assert [line["age"] for line in samples(tmp_path / "one")] == [3]
+
+
+def test_joined_names_are_columns(hsipack: Hsipack, tmp_path: Path) -> None:
+    write_cubes(tmp_path / "in", 2)
+    images = [{"id": n, "file_name": f"cube_{n:03}.npy", "kind": 1 - n} for n in range(2)]
+    kinds = [{"id": 0, "name": "oak"}, {"id": 1, "name": "ash"}]
+    (tmp_path / "c.json").write_text(json.dumps({"images": images, "categories": kinds}))
+    words = ["--table", f"{tmp_path}/c.json::images", "--table-key", "file_name={stem}.npy"]
+    words += ["--table-join", "categories.id=kind", "--label-column"]
+    hsipack.convert(tmp_path / "in", *words, "categories.name", out=tmp_path / "out")
+    lines = samples(tmp_path / "out")
+    assert [line["label"] for line in lines] == ["ash", "oak"]
+    assert [line["name"] for line in lines] == ["cube_000", "cube_001"]
+    # The name of a sample is no label.
+    message = hsipack.refuse(tmp_path / "in", *words, "name", out=tmp_path / "o", names=None)
+    assert "categories.name" in message
+
+
+@pytest.mark.parametrize(
+    ("ending", "lines"),
+    [
+        ("csv", [",path,label", "0,in/cube_000.npy,a", "1,in/cube_002.npy,b"]),
+        ("lst", ["in/cube_000.npy in/cube_000.png", "in/cube_002.npy in/cube_002.png"]),
+        ("tsv", ["1\tcube_000", "2\tcube_002"]),
+        ("json", None),
+    ],
+)
+def test_lists_have_columns_and_splits(
+    hsipack: Hsipack, tmp_path: Path, ending: str, lines: list[str] | None
+) -> None:
+    write_cubes(tmp_path / "in", 3)
+    path = tmp_path / f"train.{ending}"
+    if lines is None:
+        path.write_text(json.dumps({"cube_000": "train", "cube_002.npy": "train"}))
+    else:
+        path.write_text("\n".join(lines))
+    words = ["--split", path if lines is None else f"train={path}"]
+    report = hsipack.convert(tmp_path / "in", *words, out=tmp_path / "out")
+    assert [line.get("split") for line in samples(tmp_path / "out")] == ["train", None, "train"]
+    notes = [note for note in report["notes"] if "are in column" in note]
+    assert len(notes) == (lines is not None)
+
+
 def test_lists_name_cubes_by_names_stems_and_paths(hsipack: Hsipack, tmp_path: Path) -> None:
     write_cubes(tmp_path / "in/a", 2)
     write_cubes(tmp_path / "in/b", 2, first=2)

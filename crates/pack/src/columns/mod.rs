@@ -22,11 +22,12 @@ use serde_json::{Map, Value};
 
 pub use self::rewrite::Report;
 pub(crate) use self::rewrite::{Changes, change};
+use crate::convert::one_or_several;
 use crate::convert::plan::assign_lists;
 use crate::input::Input;
-use crate::pattern::Pattern;
+use crate::pattern::{self, Fields};
 use crate::progress::Progress;
-use crate::table::{self, Table, TableOptions};
+use crate::table::{self, TableOptions, Tables};
 
 /// A change of columns. As in `convert/options/mod.rs`, an option is a field, here and nowhere else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,11 +36,12 @@ use crate::table::{self, Table, TableOptions};
 pub struct ColumnsOptions {
     /// A packed dataset
     pub dataset: PathBuf,
-    /// CSV, TSV, JSON, JSON lines or Parquet with a column `name`, or FILE.json::KEY. The samples get its other columns (split,
-    /// label, group, any); an empty cell removes the value
+    /// CSV, TSV, JSON, JSON lines or Parquet with a column `name`, or FILE.json::KEY; several add their columns. The samples
+    /// get the other columns (split, label, group, any); an empty cell removes the value
+    #[serde(with = "one_or_several")]
     #[cfg_attr(feature = "clap", arg(value_name = "FILE", required_unless_present = "split"))]
-    pub table: Option<PathBuf>,
-    /// How rows of the table and lists belong to samples.
+    pub table: Vec<PathBuf>,
+    /// How rows of tables and lists belong to samples.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub joins: TableOptions,
@@ -55,7 +57,7 @@ impl Default for ColumnsOptions {
     fn default() -> Self {
         Self {
             dataset: PathBuf::new(),
-            table: None,
+            table: Vec::new(),
             joins: TableOptions::default(),
             jobs: None,
             command: String::new(),
@@ -82,22 +84,20 @@ pub fn set_columns(
     given: Option<&[u8]>,
     progress: &Progress,
 ) -> Result<Report> {
-    let key = options.joins.key_column();
-    let mut table = match (given, &options.table) {
-        (Some(text), _) => Some(Table::of_json(text, key)?),
-        (None, Some(file)) => Some(Table::read(file, key, &options.joins.table_join)?),
-        (None, None) => None,
+    let mut tables = match given {
+        Some(text) => Tables::of_json(text, &options.joins)?,
+        None => Tables::read(&options.table, &options.joins)?,
     };
     let lists = table::read_lists(&options.joins.split)?;
-    if table.is_none() && lists.is_empty() {
+    if tables.is_empty() && lists.is_empty() {
         return Err(Error::conflict("no table was given")
             .with_remedy(remedy!["give a table, or lists with ", Opt::Split]));
     }
     change(&options.dataset, &options.command, options.threads(), progress, &mut |dataset| {
         let mut changes = Changes::default();
-        if let Some(table) = &mut table {
-            of_table(dataset, table, options, &mut changes)?;
-            let unused = table.remaining();
+        of_tables(dataset, &mut tables, &mut changes)?;
+        for member in tables.iter() {
+            let unused = member.table.remaining();
             let shown = unused[..unused.len().min(3)].join(", ");
             if given.is_some() && !unused.is_empty() {
                 return Err(Error::conflict(format!(
@@ -107,11 +107,12 @@ pub fn set_columns(
                 .at(dataset.path())
                 .with_remedy("give names of samples, as in samples.jsonl"));
             }
-            if !table.is_used() {
+            if !member.table.is_used() {
+                let key = member.table.key();
                 return Err(Error::conflict(format!(
                     "no row of the table belongs to a sample; the first is {shown}"
                 ))
-                .at(options.table.clone().unwrap_or_default())
+                .at(&member.file)
                 .with_remedy(remedy![
                     "say what the column has for each sample, such as ",
                     Opt::TableKey.to(format!("{key}={{stem}}"))
@@ -119,7 +120,11 @@ pub fn set_columns(
             }
             if !unused.is_empty() {
                 let rows = counted(unused.len(), "row");
-                changes.notes.push(format!("{rows} of the table belong to no sample: {shown}"));
+                let table = match tables.len() {
+                    1 => "the table".to_owned(),
+                    _ => format!("the table {}", member.file.display()),
+                };
+                changes.notes.push(format!("{rows} of {table} belong to no sample: {shown}"));
             }
         }
         of_lists(dataset, &lists, &mut changes)?;
@@ -134,23 +139,37 @@ fn counted(count: usize, word: &str) -> String {
     if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }
 
-/// Adds the rows of a table to the changes.
-fn of_table(
-    dataset: &Dataset,
-    table: &mut Table,
-    options: &ColumnsOptions,
-    changes: &mut Changes,
-) -> Result<()> {
+/// Adds the rows of tables to the changes.
+fn of_tables(dataset: &Dataset, tables: &mut Tables, changes: &mut Changes) -> Result<()> {
     let samples = dataset.samples();
-    let pattern = options.joins.table_key.as_ref().map(|key| Pattern(&key.value));
     for id in 0..samples.len() {
-        let text = match pattern {
-            None => Some(samples.name(id).to_owned()),
-            Some(pattern) => pattern.of(&input(&samples.get(id)?))?,
-        };
-        let Some(row) = text.and_then(|text| table.row_with_nulls(&text)) else { continue };
+        let mut cells = Map::new();
+        let mut sample = None;
+        for number in 0..tables.len() {
+            let earlier = fields_of(tables, number, &cells);
+            let member = tables.get_mut(number);
+            let text = match member.is_by_name() {
+                true => Some(samples.name(id).to_owned()),
+                false => {
+                    let sample = match &mut sample {
+                        Some(sample) => sample,
+                        None => sample.insert(input(&samples.get(id)?)),
+                    };
+                    sample.fields.extend(earlier.clone());
+                    member.pattern().of(sample)?
+                }
+            };
+            let row = text.and_then(|text| member.table.row_with_nulls(&text));
+            if let Some(row) = row {
+                let merged = tables.merge(number, row, &mut cells);
+                merged.map_err(|error| error.within(samples.name(id)))?;
+            }
+        }
+        if cells.is_empty() {
+            continue;
+        }
         let columns = changes.columns.entry(id).or_default();
-        for (column, value) in row {
+        for (column, value) in cells {
             let is_own = table::is_reserved(&column);
             columns.insert(if is_own { format!("table.{column}") } else { column }, value);
         }
@@ -158,11 +177,24 @@ fn of_table(
     Ok(())
 }
 
+/// The columns of the tables before table `number` as fields. A sample without a row has no value in them.
+fn fields_of(tables: &Tables, number: usize, cells: &Map<String, Value>) -> Fields {
+    let used: Vec<&str> = tables
+        .iter()
+        .nth(number)
+        .into_iter()
+        .flat_map(|member| member.pattern().fields())
+        .collect();
+    let columns = tables.iter().take(number).flat_map(|member| member.table.columns());
+    let used = columns.filter(|column| used.contains(column));
+    used.map(|column| (column.to_owned(), cells.get(column).and_then(pattern::text_of))).collect()
+}
+
 /// A sample as an input whose fields are its columns.
 fn input(sample: &Sample) -> Input {
     let mut input = Input::of_sample(sample);
     for (column, value) in columns_of(sample) {
-        input.fields.entry(column).or_insert_with(|| crate::pattern::text_of(&value));
+        input.fields.entry(column).or_insert_with(|| pattern::text_of(&value));
     }
     input.columns.insert("name".to_owned(), Value::from(sample.name.as_str()));
     input

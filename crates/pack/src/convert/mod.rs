@@ -65,7 +65,7 @@ pub use boxes::{BOX_LABELS, BOXES};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass, OtherValue};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{CubeOfMask, MaskGroup, MaskReader, groups as mask_groups};
-pub(crate) use options::words;
 pub use options::*;
+pub(crate) use options::{one_or_several, words};
 pub(crate) use run::output_exists;
 pub use run::{PackedColumns, PackedStack, Report, WorstError, convert};

@@ -1,5 +1,6 @@
 //! Lists of names of samples: which split, or which part of a fold, they belong to.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -83,7 +84,8 @@ impl NameList {
 }
 
 /// Reads lists. A text file has a name on each line. A JSON file has a list of names if the split has a name. Otherwise it has
-/// lists by the names of splits (`{"train": […], "val": […]}`), or such objects for folds, in a list or by their names.
+/// lists by the names of splits (`{"train": […], "val": […]}`), or such objects for folds, in a list or by their names, or the
+/// split of each sample (`{"a": "train", "b": "val"}`).
 ///
 /// # Errors
 /// If a file cannot be read, is not such a list, or has no names.
@@ -139,6 +141,9 @@ fn read_one(
     let mut found = Vec::new();
     collect(json, &mut Vec::new(), &mut found);
     if found.is_empty() {
+        found = by_split(json);
+    }
+    if found.is_empty() {
         return Err(Error::malformed(format!(
             "there is no list of names in it; it has {}",
             json.keys()
@@ -186,6 +191,17 @@ fn lines(text: &[u8]) -> Result<Vec<String>> {
 fn names(json: &Json) -> Option<Vec<String>> {
     let Json::List(list) = json else { return None };
     list.iter().map(|name| name.text().map(std::borrow::Cow::into_owned)).collect()
+}
+
+/// The names of each split in an object that has the split of each name, `{"a": "train", "b": "val"}`.
+fn by_split(json: &Json) -> Vec<(Vec<String>, Vec<String>)> {
+    let Json::Object(entries) = json else { return Vec::new() };
+    let mut splits: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, split) in entries {
+        let Json::Text(split) = split else { return Vec::new() };
+        splits.entry(split.to_string()).or_default().push(name.to_string());
+    }
+    splits.into_iter().map(|(split, names)| (vec![split], names)).collect()
 }
 
 /// Adds every list of names below `json`, with the keys that lead to it. The objects of a list are folds.
@@ -261,6 +277,12 @@ mod tests {
         assert_eq!(columns(named), wanted(&[("f1/train", 1), ("f1/val", 1)]));
         assert_eq!(columns(r#"["a"]"#), wanted(&[("", 1)]));
         assert_eq!(columns(r#"{"a": 3}"#), wanted(&[]));
+        let splits = |text: &str| by_split(&json::parse(text.as_bytes()).unwrap());
+        let of_names = splits(r#"{"a": "val", "b": "train", "c": "val"}"#);
+        let path = |split: &str| vec![split.to_owned()];
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(of_names, [(path("train"), names(&["b"])), (path("val"), names(&["a", "c"]))]);
+        assert!(splits(r#"{"a": "val", "b": 3}"#).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | `rows.rs` | rows with columns, whatever the format; joining two tables |
 //! | `csv.rs`, `json.rs`, `parquet.rs` | the formats |
 //! | `lists.rs` | names of samples for each split |
+//! | `tables.rs` | several tables of the same samples |
 //! | `options.rs` | options of all commands that take tables and lists |
 //!
 //! Tables are held in memory. Files may have up to 256 MiB, and tables up to 16 million cells, so that a damaged or hostile
@@ -16,6 +17,7 @@ mod lists;
 mod options;
 mod parquet;
 mod rows;
+mod tables;
 
 use std::collections::HashMap;
 use std::io::BufReader;
@@ -30,6 +32,7 @@ use serde_json::{Map, Value};
 
 pub use self::lists::{NameList, SplitList, read as read_lists};
 pub use self::options::TableOptions;
+pub use self::tables::{Member, Tables};
 
 pub(crate) use self::json::Json;
 pub(crate) use self::rows::Rows;
@@ -50,20 +53,13 @@ pub struct Table {
 
 impl Table {
     /// Reads the table `FILE` or `FILE::KEY`: CSV, TSV, JSON, JSON lines or Parquet. KEY names a part of a JSON file. The column
-    /// `key` identifies samples. The rows of other tables are added by `joins`, `OTHER.COLUMN=COLUMN`: OTHER is a key of the same
-    /// JSON file, or another file.
+    /// `key` identifies samples.
     ///
     /// # Errors
-    /// If a file is not a table, a column does not exist, or two rows have the same text in a column that identifies them.
-    pub fn read(table: &Path, key: &str, joins: &[Assignment]) -> Result<Self> {
+    /// If the file is not a table, the column does not exist, or two rows have the same text in it.
+    pub fn read(table: &Path, key: &str) -> Result<Self> {
         let file = File::open(table)?;
-        // A column that is joined may identify samples.
-        let of_file = if joins.is_empty() { key } else { "" };
-        let mut rows = file.rows(of_file, key)?;
-        for join in joins {
-            file.join(&mut rows, join, key)?;
-        }
-        Self::new(rows, key).map_err(|error| error.at(&file.path))
+        Self::new(file.rows(key, key)?, key).map_err(|error| error.at(&file.path))
     }
 
     /// The table in a text of JSON, as [`read`](Self::read).
@@ -80,6 +76,11 @@ impl Table {
         }
         let by_text = rows.by_text(key)?;
         Ok(Self { key: key.to_owned(), by_text, is_used: vec![false; rows.len()], rows })
+    }
+
+    /// The column that identifies samples.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// Names of its columns.
@@ -130,6 +131,15 @@ fn no_key(rows: &Rows, key: &str) -> Error {
         format!("add a column `{key}`, or name the one that identifies the samples with "),
         Opt::TableKey
     ])
+}
+
+/// The rows of another table that a join adds.
+struct Joined {
+    rows: Rows,
+    /// The table, for columns that both have.
+    title: String,
+    /// The column whose values are looked up.
+    column: String,
 }
 
 /// A file of a table.
@@ -202,38 +212,45 @@ impl File {
         }
     }
 
-    /// Adds the rows of another table, `OTHER.COLUMN=COLUMN`.
-    fn join(&self, rows: &mut Rows, join: &Assignment, identifier: &str) -> Result<()> {
-        let Assignment { name, value: ours } = join;
+    /// The rows of the other table of a join, `OTHER.COLUMN=COLUMN`: OTHER is a key of the same JSON file, or another file;
+    /// `None` if there is no such table.
+    fn joined(&self, join: &Assignment, identifier: &str) -> Result<Option<Joined>> {
+        let name = &join.name;
         let dots: Vec<usize> = name.match_indices('.').map(|(dot, _)| dot).collect();
         for dot in dots.iter().rev() {
-            let (other, column) = (&name[..*dot], &name[dot + 1..]);
+            let (other, column) = (&name[..*dot], name[dot + 1..].to_owned());
             let part = match &self.content {
                 Content::Json(json) => json.at(other).filter(|part| !part.is_single()),
                 _ => None,
             };
-            let (theirs, title) = match part {
-                Some(part) => (at(&self.path, json::rows(part, identifier))?, other.to_owned()),
-                None => {
-                    let beside = self.path.with_file_name(other);
-                    let places = [Path::new(other), &beside];
-                    let is_there =
-                        |place: &&&Path| Input::parse(&place.to_string_lossy()).file.is_file();
-                    let Some(place) = places.iter().find(is_there) else { continue };
-                    let file = File::open(place)?;
-                    let stem = file.path.file_stem().unwrap_or_default().to_string_lossy();
-                    (file.rows("", identifier)?, stem.into_owned())
-                }
-            };
-            return at(&self.path, rows.join(&theirs, &title, column, ours))
-                .map_err(|error| error.within(join));
+            if let Some(part) = part {
+                let rows = at(&self.path, json::rows(part, identifier))?;
+                return Ok(Some(Joined { rows, title: other.to_owned(), column }));
+            }
+            let beside = self.path.with_file_name(other);
+            let places = [Path::new(other), &beside];
+            let is_there = |place: &&&Path| Input::parse(&place.to_string_lossy()).file.is_file();
+            if let Some(place) = places.iter().find(is_there) {
+                let file = File::open(place)?;
+                let title = file.path.file_stem().unwrap_or_default().to_string_lossy();
+                let rows = file.rows("", identifier)?;
+                return Ok(Some(Joined { rows, title: title.into_owned(), column }));
+            }
         }
-        let error = Error::conflict(format!("{join}: there is no table before the last dot"));
-        Err(error.at(&self.path).with_remedy(remedy![
-            "give ",
-            Opt::TableJoin.to("OTHER.COLUMN=COLUMN"),
-            ", where OTHER is a key of the JSON file, or another file"
-        ]))
+        Ok(None)
+    }
+
+    /// Adds the rows of another table to those of this file. Samples are identified by `identifier`.
+    fn join(
+        &self,
+        rows: &mut Rows,
+        join: &Assignment,
+        other: &Joined,
+        identifier: &str,
+    ) -> Result<()> {
+        let columns = [other.column.as_str(), join.value.as_str()];
+        let added = rows.join(&other.rows, &other.title, columns, identifier == "name");
+        at(&self.path, added).map_err(|error| error.within(join))
     }
 }
 
@@ -360,7 +377,7 @@ mod tests {
     #[test]
     fn columns_keep_their_type() {
         let file = write("\u{feff}name,label,age,group,code\na, 3 ,1.5,7,007\n\"b,c\",4,2,8,\n");
-        let mut table = Table::read(file.path(), "name", &[]).unwrap();
+        let mut table = Table::read(file.path(), "name").unwrap();
         let row = Value::Object(table.row("a").unwrap());
         assert_eq!(row, serde_json::json!({"label": 3, "age": 1.5, "group": "7", "code": "007"}));
         assert_eq!(table.remaining(), ["b,c"]);
@@ -371,7 +388,7 @@ mod tests {
     #[test]
     fn truth_is_boolean_and_zero_and_one_are_numbers() {
         let text = "name,a,b,c,d,e\nx,True,true,0,True,\ny,False,,1,maybe,\n";
-        let mut table = Table::read(write(text).path(), "name", &[]).unwrap();
+        let mut table = Table::read(write(text).path(), "name").unwrap();
         let row = |table: &mut Table, name| Value::Object(table.row(name).unwrap());
         let x = serde_json::json!({"a": true, "b": true, "c": 0, "d": "True", "e": null});
         assert_eq!(row(&mut table, "x"), x);
@@ -382,7 +399,7 @@ mod tests {
     #[test]
     fn what_every_sample_has_is_left_out_where_it_is_missing() {
         let text = "name,label,group,split,age\na,,,,\nb,1,g,train,3\n";
-        let mut table = Table::read(write(text).path(), "name", &[]).unwrap();
+        let mut table = Table::read(write(text).path(), "name").unwrap();
         let row = Value::Object(table.row("a").unwrap());
         assert_eq!(row, serde_json::json!({"age": null}));
     }
@@ -390,7 +407,7 @@ mod tests {
     #[test]
     fn a_table_needs_names_once() {
         for (text, problem) in [("label\n1\n", "`name`"), ("name\na\na\n", "twice")] {
-            let error = Table::read(write(text).path(), "name", &[]).unwrap_err();
+            let error = Table::read(write(text).path(), "name").unwrap_err();
             assert!(error.to_string().contains(problem), "{error}");
         }
     }
@@ -401,9 +418,11 @@ mod tests {
         let file = folder.path().join(format!("table.{ending}"));
         std::fs::write(&file, text).unwrap();
         std::fs::write(folder.path().join("more.csv"), "id,age\n1,30\n2,40\n").unwrap();
-        let joins: Vec<Assignment> = joins.iter().map(|join| join.parse().unwrap()).collect();
-        let mut table =
-            Table::read(Path::new(&format!("{}{part}", file.display())), "name", &joins)?;
+        let table_join = joins.iter().map(|join| join.parse().unwrap()).collect();
+        let options = TableOptions { table_join, ..TableOptions::default() };
+        let path = PathBuf::from(format!("{}{part}", file.display()));
+        let mut tables = Tables::read(&[path], &options)?;
+        let table = &mut tables.get_mut(0).table;
         Ok(["a", "b"].iter().flat_map(|name| table.row(name)).map(Value::Object).collect())
     }
 
@@ -488,12 +507,12 @@ mod tests {
             ("name,x,name\na,1,b\n", "2 columns are called `name`"),
             ("name,x\n,1\n", "row 2 of the table has no name"),
         ] {
-            let error = Table::read(write(text).path(), "name", &[]).unwrap_err().to_string();
+            let error = Table::read(write(text).path(), "name").unwrap_err().to_string();
             assert!(error.contains(told) && !error.contains('{'), "{error}");
         }
         let latin = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(latin.path(), b"name,x\na,m\xfcll\n").unwrap();
-        let error = Table::read(latin.path(), "name", &[]).unwrap_err().to_string();
+        let error = Table::read(latin.path(), "name").unwrap_err().to_string();
         assert!(error.contains("line 2: the text is not UTF-8"), "{error}");
     }
 }

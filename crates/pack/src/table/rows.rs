@@ -63,6 +63,15 @@ impl Rows {
         Ok(id)
     }
 
+    /// Renames a column. There must be no other one with the new name.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        if let Some(id) = self.ids.remove(from) {
+            let to: Arc<str> = to.into();
+            self.columns[id as usize] = to.clone();
+            self.ids.insert(to, id);
+        }
+    }
+
     /// Adds a row.
     pub fn push(&mut self, cells: Vec<Cell>) {
         self.rows.push(cells.into());
@@ -164,15 +173,27 @@ impl Rows {
     }
 
     /// Adds the cells of the row of `other`, named `title`, whose column `theirs` has the same text as the column `ours` of a
-    /// row. If both tables have a column, that of `other` is named `TITLE.COLUMN`.
+    /// row. If both tables have a column, that of `other` is named `TITLE.COLUMN`; so is a column `name`, unless `needs_name`.
     ///
     /// # Errors
     /// If a column does not exist, or two rows of `other` have the same text.
-    pub fn join(&mut self, other: &Rows, title: &str, theirs: &str, ours: &str) -> Result<()> {
-        let column = self.id(ours).ok_or_else(|| self.no_column(ours))?;
+    pub fn join(
+        &mut self,
+        other: &Rows,
+        title: &str,
+        [theirs, ours]: [&str; 2],
+        needs_name: bool,
+    ) -> Result<()> {
+        let without =
+            |rows: &Rows, name| rows.no_column(name).with_remedy("give a column of the table");
+        let column = self.id(ours).ok_or_else(|| without(self, ours))?;
+        other.id(theirs).ok_or_else(|| without(other, theirs).within(title))?;
         let by_text = other.by_text(theirs).map_err(|error| error.within(title))?;
         let names: Vec<String> = other.columns().map(str::to_owned).collect();
-        let taken: Vec<bool> = names.iter().map(|name| self.id(name).is_some()).collect();
+        // A column `name` would be taken for the names of samples, unless it identifies them.
+        let is_name = |name: &str| name == "name" && !needs_name;
+        let taken: Vec<bool> =
+            names.iter().map(|name| self.id(name).is_some() || is_name(name)).collect();
         let ids = names.iter().zip(taken).map(|(name, taken)| match taken {
             true => self.column(&format!("{title}.{name}")),
             false => self.column(name),
@@ -227,15 +248,15 @@ mod tests {
     fn joined_rows_have_the_columns_of_both() {
         let mut main = rows(&[&[("id", 1), ("a", 5)], &[("id", 2)], &[("a", 6)]]);
         let other = rows(&[&[("of", 2), ("id", 7), ("b", 8)], &[("of", 1), ("b", 9)]]);
-        main.join(&other, "other", "of", "id").unwrap();
+        main.join(&other, "other", ["of", "id"], false).unwrap();
         let maps: Vec<Value> = (0..3).map(|row| Value::Object(main.map(row))).collect();
         assert_eq!(maps[0], json!({"id": 1, "a": 5, "of": 1, "b": 9}));
         assert_eq!(maps[1], json!({"id": 2, "of": 2, "other.id": 7, "b": 8}));
         assert_eq!(maps[2], json!({"a": 6}));
         let twice = rows(&[&[("of", 2)], &[("of", 2)]]);
-        let error = main.join(&twice, "other", "of", "id").unwrap_err().to_string();
+        let error = main.join(&twice, "other", ["of", "id"], false).unwrap_err().to_string();
         assert!(error.contains("other: the table names 2 twice: row 1 and row 2"), "{error}");
-        assert!(main.join(&other, "other", "nothing", "id").is_err());
-        assert!(main.join(&other, "other", "of", "nothing").is_err());
+        assert!(main.join(&other, "other", ["nothing", "id"], false).is_err());
+        assert!(main.join(&other, "other", ["of", "nothing"], false).is_err());
     }
 }

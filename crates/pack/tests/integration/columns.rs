@@ -116,9 +116,9 @@ fn files_and_lists_give_columns() {
     std::fs::write(&list, format!("{}\n{}.npy\n", names[0], names[1])).unwrap();
     let options = ColumnsOptions {
         dataset: out.clone(),
-        table: Some(table),
+        table: vec![table],
         joins: TableOptions {
-            table_key: Some("file={stem}.npy".parse().unwrap()),
+            table_key: vec!["file={stem}.npy".parse().unwrap()],
             split: vec![format!("train={}", list.display()).parse().unwrap()],
             label_column: Some("kind".to_owned()),
             ..TableOptions::default()
@@ -180,7 +180,7 @@ fn empty_cells_of_the_label_column_remove_labels() {
     std::fs::write(&table, format!("name,kind\n{},oak\n{},\n", names[0], names[1])).unwrap();
     let options = ColumnsOptions {
         dataset: out.clone(),
-        table: Some(table.clone()),
+        table: vec![table.clone()],
         joins: TableOptions { label_column: Some("kind".to_owned()), ..TableOptions::default() },
         ..ColumnsOptions::default()
     };

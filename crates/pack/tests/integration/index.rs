@@ -34,7 +34,7 @@ fn packed(folder: &Path) -> PathBuf {
 }
 
 fn with_table(folder: &Path, out: &Path) -> ConvertOptions {
-    ConvertOptions { table: Some(folder.join("table.csv")), ..options(folder, out) }
+    ConvertOptions { table: vec![folder.join("table.csv")], ..options(folder, out) }
 }
 
 /// Rewrites a file, with a time of change `seconds` from now.

@@ -107,7 +107,7 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
                 refused(&hsipack_source::open(path, &options).err().unwrap(), path);
             }
             refused(&Target::open(&path.display().to_string(), None).err().unwrap(), path);
-            refused(&Table::read(path, "name", &[]).unwrap_err(), path);
+            refused(&Table::read(path, "name").unwrap_err(), path);
             refused(&read_list(path).unwrap_err(), path);
             refused(&fingerprint(std::slice::from_ref(path)).unwrap_err(), path);
         }
@@ -147,7 +147,7 @@ fn pipes_and_devices_beside_a_cube_are_refused() {
     let table = folder.path().join("pipe.csv");
     pipe(&table);
     refused(
-        &convert(ConvertOptions { table: Some(table.clone()), ..options() }).unwrap_err(),
+        &convert(ConvertOptions { table: vec![table.clone()], ..options() }).unwrap_err(),
         &table,
     );
     // The mask.
@@ -201,7 +201,7 @@ fn large_side_files_are_not_read() {
         path
     };
     let table = sparse("table.csv", 1 << 40);
-    let error = Table::read(&table, "name", &[]).unwrap_err();
+    let error = Table::read(&table, "name").unwrap_err();
     assert!(error.what().contains("larger than 256 MiB"), "{error}");
     std::fs::create_dir(folder.path().join("store")).unwrap();
     sparse("store/zarr.json", 1 << 40);

@@ -119,7 +119,7 @@ fn info_of_a_dataset_tells_what_was_packed() {
     )
     .unwrap();
     let dataset = pack(&inputs, &folder.path().join("d.hsipack"), |options| {
-        options.table = Some(table.clone());
+        options.table = vec![table.clone()];
         options.mask = vec![mask("organs", "{dir}/{stem}_m.npy")];
         options.values.scale = Scale::Factor(2.0);
     });

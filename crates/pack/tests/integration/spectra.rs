@@ -33,7 +33,7 @@ fn packed(folder: &Path, scale: Scale, dtype: DType, ids: &[Vec<u8>; 2]) -> Data
         options.values.dtype = dtype;
         options.layout.chunk = Some(ChunkShape { rows: 3, columns: Some(4) });
         options.mask = vec![mask("organs", "{dir}/{stem}_mask.npy")];
-        options.table = Some(table.clone());
+        options.table = vec![table.clone()];
     })
 }
 

@@ -32,7 +32,7 @@ fn packed(folder: &Path, dtype: DType) -> Dataset {
         options.values.dtype = dtype;
         options.values.scale = Scale::Factor(4.0);
         options.layout.chunk = Some(ChunkShape { rows: 3, columns: Some(4) });
-        options.table = Some(file.clone());
+        options.table = vec![file.clone()];
     })
 }
 

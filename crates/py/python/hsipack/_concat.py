@@ -284,7 +284,10 @@ def concat(datasets: Sequence[Any], weights: Sequence[float] | None = None) -> C
 
 def _check_alike(one: Dataset, other: Dataset) -> None:
     """Refuses datasets whose batches do not match."""
-    remedy = "open them with the same bands and masks: hsipack.open(path, bands=…, masks=…)"
+    remedy = (
+        "open them with the same bands and masks: hsipack.open(path, bands=…, masks=…); or mix "
+        "datasets of different sensors: hsipack.mix({name: dataset, …})"
+    )
     counts = [
         {len(part._bands) if part._bands is not None else stack.shape[2] for stack in stacks}
         for part, stacks in ((one, one._used_stacks()), (other, other._used_stacks()))

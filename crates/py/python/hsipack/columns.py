@@ -18,9 +18,10 @@ from hsipack.packing import (
     assignments,
     call,
     check_progress,
-    one_assignment,
     plain_options,
     split_lists,
+    table_keys,
+    tables,
 )
 from hsipack.reports import ColumnsReport
 
@@ -29,7 +30,7 @@ def set_columns(
     dataset: Path | Dataset,
     table: Any = None,
     *,
-    table_key: Mapping[str, str] | None = None,
+    table_key: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
     table_join: Mapping[str, str] | None = None,
     split: Path | Mapping[str, Path] | None = None,
     label_column: str | None = None,
@@ -46,13 +47,13 @@ def set_columns(
     Args:
         dataset: path of the dataset, or the opened dataset.
         table: columns by their names, ``{"name": ["a", "b"], "split": ["train", "val"]}``; a table
-            of pandas, Polars or Arrow; a list of dictionaries; or a file, as for
+            of pandas, Polars or Arrow; a list of dictionaries; or a file or a list of files, as for
             :func:`hsipack.convert`. The column ``name`` identifies samples; the samples get the
             other columns. ``None`` removes a value. Samples without a row stay as they are.
         table_key: the column of ``table`` that identifies samples instead of ``name``, and the text
             that it has for each, such as ``{"file": "{stem}.npy"}``. Fields are ``{name}``,
             ``{path}``, ``{dir}``, ``{stem}`` and ``{parent}`` of the sample's source, and its
-            columns.
+            columns. For several files, as for :func:`hsipack.convert`.
         table_join: adds the columns of other tables, as for :func:`hsipack.convert`.
         split: lists of the samples of each split, as for :func:`hsipack.convert`.
         label_column: the column that becomes the label of each sample.
@@ -74,11 +75,14 @@ def set_columns(
     check_progress(progress)
     path = dataset.path if isinstance(dataset, Dataset) else _options.path("dataset", dataset)
     is_file = isinstance(table, str | os.PathLike)
-    given = None if table is None or is_file else _as_json(table)
+    are_files = isinstance(table, list | tuple) and any(
+        isinstance(entry, str | os.PathLike) for entry in table
+    )
+    given = None if table is None or is_file or are_files else _as_json(table)
     checks: dict[str, Check] = {
         "dataset": lambda _name, _value: path,
-        "table": _options.path,
-        "table_key": one_assignment,
+        "table": tables,
+        "table_key": table_keys,
         "table_join": assignments,
         "split": split_lists,
         "label_column": _options.text,
@@ -90,7 +94,8 @@ def set_columns(
         arguments["table"] = None
         words.append(type(table).__name__)
     elif table is not None:
-        words.append(repr(_options.path("table", table)))
+        files = tables("table", table)
+        words.append(repr(files if are_files else files[0]))
     defaults = {"table": None} | (set_columns.__kwdefaults__ or {})
     settings = plain_options(arguments, defaults, checks)
     recorded = {name: value for name, value in arguments.items() if name != "table"}

@@ -25,8 +25,8 @@ def convert(
     output: Path,
     *,
     mask: Masks | None = None,
-    table: Path | None = None,
-    table_key: Mapping[str, str] | None = None,
+    table: Path | Sequence[Path] | None = None,
+    table_key: Mapping[str, str] | Sequence[Mapping[str, str]] | None = None,
     table_join: Mapping[str, str] | None = None,
     split: Path | Mapping[str, Path] | None = None,
     label_column: str | None = None,
@@ -103,9 +103,11 @@ def convert(
             split, any) are stored with the samples as numbers, booleans (``True``, ``False``) or
             text; empty cells are ``None``. Keys of nested objects become columns with dots:
             ``files.header``. A column with the name of a field that hsipack writes itself becomes
-            ``table.NAME``.
+            ``table.NAME``. Several tables each add their columns, which must differ.
         table_key: the column of ``table`` that identifies cubes, and the text that it has for each
-            cube, such as ``{"file": "{stem}.npy"}``. If ``None``, ``{"name": "{name}"}``.
+            cube, such as ``{"file": "{stem}.npy"}``. If ``None``, ``{"name": "{name}"}``. For
+            several tables, a dictionary that fits all of them, or a list with one for each. The
+            columns of earlier tables are fields for later ones: ``{"id": "{patient}"}``.
         table_join: adds the columns of other tables: ``{"annotations.record_id": "id"}`` finds the
             row of ``annotations`` whose ``record_id`` equals the table's column ``id``. The text
             before the last dot is a key of the same JSON file, or another file.
@@ -470,11 +472,19 @@ def split_lists(option: str, lists: Any) -> list[str]:
     return [_options.path(option, lists)]
 
 
-def one_assignment(option: str, values: Any) -> str:
-    entries = assignments(option, values)
-    if len(entries) != 1:
-        raise _options.wrong(option, values, "give one entry")
-    return entries[0]
+def table_keys(option: str, values: Any) -> list[str]:
+    """A dictionary with one entry for all tables, or one for each table."""
+    several = values if isinstance(values, list | tuple) else [values]
+    keys = [assignments(option, entry) for entry in several]
+    if any(len(entries) != 1 for entries in keys):
+        raise _options.wrong(option, values, "give dictionaries with one entry")
+    return [entries[0] for entries in keys]
+
+
+def tables(option: str, values: Any) -> list[str]:
+    """One path of a table, or several."""
+    several = values if isinstance(values, list | tuple) else [values]
+    return [_options.path(option, value) for value in several]
 
 
 def _centers(option: str, value: Any) -> str:
@@ -491,8 +501,8 @@ _OF_PYTHON = ("executor", "progress", "storage_options")
 _CHECKS: dict[str, Check] = {
     "inputs": _paths,
     "output": _options.path,
-    "table": _options.path,
-    "table_key": one_assignment,
+    "table": tables,
+    "table_key": table_keys,
     "table_join": assignments,
     "column": assignments,
     "split": split_lists,

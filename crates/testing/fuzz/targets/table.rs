@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     let name = format!("table.{}", ENDINGS[usize::from(*choice) % ENDINGS.len()]);
     files::write(&name, bytes);
     let path = files::path(&name);
-    if let Ok(mut table) = Table::read(&path, "name", &[]) {
+    if let Ok(mut table) = Table::read(&path, "name") {
         let names: Vec<String> = table.remaining().into_iter().map(str::to_owned).collect();
         assert!(names.iter().all(|name| table.row(name).is_some()));
     }

@@ -84,7 +84,7 @@ pub fn dataset(folder: &Path) -> PathBuf {
     fs::write(&list, table).unwrap();
     let output = folder.join("trees.hsipack");
     let mut options = ConvertOptions::new(vec![cubes.to_string_lossy().into_owned()], &output);
-    options.table = Some(list);
+    options.table = vec![list];
     options.mask = vec![MaskOption::new("mask", "{dir}/../{stem}_mask.npy")];
     convert(&options, &Progress::default(), &|_| {}).unwrap();
     output

@@ -5,52 +5,18 @@
 //! line replaces the same option of the file as a whole.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use hsipack_format::{Error, Result};
-use toml::{Table, Value};
+use toml::Value;
 
 use super::Args;
+use super::option_file::OptionFile;
 
 /// Options that belong to one run, not into a file.
 const NOT_HERE: [&str; 9] =
     ["output", "config", "layout", "resume", "append", "dry-run", "plan", "json", "help"];
-
-/// Options of a file, not yet checked.
-pub struct OptionFile {
-    /// The path, for messages.
-    pub path: PathBuf,
-    /// Options by name.
-    pub options: Table,
-}
-
-impl OptionFile {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// If it cannot be read or is not TOML.
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::io(path, "cannot read the options", error))?;
-        Self::parse(path, &text)
-    }
-
-    /// Parses the text of a file.
-    ///
-    /// # Errors
-    /// If it is not TOML.
-    pub fn parse(path: &Path, text: &str) -> Result<Self> {
-        let options = text.parse().map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-            Error::malformed(format!("line {line} is not TOML: {}", error.message()))
-                .at(path)
-                .with_remedy("write options as in codec = \"zstd\", one a line")
-        })?;
-        Ok(Self { path: path.to_owned(), options })
-    }
-}
 
 /// The arguments of the command line, and those of files that the command line does not give. A file takes precedence
 /// over the files before it.
@@ -157,6 +123,8 @@ fn spelled(key: &str, value: &Value, takes_value: bool) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use clap::CommandFactory;
     use hsipack_format::Compressor;
     use hsipack_pack::convert::{BandSelection, KeepBits};

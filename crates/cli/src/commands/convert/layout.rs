@@ -1,7 +1,7 @@
 //! `--layout NAME|FILE`: how the files of a dataset are arranged.
 //!
 //! A layout is a TOML file of options, as `--config` reads them, with the further keys of [`Layout`]. In all values,
-//! `{root}` is the folder that the user gives.
+//! `{root}` is the folder that the user gives. Relative paths of inputs, tables and lists are below it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use hsipack_format::{Error, Result};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::config::OptionFile;
+use super::option_file::{OptionFile, read_text};
 
 /// The shipped layouts: the name and the text of each file in `crates/cli/layouts`.
 macro_rules! shipped {
@@ -50,6 +50,7 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
     "hyperglobal",
     "hyperleaf",
     "hyperpri",
+    "hyperspectral-city",
     "hyperview",
     "hyrank",
     "hyspecnet",
@@ -73,12 +74,17 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
 /// The field of values that stands for the folder that the user gives.
 const ROOT: &str = "{root}";
 
+/// Options whose values are files of the whole dataset, which may be relative to its folder. `NAME=` may be before some.
+const FILES: [&str; 4] = ["table", "split", "mask-colors", "boxes"];
+
 /// A layout.
 #[derive(Debug, Deserialize)]
 pub struct Layout {
     /// The dataset, or the kind of folder.
+    #[serde(default)]
     pub title: String,
     /// Typical paths below the folder, as a list for readers.
+    #[serde(default)]
     pub expects: Vec<String>,
     /// Where the arrangement of the files was learnt, and what is not packed.
     #[serde(default)]
@@ -105,21 +111,19 @@ impl Layout {
         if path.extension().is_none_or(|ending| ending != "toml") {
             return Self::parse(&shown_path(name), shipped(name)?);
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::io(path, "cannot read the layout", error))?;
-        Self::parse(path, &text)
+        Self::parse(path, &read_text(path, "cannot read the layout")?)
     }
 
     /// Parses the text of a layout.
     ///
     /// # Errors
-    /// If it is not TOML, or a key is missing or has the wrong type.
+    /// If it is not TOML, or a key has the wrong type.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         let table = OptionFile::parse(path, text)?.options;
         Value::Table(table).try_into().map_err(|error: toml::de::Error| {
             Error::malformed(format!("this is not a layout: {}", error.message()))
                 .at(path)
-                .with_remedy("write title = \"…\" and expects = [\"a path\", …] before the options; `hsipack layouts arad-1k` shows an example")
+                .with_remedy("write title = \"…\", and expects and inputs as lists of paths; `hsipack layouts arad-1k` shows an example")
         })
     }
 
@@ -127,7 +131,8 @@ impl Layout {
     pub fn inputs(&self, root: &str) -> Vec<String> {
         let root = trimmed(root);
         let below = |input: &String| {
-            let Some(rest) = input.strip_prefix(ROOT) else { return input.clone() };
+            let input = below_root(input);
+            let Some(rest) = input.strip_prefix(ROOT) else { return input };
             // Only the layout's own part may be a pattern.
             let is_pattern = rest.contains(['*', '?', '[']);
             let root = if is_pattern { glob::Pattern::escape(root) } else { root.to_owned() };
@@ -137,7 +142,20 @@ impl Layout {
     }
 
     /// The options, for files below `root`.
-    pub fn options(self, path: PathBuf, root: &str) -> OptionFile {
+    pub fn options(mut self, path: PathBuf, root: &str) -> OptionFile {
+        for option in FILES {
+            match self.options.get_mut(option) {
+                Some(Value::String(file)) => *file = file_below_root(file),
+                Some(Value::Array(files)) => {
+                    for file in files {
+                        if let Value::String(file) = file {
+                            *file = file_below_root(file);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
         let mut options = Value::Table(self.options);
         replace(&mut options, trimmed(root));
         let Value::Table(options) = options else { unreachable!("a table stays one") };
@@ -162,6 +180,22 @@ pub fn shown_path(name: &str) -> PathBuf {
     match shipped(name) {
         Ok(_) => PathBuf::from(format!("layout {name}")),
         Err(_) => PathBuf::from(name),
+    }
+}
+
+/// A path, below the folder of the dataset if it is relative.
+fn below_root(path: &str) -> String {
+    let is_whole = path.starts_with(ROOT) || path.contains("://") || Path::new(path).is_absolute();
+    if is_whole { path.to_owned() } else { format!("{ROOT}/{path}") }
+}
+
+/// A file, or `NAME=FILE`, as [`below_root`].
+fn file_below_root(value: &str) -> String {
+    match value.split_once('=') {
+        Some((name, file)) if !name.contains(['/', '\\']) => {
+            format!("{name}={}", below_root(file))
+        }
+        _ => below_root(value),
     }
 }
 
@@ -228,10 +262,27 @@ mod tests {
     }
 
     #[test]
+    fn relative_paths_are_below_the_folder() {
+        let text = "inputs = [\"x/*.npy\", \"/y\", \"s3://b/z\"]\ntable = [\"t.csv\", \"{root}/u.json::v\"]\n\
+                    split = \"train=lists/a=b.txt\"\nmask-colors = \"/c.csv\"\nmask = \"{stem}.png\"";
+        let layout = Layout::parse(Path::new("a.toml"), text).unwrap();
+        assert_eq!(layout.inputs("/d"), ["/d/x/*.npy", "/y", "s3://b/z"]);
+        let options = layout.options("a.toml".into(), "/d").options;
+        let values = |name: &str| match &options[name] {
+            Value::Array(values) => values.iter().filter_map(Value::as_str).collect(),
+            value => vec![value.as_str().unwrap()],
+        };
+        assert_eq!(values("table"), ["/d/t.csv", "/d/u.json::v"]);
+        assert_eq!(values("split"), ["train=/d/lists/a=b.txt"]);
+        assert_eq!(values("mask-colors"), ["/c.csv"]);
+        assert_eq!(values("mask"), ["{stem}.png"]);
+    }
+
+    #[test]
     fn files_that_are_not_layouts_are_refused_by_name() {
         for (text, reason) in [
             ("title", "not TOML"),
-            ("title = \"a\"", "expects"),
+            ("title = \"a\"\nexpects = \"b\"", "sequence"),
             ("title = 1\nexpects = []", "string"),
             ("title = \"a\"\nexpects = []\ninputs = 3", "sequence"),
         ] {

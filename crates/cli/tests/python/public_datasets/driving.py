@@ -1,4 +1,4 @@
-"""Driving: HSI-Drive, HSI-Road, HyKo2, HS3-Bench."""
+"""Driving: HSI-Drive, HSI-Road, HyKo2, HS3-Bench, Hyperspectral City."""
 
 from pathlib import Path
 
@@ -83,9 +83,47 @@ def hs3_bench(root: Path) -> dict[str, Expected]:
     return expected
 
 
+def write_hsd(path: Path, cube: np.ndarray, components: int, last: int) -> np.ndarray:
+    """Writes a cube by its principal components, and returns what is left of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    spectra = cube.reshape(-1, cube.shape[2]).astype(np.float64)
+    mean = spectra.mean(axis=0).astype("<f4")
+    _, _, directions = np.linalg.svd(spectra - mean, full_matrices=False)
+    directions = directions[:components].astype("<f4")
+    scores = ((spectra - mean) @ directions.T).astype("<f4")
+    with path.open("wb") as file:
+        np.array([*cube.shape, components, 450], "<i4").tofile(file)
+        np.array([4], "<f4").tofile(file)
+        np.array([last], "<i4").tofile(file)
+        for values in (mean, directions, scores):
+            values.tofile(file)
+    left: np.ndarray = np.dot(scores, directions) + mean
+    return left.reshape(cube.shape)
+
+
+def hyperspectral_city(root: Path) -> dict[str, Expected]:
+    expected = {}
+    for number, split in enumerate(["train", "train", "test"]):
+        name = f"20181022_14325{number}"
+        cube = scene(number, 22, 18, 16)
+        cube = write_hsd(root / f"{split}/{name}.hsd", cube, 8, last=510)
+        mask = labels(cube, number, 18)
+        Image.fromarray((cube[..., [9, 5, 1]] * 255).clip(0, 255).astype(np.uint8)).save(
+            root / f"{split}/rgb{name}.jpg"
+        )
+        if number == 2:
+            mask = np.full_like(mask, 255)
+        else:
+            Image.fromarray(mask).save(root / f"{split}/rgb{name}_gray.png")
+        centers = np.arange(450.0, 511.0, 4.0)
+        expected[name] = Expected(cube, {"semantic": mask}, {"split": split}, centers)
+    return expected
+
+
 FOLDERS: dict[str, Folder] = {
     "hs3-bench": hs3_bench,
     "hsi-drive": hsi_drive,
     "hsi-road": hsi_road,
     "hyko2": hyko2,
+    "hyperspectral-city": hyperspectral_city,
 }

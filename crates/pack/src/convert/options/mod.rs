@@ -41,7 +41,7 @@ pub use self::values::{
     BandSelection, KeepBits, Nodata, Normalize, Reference, Scale, ValueOptions,
 };
 use self::values::{DTYPES, LATER_VALUES};
-pub(crate) use self::words::words;
+pub(crate) use self::words::{one_or_several, words};
 #[cfg(feature = "clap")]
 use super::arguments;
 use super::assignment::Assignment;
@@ -127,17 +127,21 @@ pub struct ConvertOptions {
     /// Skip inputs that cannot be opened, and list them, instead of stopping
     #[cfg_attr(feature = "clap", arg(long, help_heading = "Inputs"))]
     pub skip_errors: bool,
-    /// CSV, TSV, JSON, JSON lines or Parquet with a `name` column. The other columns (label, group, split, any) go to
-    /// samples.jsonl as numbers, booleans (True, False) or text; empty cells become null
+    /// CSV, TSV, JSON, JSON lines or Parquet with a `name` column (repeatable). The other columns (label, group, split, any)
+    /// go to samples.jsonl as numbers, booleans (True, False) or text; empty cells become null
+    ///
+    /// Several tables each add their columns, and each must have a row for every cube, unless --unlisted says otherwise. They
+    /// may not have the same columns, except those that identify cubes.
     ///
     /// FILE.json::KEY names a part of a JSON file. Keys of nested objects become columns with dots: files.header. A column
     /// with the name of a field that hsipack writes itself becomes table.NAME.
     ///
     /// The name of a cube is its path below the folder that was given, without the ending: day1/scan_01. For files and
     /// patterns it is the file's name without the ending: scan_01.
+    #[serde(with = "one_or_several")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", help_heading = "Samples"))]
-    pub table: Option<PathBuf>,
-    /// How rows of the table and lists belong to cubes.
+    pub table: Vec<PathBuf>,
+    /// How rows of tables and lists belong to cubes.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten, next_help_heading = "Samples"))]
     pub joins: TableOptions,
@@ -291,7 +295,7 @@ impl Default for ConvertOptions {
             mode: Mode::CREATE,
             exclude: Vec::new(),
             skip_errors: false,
-            table: None,
+            table: Vec::new(),
             joins: TableOptions::default(),
             unlisted: None,
             name: None,
@@ -428,12 +432,13 @@ impl ConvertOptions {
                 "give the white reference, or leave out its reflectance",
             );
         }
-        if self.joins.table_key.is_some() && self.table.is_none() {
+        if !self.joins.table_key.is_empty() && self.table.is_empty() {
             let what = format!("{} without {}", Opt::TableKey, Opt::Table);
             return Err(
                 Error::conflict(what).with_remedy(remedy!["give the table with ", Opt::Table])
             );
         }
+        self.joins.check(self.table.len())?;
         self.check_columns()?;
         if let Some(centers) = &self.values.band_centers {
             BandCenters::parse(centers)?;

@@ -39,6 +39,40 @@ where
     text.parse().map_err(|_| D::Error::invalid_value(Unexpected::Str(&text), &takes))
 }
 
+/// Options that are usually given once: one value stands for itself, and no value is null.
+pub(crate) mod one_or_several {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    /// Writes no value as null, one as itself, and several as a list.
+    pub fn serialize<T: Serialize, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
+        match values {
+            [] => to.serialize_none(),
+            [one] => one.serialize(to),
+            several => several.serialize(to),
+        }
+    }
+
+    /// Reads what [`serialize`] writes.
+    pub fn deserialize<'de, T, D>(from: D) -> Result<Vec<T>, D::Error>
+    where
+        T: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Values<T> {
+            Several(Vec<T>),
+            One(T),
+        }
+
+        Ok(match Option::deserialize(from)? {
+            None => Vec::new(),
+            Some(Values::One(value)) => vec![value],
+            Some(Values::Several(values)) => values,
+        })
+    }
+}
+
 macro_rules! from_words {
     ($($type:ident: $takes:expr;)+) => {$(
         impl<'de> Deserialize<'de> for $type {

@@ -14,7 +14,7 @@ use crate::convert::file_columns::FileColumns;
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::input::Input;
 use crate::pattern::{self, Pattern};
-use crate::table::{self, NameList, Table};
+use crate::table::{self, NameList, Tables};
 
 /// An input, and the error if its columns could not be completed.
 pub(super) type Completed = (Input, Option<Error>);
@@ -23,17 +23,18 @@ pub(super) type Completed = (Input, Option<Error>);
 pub(super) struct Columns<'a> {
     options: &'a ConvertOptions,
     path_columns: Option<Regex>,
-    table: Option<Table>,
+    tables: Tables,
     lists: Vec<NameList>,
     files: FileColumns<'a>,
     /// Names of all fields besides those that follow from the path.
     known: BTreeSet<String>,
     /// Fields that patterns use.
     used: BTreeSet<String>,
-    /// Whether the name follows from columns that are known before the table is looked up.
-    is_name_before_table: bool,
-    /// The first text that was looked up in the table and not found.
-    not_found: Option<String>,
+    /// How many tables are looked up before the name of a sample follows from its columns; `None` if it also needs the last
+    /// one, or columns of files.
+    tables_before_name: Option<usize>,
+    /// For each table, the first text that was looked up in it and not found.
+    not_found: Vec<Option<String>>,
     skipped: usize,
 }
 
@@ -53,10 +54,7 @@ impl<'a> Columns<'a> {
             })
         });
         let path_columns = path_columns.transpose()?;
-        let key = options.joins.key_column();
-        let table = options.table.as_deref();
-        let table =
-            table.map(|file| Table::read(file, key, &options.joins.table_join)).transpose()?;
+        let tables = Tables::read(&options.table, &options.joins)?;
         let lists = table::read_lists(&options.joins.split)?;
         let mut before_table: BTreeSet<String> = BTreeSet::new();
         for input in inputs {
@@ -69,8 +67,18 @@ impl<'a> Columns<'a> {
         let files = FileColumns::new(&options.column);
         let groups = path_columns.iter().flat_map(|regex| regex.capture_names().flatten());
         before_table.extend(groups.map(str::to_owned));
-        let mut known = before_table.clone();
-        known.extend(table.iter().flat_map(Table::columns).map(str::to_owned));
+        let mut known = before_table;
+        let is_named_by = |known: &BTreeSet<String>| {
+            options.name.as_deref().is_none_or(|name| Pattern(name).check(known).is_ok())
+        };
+        let mut tables_before_name = is_named_by(&known).then_some(0);
+        for (number, member) in tables.iter().enumerate() {
+            member.pattern().check(&known)?;
+            if tables_before_name.is_none() && is_named_by(&known) {
+                tables_before_name = Some(number);
+            }
+            known.extend(member.table.columns().map(str::to_owned));
+        }
         known.extend(lists.iter().map(|list| list.column.clone()));
         if let Some(name) = files.names().find(|name| known.contains(*name)) {
             return Err(Error::conflict(format!(
@@ -92,23 +100,18 @@ impl<'a> Columns<'a> {
         for pattern in options.patterns() {
             pattern.check(&known)?;
         }
-        if let Some(key) = &options.joins.table_key {
-            Pattern(&key.value).check(&before_table)?;
-        }
-        let is_name_before_table =
-            options.name.as_deref().is_none_or(|name| Pattern(name).check(&before_table).is_ok());
         let used = options.patterns().flat_map(Pattern::fields).map(str::to_owned).collect();
         check_label_column(options, &known)?;
         Ok(Self {
             options,
             path_columns,
-            table,
+            not_found: vec![None; tables.len()],
+            tables,
             lists,
             files,
             known,
             used,
-            is_name_before_table,
-            not_found: None,
+            tables_before_name,
             skipped: 0,
         })
     }
@@ -170,32 +173,45 @@ impl<'a> Columns<'a> {
             None => input.default_name(),
         };
         self.set_name(&mut input, default_name);
-        if self.is_name_before_table {
+        if self.tables_before_name == Some(0) {
             self.name(&mut input)?;
         }
-        if self.table.is_some() {
-            match self.row(&input)? {
-                Some(row) => {
-                    let name = input.columns.shift_remove("name");
-                    input.columns.extend(row);
-                    input.columns.extend(name.map(|name| ("name".to_owned(), name)));
-                    self.add_fields(&mut input);
-                }
-                None if self.options.unlisted == Some(Unlisted::Skip) => {
-                    self.skipped += 1;
-                    return Ok(None);
-                }
-                None => {}
-            }
+        if !self.add_table_columns(&mut input)? {
+            self.skipped += 1;
+            return Ok(None);
         }
         if !self.add_file_columns(&mut input)? {
             self.skipped += 1;
             return Ok(None);
         }
-        if !self.is_name_before_table {
+        if self.tables_before_name.is_none() {
             self.name(&mut input)?;
         }
         Ok(Some(input))
+    }
+
+    /// Adds the columns of all tables. Returns whether the input is kept.
+    fn add_table_columns(&mut self, input: &mut Input) -> Result<bool> {
+        let mut cells = Map::new();
+        for number in 0..self.tables.len() {
+            if number > 0 && self.tables_before_name == Some(number) {
+                self.name(input)?;
+            }
+            let Some(row) = self.row(number, input)? else {
+                if self.options.unlisted == Some(Unlisted::Skip) {
+                    return Ok(false);
+                }
+                continue;
+            };
+            let merged = self.tables.merge(number, row, &mut cells);
+            merged.map_err(|error| error.at(&input.file))?;
+            let name = input.columns.shift_remove("name");
+            let added = cells.iter().map(|(column, value)| (column.clone(), value.clone()));
+            input.columns.extend(added);
+            input.columns.extend(name.map(|name| ("name".to_owned(), name)));
+            self.add_fields(input);
+        }
+        Ok(true)
     }
 
     /// Adds the columns that files give. Returns whether the input is kept.
@@ -242,19 +258,19 @@ impl<'a> Columns<'a> {
 
     /// Refuses a table of which no row was found.
     fn check_found(&self) -> Result<()> {
-        let (Some(table), Some(text)) = (&self.table, &self.not_found) else { return Ok(()) };
-        if table.is_used() {
-            return Ok(());
+        for (member, text) in self.tables.iter().zip(&self.not_found) {
+            let Some(text) = text.as_ref().filter(|_| !member.table.is_used()) else { continue };
+            let key = member.table.key();
+            let first = member.table.remaining().first().copied().unwrap_or_default().to_owned();
+            let error = Error::conflict(format!(
+                "no row of the table belongs to an input: the column {key} has values such as {first:?}, but the inputs have such as {text:?}"
+            ));
+            return Err(error.at(&member.file).with_remedy(remedy![
+                "say what the column has for each cube, such as ",
+                Opt::TableKey.to(format!("{key}={{stem}}"))
+            ]));
         }
-        let key = self.options.joins.key_column();
-        let first = table.remaining().first().copied().unwrap_or_default().to_owned();
-        let error = Error::conflict(format!(
-            "no row of the table belongs to an input: the column {key} has values such as {first:?}, but the inputs have such as {text:?}"
-        ));
-        Err(error.at(self.options.table.clone().unwrap_or_default()).with_remedy(remedy![
-            "say what the column has for each cube, such as ",
-            Opt::TableKey.to(format!("{key}={{stem}}"))
-        ]))
+        Ok(())
     }
 
     /// Notes for the user about what did not match any input, and what was left out.
@@ -267,15 +283,21 @@ impl<'a> Columns<'a> {
             1 => notes.push(format!("one input is left out: no {places} has it")),
             count => notes.push(format!("{count} inputs are left out: no {places} has them")),
         }
-        let unused = self.table.as_ref().map(Table::remaining).unwrap_or_default();
-        let shown = unused[..unused.len().min(3)].join(", ");
-        match unused.len() {
-            0 => {}
-            1 => notes.push(format!("one row of the table matches no input: {shown}")),
-            2 | 3 => {
-                notes.push(format!("{} rows of the table match no input: {shown}", unused.len()));
+        for member in self.tables.iter() {
+            let unused = member.table.remaining();
+            let shown = unused[..unused.len().min(3)].join(", ");
+            let table = match self.tables.len() {
+                1 => "the table".to_owned(),
+                _ => format!("the table {}", member.file.display()),
+            };
+            match unused.len() {
+                0 => {}
+                1 => notes.push(format!("one row of {table} matches no input: {shown}")),
+                2 | 3 => {
+                    notes.push(format!("{} rows of {table} match no input: {shown}", unused.len()));
+                }
+                more => notes.push(format!("{more} rows of {table} match no input: {shown}, …")),
             }
-            more => notes.push(format!("{more} rows of the table match no input: {shown}, …")),
         }
         notes
     }
@@ -335,25 +357,29 @@ impl<'a> Columns<'a> {
         Ok(())
     }
 
-    /// The row of the table for an input; `None` if it has none, and needs none.
-    fn row(&mut self, input: &Input) -> Result<Option<Map<String, Value>>> {
-        let Some(table) = &mut self.table else { return Ok(None) };
-        let pattern = self.options.joins.table_key.as_ref().map_or("{name}", |key| &key.value);
-        let text = match pattern {
-            "{name}" => Some(name_of(input).to_owned()),
-            pattern => Pattern(pattern).of(input)?,
+    /// The row of a table for an input; `None` if it has none, and needs none.
+    fn row(&mut self, number: usize, input: &Input) -> Result<Option<Map<String, Value>>> {
+        let is_only = self.tables.len() == 1;
+        let member = self.tables.get_mut(number);
+        let text = match member.is_by_name() {
+            true => Some(name_of(input).to_owned()),
+            false => member.pattern().of(input)?,
         };
-        let row = text.as_deref().and_then(|text| table.row(text));
+        let row = text.as_deref().and_then(|text| member.table.row(text));
         if row.is_some() || self.options.unlisted.is_some_and(|rule| rule != Unlisted::Error) {
             if row.is_none() {
-                self.not_found.get_or_insert(text.unwrap_or_default());
+                self.not_found[number].get_or_insert(text.unwrap_or_default());
             }
             return Ok(row);
         }
         let text = text.unwrap_or_default();
-        let what = match &self.options.joins.table_key {
-            None => format!("the table has no row named {text}"),
-            Some(key) => format!("the table has no row with {} {text}", key.name),
+        let table = match is_only {
+            true => "the table".to_owned(),
+            false => format!("the table {}", member.file.display()),
+        };
+        let what = match member.is_by_name() {
+            true => format!("{table} has no row named {text}"),
+            false => format!("{table} has no row with {} {text}", member.table.key()),
         };
         Err(Error::conflict(what).at(&input.file).with_remedy(remedy![
             "add the row, or correct its name; or pass ",

@@ -1,5 +1,6 @@
 //! Finds the inputs that lists of names mean.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +23,7 @@ pub(crate) struct Listed {
 ///
 /// A name is, in this order: the name of a sample; its path below the input folder, with or without its ending; the end of
 /// its path, or a path that ends in its path below the input folder; its file name with or without its ending; the same
-/// with another ending; a folder of samples.
+/// with another ending; a folder of samples. If no line of a list is a name, one of the columns of the lines may have them.
 ///
 /// # Errors
 /// If an input is in two lists of one column, a name may mean several files, or no name of a list matches an input.
@@ -40,10 +41,13 @@ pub(crate) fn assign(lists: &[NameList], inputs: &mut [Input]) -> Result<Listed>
     let mut files: HashMap<(usize, &str), &NameList> = HashMap::new();
     for list in lists {
         let mut unmatched = Vec::new();
-        for name in &list.names {
+        let (names, note) = places.names_of(list, inputs);
+        listed.notes.extend(note);
+        for name in &*names {
+            let name = name.as_str();
             let found = places.find(name, inputs).map_err(|error| error.at(&list.file))?;
             if found.is_empty() {
-                unmatched.push(name.as_str());
+                unmatched.push(name);
             }
             for input in found {
                 listed.is_listed[input] = true;
@@ -55,7 +59,7 @@ pub(crate) fn assign(lists: &[NameList], inputs: &mut [Input]) -> Result<Listed>
                 inputs[input].columns.insert(list.column.clone(), value);
             }
         }
-        if !list.names.is_empty() && unmatched.len() == list.names.len() {
+        if !names.is_empty() && unmatched.len() == names.len() {
             return Err(no_name_matches(list, inputs));
         }
         let shown = unmatched[..unmatched.len().min(3)].join(", ");
@@ -100,6 +104,12 @@ fn no_name_matches(list: &NameList, inputs: &[Input]) -> Error {
 fn name_of(input: &Input) -> &str {
     input.columns.get("name").and_then(Value::as_str).unwrap_or_default()
 }
+
+/// What separates the columns of lines, and quotes around cells.
+const SEPARATORS: [char; 4] = [',', ';', '\t', ' '];
+const QUOTES: [char; 4] = ['"', '\'', ' ', '\t'];
+/// Names are in one of the first columns.
+const MOST_COLUMNS: usize = 16;
 
 /// The inputs by what lists may call them.
 struct Places {
@@ -146,6 +156,48 @@ impl Places {
         Self { whole, last, folders, around, below }
     }
 
+    /// The names of a list: its lines, or the column of its lines that has most names of inputs. A note says which.
+    fn names_of<'a>(
+        &self,
+        list: &'a NameList,
+        inputs: &[Input],
+    ) -> (Cow<'a, [String]>, Option<String>) {
+        let is_name = |name: &str| self.find(name, inputs).is_ok_and(|found| !found.is_empty());
+        let lines = Cow::Borrowed(&list.names[..]);
+        if list.names.iter().any(|line| is_name(line)) {
+            return (lines, None);
+        }
+        let mut best: Option<(usize, usize, Vec<String>)> = None;
+        for separator in SEPARATORS {
+            let cells = |line: &'a String| {
+                let cells = line.split(separator).map(|cell| cell.trim_matches(QUOTES));
+                cells.filter(move |cell| separator != ' ' || !cell.is_empty())
+            };
+            let columns = list.names.first().map_or(0, |line| cells(line).count());
+            for column in (0..columns.min(MOST_COLUMNS)).filter(|_| columns > 1) {
+                let names = list.names.iter().filter_map(|line| cells(line).nth(column));
+                let mut names: Vec<String> = names.map(str::to_owned).collect();
+                let count = names.iter().filter(|name| is_name(name)).count();
+                let is_better = best.as_ref().is_none_or(|best| count > best.0);
+                if count > 0 && is_better && !are_line_numbers(&names) {
+                    if !is_name(&names[0]) {
+                        // The header.
+                        names.remove(0);
+                    }
+                    best = Some((count, column + 1, names));
+                }
+            }
+        }
+        match best {
+            None => (lines, None),
+            Some((_, column, names)) => {
+                let file = list.file.display();
+                let note = format!("{file}: the names for {} are in column {column}", list.title());
+                (Cow::Owned(names), Some(note))
+            }
+        }
+    }
+
     /// The inputs that a name in a list means.
     ///
     /// # Errors
@@ -177,6 +229,16 @@ impl Places {
             own.zip(folders.iter().rev()).take_while(|(own, listed)| own == *listed).count();
         equal == folders.len() || equal >= self.below[input].max(1)
     }
+}
+
+/// Whether these are the numbers of lines, perhaps below a header. Inputs may have numbers as names, too.
+fn are_line_numbers(names: &[String]) -> bool {
+    let count = |from: usize, names: &[String]| {
+        names.iter().enumerate().all(|(line, name)| name.parse() == Ok(line + from))
+    };
+    let has_head = names.first().is_some_and(|name| name.parse::<usize>().is_err());
+    let numbers = &names[usize::from(has_head)..];
+    !numbers.is_empty() && (0..2).any(|from| count(from, numbers))
 }
 
 /// A file name without its ending. What is after the dot of `plot1.5` is no ending.
@@ -301,6 +363,29 @@ mod tests {
         let none = [list("train", &["x", "y"])];
         let error = assign(&none, &mut inputs).err().unwrap().to_string();
         assert!(error.contains("none of the 2 names") && error.contains("\"a\""), "{error}");
+    }
+
+    #[test]
+    fn names_may_be_in_a_column_of_the_lines() {
+        for lines in [
+            &[",path,label", "0,b.npy,1", "1,7.npy,2"][..],
+            &["b.npy b.png", "7.npy  7.png"],
+            &["\"b\";\"1\"", "\"7\";\"2\""],
+            &["0\tb", "1\t7"],
+        ] {
+            let mut inputs = ["0.npy", "1.npy", "b.npy", "7.npy"].map(|file| input("", file));
+            let listed = assign(&[list("train", lines)], &mut inputs).unwrap();
+            assert_eq!(listed.is_listed, [false, false, true, true], "{lines:?}");
+            assert!(listed.notes[0].contains("are in column"), "{:?}", listed.notes);
+            assert_eq!(listed.notes.len(), 1, "{:?}", listed.notes);
+        }
+        let mut inputs = ["0.npy", "1.npy"].map(|file| input("", file));
+        let listed = assign(&[list("train", &["1,a", "0,b"])], &mut inputs).unwrap();
+        assert_eq!(listed.is_listed, [true, true]);
+        // The lines are only counted.
+        for lines in [["0,a", "1,c"], ["id,name", "0,a"]] {
+            assert!(assign(&[list("train", &lines)], &mut inputs).is_err(), "{lines:?}");
+        }
     }
 
     #[test]
