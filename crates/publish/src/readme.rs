@@ -1,5 +1,7 @@
 //! `README.md`: a dataset card as the Hugging Face Hub shows it.
 
+use std::collections::BTreeMap;
+
 use hsipack_pack::info::StackReport;
 
 use crate::about::About;
@@ -66,6 +68,7 @@ pub(crate) fn text(facts: &Facts, about: &About) -> String {
     text += &splits(facts);
     facts.masks.iter().for_each(|mask| text += &classes(mask));
     text += &labels(facts);
+    text += &boxes(facts);
     text += &location(facts);
     text += &license(about);
     text += &credits(about);
@@ -155,6 +158,9 @@ pub(crate) fn tasks(facts: &Facts, about: &About) -> Vec<String> {
     if !facts.masks.is_empty() {
         tasks.push("image-segmentation".to_owned());
     }
+    if facts.report.boxes.is_some() {
+        tasks.push("object-detection".to_owned());
+    }
     if !facts.report.labels.is_empty() {
         tasks.push("image-classification".to_owned());
     }
@@ -219,6 +225,8 @@ fn contents(facts: &Facts, about: &About) -> String {
     row("sensors", joined(&sensors));
     row("units of values", joined(&facts.units));
     row("masks", joined(facts.masks.iter().map(|mask| &mask.name)));
+    let boxes = report.boxes.as_ref();
+    row("boxes", boxes.map_or(String::new(), |boxes| count(boxes.boxes as u64)));
     row(
         "groups",
         if report.groups.is_empty() { String::new() } else { count(report.groups.len() as u64) },
@@ -282,20 +290,30 @@ fn splits(facts: &Facts) -> String {
 }
 
 fn labels(facts: &Facts) -> String {
+    counted("Labels", ["label", "samples"], &facts.report.labels)
+}
+
+/// The boxes of each class.
+fn boxes(facts: &Facts) -> String {
+    let counts = facts.report.boxes.as_ref().map(|boxes| &boxes.labels);
+    counts.map_or(String::new(), |counts| counted("Boxes", ["class", "boxes"], counts))
+}
+
+/// A table of counts by name; empty without any.
+fn counted(title: &str, heads: [&str; 2], counts: &BTreeMap<String, usize>) -> String {
     const SHOWN: usize = 50;
-    let labels = &facts.report.labels;
-    if labels.is_empty() {
+    if counts.is_empty() {
         return String::new();
     }
-    let rows = labels.iter().take(SHOWN).map(|(name, samples)| {
+    let rows = counts.iter().take(SHOWN).map(|(name, number)| {
         let name = if name.is_empty() { "(none)".to_owned() } else { escaped(name) };
-        vec![name, count(*samples as u64)]
+        vec![name, count(*number as u64)]
     });
-    let more = match labels.len() {
+    let more = match counts.len() {
         0..=SHOWN => String::new(),
-        all => format!("\nThere are {all} labels.\n"),
+        all => format!("\nThere are {all} of them.\n"),
     };
-    format!("### Labels\n\n{}{more}\n", table(&["label", "samples"], rows))
+    format!("### {title}\n\n{}{more}\n", table(&heads, rows))
 }
 
 fn classes(mask: &MaskClasses) -> String {

@@ -47,7 +47,7 @@ mod values;
 
 pub use cache::{CacheKind, CacheTimes};
 pub use dataset::{
-    BOX_LABELS, BOXES, BandStatistics, Boxes, Class, ClassCount, ClassPixels, Cube, Dataset,
+    BandStatistics, Boxes, Class, ClassCount, ClassPixels, Cube, Dataset,
     Labels, NewIds, OpenOptions, Verify, read_array,
 };
 pub use device::decode as device_decode;

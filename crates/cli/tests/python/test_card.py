@@ -135,6 +135,23 @@ def test_the_dataset_card_is_one_of_the_hub(hsipack: Hsipack, folder: Path) -> N
     assert "![Some samples, and spectra](preview.png)" in text
 
 
+def test_boxes_are_counted_by_class(hsipack: Hsipack, folder: Path) -> None:
+    (folder / "boxes.csv").write_text(
+        "file,xmin,ymin,xmax,ymax,class\n"
+        "s0.tif,0,0,3,4,tree\ns0.tif,2,2,5,5,hut\ns2.tif,1,1,4,4,tree\n"
+    )
+    hsipack.convert(
+        folder / "scans",
+        *("--boxes", folder / "boxes.csv", "--mask", f"crop={folder}/masks/{{stem}}.png"),
+        out=folder / "boxes" / "fields.hsipack",
+    )
+    card(hsipack, folder / "boxes")
+    text = (folder / "boxes" / "README.md").read_text(encoding="utf-8")
+    assert cells(text, "Boxes") == [["hut", "1"], ["tree", "2"]]
+    tasks = header(folder / "boxes")["task_categories"]
+    assert tasks == ["image-segmentation", "object-detection"]
+
+
 def test_croissant_reads_the_samples_and_their_files(hsipack: Hsipack, folder: Path) -> None:
     card(hsipack, folder, "--about", "about.toml")
     read = mlcroissant.Dataset(jsonld=folder / "croissant.json")

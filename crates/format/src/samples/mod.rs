@@ -41,6 +41,12 @@ pub use lines::Lines;
 pub use record::{Sample, SourceRecord};
 pub use written::{Written, index_of};
 
+/// The column with the boxes around the objects of a sample: a list with `[left, top, right, bottom]` of each, in pixels from
+/// the outer corner of the cube's first pixel. Null if they are not known.
+pub const BOXES: &str = "boxes";
+/// The column with their classes: a list of as many names, or of whole numbers.
+pub const BOX_LABELS: &str = "box_labels";
+
 /// Keys of a sample that cannot be names of table columns.
 pub const RESERVED_KEYS: [&str; 9] =
     ["id", "name", "stack", "index", "nan", "inf", "range", "geo", "source"];

@@ -7,6 +7,7 @@
 //!
 //! A cube without boxes has empty lists. A cube that no file lists has null, if `--unlisted keep` says that it is packed.
 
+use hsipack_format::samples::{BOX_LABELS, BOXES};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use hsipack_source::labels::boxes::{self, CubeOfBoxes, Label};
 use serde_json::{Map, Value, json};
@@ -15,11 +16,6 @@ use super::masks::names_of;
 use super::named_files;
 use super::options::Unlisted;
 use crate::input::Input;
-
-/// The column of the boxes.
-pub const BOXES: &str = "boxes";
-/// The column of their classes.
-pub const BOX_LABELS: &str = "box_labels";
 
 /// The longest text of the boxes of a cube. A line of samples.jsonl has up to 4 MiB.
 const MAX_TEXT_BYTES: usize = 2 << 20;

@@ -61,7 +61,6 @@ pub(crate) mod transform;
 
 pub use assignment::Assignment;
 pub use bad_bands::{BadBands, band_ranges};
-pub use boxes::{BOX_LABELS, BOXES};
 pub use classes::{ClassName, NewClass, OldClass, OptionOfClass, OtherValue};
 pub use dry_run::{Estimate, StackEstimate, dry_run};
 pub use masks::{CubeOfMask, MaskGroup, MaskReader, groups as mask_groups};

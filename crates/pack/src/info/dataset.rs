@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hsipack_format::geo::Unit;
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::samples::Keys;
+use hsipack_format::samples::{BOX_LABELS, BOXES, Keys};
 use hsipack_format::{Command, Result, Samples, colors, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use super::values::{Shape, Values, Wavelengths, bad_bands};
 use crate::convert::stats::BandStats;
-use crate::convert::{BOX_LABELS, BOXES};
 
 /// A packed dataset.
 #[derive(Clone, Debug, Serialize)]

@@ -4,16 +4,12 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hsipack_format::Error;
+use hsipack_format::samples::{BOX_LABELS, BOXES};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::open::Dataset;
 use crate::Result;
-
-/// Name of the column with the edges of boxes.
-pub const BOXES: &str = "boxes";
-/// Name of the column with their labels.
-pub const BOX_LABELS: &str = "box_labels";
 
 /// The boxes of all samples of a dataset.
 #[derive(Clone, Debug, Default, PartialEq)]

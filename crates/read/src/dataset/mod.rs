@@ -29,7 +29,7 @@ mod regions;
 mod shards;
 
 pub use access::Cube;
-pub use boxes::{BOX_LABELS, BOXES, Boxes};
+pub use boxes::Boxes;
 pub use hsipack_format::statistics::BandStatistics;
 pub use labels::{ClassCount, Labels};
 pub use load::read_array;

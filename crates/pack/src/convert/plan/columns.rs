@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::Acquisition;
 use hsipack_store::mirror;
+use hsipack_format::samples::{BOX_LABELS, BOXES};
 use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::{lists, pictures};
-use crate::convert::boxes::{BOX_LABELS, BOXES};
 use crate::convert::file_columns::FileColumns;
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::input::Input;
