@@ -347,13 +347,15 @@ def bands_first(cube: np.ndarray) -> np.ndarray:
     return cube.transpose(2, 0, 1)
 
 
-def tagged(kind: str, values: Sequence[float]) -> Write:
-    """tifffile's writer, with a list in tag 65000 of the first page."""
+def tagged(kind: str, values: Sequence[float], each: bool = False) -> Write:
+    """tifffile's writer, with a list in tag 65000 of the first page, or a number of each page."""
 
     def write(path: Path, cube: np.ndarray) -> None:
         with tifffile.TiffWriter(path.with_suffix(".tif")) as file:
             for band in range(cube.shape[2]):
                 tags = [(65000, kind, len(values), list(values), True)] if band == 0 else []
+                if each:
+                    tags = [(65000, kind, 1, list(values[band : band + 1]), True)]
                 page = np.ascontiguousarray(cube[..., band])
                 file.write(page, metadata=None, contiguous=False, extratags=tags)
 
@@ -430,6 +432,8 @@ def tiff_rows() -> list[Row]:
         ),
         Row("tag of floats", tagged("f", NM.tolist()), wavelength=NM),
         Row("tag of doubles", tagged("d", (NM / 1000).tolist()), wavelength=NM),
+        Row("tag of each page", tagged("d", NM.tolist(), each=True), wavelength=NM),
+        Row("tags of other numbers", tagged("f", [1.5, 0.5, 1.0, 1.0, 2.0, 9.0], each=True)),
         Row("tag of other numbers", tagged("d", [1.5, 0.5, 1.0, 1.0, 2.0, 9.0])),
         Row(
             "tifffile metadata",

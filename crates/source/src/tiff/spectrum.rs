@@ -5,7 +5,7 @@
 //! | ImageDescription of the file, ImageJ's info | JSON (tifffile's metadata), lines such as `wavelength = {450.2, 500.1}`, XML with one element or attribute for each band |
 //! | OME-XML | `EmissionWavelength` and `Name` of the channels |
 //! | ImageDescription and PageName of each page, ImageJ's labels | JSON, lines, or a name such as `450.2 nm` |
-//! | private tags 65000 and 65001 | floating-point wavelengths on the first page; on each page, the name of a band, such as that of a class |
+//! | private tags 65000 and 65001 | floating-point wavelengths on the first page, or one on each page; on each page, the name of a band, such as that of a class |
 //! | XMP | `CentralWavelength` and `WavelengthFWHM`, as drone cameras write it |
 
 use std::collections::HashSet;
@@ -237,7 +237,14 @@ pub(super) fn describe(
     }
     if info.wavelength.is_none() {
         let bands = info.shape.bands;
-        let list = |tag| directories.reals(first, tag, bands as u64);
+        let list = |tag| {
+            let number = |image: &Image| directories.reals(&image.page, tag, 1)?.first().copied();
+            match images.len() == bands && bands > 1 {
+                true => images.iter().map(number).collect::<Option<Vec<f64>>>(),
+                false => None,
+            }
+            .or_else(|| directories.reals(first, tag, bands as u64))
+        };
         let lists = PRIVATE.into_iter().filter_map(list).filter(|list| list.len() == bands);
         info.wavelength = lists.filter(|list| !counts(list)).find_map(|list| plausible(&list));
     }

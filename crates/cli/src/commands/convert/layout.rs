@@ -189,8 +189,11 @@ fn below_root(path: &str) -> String {
     if is_whole { path.to_owned() } else { format!("{ROOT}/{path}") }
 }
 
-/// A file, or `NAME=FILE`, as [`below_root`].
+/// A file, or `NAME=FILE`, as [`below_root`]. A pattern for each cube stays as it is.
 fn file_below_root(value: &str) -> String {
+    if value.contains('{') {
+        return value.to_owned();
+    }
     match value.split_once('=') {
         Some((name, file)) if !name.contains(['/', '\\']) => {
             format!("{name}={}", below_root(file))
@@ -264,7 +267,8 @@ mod tests {
     #[test]
     fn relative_paths_are_below_the_folder() {
         let text = "inputs = [\"x/*.npy\", \"/y\", \"s3://b/z\"]\ntable = [\"t.csv\", \"{root}/u.json::v\"]\n\
-                    split = \"train=lists/a=b.txt\"\nmask-colors = \"/c.csv\"\nmask = \"{stem}.png\"";
+                    split = \"train=lists/a=b.txt\"\nmask-colors = \"/c.csv\"\nmask = \"{stem}.png\"\n\
+                    boxes = \"{dir}/{stem}.xml\"";
         let layout = Layout::parse(Path::new("a.toml"), text).unwrap();
         assert_eq!(layout.inputs("/d"), ["/d/x/*.npy", "/y", "s3://b/z"]);
         let options = layout.options("a.toml".into(), "/d").options;
@@ -276,6 +280,7 @@ mod tests {
         assert_eq!(values("split"), ["train=/d/lists/a=b.txt"]);
         assert_eq!(values("mask-colors"), ["/c.csv"]);
         assert_eq!(values("mask"), ["{stem}.png"]);
+        assert_eq!(values("boxes"), ["{dir}/{stem}.xml"]);
     }
 
     #[test]

@@ -178,14 +178,14 @@ pub struct ConvertOptions {
     /// place of LAYER and in the path, as in 'organs:{class}={dir}/{stem}_{class}.png'.
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", help_heading = "Samples")
+        arg(long, value_name = "[NAME[:LAYER]=]PATTERN|product", help_heading = "Labels")
     )]
     pub mask: Vec<MaskOption>,
     /// Class id, 0 to 65535, for cubes that have no mask file, and for pixels without a class (NaN, negative or nodata)
     /// [default: both are errors]
     #[cfg_attr(
         feature = "clap",
-        arg(long, value_name = "ID", requires = "mask", help_heading = "Samples")
+        arg(long, value_name = "ID", requires = "mask", help_heading = "Labels")
     )]
     pub mask_fill: Option<u16>,
     /// Give classes of a mask new ids, such as tumour=3,7=3,*=255 (repeatable)
@@ -201,7 +201,7 @@ pub struct ConvertOptions {
             value_delimiter = ',',
             allow_hyphen_values = true,
             requires = "mask",
-            help_heading = "Samples"
+            help_heading = "Labels"
         )
     )]
     pub classes: Vec<OptionOfClass<u16>>,
@@ -216,7 +216,7 @@ pub struct ConvertOptions {
             value_name = "ID=NAME",
             value_delimiter = ',',
             requires = "mask",
-            help_heading = "Samples"
+            help_heading = "Labels"
         )
     )]
     pub class_names: Vec<OptionOfClass<String>>,
