@@ -197,6 +197,9 @@ pub fn print(report: &Report) {
     for (what, counts) in columns.into_iter().filter(|(_, counts)| !counts.is_empty()) {
         say!("  {what}: {}", values(counts, report.cubes));
     }
+    if !report.columns.boxes.is_empty() {
+        say!("  boxes: {}", values(&report.columns.boxes, 0));
+    }
     say!(
         "  {} of files -> {} packed -> {} stored (ratio {:.2})",
         output::bytes(report.source_bytes),

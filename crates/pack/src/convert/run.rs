@@ -83,13 +83,15 @@ pub struct PackedStack {
     pub masks: Vec<String>,
 }
 
-/// How many packed cubes have a label or a split.
+/// How many packed cubes have a label or a split, and their boxes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PackedColumns {
     /// Number of cubes with each label.
     pub labels: BTreeMap<String, usize>,
     /// Number of cubes in each split.
     pub splits: BTreeMap<String, usize>,
+    /// Number of boxes of each class.
+    pub boxes: BTreeMap<String, usize>,
 }
 
 impl PackedColumns {
@@ -102,6 +104,9 @@ impl PackedColumns {
                 if let Some(value) = value {
                     *counts.entry(value).or_default() += 1;
                 }
+            }
+            for class in sample.box_labels() {
+                *all.boxes.entry(class).or_default() += 1;
             }
         }
         all

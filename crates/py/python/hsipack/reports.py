@@ -64,6 +64,7 @@ class ConvertReport:
         stacks: the packed cubes of each shape, as they were read.
         labels: number of packed cubes with each label.
         splits: number of packed cubes in each split.
+        boxes: number of boxes of each class.
         source_bytes: bytes of the source files.
         packed_bytes: bytes of the values before compression.
         stored_bytes: bytes of the shards; if cubes were appended, by how much the shards grew.
@@ -84,6 +85,7 @@ class ConvertReport:
     stacks: list[PackedStack]
     labels: dict[str, int]
     splits: dict[str, int]
+    boxes: dict[str, int]
     source_bytes: int
     packed_bytes: int
     stored_bytes: int
@@ -522,6 +524,7 @@ def together(output: str, reports: Sequence[ConvertReport], before: int) -> Conv
         stacks=list(stacks.values()),
         labels=dict(sum((Counter(report.labels) for report in reports), Counter())),
         splits=dict(sum((Counter(report.splits) for report in reports), Counter())),
+        boxes=dict(sum((Counter(report.boxes) for report in reports), Counter())),
         source_bytes=total("source_bytes"),
         packed_bytes=packed,
         stored_bytes=stored,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use hsipack_format::samples::{BOX_LABELS, BOXES};
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::Acquisition;
 use hsipack_store::mirror;
-use hsipack_format::samples::{BOX_LABELS, BOXES};
 use regex::Regex;
 use serde_json::{Map, Value};
 

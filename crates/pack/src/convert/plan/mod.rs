@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::metadata::Made;
+use hsipack_format::samples::BOX_LABELS;
 use hsipack_format::{Codec, Color, CubeShape, DType, Error, ErrorKind, Grid, Result};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, threads};
@@ -160,6 +161,15 @@ impl PlannedSample {
     /// Its label, if the user's tables give one.
     pub fn label(&self) -> Option<String> {
         self.text("label")
+    }
+
+    /// The classes of its boxes.
+    pub fn box_labels(&self) -> impl Iterator<Item = String> + '_ {
+        let labels = self.columns.get(BOX_LABELS).and_then(Value::as_array);
+        labels.into_iter().flatten().map(|label| match label {
+            Value::String(name) => name.clone(),
+            other => other.to_string(),
+        })
     }
 
     fn text(&self, column: &str) -> Option<String> {
