@@ -19,7 +19,7 @@ use hsipack_format::{Error, Result};
 use crate::Access;
 use crate::flat::ByteSource;
 use crate::listing::Identity;
-use crate::parked_streams;
+use crate::{labels, parked_streams};
 
 /// Memory for rearranging values.
 pub(crate) const BLOCK_BYTES: usize = 32 << 20;
@@ -94,9 +94,11 @@ impl SampleCopy {
     }
 }
 
-/// Closes the files, and deletes the temporary files, that are kept for further samples of the same arrays.
+/// Closes the files, and deletes the temporary files, that are kept for further samples of the same arrays, and forgets
+/// the labels that are kept for further cubes.
 pub fn release_samples() {
     parked_streams::close();
+    labels::forget();
     COPIES.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 

@@ -57,7 +57,12 @@ def segmentation(random: np.random.Generator, number: int, grid: float | None) -
 def write_annotations(
     path: Path, images: list[dict[str, Any]], annotations: list[Annotation], **members: Any
 ) -> Path:
-    whole = {"info": {"year": 2026}, "images": images, "categories": CATEGORIES}
+    whole = {
+        "type": "instances",
+        "info": {"year": 2026},
+        "images": images,
+        "categories": CATEGORIES,
+    }
     whole |= {"annotations": annotations} | members
     path.write_text(json.dumps(whole))
     return path

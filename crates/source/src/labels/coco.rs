@@ -258,6 +258,11 @@ pub(super) fn read(path: &Path) -> Result<Arc<Coco>> {
     Ok(coco)
 }
 
+/// Forgets the file that was read last.
+pub(super) fn forget() {
+    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 /// Reads annotations.
 ///
 /// # Errors

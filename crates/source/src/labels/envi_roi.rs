@@ -120,13 +120,14 @@ fn malformed(what: impl Into<String>) -> Error {
 struct Listed {
     region: Region,
     points: Vec<[f64; 2]>,
-    count: usize,
+    /// The number of its pixels, once it is known.
+    count: Option<usize>,
 }
 
 /// Reads lists of pixels, which ENVI counts from 1.
 fn of_text(text: &str) -> Result<Regions> {
     let (mut size, mut listed, mut places) = (None::<[usize; 2]>, Vec::<Listed>::new(), None);
-    let mut current = 0;
+    let (mut current, mut announced) = (0, None);
     for (number, line) in (1..).zip(text.lines()) {
         let wrong = |what: String| malformed(format!("line {number}: {what}"));
         let line = line.trim();
@@ -134,7 +135,7 @@ fn of_text(text: &str) -> Result<Regions> {
             if line.is_empty() {
                 continue;
             }
-            while listed.get(current).is_some_and(|one| one.points.len() == one.count) {
+            while listed.get(current).is_some_and(|one| Some(one.points.len()) == one.count) {
                 current += 1;
             }
             let region = listed
@@ -163,14 +164,17 @@ fn of_text(text: &str) -> Result<Regions> {
         };
         if let Some(name) = after("ROI name:") {
             let region = Region { name: name.to_owned(), ..Region::default() };
-            listed.push(Listed { region, points: Vec::new(), count: 0 });
+            listed.push(Listed { region, points: Vec::new(), count: None });
         } else if let Some(color) = after("ROI rgb value:") {
             let last = listed.last_mut().ok_or_else(|| wrong("a color without a region".into()))?;
             last.region.color = color_table::color(color.trim_matches(['{', '}']));
         } else if let Some(count) = after("ROI npts:") {
             let last = listed.last_mut().ok_or_else(|| wrong("a count without a region".into()))?;
+            let number = count.parse::<usize>();
             last.count =
-                count.parse().map_err(|_| wrong(format!("{count:?} is not a number of pixels")))?;
+                Some(number.map_err(|_| wrong(format!("{count:?} is not a number of pixels")))?);
+        } else if let Some(count) = after("Number of ROIs:") {
+            announced = count.parse::<usize>().ok();
         } else if let Some(sides) = after("File Dimension:") {
             let sides: Vec<usize> =
                 sides.split(['x', 'X']).filter_map(|side| side.trim().parse().ok()).collect();
@@ -183,9 +187,18 @@ fn of_text(text: &str) -> Result<Regions> {
             places = place("X").zip(place("Y"));
         }
     }
+    if let Some(count) = announced.filter(|count| *count != listed.len()) {
+        return Err(malformed(format!(
+            "the file should have {count} regions, but lists {}",
+            listed.len()
+        )));
+    }
     let mut regions = Regions { size, regions: Vec::new() };
     let mut budget = Budget::default();
     for (number, Listed { mut region, points, count }) in listed.into_iter().enumerate() {
+        let count = count.ok_or_else(|| {
+            malformed(format!("the number of pixels of the region {:?} is missing", region.name))
+        })?;
         if points.len() != count {
             return Err(malformed(format!(
                 "the region {:?} has {count} pixels, but the file lists {}",

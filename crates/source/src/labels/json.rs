@@ -80,6 +80,8 @@ impl<'de> Visitor<'de> for Members<'_> {
             *self.0 = match &*key {
                 "annotations" | "images" | "categories" => Kind::Coco,
                 "shapes" | "imagePath" | "imageHeight" => Kind::Labelme,
+                // Some converters write the kind of annotations here.
+                "type" if map.next_value::<String>()? == "instances" => continue,
                 "type" | "features" | "geometry" | "crs" => Kind::GeoJson,
                 _ => {
                     map.next_value::<IgnoredAny>()?;

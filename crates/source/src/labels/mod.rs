@@ -76,6 +76,12 @@ pub struct LabelOptions<'a> {
     pub all_touched: bool,
 }
 
+/// Forgets the file of labels of several cubes that was read last.
+pub(crate) fn forget() {
+    coco::forget();
+    boxes::forget();
+}
+
 /// Opens the labels in `path`, a raster in any known format or a file of features.
 ///
 /// # Errors

@@ -30,7 +30,8 @@ pub(super) fn check<'a>(
         let entries = Entries::new(pictures);
         let mut found: BTreeMap<usize, &Input> = BTreeMap::new();
         for cube in &cubes {
-            let Some(entry) = entries.find(&names_of(cube)?)? else { continue };
+            let entry = entries.find(&names_of(cube)?).map_err(|error| error.at(&file))?;
+            let Some(entry) = entry else { continue };
             let other = found.insert(entry, cube);
             if let Some(other) = other.filter(|other| other.file != cube.file) {
                 let name = &entries.names()[entry];

@@ -138,6 +138,11 @@ pub fn pictures(path: &Path) -> Result<Option<Vec<String>>> {
     annotations::read(path).map(|coco| Some(coco.entries.names().to_vec()))
 }
 
+/// Forgets the table that was read last.
+pub(super) fn forget() {
+    table::forget();
+}
+
 fn is_table(path: &Path) -> bool {
     let is = |ending: &str| path.extension().is_some_and(|own| own.eq_ignore_ascii_case(ending));
     ["csv", "tsv"].iter().any(|ending| is(ending))

@@ -123,6 +123,11 @@ struct Kept {
 /// The table that was read last. It is asked for once for each cube.
 static LAST: Mutex<Option<Kept>> = Mutex::new(None);
 
+/// Forgets the table that was read last.
+pub(super) fn forget() {
+    *LAST.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 fn kept(path: &Path, class: Option<&str>) -> Result<Arc<Table>> {
     let about = path.metadata().map_err(|error| Error::io(path, "cannot read", error))?;
     let file = (about.len(), about.modified().ok());
