@@ -1,6 +1,7 @@
 // The page of one cube: the picture, and the sections beside it.
 
 import * as api from './api.js';
+import { boxesSection } from './boxes.js';
 import { classesSection } from './classes.js';
 import { compareSection } from './compare.js';
 import { cubeKeys } from './cubekeys.js';
@@ -69,6 +70,7 @@ class Session {
     this.display = displaySection(this);
     this.spectra = spectraSection(this);
     this.masks = masksSection(this);
+    this.boxes = boxesSection(this);
     this.classes = classesSection(this);
     this.histogram = histogramSection(this);
     this.scale = mapScale(this);
@@ -86,7 +88,7 @@ class Session {
       el('div', { class: 'stage' }, this.tools.node,
         el('div', { class: 'framed' }, this.frames, this.scale.node), this.read),
       el('div', { class: 'panel', role: 'region', 'aria-label': 'Display, spectra and facts', tabindex: 0 },
-        this.display.node, this.spectra.node, this.masks.node, this.classes.node, this.histogram.node,
+        this.display.node, this.spectra.node, this.masks.node, this.boxes.node, this.classes.node, this.histogram.node,
         this.compare.node, this.pair.node, this.precision.node, this.windows.node, factsSection(this).node));
   }
 

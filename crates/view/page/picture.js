@@ -193,6 +193,7 @@ export class Picture {
     }
     context.setTransform(density, 0, 0, density, 0, 0);
     for (const region of this.session.windows?.regions() ?? []) this.#outline(context, region);
+    for (const one of this.session.boxes?.shown() ?? []) this.#object(context, one);
     this.session.view.state.pins.forEach((pin, index) => this.#mark(context, pin, pin.colour, String(index + 1)));
     if (this.drawn) this.#mark(context, this.drawn, '#ffffff', '');
     const { cursor } = this.session.view.state;
@@ -218,6 +219,27 @@ export class Picture {
       context.lineWidth = width;
       context.strokeRect(...box);
     }
+  }
+
+  /** Draws the bounding box of an object, with its class. @param {import('./boxes.js').Box} one */
+  #object(context, { corners: [left, top, right, bottom], label, colour }) {
+    const from = this.place(top, left);
+    const to = this.place(bottom, right);
+    if (from.x > this.size.width || from.y > this.size.height || to.x < 0 || to.y < 0) return;
+    for (const [stroke, width] of [['#000', 4], [colour, 2]]) {
+      context.strokeStyle = stroke;
+      context.lineWidth = width;
+      context.strokeRect(from.x, from.y, to.x - from.x, to.y - from.y);
+    }
+    context.font = '600 11px system-ui, sans-serif';
+    context.textBaseline = 'middle';
+    const wide = context.measureText(label).width + 8;
+    // Boxes that are too small for the text are only outlined.
+    if (to.x - from.x < wide || to.y - from.y < 16) return;
+    context.fillStyle = '#000000b0';
+    context.fillRect(from.x + 1, from.y + 1, wide, 15);
+    context.fillStyle = '#fff';
+    context.fillText(label, from.x + 5, from.y + 9);
   }
 
   #mark(context, region, colour, text) {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use hsipack_format::samples::{BOX_LABELS, BOXES};
 use hsipack_format::{CubeShape, Geo, Result, Sample};
 use hsipack_pack::preview::{self, Meaning, Sampling};
 use hsipack_pack::spectra::Spectrum;
@@ -29,6 +30,7 @@ pub struct Facts {
     geo: Option<Geo>,
     presets: Vec<Preset>,
     masks: Vec<Listed>,
+    boxes: Vec<BoundingBox>,
     fields: Vec<[String; 2]>,
     notes: Vec<String>,
     marks: Vec<Mark>,
@@ -56,6 +58,55 @@ struct Listed {
     name: String,
     layers: bool,
     classes: Vec<Class>,
+}
+
+/// A bounding box of an object.
+#[derive(Debug, Serialize)]
+struct BoundingBox {
+    /// `[x_min, y_min, x_max, y_max]`, by the edges of pixels.
+    corners: [f64; 4],
+    label: String,
+    /// The colour of its class in a mask; empty if no mask has the class.
+    colour: String,
+    /// A number of its class, for the colour that the page gives it.
+    class: u16,
+}
+
+impl BoundingBox {
+    /// The boxes of a sample. Those that another program wrote differently are left out.
+    fn of(sample: &Sample, masks: &[Listed]) -> Vec<Self> {
+        let list = |column: &str| sample.columns.get(column).and_then(Value::as_array);
+        let labels = list(BOX_LABELS).map(Vec::as_slice).unwrap_or_default();
+        let boxes = list(BOXES).into_iter().flatten().enumerate().filter_map(|(place, corners)| {
+            let corners: [f64; 4] = serde_json::from_value(corners.clone()).ok()?;
+            let label = labels.get(place).map(text).unwrap_or_default();
+            let classes = masks.iter().filter(|mask| !mask.layers).flat_map(|mask| &mask.classes);
+            // The labels of classes are `3` or `3 liver`.
+            let is_it = |class: &&Class| {
+                let name = class.label.split_once(' ').map(|(_, name)| name);
+                class.id > 0 && (name == Some(&label) || class.id.to_string() == label)
+            };
+            let colour = classes.into_iter().find(is_it).map(|class| class.colour.clone());
+            let sum =
+                || label.bytes().fold(0u16, |sum, byte| sum.wrapping_mul(31) ^ u16::from(byte));
+            let class = label.parse().unwrap_or_else(|_| sum() % COLOURS + 1);
+            Some(Self { corners, label, colour: colour.unwrap_or_default(), class })
+        });
+        boxes.take(MAX_BOXES).collect()
+    }
+}
+
+/// How many colours names of classes are given.
+const COLOURS: u16 = 40;
+/// Maximum number of boxes to draw.
+const MAX_BOXES: usize = 5000;
+
+/// A value of a column as text.
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 /// A class of a mask, or a layer.
@@ -94,6 +145,7 @@ impl Facts {
             geo: None,
             presets: presets.into_iter().map(Preset::of).collect(),
             masks: Vec::new(),
+            boxes: Vec::new(),
             fields: Vec::new(),
             notes: Vec::new(),
             marks,
@@ -115,6 +167,7 @@ impl Facts {
                     });
                     facts.masks = masks.collect::<Result<_>>()?;
                 }
+                facts.boxes = BoundingBox::of(sample, &facts.masks);
             }
             Of::File { input, source } => {
                 let info = source.info();
@@ -153,10 +206,6 @@ const FILES: usize = 20;
 
 /// All that is known of a sample, as names and texts.
 fn fields(sample: &Sample) -> Vec<[String; 2]> {
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     let known = [
         ("split", sample.split.clone()),
         ("group", sample.group.clone()),
@@ -166,7 +215,9 @@ fn fields(sample: &Sample) -> Vec<[String; 2]> {
     for (name, value) in known {
         fields.extend(value.map(|value| [name.to_owned(), value]));
     }
-    fields.extend(sample.columns.iter().map(|(name, value)| [name.clone(), text(value)]));
+    let columns =
+        sample.columns.iter().filter(|(name, _)| ![BOXES, BOX_LABELS].contains(&&***name));
+    fields.extend(columns.map(|(name, value)| [name.clone(), text(value)]));
     if let Some([least, greatest]) = sample.range {
         fields.push(["stored values".to_owned(), format!("{least} to {greatest}")]);
     }

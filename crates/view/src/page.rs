@@ -19,6 +19,7 @@ files! {
     "api.js": SCRIPT,
     "app.js": SCRIPT,
     "axes.js": SCRIPT,
+    "boxes.js": SCRIPT,
     "chart.js": SCRIPT,
     "classes.js": SCRIPT,
     "compare.js": SCRIPT,

@@ -138,6 +138,27 @@ def compared(
 
 
 @pytest.fixture(scope="session")
+def boxed(
+    hsipack: Path, small: list[Scene], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A dataset of two cubes with masks, of which the first has bounding boxes."""
+    folder = tmp_path_factory.mktemp("boxed")
+    scenes.write(folder, small[:2])
+    rows = [
+        f"{small[0].name}.png,{label},{','.join(map(str, box))}\n"
+        for label, boxes in scenes.BOXES.items()
+        for box in boxes
+    ]
+    (folder / "boxes.csv").write_text("file,class,xmin,ymin,xmax,ymax\n" + "".join(rows))
+    out = folder / "boxed.hsipack"
+    inputs = [folder / f"{scene.name}.hdr" for scene in small[:2]]
+    words = ["--mask", "labels={dir}/{stem}_mask.png", "--boxes", folder / "boxes.csv"]
+    convert(hsipack, out, *inputs, *words)
+    with serving(hsipack, out) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def many(hsipack: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The page of a dataset of 5,000 tiny cubes."""
     folder = tmp_path_factory.mktemp("many") / "many"

@@ -20,6 +20,12 @@ NODATA = (206, 190, 220)
 # The colours of classes 1 and 2 in hsipack's previews.
 CLASS_COLOURS = {1: (0, 114, 178), 2: (213, 94, 0)}
 
+# Bounding boxes of the first cube, by the ids of their classes: left, top, right, bottom.
+BOXES: dict[int, list[tuple[float, float, float, float]]] = {
+    1: [(3, 4, 9, 11), (20, 12.5, 40, 20)],
+    2: [(12, 6, 17, 9)],
+}
+
 
 @dataclass(frozen=True)
 class Scene:
