@@ -247,7 +247,9 @@ fn of_cells(text: &str, first: &str) -> Result<Vec<Entry>> {
             return Err(unreadable(format!("it has more than {MAX_CLASSES} lines")));
         }
     }
-    let (_, head) = &rows[0];
+    let Some((_, head)) = rows.first() else {
+        return Err(unreadable("its cells are empty"));
+    };
     let is_head = head.iter().filter(|cell| is_whole(cell)).count() < 3
         && !head.iter().any(|cell| color(cell).is_some());
     if !is_head {
@@ -537,6 +539,7 @@ mod tests {
         for (text, what) in [
             ("", "it is empty"),
             ("# nothing", "it is empty"),
+            (",", "its cells are empty"),
             ("[]", "it has no class"),
             ("{", "EOF"),
             ("3", "line 1: there are 1 numbers"),

@@ -121,7 +121,7 @@ impl Canvas<'_> {
                 if from[1] == row + 0.5 && from[0] > to[0] {
                     let place = |x: f64| (x + 0.5).floor() as i64;
                     if rows.contains(&(row.max(0.0) as usize)) && row >= 0.0 {
-                        self.span(row as i64, place(to[0]), place(from[0]) - 1, id);
+                        self.span(row as i64, place(to[0]), place(from[0]).saturating_sub(1), id);
                     }
                 }
                 return;
@@ -138,7 +138,7 @@ impl Canvas<'_> {
         crossings.sort_unstable();
         for of_row in crossings.chunk_by(|a, b| a.0 == b.0) {
             for pair in of_row.chunks_exact(2) {
-                self.span(pair[0].0 as i64, pair[0].1, pair[1].1 - 1, id);
+                self.span(pair[0].0 as i64, pair[0].1, pair[1].1.saturating_sub(1), id);
             }
         }
     }
@@ -283,4 +283,21 @@ fn crossed(from: [f64; 2], to: [f64; 2], rows: &Range<usize>) -> Range<usize> {
     let within = |row: f64| row.clamp(rows.start as f64, rows.end as f64) as usize;
     let (first, end) = (within((low - 0.5).floor()), within((high + 0.5).floor()));
     first..end.max(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polygons_far_to_the_left_cover_nothing() {
+        let corners = [[-1e300, 0.0], [-2e300, 0.0], [-2e300, 2.0], [-1e300, 2.0], [-1e300, 0.0]];
+        let shape = Shape::new(Kind::Polygon, [corners.to_vec()]);
+        for all_touched in [false, true] {
+            let mut pixels = [0; 6];
+            let mut canvas = Canvas { height: 2, width: 3, rows: 0..2, pixels: &mut pixels };
+            canvas.burn(&shape, all_touched, 1);
+            assert_eq!(pixels, [0; 6]);
+        }
+    }
 }
