@@ -153,6 +153,12 @@ impl Dataset {
         Ok(self.get(py)?.len())
     }
 
+    /// Its path or URL as text; for a dataset on the Hugging Face Hub, with its commit.
+    #[getter]
+    fn url(&self) -> String {
+        self.path.display().to_string()
+    }
+
     #[getter]
     fn fingerprint(&self) -> &str {
         &self.fingerprint

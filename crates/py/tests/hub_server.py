@@ -36,9 +36,10 @@ class Request:
 
 @dataclass
 class Repository:
-    """A dataset: its commits, where its branches are, and who may read it."""
+    """A dataset: where its branches are, its commits, and who may read it."""
 
     branches: dict[str, str] = field(default_factory=dict)
+    commits: set[str] = field(default_factory=set)
     access: str = "public"
 
 
@@ -66,6 +67,7 @@ class Hub:
         commit = hashlib.sha1(f"{name} {number}".encode()).hexdigest()
         shutil.copytree(dataset, self.folder / commit / path)
         repository.branches[branch] = commit
+        repository.commits.add(commit)
         return commit
 
     def count(self, server: str, pattern: str = "") -> int:
@@ -160,7 +162,7 @@ class _HubHandler(_Handler):
             return
         revision = unquote(found[4])
         commit = repository.branches.get(revision)
-        if revision in repository.branches.values():
+        if revision in repository.commits:
             commit = revision
         if commit is None:
             self.refuse(404, "RevisionNotFound")

@@ -116,10 +116,6 @@ def test_the_command_reads_there(hub: Hub, dataset: str, tmp_path: Path) -> None
     assert card.returncode == 0, card.stderr
     out = tmp_path / "both.hsipack"
     merged = command("merge", dataset, url, "--prefix", "-o", out)
-    assert merged.returncode == 1, "both have the same name, so the prefixes do not help"
-    local = tmp_path / "other.hsipack"
-    local.symlink_to(dataset)
-    merged = command("merge", local, url, "--prefix", "-o", out)
     assert merged.returncode == 0, merged.stderr
     assert len(hsipack.open(out)) == 2 * len(hsipack.open(dataset))
 
@@ -159,7 +155,7 @@ def test_the_token_goes_to_the_hub_alone(
         ("ada/gated/x", {"HF_TOKEN": OTHER_TOKEN}, ("status 403", "accept its conditions")),
         ("ada/nothing/x", {"HF_TOKEN": TOKEN}, ("no dataset ada/nothing with the revision main",)),
         ("ada/secret@v9/x", {"HF_TOKEN": TOKEN}, ("no dataset ada/secret with the revision v9",)),
-        ("ada/secret/y", {"HF_TOKEN": TOKEN}, ("the Hub has no such file", "lists the files")),
+        ("ada/secret/y", {"HF_TOKEN": TOKEN}, ("there is no zarr.json in it", "check the URL")),
         (
             "ada/secret/x",
             {"HF_ENDPOINT": "huggingface.co"},

@@ -151,9 +151,8 @@ def test_masks_of_a_split_have_the_colors_of_their_classes(
     out = tmp_path / "out"
     words = ["--mask", f"kind={paths['rgb.png']}", "--mask-colors", f"kind={colors}"]
     hsipack.convert(tmp_path / "c.npy", *words, out=out)
-    done = hsipack.run(
-        "split", out, "--mask", "kind", "--by", "random", "--train", "0.5", "--val", "0.5"
-    )
+    shares = ["--by", "pixels", "--shares", "train=0.5,test=rest"]
+    done = hsipack.run("split", out, "--mask", "kind", *shares)
     assert done.returncode == 0, done.stderr
     info = json.loads(hsipack.run("info", out, "--json").stdout)
     masks = {mask["name"]: mask for mask in info["stacks"][0]["masks"]}

@@ -250,6 +250,9 @@ class Dataset(Base):
         }
         past = None if as_of is None else _options.text("as_of", as_of)
         self._native = _hsipack.Dataset(self._path, as_of=past, **self._reading)
+        if self._path.lower().startswith("hf://"):
+            # With the commit, so that other processes open the same one.
+            self._path = self._native.url
         self._asked_masks = None if masks is None else _options.names("masks", masks)
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)

@@ -118,6 +118,7 @@ fn web(path: &str, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
         headers.insert("authorization", header);
         settings = settings.with_default_headers(headers);
     }
+    network::prepare_tls();
     let builder = HttpBuilder::new()
         .with_url(format!("{endpoint}/{path}"))
         .with_client_options(settings)
@@ -174,7 +175,10 @@ fn token(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
 /// # Errors
 /// If there is no such dataset or revision, or the Hub refuses or does not answer.
 pub fn pinned(url: &Path) -> Result<Cow<'_, Path>> {
-    let Some(text) = url.to_str().filter(|_| is_hub(url)) else { return Ok(Cow::Borrowed(url)) };
+    let is_of_hub =
+        |text: &&str| text.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("hf://"));
+    let Some(text) = url.to_str().filter(is_of_hub) else { return Ok(Cow::Borrowed(url)) };
+    // Refused here, before the names of files are added to the URL.
     let address = Address::of(url)?;
     let Some(repository) = Repository::of_authority(&address.authority) else {
         return Ok(Cow::Borrowed(url));
@@ -298,6 +302,9 @@ mod tests {
         let commit = "0123456789abcdef0123456789abcdef01234567";
         for same in ["/a/b", "s3://b/c", &format!("hf://datasets/ada/leaves@{commit}/l.hsipack")] {
             assert_eq!(pinned(Path::new(same)).unwrap(), Path::new(same));
+        }
+        for wrong in ["hf://datasets/ada", "hf://datasets", "hf://models/ada/leaves/x"] {
+            assert!(pinned(Path::new(wrong)).is_err(), "{wrong}");
         }
     }
 

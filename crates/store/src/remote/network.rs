@@ -188,8 +188,7 @@ impl Network {
 
 /// A client with the settings that the cloud providers' own tools would use, except where `options` says otherwise.
 fn build(address: &Address, options: &StorageOptions) -> Result<Client> {
-    // Install a TLS provider. This fails only if the program has installed one already, which works as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    prepare_tls();
     /// The builders have no common trait. `$own` are options that override those of the environment.
     macro_rules! built {
         ($builder:ty, $key:ty, $cloud:expr, $prefix:literal, $other:expr, $own:expr) => {{
@@ -341,6 +340,11 @@ fn unknown(name: &str) -> Error {
         "use the names of the clouds' settings in lower case: access_key_id, secret_access_key, token, region, \
          endpoint, skip_signature; account_name, account_key; service_account; allow_http, timeout",
     )
+}
+
+/// Installs a TLS provider, which clients need. This fails only if the program has installed one already, which works as well.
+pub(super) fn prepare_tls() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// Timeouts, unless the user sets others.
