@@ -136,6 +136,7 @@ def test_the_dataset_card_is_one_of_the_hub(hsipack: Hsipack, folder: Path) -> N
 
 
 def test_boxes_are_counted_by_class(hsipack: Hsipack, folder: Path) -> None:
+    (folder / "boxes").mkdir()
     (folder / "boxes.csv").write_text(
         "file,xmin,ymin,xmax,ymax,class\n"
         "s0.tif,0,0,3,4,tree\ns0.tif,2,2,5,5,hut\ns2.tif,1,1,4,4,tree\n"
