@@ -123,7 +123,7 @@ pub(super) fn to_write(url: &Path) -> Result<Object> {
         Some(_) => Ok(object),
         None if hub::is_hub(url) => Err(Error::unsupported("hsipack does not write to the Hugging Face Hub")
             .at(url)
-            .with_remedy("write to a folder on this machine, and upload it: hf upload OWNER/NAME FOLDER --repo-type dataset")),
+            .with_remedy("write to a folder on this machine, and upload it with `hf upload`, as the page on publishing shows")),
         None => Err(Error::unsupported("plain web servers do not accept files")
             .at(url)
             .with_remedy("write to a folder or an object store (s3://, gs://, az://), from which the server serves")),
