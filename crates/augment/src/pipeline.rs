@@ -103,6 +103,11 @@ impl Pipeline {
         self.ops.iter().any(Op::takes_from_others)
     }
 
+    /// Whether an augmentation draws the bands that images have: [`Parameters::bands`].
+    pub fn draws_bands(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::RandomBands(_)))
+    }
+
     /// The output frame for an input frame.
     ///
     /// # Errors
@@ -168,6 +173,9 @@ impl Parameters {
     /// # Errors
     /// If the parameters do not belong to `pipeline`.
     pub fn bands(&self, pipeline: &Pipeline) -> Result<Option<Vec<Vec<usize>>>> {
+        if !pipeline.draws_bands() {
+            return Ok(None);
+        }
         let samples = self.steps.first().map_or(0, |step| step.drawn.len());
         self.frames(pipeline, samples)?;
         let mut bands: Option<Vec<Vec<usize>>> = None;
@@ -177,8 +185,8 @@ impl Parameters {
             let of_sample = |(sample, drawn): (usize, &Option<Drawn>)| match (drawn, &before) {
                 (Some(Drawn::Bands { bands }), None) => Ok(bands.clone()),
                 (Some(Drawn::Bands { bands }), Some(before)) => {
-                    let known = bands.iter().map(|band| before[sample].get(*band).copied());
-                    known.collect::<Option<_>>().ok_or_else(|| Drawn::Plain.misfit(&step.op))
+                    let of_input = bands.iter().map(|band| before[sample].get(*band).copied());
+                    of_input.collect::<Option<_>>().ok_or_else(|| Drawn::Plain.misfit(&step.op))
                 }
                 (Some(other), _) => Err(other.misfit(&step.op)),
                 (None, _) => Err(Drawn::Plain.misfit(&step.op)),

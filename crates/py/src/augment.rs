@@ -93,6 +93,9 @@ impl Pipeline {
 
     /// The bands of each image after augmentation with these parameters, if augmentations draw bands.
     fn bands(&self, py: Python<'_>, parameters: &str) -> PyResult<Option<Vec<Vec<usize>>>> {
+        if !self.pipeline.draws_bands() {
+            return Ok(None);
+        }
         let parameters = Parameters::from_json(parameters).or_raise(py)?;
         parameters.bands(&self.pipeline).or_raise(py)
     }

@@ -31,25 +31,25 @@ impl LoaderBoxes {
     ) -> PyResult<Option<Given<'py>>> {
         let Some(Some(table)) = self.tables.get(batch.dataset_number()) else { return Ok(None) };
         let items = batch.boxes(table, self.min_visible).or_raise(py)?;
-        let counts = items.iter().map(Vec::len).collect();
-        let all = || items.iter().flatten();
-        let edges: Vec<f64> = all().flat_map(|(_, object)| object.edges).collect();
-        let numbers: Vec<i64> = all().map(|(number, _)| *number as i64).collect();
-        Ok(Some((counts, bytes(py, &edges), bytes(py, &numbers))))
+        Ok(Some(of_items(py, &items)))
     }
 }
 
-/// All boxes of a dataset: how many the samples before each sample have, and all; left, top, right and bottom (float64), classes (int64) and
-/// names of the classes.
-pub type Table<'py> = (Vec<usize>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Vec<String>);
+/// The boxes of items, in the form for Python.
+pub fn of_items<'py>(py: Python<'py>, items: &[Vec<(usize, ObjectBox)>]) -> Given<'py> {
+    let counts = items.iter().map(Vec::len).collect();
+    let all = || items.iter().flatten();
+    let edges: Vec<f64> = all().flat_map(|(_, object)| object.edges).collect();
+    let numbers: Vec<i64> = all().map(|(number, _)| *number as i64).collect();
+    (counts, bytes(py, &edges), bytes(py, &numbers))
+}
 
-/// The boxes of `samples` samples.
-pub fn table<'py>(py: Python<'py>, boxes: &Boxes, samples: usize) -> Table<'py> {
-    let mut starts: Vec<usize> = (0..samples).map(|sample| boxes.numbers(sample).start).collect();
-    starts.push(boxes.len());
-    let edges: Vec<f64> =
-        (0..samples).flat_map(|sample| boxes.of_sample(sample)).flatten().collect();
-    (starts, bytes(py, &edges), bytes(py, boxes.classes()), boxes.names().to_vec())
+/// The classes of all boxes of a dataset (int64), and the names of the classes.
+pub type Classes<'py> = (Bound<'py, PyBytes>, Vec<String>);
+
+/// The classes of these boxes.
+pub fn classes<'py>(py: Python<'py>, boxes: &Boxes) -> Classes<'py> {
+    (bytes(py, boxes.classes()), boxes.names().to_vec())
 }
 
 /// The boxes of each sample, from left, top, right and bottom of each (float64).

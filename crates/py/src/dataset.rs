@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hsipack_augment::prepare::{ImageConversion, LabelConversion, Normalized};
 use hsipack_augment::{self as augment, ElementType, Engine, Host};
+use hsipack_format::CubeShape;
 use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
+use hsipack_read::plan::Window;
 use hsipack_read::store::StoreKind;
 use hsipack_read::{BandStatistics, Boxes, NewIds, OfProcess, OpenOptions, Result, Verify};
 use hsipack_store::local_cache::LocalCache;
@@ -313,10 +315,35 @@ impl Dataset {
         detached(py, read).or_raise(py)
     }
 
-    /// The boxes of all samples, if they have any.
-    fn boxes<'py>(&self, py: Python<'py>) -> PyResult<Option<boxes::Table<'py>>> {
-        let samples = self.get(py)?.len();
-        Ok(self.boxes_of(py)?.map(|table| boxes::table(py, &table, samples)))
+    /// The classes of the boxes of all samples, if they have boxes.
+    fn box_classes<'py>(&self, py: Python<'py>) -> PyResult<Option<boxes::Classes<'py>>> {
+        Ok(self.boxes_of(py)?.map(|table| boxes::classes(py, &table)))
+    }
+
+    /// The boxes in a part of samples, if samples have boxes.
+    fn boxes<'py>(
+        &self,
+        py: Python<'py>,
+        samples: Vec<usize>,
+        part: Part,
+        min_visible: f64,
+    ) -> PyResult<Option<boxes::Given<'py>>> {
+        let Some(table) = self.boxes_of(py)? else { return Ok(None) };
+        let dataset = self.get(py)?;
+        let cut = |sample: &usize| {
+            let shape = dataset.stacks()[dataset.stack_of(*sample)?].image.shape();
+            let (rows, columns) = pixels_of(part, shape);
+            // Axes of cubes have less than 2^31 pixels.
+            let window = Window {
+                row: rows.start as i32,
+                column: columns.start as i32,
+                rows: rows.len() as u32,
+                columns: columns.len() as u32,
+            };
+            Ok(table.cut(*sample, window, min_visible))
+        };
+        let items = samples.iter().map(cut).collect::<Result<Vec<_>>>().or_raise(py)?;
+        Ok(Some(boxes::of_items(py, &items)))
     }
 
     /// Names of splits and groups, and labels of the classes.
@@ -363,6 +390,14 @@ impl Dataset {
             |(image, masks): Read| (Array::new(image), masks.into_iter().map(Array::new).collect());
         Ok(all.into_iter().map(arrays).collect())
     }
+}
+
+/// The rows and columns of a part of a cube.
+fn pixels_of((rows, columns): Part, shape: CubeShape) -> (Range<usize>, Range<usize>) {
+    let range = |part: Option<(usize, usize)>, axis: usize| -> Range<usize> {
+        part.map_or(0..axis, |(start, end)| start..end)
+    };
+    (range(rows, shape.rows), range(columns, shape.columns))
 }
 
 fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
@@ -419,10 +454,7 @@ impl Reading {
     fn one(&self, dataset: &hsipack_read::Dataset, sample: usize, host: &Host) -> Result<Read> {
         let number = dataset.stack_of(sample)?;
         let shape = dataset.stacks()[number].image.shape();
-        let range = |part: Option<(usize, usize)>, axis: usize| -> Range<usize> {
-            part.map_or(0..axis, |(start, end)| start..end)
-        };
-        let (rows, columns) = (range(self.part.0, shape.rows), range(self.part.1, shape.columns));
+        let (rows, columns) = pixels_of(self.part, shape);
         let stored =
             dataset.load_image(sample, rows.clone(), columns.clone(), self.bands.as_deref())?;
         let [scale, offset] = [dataset.scale_factor(number), dataset.add_offset(number)];

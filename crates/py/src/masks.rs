@@ -91,9 +91,9 @@ pub fn add_mask(
         detached(py, || spool.put(sample, &ids)).or_raise(py)?;
     }
     // A corrected mask keeps the names and colours of its classes, unless its classes get other names.
-    let known = |stack: &Stack| stack.mask(&name).map(|mask| mask.meta().mask_meaning());
-    let names_of = |stack: &Stack| classes.clone().or_else(|| known(stack)?.class_names);
-    let colors_of = |stack: &Stack| match (&classes, known(stack)) {
+    let meaning = |stack: &Stack| stack.mask(&name).map(|mask| mask.meta().mask_meaning());
+    let names_of = |stack: &Stack| classes.clone().or_else(|| meaning(stack)?.class_names);
+    let colors_of = |stack: &Stack| match (&classes, meaning(stack)) {
         (None, Some(meaning)) => meaning.class_colors,
         _ => Vec::new(),
     };

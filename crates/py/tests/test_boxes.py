@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import hsipack
+import hsipack_command
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -295,9 +298,16 @@ def test_columns_that_are_no_boxes(tmp_path: Path) -> None:
     own = hsipack.open(pack(tmp_path / "own.hsipack", [{"boxes": 3}, {"boxes": 5}]))
     assert "boxes" not in own[0]
     assert own.select(columns="boxes")[1]["boxes"] == 5
+    info = subprocess.run(
+        [hsipack_command.PROGRAM, "info", own.path, "--json"], capture_output=True, check=True
+    )
+    assert "boxes" not in json.loads(info.stdout)
     wrong = pack(tmp_path / "wrong.hsipack", [{"boxes": [[1, 2, 3, 4]], "box_labels": ["a", "b"]}])
     with pytest.raises(hsipack.ConflictError, match=r'"c0" has 1 boxes.*not a list of as many'):
         hsipack.open(wrong)[0]
+    empty = pack(tmp_path / "empty.hsipack", [{"boxes": [[1, 2, 1, 4]], "box_labels": ["a"]}])
+    with pytest.raises(hsipack.ConflictError, match=r'"c0" has the box \[1.0, 2.0, 1.0, 4.0\]'):
+        hsipack.Loader(empty)
     both = [{"boxes": [[1, 2, 3, 4], [1, 2, 3, 4]], "box_labels": ["a", 2]}]
     with pytest.raises(hsipack.ConflictError, match="the label 2 of a box is not a name"):
         hsipack.Loader(pack(tmp_path / "both.hsipack", both))

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hsipack_format::samples::{BOX_LABELS, BOXES};
+use hsipack_format::samples::boxes::{self, BOX_LABELS, BOXES, label_text};
 use hsipack_format::{CubeShape, Geo, Result, Sample};
 use hsipack_pack::preview::{self, Meaning, Sampling};
 use hsipack_pack::spectra::Spectrum;
@@ -73,13 +73,13 @@ struct BoundingBox {
 }
 
 impl BoundingBox {
-    /// The boxes of a sample. Those that another program wrote differently are left out.
+    /// The boxes of a sample.
     fn of(sample: &Sample, masks: &[Listed]) -> Vec<Self> {
-        let list = |column: &str| sample.columns.get(column).and_then(Value::as_array);
-        let labels = list(BOX_LABELS).map(Vec::as_slice).unwrap_or_default();
-        let boxes = list(BOXES).into_iter().flatten().enumerate().filter_map(|(place, corners)| {
-            let corners: [f64; 4] = serde_json::from_value(corners.clone()).ok()?;
-            let label = labels.get(place).map(text).unwrap_or_default();
+        let labels = sample.columns.get(BOX_LABELS).and_then(Value::as_array);
+        let labels = labels.map(Vec::as_slice).unwrap_or_default();
+        let edges = sample.columns.get(BOXES).and_then(boxes::edges).unwrap_or_default();
+        let boxes = edges.into_iter().enumerate().map(|(place, corners)| {
+            let label = labels.get(place).map(label_text).unwrap_or_default();
             let classes = masks.iter().filter(|mask| !mask.layers).flat_map(|mask| &mask.classes);
             // The labels of classes are `3` or `3 liver`.
             let is_it = |class: &&Class| {
@@ -90,7 +90,7 @@ impl BoundingBox {
             let sum =
                 || label.bytes().fold(0u16, |sum, byte| sum.wrapping_mul(31) ^ u16::from(byte));
             let class = label.parse().unwrap_or_else(|_| sum() % COLOURS + 1);
-            Some(Self { corners, label, colour: colour.unwrap_or_default(), class })
+            Self { corners, label, colour: colour.unwrap_or_default(), class }
         });
         boxes.take(MAX_BOXES).collect()
     }
@@ -100,14 +100,6 @@ impl BoundingBox {
 const COLOURS: u16 = 40;
 /// Maximum number of boxes to draw.
 const MAX_BOXES: usize = 5000;
-
-/// A value of a column as text.
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
 
 /// A class of a mask, or a layer.
 #[derive(Clone, Debug, Serialize)]
@@ -209,15 +201,17 @@ fn fields(sample: &Sample) -> Vec<[String; 2]> {
     let known = [
         ("split", sample.split.clone()),
         ("group", sample.group.clone()),
-        ("label", sample.label.as_ref().map(text)),
+        ("label", sample.label.as_ref().map(label_text)),
     ];
     let mut fields: Vec<[String; 2]> = Vec::new();
     for (name, value) in known {
         fields.extend(value.map(|value| [name.to_owned(), value]));
     }
-    let columns =
-        sample.columns.iter().filter(|(name, _)| ![BOXES, BOX_LABELS].contains(&&***name));
-    fields.extend(columns.map(|(name, value)| [name.clone(), text(value)]));
+    // Boxes are drawn.
+    let has_boxes = sample.columns.get(BOXES).and_then(boxes::edges).is_some();
+    let is_drawn = |name: &str| has_boxes && [BOXES, BOX_LABELS].contains(&name);
+    let columns = sample.columns.iter().filter(|(name, _)| !is_drawn(name));
+    fields.extend(columns.map(|(name, value)| [name.clone(), label_text(value)]));
     if let Some([least, greatest]) = sample.range {
         fields.push(["stored values".to_owned(), format!("{least} to {greatest}")]);
     }

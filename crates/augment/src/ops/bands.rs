@@ -9,7 +9,7 @@ use crate::drawn::Drawn;
 use crate::frame::Frame;
 use crate::operation::Operation;
 
-/// What a random choice is drawn for.
+/// Whether a random choice holds for a batch or for an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
@@ -31,7 +31,7 @@ pub struct RandomBands {
     /// Whether they are adjacent.
     #[serde(default = "no")]
     pub contiguous: bool,
-    /// What they are drawn for.
+    /// Whether they are drawn once for a batch, or for each item.
     #[serde(default)]
     pub per: Per,
     /// Whether they keep their order. Otherwise the order is random, too.

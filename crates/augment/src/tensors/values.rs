@@ -21,20 +21,21 @@ impl<T: Tensors> TensorEngine<T> {
         let (t, [samples, rows, columns, _]) = (&self.0, held.shape);
         let Some(first) = bands.first() else { return Ok(()) };
         let shape = [samples, rows, columns, first.len()];
-        let made = t.empty(&shape, held.element)?;
+        let chosen_bands = t.empty(&shape, held.element)?;
         let copy = |from: &T::Tensor, to: &T::Tensor, bands: &[usize]| {
             let by_band = t.permute(from, &[3, 0, 1, 2])?;
             let chosen = t.index_select(&by_band, &self.indices(bands.iter().copied())?)?;
             t.copy_(to, &t.permute(&chosen, &[1, 2, 3, 0])?)
         };
         if bands.iter().all(|other| other == first) {
-            copy(&held.array, &made, first)?;
+            copy(&held.array, &chosen_bands, first)?;
         } else {
             for (sample, bands) in bands.iter().enumerate() {
-                copy(&self.sample(&held.array, sample)?, &self.sample(&made, sample)?, bands)?;
+                let to = self.sample(&chosen_bands, sample)?;
+                copy(&self.sample(&held.array, sample)?, &to, bands)?;
             }
         }
-        (held.array, held.shape, held.ours) = (made, shape, true);
+        (held.array, held.shape, held.ours) = (chosen_bands, shape, true);
         Ok(())
     }
 

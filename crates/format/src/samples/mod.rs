@@ -11,9 +11,11 @@
 //! | `keys.rs` | a key for each sample: split, group, label |
 //! | `record.rs` | one sample: one line |
 //! | `written.rs` | writing the text and the index |
+//! | `boxes.rs` | the columns of boxes around objects |
 //! | `choice.rs` | choosing samples by their splits |
 //! | `condition/` | choosing samples by conditions on their columns |
 
+pub mod boxes;
 mod choice;
 mod condition;
 pub mod index;
@@ -40,12 +42,6 @@ pub use limits::MAX_NAME;
 pub use lines::Lines;
 pub use record::{Sample, SourceRecord};
 pub use written::{Written, index_of};
-
-/// The column with the boxes around the objects of a sample: a list with `[left, top, right, bottom]` of each, in pixels from
-/// the outer corner of the cube's first pixel. Null if they are not known.
-pub const BOXES: &str = "boxes";
-/// The column with their classes: a list of as many names, or of whole numbers.
-pub const BOX_LABELS: &str = "box_labels";
 
 /// Keys of a sample that cannot be names of table columns.
 pub const RESERVED_KEYS: [&str; 9] =

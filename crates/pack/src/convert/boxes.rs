@@ -7,7 +7,7 @@
 //!
 //! A cube without boxes has empty lists. A cube that no file lists has null, if `--unlisted keep` says that it is packed.
 
-use hsipack_format::samples::{BOX_LABELS, BOXES};
+use hsipack_format::samples::boxes::{BOX_LABELS, BOXES};
 use hsipack_format::{Error, ErrorKind, Opt, Result, remedy};
 use hsipack_source::labels::boxes::{self, CubeOfBoxes, Label};
 use serde_json::{Map, Value, json};

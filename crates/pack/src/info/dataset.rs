@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use hsipack_format::geo::Unit;
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::samples::{BOX_LABELS, BOXES, Keys};
+use hsipack_format::samples::Keys;
+use hsipack_format::samples::boxes::{self, BOX_LABELS, BOXES, label_text};
 use hsipack_format::{Command, Result, Samples, colors, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::is_url;
@@ -73,24 +74,25 @@ pub struct BoxesReport {
 }
 
 impl BoxesReport {
-    /// Counts the boxes of the samples; `None` if they have no column of boxes.
+    /// Counts the boxes of the samples; `None` if no sample has any.
     fn of(samples: &Samples) -> Result<Option<Self>> {
         // Most datasets have no boxes, and may have a million lines.
         if !samples.columns().iter().any(|column| column == BOXES) {
             return Ok(None);
         }
-        let mut all = Self::default();
+        let mut all: Option<Self> = None;
         for sample in samples.iter() {
-            let mut columns = sample?.columns;
-            let Some(Value::Array(boxes)) = columns.remove(BOXES) else { continue };
+            let columns = sample?.columns;
+            let Some(boxes) = columns.get(BOXES).and_then(boxes::edges) else { continue };
+            let all = all.get_or_insert_default();
             all.boxes += boxes.len();
             all.samples += usize::from(!boxes.is_empty());
-            let labels = columns.remove(BOX_LABELS);
-            for label in labels.as_ref().and_then(Value::as_array).into_iter().flatten() {
+            let labels = columns.get(BOX_LABELS).and_then(Value::as_array);
+            for label in labels.into_iter().flatten() {
                 *all.labels.entry(label_text(label)).or_default() += 1;
             }
         }
-        Ok(Some(all))
+        Ok(all)
     }
 }
 
@@ -299,10 +301,6 @@ fn count<K>(keys: &Keys<K>, text: impl Fn(&K) -> String) -> BTreeMap<String, usi
     }
     all.retain(|_, count| *count > 0);
     if all.len() == 1 && all.contains_key("") { BTreeMap::new() } else { all }
-}
-
-fn label_text(label: &Value) -> String {
-    label.as_str().map_or_else(|| label.to_string(), str::to_owned)
 }
 
 /// Bytes of an array's shard files.

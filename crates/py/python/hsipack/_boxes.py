@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,48 +29,35 @@ def share(name: str, value: object) -> float:
 
 
 @dataclass(frozen=True)
-class Table:
-    """The boxes of all samples of a dataset.
+class Classes:
+    """The classes of the boxes of a dataset.
 
     Attributes:
-        starts: the number of boxes of the samples before each sample, and of all.
-        edges: left, top, right and bottom of each box, in pixels from the outer corner of the
-            cube's first pixel.
-        labels: the class of each box; -1 without a label.
+        labels: the class of each box of all samples; -1 without a label.
         names: names of the classes; empty if they have none.
     """
 
-    starts: npt.NDArray[np.int64]
-    edges: npt.NDArray[np.float64]
     labels: npt.NDArray[np.int64]
     names: list[str]
 
 
-def table_of(native: _hsipack.Dataset) -> Table | None:
-    """The boxes of a dataset, if it has any."""
-    found = native.boxes()
-    if found is None:
-        return None
-    starts, edges, labels, names = found
-    return Table(
-        np.asarray(starts, dtype=np.int64),
-        np.frombuffer(edges, dtype=np.float64).reshape(-1, 4),
-        np.frombuffer(labels, dtype=np.int64),
-        names,
-    )
+def classes_of(native: _hsipack.Dataset) -> Classes | None:
+    """The classes of the boxes of a dataset, if it has any."""
+    found = native.box_classes()
+    return None if found is None else Classes(np.frombuffer(found[0], dtype=np.int64), found[1])
 
 
-def with_names(table: Table | None, names: list[str], path: str) -> Table | None:
-    """The same boxes, with numbers of classes as positions in the names of several datasets."""
-    if table is None or table.names == names:
-        return table
-    if not table.names and (table.labels >= 0).any():
+def with_names(classes: Classes | None, names: list[str], path: str) -> Classes | None:
+    """The same classes, as positions in the names of several datasets."""
+    if classes is None or classes.names == names:
+        return classes
+    if not classes.names and (classes.labels >= 0).any():
         raise ConflictError(
             "the classes of its boxes have numbers, those of other datasets have names",
             path=path,
             remedy="give them names: pack it again, or write them with hsipack.set_columns",
         )
-    return Table(table.starts, table.edges, renamed(table.labels, table.names, names), names)
+    return Classes(renamed(classes.labels, classes.names, names), names)
 
 
 def renamed(labels: Any, own: list[str], names: list[str]) -> Any:
@@ -81,45 +68,25 @@ def renamed(labels: Any, own: list[str], names: list[str]) -> Any:
     return numbers[labels]
 
 
-def names_together(tables: Sequence[Table | None]) -> list[str]:
+def names_together(of_datasets: Sequence[Classes | None]) -> list[str]:
     """The names of classes of several datasets, in the order of the alphabet."""
-    return sorted({name for table in tables if table is not None for name in table.names})
+    return sorted({name for classes in of_datasets if classes for name in classes.names})
 
 
-def of_sample(
-    table: Table,
-    sample: int,
-    rows: tuple[int, int],
-    columns: tuple[int, int],
-    min_visible: float,
+def of_items(
+    boxes: tuple[list[int], bytes, bytes] | None,
+    classes: Classes | None,
+    items: int,
     output: Output,
-) -> dict[str, Any]:
-    """The boxes in these rows and columns of a sample."""
-    numbers = slice(*table.starts[sample : sample + 2])
-    edges, labels = table.edges[numbers], table.labels[numbers]
-    low, high = np.array([columns[0], rows[0]] * 2), np.array([columns[1], rows[1]] * 2)
-    cut = np.clip(edges, low, high)
-    visible = _areas(cut) / _areas(edges)
-    left = (visible > 0) & (visible >= min_visible)
-    found = (cut - low)[left].astype(np.float32)
-    return {BOXES: _given(found, output), LABELS: _given(labels[left], output)}
-
-
-def _areas(edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    return cast("npt.NDArray[np.float64]", np.prod(edges[:, 2:] - edges[:, :2], axis=1))
-
-
-def of_batch(
-    found: tuple[list[int], bytes, bytes] | None, table: Table | None, items: int, output: Output
-) -> dict[str, Any]:
-    """The boxes of each item of a batch, as the native loader moved them."""
-    counts, edges, numbers = ([0] * items, b"", b"") if found is None else found
+) -> dict[str, list[Any]]:
+    """The boxes of each item as the native part cut and moved them, and their classes."""
+    counts, edges, numbers = ([0] * items, b"", b"") if boxes is None else boxes
     ends = np.cumsum(counts)[:-1]
-    moved = np.frombuffer(edges, dtype=np.float64).reshape(-1, 4).astype(np.float32)
-    places = np.frombuffer(numbers, dtype=np.int64)
-    labels = places if table is None else table.labels[places]
+    all_edges = np.frombuffer(edges, dtype=np.float64).reshape(-1, 4).astype(np.float32)
+    positions = np.frombuffer(numbers, dtype=np.int64)
+    labels = positions if classes is None else classes.labels[positions]
     return {
-        BOXES: [_given(part, output) for part in np.split(moved, ends)],
+        BOXES: [_given(part, output) for part in np.split(all_edges, ends)],
         LABELS: [_given(part, output) for part in np.split(labels, ends)],
     }
 
@@ -127,29 +94,35 @@ def of_batch(
 def moved(
     batch: Mapping[str, Any], pipeline: _hsipack.Pipeline, parameters: str, batched: bool
 ) -> dict[str, Any]:
-    """The boxes of a dictionary after augmentations that drew these parameters."""
-    if BOXES not in batch:
-        return {}
-    is_of_torch = _torch.is_tensor
+    """The boxes of a dictionary, and their classes, after augmentations that drew these
+    parameters.
+    """
+    results: dict[str, list[Any]] = {BOXES: []}
     boxes = list(batch[BOXES]) if batched else [batch[BOXES]]
-    labels = batch.get(LABELS)
-    listed = None if labels is None else list(labels) if batched else [labels]
-    given = [np.asarray(part, dtype=np.float64).reshape(-1, 4) for part in boxes]
-    results = pipeline.move_boxes(parameters, [part.tobytes() for part in given])
-    made: dict[str, list[Any]] = {BOXES: []}
-    if listed is not None:
-        made[LABELS] = []
-    for number, (old, result) in enumerate(zip(boxes, results, strict=True)):
-        values = np.frombuffer(result, dtype=np.float64).reshape(-1, 5)
-        left = values[:, 4] > 0
-        output: Output = "torch" if is_of_torch(old) else "numpy"
-        made[BOXES].append(_given(values[left, :4].astype(np.float32), output))
-        if listed is not None:
-            which = np.flatnonzero(left)
-            of_item = listed[number]
-            array = is_of_torch(of_item) or isinstance(of_item, np.ndarray)
-            made[LABELS].append(of_item[which] if array else [of_item[at] for at in which])
-    return made if batched else {key: values[0] for key, values in made.items()}
+    edges = [_on_host(part).astype(np.float64).reshape(-1, 4) for part in boxes]
+    left = []
+    for before, numbers in zip(
+        boxes,
+        pipeline.move_boxes(parameters, [part.tobytes() for part in edges]),
+        strict=True,
+    ):
+        values = np.frombuffer(numbers, dtype=np.float64).reshape(-1, 5)
+        left.append(np.flatnonzero(values[:, 4] > 0))
+        after = values[left[-1], :4].astype(np.float32)
+        is_tensor = _torch.is_tensor(before)
+        boxes_after = _given(after, "torch" if is_tensor else "numpy")
+        results[BOXES].append(boxes_after.to(before.device) if is_tensor else boxes_after)
+    if LABELS in batch:
+        labels = list(batch[LABELS]) if batched else [batch[LABELS]]
+        results[LABELS] = [
+            part[kept] if hasattr(part, "shape") else [part[one] for one in kept]
+            for part, kept in zip(labels, left, strict=True)
+        ]
+    return dict(results) if batched else {key: values[0] for key, values in results.items()}
+
+
+def _on_host(part: Any) -> npt.NDArray[Any]:
+    return np.asarray(part.cpu() if _torch.is_tensor(part) else part)
 
 
 def _given(values: npt.NDArray[Any], output: Output) -> Any:

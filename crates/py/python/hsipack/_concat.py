@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,15 @@ class Concat:
     @property
     def box_names(self) -> list[str]:
         """The names of the classes of boxes in all datasets, in the order of the alphabet."""
-        return _boxes.names_together([dataset._box_table for dataset in self.datasets])
+        return list(self._box_names)
+
+    @cached_property
+    def _box_names(self) -> list[str]:
+        of_datasets = [dataset._box_classes for dataset in self.datasets]
+        names = _boxes.names_together(of_datasets)
+        for dataset, classes in zip(self.datasets, of_datasets, strict=True):
+            _boxes.with_names(classes, names, dataset.path)  # Checks them.
+        return names
 
     @property
     def stats(self) -> Stats | None:
@@ -127,12 +136,11 @@ class Concat:
 
     def _boxes_of(self, number: int, sample: dict[str, Any]) -> dict[str, Any]:
         """The classes of a sample's boxes, as numbers of all datasets."""
-        dataset = self.datasets[number]
-        table, names = dataset._box_table, self.box_names
-        if table is None or table.names == names:
+        classes = self.datasets[number]._box_classes
+        if classes is None or classes.names == self._box_names:
             return {}
-        _boxes.with_names(table, names, dataset.path)  # Checks them.
-        return {_boxes.LABELS: _boxes.renamed(sample[_boxes.LABELS], table.names, names)}
+        labels = sample[_boxes.LABELS]
+        return {_boxes.LABELS: _boxes.renamed(labels, classes.names, self._box_names)}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[position] for position in range(len(self)))

@@ -29,7 +29,7 @@ class Member:
         labels: for each class number of the dataset, the label that batches have; -1 or NaN for
             samples without a label comes last. None if batches have the class numbers.
         extents: rows and columns of every sample, if cubes are padded.
-        boxes: the boxes of all samples, if they are read.
+        boxes: the classes of the boxes of all samples, if they are read.
     """
 
     dataset: Dataset
@@ -37,7 +37,7 @@ class Member:
     columns: dict[str, Any]
     labels: npt.NDArray[Any] | None
     extents: npt.NDArray[np.int64] | None
-    boxes: _boxes.Table | None
+    boxes: _boxes.Classes | None
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def of(
         _check_joined(crop, sampler)
     orders = [_torch_data.order(dataset, shuffle, sampler) for dataset in datasets]
     masks, hidden = _masks_of(datasets[0], crop, output)
-    tables = [dataset._box_table for dataset in datasets]
-    box_names = _boxes.names_together(tables)
+    box_classes = [dataset._box_classes for dataset in datasets]
+    box_names = _boxes.names_together(box_classes)
     members = []
     for number, (dataset, order) in enumerate(zip(datasets, orders, strict=True)):
         if order.ids is not None and len(set(order.ids)) < len(order.ids):
@@ -117,7 +117,7 @@ def of(
         labels = None
         if not isinstance(crop, LabelledPatches | Regions):
             labels = dataset._label_values() if joined is None else joined._labels_of(number)
-        boxes = _boxes.with_names(tables[number], box_names, dataset.path)
+        boxes = _boxes.with_names(box_classes[number], box_names, dataset.path)
         members.append(Member(dataset, settings, dataset._columns, labels, extents, boxes))
     return Reading(members, orders[0].name, orders[0].length, masks, hidden)
 

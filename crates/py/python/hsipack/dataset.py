@@ -282,7 +282,7 @@ class Dataset(Base):
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in self.__dict__.items() if name.startswith("_")}
-        state.pop("_box_table", None)
+        state.pop("_box_classes", None)
         del state["_native"]
         return {"own": state, "fingerprint": self.fingerprint}
 
@@ -299,7 +299,7 @@ class Dataset(Base):
         own = {
             name: value
             for name, value in self.__dict__.items()
-            if name.startswith("_") and name not in ("_id_tables", "_columns", "_box_table")
+            if name.startswith("_") and name not in ("_id_tables", "_columns", "_box_classes")
         }
         copy.__dict__.update(own, **changes)
         return copy
@@ -422,12 +422,12 @@ class Dataset(Base):
         number of a class in ``box_labels`` is its position in this list. Empty if there are no
         boxes, or if their classes have numbers instead of names.
         """
-        return [] if self._box_table is None else list(self._box_table.names)
+        return [] if self._box_classes is None else list(self._box_classes.names)
 
     @cached_property
-    def _box_table(self) -> _boxes.Table | None:
-        """The boxes of all samples, if they are read."""
-        return _boxes.table_of(self._native) if self._reads_boxes else None
+    def _box_classes(self) -> _boxes.Classes | None:
+        """The classes of the boxes of all samples, if they are read."""
+        return _boxes.classes_of(self._native) if self._reads_boxes else None
 
     @property
     def splits(self) -> list[str]:
@@ -593,9 +593,10 @@ class Dataset(Base):
             part._bands = part._checked_bands(bands)
         if columns is not None:
             names = _options.names("columns", columns)
-            # Samples have their boxes anyway.
-            taken = _boxes.KEYS if self._box_table is not None else ()
-            part._column_names = [name for name in names if name not in taken]
+            if {*names} & {*_boxes.KEYS} and self._box_classes is not None:
+                # Samples have their boxes anyway.
+                names = [name for name in names if name not in _boxes.KEYS]
+            part._column_names = names
             part._check_columns()
         if physical is not None:
             part._physical = _options.flag("physical", physical)
@@ -936,17 +937,11 @@ class Dataset(Base):
             self._sample(one, name, label, stack, *arrays)
             for one, (name, label, stack), arrays in zip(ids, about, read, strict=True)
         ]
-        if self._box_table is not None:
-            shapes = [stack.shape for stack in self.stacks.values()]
-            for sample, (_, _, stack) in zip(samples, about, strict=True):
-                sample |= _boxes.of_sample(
-                    self._box_table,
-                    sample["id"],
-                    rows or (0, shapes[stack][0]),
-                    columns or (0, shapes[stack][1]),
-                    self._min_visible,
-                    self._output,
-                )
+        if self._box_classes is not None:
+            found = self._native.boxes(ids, (rows, columns), self._min_visible)
+            boxes = _boxes.of_items(found, self._box_classes, len(ids), self._output)
+            for place, sample in enumerate(samples):
+                sample |= {key: values[place] for key, values in boxes.items()}
         return samples
 
     def _sample(

@@ -646,7 +646,7 @@ class Loader(DataLoaderAttributes):
         if drawn is not None:
             made["bands"] = self._host(drawn)
         if self._has_boxes:
-            made |= _boxes.of_batch(batch["boxes"], member.boxes, len(ids), self._output)
+            made |= _boxes.of_items(batch["boxes"], member.boxes, len(ids), self._output)
         self._extras.add(made, batch["dataset"], ids, masks, drawn)
         if batch["mixed"]:
             made["mixed"] = [{"partners": one, "shares": two} for one, two in batch["mixed"]]

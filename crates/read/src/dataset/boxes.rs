@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use hsipack_augment::ObjectBox;
 use hsipack_format::Error;
-use hsipack_format::samples::{BOX_LABELS, BOXES};
+use hsipack_format::samples::boxes::{self, BOX_LABELS, BOXES};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::open::Dataset;
 use crate::Result;
+use crate::plan::Window;
 
 /// The boxes of all samples of a dataset.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,15 +41,21 @@ impl Boxes {
         if !samples.columns().iter().any(|column| column == BOXES) {
             return Ok(None);
         }
-        let (mut boxes, mut labels) = (Self { starts: vec![0], ..Self::default() }, Vec::new());
+        let (mut all, mut labels) = (Self { starts: vec![0], ..Self::default() }, Vec::new());
         let mut are_boxes = false;
         for id in 0..samples.len() {
             let line: Line = serde_json::from_slice(&samples.line(id)?)
                 .map_err(|error| Error::damaged(format!("sample {id}: {error}")))?;
             if let Some(edges) = line.boxes {
-                let Ok(edges) = serde_json::from_value::<Vec<[f64; 4]>>(edges) else {
-                    return Ok(None);
-                };
+                let Some(edges) = boxes::edges(&edges) else { return Ok(None) };
+                if let Some(empty) = edges.iter().find(|edges| !has_area(edges)) {
+                    return Err(Error::conflict(format!(
+                        "sample {:?} has the box {empty:?} (left, top, right, bottom), which has no area",
+                        samples.name(id)
+                    ))
+                    .at(dataset.path())
+                    .with_remedy("correct the column boxes with `hsipack table`"));
+                }
                 are_boxes = true;
                 let of_sample = match line.box_labels {
                     None => vec![Value::Null; edges.len()],
@@ -62,16 +70,16 @@ impl Boxes {
                         .with_remedy("correct the columns with `hsipack table`"));
                     }
                 };
-                boxes.edges.extend(edges);
+                all.edges.extend(edges);
                 labels.extend(of_sample);
             }
-            boxes.starts.push(boxes.edges.len());
+            all.starts.push(all.edges.len());
         }
         if !are_boxes {
             return Ok(None);
         }
-        boxes.number(&labels).map_err(|error| error.at(dataset.path()))?;
-        Ok(Some(boxes))
+        all.number(&labels).map_err(|error| error.at(dataset.path()))?;
+        Ok(Some(all))
     }
 
     /// Numbers the labels.
@@ -126,6 +134,34 @@ impl Boxes {
         self.edges[self.numbers(sample)].iter().copied()
     }
 
+    /// All boxes of a sample, cut by a window of its cube.
+    pub(crate) fn in_window(&self, sample: usize, window: Window) -> Vec<ObjectBox> {
+        let Window { row, column, rows, columns } = window;
+        let size = [rows as usize, columns as usize];
+        let cut = |edges| ObjectBox::new(edges).in_window([row.into(), column.into()], size);
+        self.of_sample(sample).map(cut).collect()
+    }
+
+    /// Those of all boxes of a sample of which enough is visible, with their positions among those of all samples.
+    pub(crate) fn visible(
+        &self,
+        sample: usize,
+        objects: Vec<ObjectBox>,
+        min_visible: f64,
+    ) -> Vec<(usize, ObjectBox)> {
+        let is_left = |object: &ObjectBox| object.visible > 0.0 && object.visible >= min_visible;
+        let numbered = self.numbers(sample).zip(objects);
+        numbered.filter(|(_, object)| is_left(object)).collect()
+    }
+
+    /// The boxes of which at least the share `min_visible` is in a window of a sample, as [`DeviceBatch::boxes`] gives them
+    /// without augmentations.
+    ///
+    /// [`DeviceBatch::boxes`]: crate::DeviceBatch::boxes
+    pub fn cut(&self, sample: usize, window: Window, min_visible: f64) -> Vec<(usize, ObjectBox)> {
+        self.visible(sample, self.in_window(sample, window), min_visible)
+    }
+
     /// The class of every box of all samples: its position among [`names`](Self::names), or the stored number if there are
     /// no names. -1 without a label.
     pub fn classes(&self) -> &[i64] {
@@ -136,4 +172,8 @@ impl Boxes {
     pub fn names(&self) -> &[String] {
         &self.names
     }
+}
+
+fn has_area([left, top, right, bottom]: &[f64; 4]) -> bool {
+    right > left && bottom > top
 }

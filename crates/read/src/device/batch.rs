@@ -10,7 +10,7 @@ use super::batch_info::BatchInfo;
 use super::tensors::augment;
 use crate::Result;
 use crate::dataset::{Boxes, Dataset};
-use crate::plan::{Item, Window};
+use crate::plan::Item;
 use crate::trace::BatchNumber;
 
 /// A batch of samples or crops as tensors of a library, on a device.
@@ -99,23 +99,13 @@ impl<L: Library> DeviceBatch<L> {
     /// # Errors
     /// If the loader's augmentations move no boxes ([`Pipeline::check_boxes`]).
     pub fn boxes(&self, boxes: &Boxes, min_visible: f64) -> Result<Vec<Vec<(usize, ObjectBox)>>> {
-        let cut = self.items().iter().map(|item| {
-            let Window { row, column, rows, columns } = item.window;
-            let size = [rows as usize, columns as usize];
-            let window = |object: ObjectBox| object.in_window([row.into(), column.into()], size);
-            boxes.of_sample(item.sample).map(|edges| window(ObjectBox::new(edges))).collect()
-        });
+        let cut = self.items().iter().map(|item| boxes.in_window(item.sample, item.window));
         let mut moved: Vec<Vec<ObjectBox>> = cut.collect();
         if let Some((pipeline, parameters)) = &self.drawn {
             parameters.move_boxes(pipeline, &mut moved)?;
         }
-        let left = moved.into_iter().zip(self.items()).map(|(objects, item)| {
-            let numbered = boxes.numbers(item.sample).zip(objects);
-            let is_left =
-                |object: &ObjectBox| object.visible > 0.0 && object.visible >= min_visible;
-            numbered.filter(|(_, object)| is_left(object)).collect()
-        });
-        Ok(left.collect())
+        let items = self.items().iter().zip(moved);
+        Ok(items.map(|(item, objects)| boxes.visible(item.sample, objects, min_visible)).collect())
     }
 
     /// For each item, which of the bands that were read its image has, in their order. `None` if the loader's augmentations

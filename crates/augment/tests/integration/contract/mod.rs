@@ -820,10 +820,10 @@ pub fn drawn_bands_are_those_of_the_image(apply: &Apply) {
                 let shape = [4, FRAME.rows, FRAME.columns, FRAME.bands];
                 let image = Array::of_numbers(&numbers, &shape, element).unwrap();
                 let images = Images::new(image.permuted(&[0, 3, 1, 2]), Vec::new());
-                let made = apply(&pipeline, &images, &parameters, 2).unwrap().image;
-                assert_eq!(made.shape(), [4, 3, FRAME.rows, FRAME.columns]);
+                let image = apply(&pipeline, &images, &parameters, 2).unwrap().image;
+                assert_eq!(image.shape(), [4, 3, FRAME.rows, FRAME.columns]);
                 let pixels = FRAME.rows * FRAME.columns;
-                let planes = self::numbers(&made);
+                let planes = self::numbers(&image);
                 let chosen = bands.iter().flatten();
                 for (plane, band) in planes.chunks_exact(pixels).zip(chosen) {
                     assert!(plane.iter().all(|number| *number == *band as f64), "band {band}");

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsipack_format::metadata::Made;
-use hsipack_format::samples::BOX_LABELS;
+use hsipack_format::samples::boxes::{BOX_LABELS, label_text};
 use hsipack_format::{Codec, Color, CubeShape, DType, Error, ErrorKind, Grid, Result};
 use hsipack_source::CubeInfo;
 use hsipack_store::{Dataset, threads};
@@ -166,10 +166,7 @@ impl PlannedSample {
     /// The classes of its boxes.
     pub fn box_labels(&self) -> impl Iterator<Item = String> + '_ {
         let labels = self.columns.get(BOX_LABELS).and_then(Value::as_array);
-        labels.into_iter().flatten().map(|label| match label {
-            Value::String(name) => name.clone(),
-            other => other.to_string(),
-        })
+        labels.into_iter().flatten().map(label_text)
     }
 
     fn text(&self, column: &str) -> Option<String> {

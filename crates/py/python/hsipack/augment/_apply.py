@@ -351,7 +351,7 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
         return {**out, "mixed": mixed} if mixed else out
 
     ids = _ids_of(batch, batched)
-    boxes = {key: batch[key] for key in _boxes.KEYS if key in batch}
+    boxes = {key: batch[key] for key in _boxes.KEYS if key in batch and _boxes.BOXES in batch}
     return Call(_batch(image, batched), _batches(named, batched), assemble, batched, ids, boxes)
 
 
