@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hsipack_format::{Error, Opt, Result, remedy};
-use hsipack_store::output::{self, Output};
+use hsipack_format::{Error, Result};
+use hsipack_store::output::Output;
 use hsipack_store::remote::{self, is_url};
 
 /// A file that is written under a temporary name beside its final one, and deleted unless it is committed. Writers may
@@ -94,25 +94,6 @@ fn send(mut file: File, temporary: &Path, url: &Path) -> Result<()> {
             read => output.write(&piece[..read])?,
         }
     }
-}
-
-/// Refuses to write files that exist already, unless `force` is set.
-///
-/// # Errors
-/// If one of them exists (the error names it), or the server does not answer.
-pub fn check_absent(files: &[PathBuf], force: bool) -> Result<()> {
-    for file in files {
-        if !force && output::exists(file)? {
-            return Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
-                "choose another ",
-                Opt::Output,
-                ", or pass ",
-                Opt::Force,
-                " to overwrite it"
-            ]));
-        }
-    }
-    Ok(())
 }
 
 impl Drop for Staged {

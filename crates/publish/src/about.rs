@@ -41,7 +41,7 @@ const KEYS: [&str; 17] = [
 pub struct About {
     /// Name of the dataset for people.
     pub title: Option<String>,
-    /// What it contains, and how it was measured. Markdown.
+    /// Description: contents, and how they were measured. Markdown.
     pub description: Option<String>,
     /// The licence: an SPDX identifier such as `CC-BY-4.0`, or a name.
     pub license: Option<String>,

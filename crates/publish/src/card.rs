@@ -67,15 +67,7 @@ pub fn card(options: &CardOptions) -> Result<Card> {
     texts.extend(stac::files(&facts, &about));
     let mut files = vec![folder.join(readme::PICTURE)];
     files.extend(texts.iter().map(|(name, _)| folder.join(name)));
-    if let Some(file) = files.iter().find(|file| !options.force && file.exists()) {
-        return Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
-            "choose another ",
-            Opt::Output,
-            ", or pass ",
-            Opt::Force,
-            " to overwrite it"
-        ]));
-    }
+    output::check_absent(&files, options.force)?;
     fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, "cannot create", error))?;
     draw(&options.dataset, &files[0])?;
     for ((_, text), file) in texts.iter().zip(&files[1..]) {

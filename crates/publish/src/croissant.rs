@@ -78,7 +78,7 @@ fn hub(location: &str) -> Option<(String, &str, &str)> {
     Some((format!("{owner}/{name}"), revision, path.trim_end_matches('/')))
 }
 
-/// What comes before the name of a file: the dataset's address on a web server, otherwise its folder beside the description.
+/// The path before the name of a file: the dataset's address on a web server, otherwise its folder beside the description.
 fn base(facts: &Facts, about: &About) -> String {
     let location = about.location.as_deref().unwrap_or_default().trim_end_matches('/');
     if let Some((name, revision, path)) = hub(location) {
@@ -204,8 +204,8 @@ fn inline(name: &str, about: &str, fields: &[(&str, &str)], records: &[Vec<Value
 
 /// The bands of each stack with known wavelengths.
 fn bands(facts: &Facts) -> Vec<Value> {
-    let known = facts.report.stacks.iter().zip(&facts.bands);
-    known
+    let stacks = facts.report.stacks.iter().zip(&facts.bands);
+    stacks
         .filter(|(_, bands)| bands.iter().any(|band| band.wavelength_nm.is_some()))
         .map(|(stack, bands)| {
             let has_widths = bands.iter().all(|band| band.fwhm_nm.is_some());

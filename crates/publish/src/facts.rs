@@ -1,4 +1,4 @@
-//! What a dataset says about itself.
+//! Facts that are read from a dataset, for all files of its card.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(crate) const SUMS: &str = "SHA256SUMS";
 pub(crate) struct Facts {
     /// Name of its folder.
     pub(crate) folder: String,
-    /// What `hsipack info` reports.
+    /// The report of `hsipack info`.
     pub(crate) report: DatasetReport,
     /// Bands of each stack of the report.
     pub(crate) bands: Vec<Vec<Band>>,

@@ -1,4 +1,4 @@
-//! What a packed dataset needs before others can find, cite and load it.
+//! Publishing: the files that others need to find, cite and load a packed dataset.
 //!
 //! [`card`] describes a dataset in the forms that catalogues of datasets read:
 //!
@@ -15,7 +15,7 @@
 //! | module | job |
 //! |---|---|
 //! | `about.rs` | the author's file |
-//! | `facts.rs` | what the dataset says about itself |
+//! | `facts.rs` | facts that are read from the dataset |
 //! | `readme.rs`, `croissant.rs`, `stac.rs` | the text of each file. Pure |
 //! | `places.rs` | where cubes are on Earth, in longitude and latitude, and when they were measured |
 //! | `card.rs` | writes the files |

@@ -61,7 +61,7 @@ pub(crate) fn text(facts: &Facts, about: &About) -> String {
     text += &about.description.clone().unwrap_or_else(|| summary(facts));
     text += &format!("\n\n![Some samples, and spectra]({PICTURE})\n\n## Loading\n\n");
     text += &code("python", &loading(facts, about));
-    text += "\n`pip install hsipack` installs the package. The dataset is a Zarr v3 store, which zarr-python, xarray and TensorStore open, too.\n\n";
+    text += "\n`hsipack` is a Python package. The dataset is a Zarr v3 store, which zarr-python, xarray and TensorStore open, too.\n\n";
     text += "## Contents\n\n";
     text += &contents(facts, about);
     text += &cubes(facts);
@@ -167,7 +167,7 @@ pub(crate) fn tasks(facts: &Facts, about: &About) -> Vec<String> {
     tasks
 }
 
-/// What the dataset is found by.
+/// Tags in the header, by which the Hub finds the dataset.
 pub(crate) fn tags(about: &About) -> Vec<String> {
     let mut tags = ["hyperspectral", "hsipack", "zarr"].map(str::to_owned).to_vec();
     tags.extend(

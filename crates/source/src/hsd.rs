@@ -26,7 +26,7 @@ const HEADER: usize = 28;
 /// The most bytes that the components may take. Those of the dataset take some 20 KiB.
 const MAX_COMPONENT_BYTES: usize = 64 << 20;
 
-/// What the first bytes of a file state.
+/// The first bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Header {
     /// Rows × columns × bands.

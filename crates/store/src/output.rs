@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, Opt, Result, remedy};
 use walkdir::WalkDir;
 
 use crate::remote::{self, Upload, is_url};
@@ -210,6 +210,25 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
 /// If a server does not answer.
 pub fn exists(path: &Path) -> Result<bool> {
     if is_url(path) { remote::exists(path) } else { Ok(path.symlink_metadata().is_ok()) }
+}
+
+/// Refuses to write files that exist already, unless `force` is set.
+///
+/// # Errors
+/// If one of them exists (the error names it), or the server does not answer.
+pub fn check_absent(files: &[PathBuf], force: bool) -> Result<()> {
+    for file in files {
+        if !force && exists(file)? {
+            return Err(Error::conflict("the file exists").at(file).with_remedy(remedy![
+                "choose another ",
+                Opt::Output,
+                ", or pass ",
+                Opt::Force,
+                " to overwrite it"
+            ]));
+        }
+    }
+    Ok(())
 }
 
 /// Whether the folder at `path` is empty or does not exist.

@@ -302,7 +302,7 @@ def test_errors_in_the_author_s_file_name_it(
     assert not (folder / "README.md").exists()
 
 
-def test_what_cannot_be_an_item_is_said(hsipack: Hsipack, folder: Path) -> None:
+def test_cubes_without_a_place_or_a_time_become_no_items(hsipack: Hsipack, folder: Path) -> None:
     hsipack.convert(folder / "scans", out=folder / "plain.hsipack")
     done = hsipack.run("card", "plain.hsipack", "-o", "card", cwd=folder)
     assert done.returncode == 0, done.stderr

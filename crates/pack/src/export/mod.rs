@@ -30,12 +30,11 @@ use std::path::{Path, PathBuf};
 use hsipack_format::metadata::Scaling;
 use hsipack_format::{Command, DType, Error, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
-use hsipack_store::{Dataset, Stack};
+use hsipack_store::{Dataset, Stack, output};
 use serde::Serialize;
 
 pub use map::{MapOptions, WrittenMap, write_map};
 
-use crate::staged::check_absent;
 use crate::target;
 use raster::Raster;
 
@@ -92,7 +91,7 @@ enum Kind {
 pub fn export(options: &ExportOptions) -> Result<Exported> {
     let kind = kind(&options.output, options.mask.is_some())?;
     let files = files(&options.output, kind);
-    check_absent(&files, options.force)?;
+    output::check_absent(&files, options.force)?;
     let dataset = Dataset::open(&options.dataset)?;
     let sample = target::find_sample(&dataset, &options.sample)?;
     let raster = Raster::of_sample(&dataset, &sample, options.mask.as_deref())?;

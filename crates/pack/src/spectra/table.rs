@@ -4,13 +4,12 @@ use std::path::{Path, PathBuf};
 
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::{Error, Result, Sample};
-use hsipack_store::Dataset;
+use hsipack_store::{Dataset, output};
 use serde_json::Value;
 
 use super::columns::{Column, Values};
 use super::options::{SpectraOptions, Statistic};
 use super::{csv, parquet};
-use crate::staged::check_absent;
 
 /// The spectrum of one region of one cube.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,7 +122,7 @@ impl Output {
                     .with_remedy("use .parquet or .csv"));
             }
         };
-        check_absent(std::slice::from_ref(&path), force)?;
+        output::check_absent(std::slice::from_ref(&path), force)?;
         Ok(Self { path, kind })
     }
 

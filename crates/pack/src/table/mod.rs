@@ -227,11 +227,11 @@ impl File {
                 let rows = at(&self.path, json::rows(part, identifier))?;
                 return Ok(Some(Joined { rows, title: other.to_owned(), column }));
             }
-            let beside = self.path.with_file_name(other);
-            let places = [Path::new(other), &beside];
-            let is_there = |place: &&&Path| Input::parse(&place.to_string_lossy()).file.is_file();
-            if let Some(place) = places.iter().find(is_there) {
-                let file = File::open(place)?;
+            let in_same_folder = self.path.with_file_name(other);
+            let paths = [Path::new(other), &in_same_folder];
+            let is_file = |path: &&&Path| Input::parse(&path.to_string_lossy()).file.is_file();
+            if let Some(path) = paths.iter().find(is_file) {
+                let file = File::open(path)?;
                 let title = file.path.file_stem().unwrap_or_default().to_string_lossy();
                 let rows = file.rows("", identifier)?;
                 return Ok(Some(Joined { rows, title: title.into_owned(), column }));

@@ -43,7 +43,7 @@ pub struct TableOptions {
 }
 
 impl TableOptions {
-    /// What identifies samples in a table, by its number, if the user says it.
+    /// The user's `--table-key` for a table, by its number.
     pub(crate) fn key(&self, table: usize) -> Option<&Assignment> {
         match &self.table_key[..] {
             [all] => Some(all),

@@ -1,4 +1,4 @@
-//! What readers of labels in JSON have in common. Files are read entry by entry, within serde_json's limit of nesting.
+//! Parts that readers of labels in JSON share. Files are read entry by entry, within serde_json's limit of nesting.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use hsipack_store::small;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What a file of labels in JSON is, by the names of its members.
+/// The kind of a file of labels in JSON, by the names of its members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Features on a map, or something else.

@@ -55,11 +55,11 @@ pub(super) fn open(path: &Path, options: &LabelOptions<'_>) -> Result<Box<dyn So
         .size
         .iter()
         .zip([rows, columns])
-        .any(|(said, own)| said.is_some_and(|said| said != own as f64))
+        .any(|(stated, of_cube)| stated.is_some_and(|stated| stated != of_cube as f64))
     {
-        let said = picture.size.map(|side| side.unwrap_or_default() as usize);
+        let stated = picture.size.map(|side| side.unwrap_or_default() as usize);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        return Err(other_size(&name, said, options.image));
+        return Err(other_size(&name, stated, options.image));
     }
     let names: Vec<Value> =
         picture.shapes.iter().map(|(_, label)| Value::Text(label.clone())).collect();

@@ -99,10 +99,10 @@ fn web(path: &str, options: &StorageOptions) -> Result<Arc<dyn ObjectStore>> {
     let endpoint = endpoint.unwrap_or_else(|| ENDPOINT.to_owned());
     let endpoint = checked_endpoint(&endpoint)?;
     let mut settings = ClientOptions::new().with_allow_http(endpoint.starts_with("http://"));
-    let own = ["endpoint", "token", "anon"];
-    let given = options.0.iter().filter(|(name, _)| !own.contains(&name.as_str()));
-    let given = given.map(|(name, value)| (name.clone(), value.trim().to_owned()));
-    for (name, value) in network::defaults().chain(given) {
+    let of_hub = ["endpoint", "token", "anon"];
+    let of_client = options.0.iter().filter(|(name, _)| !of_hub.contains(&name.as_str()));
+    let of_client = of_client.map(|(name, value)| (name.clone(), value.trim().to_owned()));
+    for (name, value) in network::defaults().chain(of_client) {
         let key = name.parse::<ClientConfigKey>().map_err(|_| unknown(&name))?;
         settings = settings.with_config(key, value);
     }
@@ -193,7 +193,7 @@ pub fn pinned(url: &Path) -> Result<Cow<'_, Path>> {
     Ok(Cow::Owned(format!("hf://datasets/{}@{commit}{path}", repository.name).into()))
 }
 
-/// What the Hub says about a revision.
+/// The Hub's answer about a revision.
 #[derive(Deserialize)]
 struct About {
     sha: String,

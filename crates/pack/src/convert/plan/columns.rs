@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hsipack_format::samples::{BOX_LABELS, BOXES};
+use hsipack_format::samples::boxes::{BOX_LABELS, BOXES};
 use hsipack_format::{Error, Opt, Result, remedy};
 use hsipack_source::Acquisition;
 use hsipack_store::mirror;
@@ -67,29 +67,29 @@ impl<'a> Columns<'a> {
         let files = FileColumns::new(&options.column);
         let groups = path_columns.iter().flat_map(|regex| regex.capture_names().flatten());
         before_table.extend(groups.map(str::to_owned));
-        let mut known = before_table;
-        let is_named_by = |known: &BTreeSet<String>| {
-            options.name.as_deref().is_none_or(|name| Pattern(name).check(known).is_ok())
+        let mut columns = before_table;
+        let is_named_by = |columns: &BTreeSet<String>| {
+            options.name.as_deref().is_none_or(|name| Pattern(name).check(columns).is_ok())
         };
-        let mut tables_before_name = is_named_by(&known).then_some(0);
+        let mut tables_before_name = is_named_by(&columns).then_some(0);
         for (number, member) in tables.iter().enumerate() {
-            member.pattern().check(&known)?;
-            if tables_before_name.is_none() && is_named_by(&known) {
+            member.pattern().check(&columns)?;
+            if tables_before_name.is_none() && is_named_by(&columns) {
                 tables_before_name = Some(number);
             }
-            known.extend(member.table.columns().map(str::to_owned));
+            columns.extend(member.table.columns().map(str::to_owned));
         }
-        known.extend(lists.iter().map(|list| list.column.clone()));
-        if let Some(name) = files.names().find(|name| known.contains(*name)) {
+        columns.extend(lists.iter().map(|list| list.column.clone()));
+        if let Some(name) = files.names().find(|name| columns.contains(*name)) {
             return Err(Error::conflict(format!(
                 "the column {name:?} is given twice: by {} and by a table, list or path",
                 Opt::Column
             ))
             .with_remedy("rename one of them"));
         }
-        known.extend(files.names().map(str::to_owned));
+        columns.extend(files.names().map(str::to_owned));
         if options.boxes.is_some()
-            && let Some(name) = [BOXES, BOX_LABELS].into_iter().find(|name| known.contains(*name))
+            && let Some(name) = [BOXES, BOX_LABELS].into_iter().find(|name| columns.contains(*name))
         {
             return Err(Error::conflict(format!(
                 "the column {name:?} is given twice: by {} and by a table, list, file or path",
@@ -98,10 +98,10 @@ impl<'a> Columns<'a> {
             .with_remedy("rename the other one"));
         }
         for pattern in options.patterns() {
-            pattern.check(&known)?;
+            pattern.check(&columns)?;
         }
         let used = options.patterns().flat_map(Pattern::fields).map(str::to_owned).collect();
-        check_label_column(options, &known)?;
+        check_label_column(options, &columns)?;
         Ok(Self {
             options,
             path_columns,
@@ -109,7 +109,7 @@ impl<'a> Columns<'a> {
             tables,
             lists,
             files,
-            known,
+            known: columns,
             used,
             tables_before_name,
             skipped: 0,

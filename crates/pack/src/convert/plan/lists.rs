@@ -105,7 +105,7 @@ fn name_of(input: &Input) -> &str {
     input.columns.get("name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What separates the columns of lines, and quotes around cells.
+/// Separators of the columns of lines, and quotes around cells.
 const SEPARATORS: [char; 4] = [',', ';', '\t', ' '];
 const QUOTES: [char; 4] = ['"', '\'', ' ', '\t'];
 /// Names are in one of the first columns.

@@ -132,16 +132,16 @@ fn of_yaml(text: &str) -> Option<Vec<String>> {
     if !inline.is_empty() {
         return None;
     }
-    let own: Vec<&str> = lines
+    let items: Vec<&str> = lines
         .map(str::trim_end)
         .skip_while(|line| line.is_empty())
         .take_while(|line| line.starts_with([' ', '-']) || line.is_empty())
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .collect();
-    match own.iter().all(|line| line.starts_with('-')) {
-        true => Some(own.iter().map(|line| name(&line[1..])).collect()),
-        false => numbered(own.iter().map(|line| line.split_once(':'))),
+    match items.iter().all(|line| line.starts_with('-')) {
+        true => Some(items.iter().map(|line| name(&line[1..])).collect()),
+        false => numbered(items.iter().map(|line| line.split_once(':'))),
     }
 }
 
