@@ -21,6 +21,7 @@
 //! | [`statistics`] | recorded per-band statistics |
 //! | [`random`] | random numbers that never change |
 //! | [`spectrum`] | normalising a pixel's spectrum |
+//! | [`mask`] | values of masks: class ids and boolean layers |
 //! | [`names`] | names of option values |
 //! | `arguments` | feature `clap`: option values as they are typed on a command line |
 //! | `error`, [`remedy`](mod@remedy) | what went wrong and what to do about it, as the command line or Python spells it |
@@ -58,6 +59,7 @@ mod dtype;
 mod error;
 pub mod geo;
 pub mod grid;
+pub mod mask;
 pub mod metadata;
 pub mod names;
 pub mod processor;
@@ -77,6 +79,7 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use geo::Geo;
 pub use grid::{Grid, Tile};
+pub use mask::MaskValue;
 pub use remedy::{Command, Opt, Remedy};
 pub use samples::{Sample, Samples};
 pub use spectrum::SpectralNorm;

@@ -297,6 +297,8 @@ impl ArrayMeta {
             DType::F32 => Ok((value as f32).to_le_bytes().to_vec()),
             DType::U8 => Ok(vec![value as u8]),
             DType::U16 => Ok((value as u16).to_le_bytes().to_vec()),
+            DType::U32 => Ok((value as u32).to_le_bytes().to_vec()),
+            DType::U64 => Ok((value as u64).to_le_bytes().to_vec()),
             other => Err(Error::unsupported(format!("chunks of {other} that were never written"))),
         }
     }

@@ -333,7 +333,7 @@ impl Mender<'_> {
                 let names = meaning.class_names.as_deref();
                 reader.filling(recipe.mask_fill).among(&meaning.layers, names)
             });
-            let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0);
+            let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0).into();
             let encoded = encoder.encode_mask(
                 reader.as_ref(),
                 fill,

@@ -495,7 +495,7 @@ impl Reading {
     ) -> Result<augment::Array> {
         let element = match stored.element() {
             ElementType::U16 if self.signed => ElementType::I32,
-            ElementType::U32 if self.signed => ElementType::I64,
+            ElementType::U32 | ElementType::U64 if self.signed => ElementType::I64,
             other => other,
         };
         let layers = if self.layers { layers } else { 0 };

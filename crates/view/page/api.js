@@ -36,13 +36,14 @@ async function request(path, signal) {
 
 const json = async (path, signal) => (await request(path, signal)).json();
 
-/** The numbers of a binary answer, and their shape. */
-async function numbers(path, signal, Kind) {
+/** The numbers of a binary answer, of one of these kinds, and their shape. */
+async function numbers(path, signal, ...kinds) {
   const answer = await request(path, signal);
   const shape = (answer.headers.get('X-Shape') ?? '').split(',').map(Number);
   const bytes = await answer.arrayBuffer();
   const length = shape.reduce((product, edge) => product * edge, 1);
-  if (!(length * Kind.BYTES_PER_ELEMENT === bytes.byteLength)) {
+  const Kind = kinds.find((kind) => length * kind.BYTES_PER_ELEMENT === bytes.byteLength);
+  if (!Kind) {
     throw new ApiError('The server sent a picture of the wrong size.', 'Load the page again.', 0);
   }
   // The server sends little-endian numbers, as all browsers use.
@@ -58,6 +59,9 @@ function query(options) {
   // Commas and colons need no escapes.
   return parts.toString().replaceAll('%2C', ',').replaceAll('%3A', ':');
 }
+
+/** The values of a mask are class ids, or sets of layers, of which layer 0 is the lowest bit. */
+const MASKS = [Uint16Array, BigUint64Array];
 
 /** @typedef {{rows: [number, number], columns: [number, number]}} Region  ends are exclusive */
 
@@ -78,7 +82,7 @@ export const planes = (id, bands, where, side, signal) =>
   numbers(`api/cube/${id}/planes?${query({ bands: bands.join(','), ...region(where), side })}`, signal, Float32Array);
 
 export const mask = (id, name, where, side, signal) =>
-  numbers(`api/cube/${id}/mask/${encodeURIComponent(name)}?${query({ ...region(where), side })}`, signal, Uint16Array);
+  numbers(`api/cube/${id}/mask/${encodeURIComponent(name)}?${query({ ...region(where), side })}`, signal, ...MASKS);
 
 export const spectrum = (id, where, signal) =>
   json(`api/cube/${id}/spectrum?${query(region(where))}`, signal);
@@ -118,7 +122,7 @@ export const trainingPlanes = (where, what, bands, side, signal) =>
 
 /** @param {Where} where */
 export const trainingMask = (where, what, name, side, signal) =>
-  numbers(`api/training/mask?${query({ ...item(where), what, name, side })}`, signal, Uint16Array);
+  numbers(`api/training/mask?${query({ ...item(where), what, name, side })}`, signal, ...MASKS);
 
 /** The spectrum of a pixel of an item, or the mean of all. @param {Where} where @param {[number, number] | null} pixel */
 export const trainingSpectrum = (where, what, pixel, signal) =>

@@ -16,7 +16,7 @@ import { CHANNELS, GREY, LINES } from './palette.js';
 import { pairSection } from './pair.js';
 import { Picture } from './picture.js';
 import { precisionSection } from './precision.js';
-import { bandName, classOf, number, regionName, shownBands, shownMask } from './shown.js';
+import { bandName, classOf, classesIn, number, regionName, shownBands, shownMask } from './shown.js';
 import { mapScale } from './scale.js';
 import { Side } from './side.js';
 import { spectraSection } from './spectra.js';
@@ -282,7 +282,7 @@ class Session {
     if (values) parts.push(`${bands.length > 1 ? 'bands' : 'band'} ${bands.join(', ')}: ${values.map((value) => number(value, 4)).join(', ')}`);
     const there = this.side?.image.pixel(row, column).values;
     if (there) parts.push(`${this.side?.cube.name}: ${there.map((value) => number(value, 4)).join(', ')}`);
-    if (ids.length) parts.push(ids.map(({ mask, id }) => `${mask.name}: ${classText(mask, id)}`).join('; '));
+    if (ids.length) parts.push(ids.map(({ mask, value }) => `${mask.name}: ${classText(mask, value)}`).join('; '));
     if (map !== null) parts.push(map);
     const place = coordinates(this.cube.geo, row, column);
     if (place) parts.push(place);
@@ -303,9 +303,7 @@ class Session {
   }
 }
 
-/** The class of a pixel, or the layers whose bits are set. */
-function classText(mask, id) {
-  if (!mask.layers) return classOf(mask, id).label;
-  const bits = Array.from({ length: 16 }, (_, bit) => bit).filter((bit) => id & (1 << bit));
-  return bits.length ? bits.map((bit) => classOf(mask, bit).label).join(' + ') : 'no class';
+/** The class of a pixel, or its layers. */
+function classText(mask, value) {
+  return classesIn(value).map((id) => classOf(mask, id).label).join(' + ') || 'no class';
 }

@@ -206,7 +206,7 @@ export class CubeImage {
     } else if (mask && ids) {
       const hidden = hiddenClasses(mask, view.state);
       const colour = (id) => (hidden.has(id) ? null : colourOf(classOf(mask, id)));
-      paintMask(picture.data, ids, mask.layers, colour, view.state.opacity);
+      paintMask(picture.data, ids, colour, view.state.opacity);
     }
     context.putImageData(picture, 0, 0);
     return canvas;
@@ -221,13 +221,13 @@ export class CubeImage {
     const field = this.shownField();
     const value = field?.exact(row, column) ?? null;
     const found = { bands, values: /** @type {number[] | null} */ (null),
-      ids: /** @type {{mask: import('./shown.js').Mask, id: number}[]} */ ([]),
+      ids: /** @type {{mask: import('./shown.js').Mask, value: number | bigint}[]} */ ([]),
       map: field && this.map && value !== null ? this.map.text(value) : null };
     for (const tile of [this.close, this.whole]) {
       const place = tile?.has(...this.#wanted()) ? tile.place(row, column) : -1;
       if (!tile || place < 0) continue;
       found.values = bands.map((band) => /** @type {Float32Array} */ (tile.planes.get(band))[place]);
-      found.ids = masks.map((mask) => ({ mask, id: /** @type {Uint16Array} */ (tile.masks.get(mask.name))[place] }));
+      found.ids = masks.map((mask) => ({ mask, value: /** @type {import('./shown.js').MaskValues} */ (tile.masks.get(mask.name))[place] }));
       break;
     }
     return found;

@@ -3,21 +3,20 @@
 import { swatch } from './chart.js';
 import { el, section, unique } from './dom.js';
 import { hex } from './palette.js';
-import { classOf, colourOf, count, hiddenClasses, shownMask } from './shown.js';
+import { classOf, classesIn, colourOf, count, hiddenClasses, shownMask } from './shown.js';
 
 /** The maximum number of classes in the legend. */
 const LISTED = 256;
 
 /** The number of pixels of each class in the values of a mask. @returns {Map<number, number>} */
-function pixelsOf(ids, layers) {
+function pixelsOf(values) {
+  const pixelsOfValues = new Map();
+  for (const value of values) pixelsOfValues.set(value, (pixelsOfValues.get(value) ?? 0) + 1);
   const pixels = new Map();
-  for (const id of ids) pixels.set(id, (pixels.get(id) ?? 0) + 1);
-  if (!layers) return pixels;
-  const bits = new Map();
-  for (const [id, number] of pixels) {
-    for (let bit = 0; id >> bit; bit++) if (id & (1 << bit)) bits.set(bit, (bits.get(bit) ?? 0) + number);
+  for (const [value, number] of pixelsOfValues) {
+    for (const id of classesIn(value)) pixels.set(id, (pixels.get(id) ?? 0) + number);
   }
-  return bits;
+  return pixels;
 }
 
 export function masksSection(session) {
@@ -48,7 +47,7 @@ export function masksSection(session) {
   function legendOf(mask, ids) {
     if (ids && ids === from) return;
     from = ids;
-    const pixels = ids ? pixelsOf(ids, mask.layers) : new Map();
+    const pixels = ids ? pixelsOf(ids) : new Map();
     const known = mask.classes.map((one) => one.id);
     const every = [...new Set([...known, ...pixels.keys()])].sort((a, b) => a - b);
     const numbers = every.slice(0, LISTED);

@@ -5,6 +5,16 @@ import { classColour, rgb } from './palette.js';
 /** @typedef {{id: number, label: string, colour: string}} Class */
 /** @typedef {{name: string, layers: boolean, classes: Class[]}} Mask */
 
+/** @typedef {Uint16Array | BigUint64Array} MaskValues  class ids, or sets of layers, of which layer 0 is the lowest bit */
+
+/** The classes of a value of a mask: its class id, or the layers in the set. @returns {number[]} */
+export function classesIn(value) {
+  if (typeof value === 'number') return [value];
+  const layers = [];
+  for (let layer = 0; value >> BigInt(layer); layer++) if ((value >> BigInt(layer)) & 1n) layers.push(layer);
+  return layers;
+}
+
 /** The shown bands: three, or one. @returns {number[]} */
 export function shownBands(cube, view) {
   const count = cube.shape[2];

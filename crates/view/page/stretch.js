@@ -1,6 +1,7 @@
 // From values to colours. Pure functions: arrays in, arrays out.
 
 import { CHOSEN, NODATA, WRONG } from './palette.js';
+import { classesIn } from './shown.js';
 
 /**
  * Percentiles of the finite values, interpolated between neighbours as in `numpy.percentile`; zeros if there are no finite
@@ -109,16 +110,15 @@ export function paintAgreement(out, truth, prediction, ignore, cell) {
 
 /**
  * Draws the colours of classes over a picture.
- * @param {Uint16Array} ids
- * @param {boolean} layers  whether an id is a set of bits, one per class
+ * @param {import('./shown.js').MaskValues} values
  * @param {(id: number) => (import('./palette.js').Colour | null)} colourOf  null: the class is switched off
  * @param {number} opacity
  */
-export function paintMask(out, ids, layers, colourOf, opacity) {
+export function paintMask(out, values, colourOf, opacity) {
   const colours = new Map();
-  const colour = (id) => {
-    if (!colours.has(id)) colours.set(id, colourOf(id));
-    return colours.get(id);
+  const coloursOf = (value) => {
+    if (!colours.has(value)) colours.set(value, classesIn(value).map(colourOf));
+    return colours.get(value);
   };
   const blend = (at, over) => {
     if (!over) return;
@@ -126,10 +126,8 @@ export function paintMask(out, ids, layers, colourOf, opacity) {
       out[at + channel] = Math.round(out[at + channel] + (over[channel] - out[at + channel]) * opacity);
     }
   };
-  for (let pixel = 0, at = 0; pixel < ids.length; pixel++, at += 4) {
-    const id = ids[pixel];
-    if (!layers) blend(at, colour(id));
-    else for (let bit = 0; id >> bit; bit++) if (id & (1 << bit)) blend(at, colour(bit));
+  for (let pixel = 0, at = 0; pixel < values.length; pixel++, at += 4) {
+    for (const colour of coloursOf(values[pixel])) blend(at, colour);
   }
 }
 

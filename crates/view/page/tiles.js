@@ -18,7 +18,7 @@ export class Tile {
     this.width = 0;
     /** @type {Map<number, Float32Array>} */
     this.planes = new Map();
-    /** @type {Map<string, Uint16Array>} */
+    /** @type {Map<string, import('./shown.js').MaskValues>} */
     this.masks = new Map();
   }
 

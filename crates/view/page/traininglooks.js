@@ -87,7 +87,7 @@ export class Looks {
     if (mask && ids) {
       const hidden = hiddenClasses(mask, { hidden: null });
       const colour = (id) => (hidden.has(id) ? null : colourOf(classOf(mask, id)));
-      paintMask(picture.data, ids, mask.layers, colour, OPACITY);
+      paintMask(picture.data, ids, colour, OPACITY);
     }
     context.putImageData(picture, 0, 0);
     return canvas;

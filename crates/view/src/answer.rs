@@ -1,6 +1,6 @@
 //! Answers, and how errors become answers.
 
-use hsipack_format::{Error, ErrorKind};
+use hsipack_format::{Error, ErrorKind, MaskValue};
 use serde::Serialize;
 use serde_json::json;
 
@@ -35,6 +35,15 @@ impl Answer {
         let shape = shape.map(|length| length.to_string()).join(",");
         let answer = Self::new("application/octet-stream", body);
         Self { shape: Some(shape), ..answer }
+    }
+
+    /// The values of a mask: class ids in two bytes, or sets of boolean layers in eight.
+    pub fn mask(shape: [usize; 2], values: &[MaskValue], layers: bool) -> Self {
+        let body = match layers {
+            true => bytes(values, MaskValue::to_le_bytes),
+            false => bytes(values, |id| (id as u16).to_le_bytes()),
+        };
+        Self::numbers(shape, body)
     }
 
     /// A picture.

@@ -247,8 +247,9 @@ fn present(mask: &Mask, shape: CubeShape) -> Result<Vec<usize>> {
     const SIDE: usize = 1024;
     let shown = Sampling::new(shape.rows, shape.columns, SIDE);
     let mut seen = vec![false; usize::from(u16::MAX) + 1];
+    // Class ids fit u16.
     for label in mask.read(&shown, shape.columns)? {
-        seen[usize::from(label)] = true;
+        seen[label as usize] = true;
     }
     Ok((0..seen.len()).filter(|id| seen[*id]).collect())
 }

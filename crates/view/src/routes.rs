@@ -204,10 +204,10 @@ impl Routes {
     fn classes(&self, opened: &Opened, name: &str) -> Result<Answer> {
         let mask = Mask::open(opened, self.subject.masks(), name)?;
         let held = self.held.hold(opened.id, &opened.cube, Deadline::new())?;
-        let labels = mask.read(&held.sampling, opened.cube.shape.columns)?;
+        let values = mask.read(&held.sampling, opened.cube.shape.columns)?;
         let meaning = mask.meaning();
         let layers = matches!(meaning, Meaning::Layers { .. });
-        let found = spectra::of_classes(&held, &labels, layers, opened.cube.shape.bands);
+        let found = spectra::of_classes(&held, &values, layers, opened.cube.shape.bands);
         let mut most: Vec<(&u16, &Spectrum)> = found.iter().collect();
         most.sort_by_key(|(id, spectrum)| (std::cmp::Reverse(spectrum.pixels()), **id));
         most.truncate(CLASSES);
@@ -221,9 +221,9 @@ impl Routes {
         let mask = Mask::open(opened, self.subject.masks(), name)?;
         let shape = opened.cube.shape;
         let shown = grid::shown(&opened.cube, &query.window(shape)?, grid::side(query)?);
-        let labels = mask.read(&shown, shape.columns)?;
-        let lengths = [shown.rows.len(), shown.columns.len()];
-        Ok(Answer::numbers(lengths, bytes(&labels, u16::to_le_bytes)))
+        let values = mask.read(&shown, shape.columns)?;
+        let layers = matches!(mask.meaning(), Meaning::Layers { .. });
+        Ok(Answer::mask([shown.rows.len(), shown.columns.len()], &values, layers))
     }
 
     fn confusion(&self, opened: &Opened, query: &Query) -> Result<Answer> {

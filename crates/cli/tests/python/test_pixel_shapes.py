@@ -1,5 +1,7 @@
 """Shapes in pixels (labelme) and regions of interest (ENVI) as masks."""
 
+import base64
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 from helpers import Hsipack, attributes, read_zarr, samples, write_cubes
 from numpy.typing import NDArray
+from PIL import Image
 from rasterio.features import rasterize
 from rasterio.transform import Affine
 from test_vector_masks import PLACE, write_cube
@@ -100,6 +103,48 @@ def test_circles_hold_the_centers_of_pixels(
             near = [at + 0.5 - m for m, at in zip(middle, (x, y), strict=True)]
         want = np.hypot(*near) <= radius
         assert np.array_equal(read_zarr(out, array="gt")[0] > 0, want)
+
+
+def pixels_of(mask: NDArray[np.bool_]) -> str:
+    """A mask as labelme writes it."""
+    buffer = io.BytesIO()
+    Image.fromarray(mask.astype(np.uint8)).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+@pytest.mark.parametrize("touched", [False, True])
+def test_masks_of_shapes_are_drawn_pixel_by_pixel(
+    hsipack: Hsipack, tmp_path: Path, touched: bool
+) -> None:
+    """labelme 5 stores what its models select as small pictures between two points."""
+    write_cubes(tmp_path, 1, (*SHAPE, 2))
+    random = np.random.default_rng(4)
+    made, want = [], np.zeros(SHAPE, np.uint8)
+    for number in range(6):
+        high, wide = (int(side) for side in random.integers(1, 20, 2))
+        top, left = (int(random.integers(0, side - 19)) for side in SHAPE)
+        mask = random.random((high, wide)) < 0.6
+        points = [[left + 0.4, top + 0.9], [left + wide - 1, top + high - 1]]
+        made.append(
+            {
+                "label": f"class {number % 3}",
+                "points": points,
+                "shape_type": "mask",
+                "mask": pixels_of(mask),
+            }
+        )
+        want[top : top + high, left : left + wide][mask] = number % 3 + 1
+    file = write_labelme(tmp_path / "cube_000.json", made)
+    out = tmp_path / "out"
+    words = ["--mask", f"gt={file}", *(["--all-touched"] if touched else [])]
+    hsipack.convert(tmp_path / "cube_000.npy", *words, out=out)
+    np.testing.assert_array_equal(read_zarr(out, array="gt")[0], want)
+    made[0]["points"] = [[0, 0], [30, 30]]
+    write_labelme(file, made)
+    message = hsipack.refuse(
+        tmp_path / "cube_000.npy", "--mask", f"gt={file}", out=tmp_path / "no", names=file
+    )
+    assert "31x31 are between its points" in message
 
 
 def test_pictures_of_another_size_are_refused(hsipack: Hsipack, tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ use std::time::Instant;
 use hsipack_format::codec::TARGET_BLOCK;
 use hsipack_format::metadata::Made;
 use hsipack_format::zarr::ArrayMeta;
-use hsipack_format::{Color, CubeShape, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
+use hsipack_format::{
+    Color, CubeShape, DType, Error, ErrorKind, Grid, MaskValue, Opt, Result, mask, remedy,
+};
 use hsipack_store::folder::aside;
 use hsipack_store::{Dataset, Stack, remote};
 use serde::Serialize;
@@ -71,11 +73,11 @@ pub struct Report {
 /// Ids are requested stack by stack; within a stack sample by sample, in the order of its arrays; within a sample mask
 /// by mask; and within a mask from the first row to the last. No ids are requested twice.
 pub trait MaskIds {
-    /// The greatest id of all masks in the samples of a stack. If it is above 255, the masks are stored as uint16.
+    /// The greatest id of all masks in the samples of a stack, which decides in which type they are stored.
     ///
     /// # Errors
     /// If it cannot be determined.
-    fn greatest(&mut self, stack: usize) -> Result<u16>;
+    fn greatest(&mut self, stack: usize) -> Result<MaskValue>;
 
     /// Writes the ids of rows `rows` of a sample to `ids`, replacing its content. The order is (row, column).
     ///
@@ -86,7 +88,7 @@ pub trait MaskIds {
         mask: usize,
         sample: usize,
         rows: std::ops::Range<usize>,
-        ids: &mut Vec<u16>,
+        ids: &mut Vec<MaskValue>,
     ) -> Result<()>;
 }
 
@@ -166,7 +168,7 @@ impl Adding {
         let mut files = Metadata::new();
         let replaced: Vec<&str> = self.replaced.iter().map(String::as_str).collect();
         for (place, stack) in self.dataset.stacks().iter().enumerate() {
-            let dtype = if ids.greatest(place)? > 255 { DType::U16 } else { DType::U8 };
+            let dtype = mask::dtype_for(ids.greatest(place)?);
             let planned = masks.iter().map(|mask| self.planned(place, mask, dtype, command));
             let planned = planned.collect::<Result<Vec<_>>>()?;
             for shard in 0..stack.image.shards() {
@@ -282,7 +284,7 @@ impl Adding {
             let none = || Error::damaged(format!("no sample has index {index}"));
             let sample = self.dataset.samples().id_at(place, index).ok_or_else(none)?;
             for (number, (mask, writer)) in masks.iter().zip(&mut writers).enumerate() {
-                let mut read = |rows, out: &mut Vec<u16>| ids.read(number, sample, rows, out);
+                let mut read = |rows, out: &mut Vec<MaskValue>| ids.read(number, sample, rows, out);
                 let encoded =
                     encoder.encode_ids(mask.dtype, &mask.grid, &mask_codec(mask), &mut read)?;
                 let (_, first) = mask.grid.locate(index);

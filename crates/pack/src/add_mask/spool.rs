@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{DType, Error, MaskValue, Result, mask};
 use hsipack_store::Dataset;
 
 use super::MaskIds;
@@ -63,8 +63,8 @@ impl Spool {
 }
 
 impl MaskIds for Spool {
-    fn greatest(&mut self, stack: usize) -> Result<u16> {
-        Ok(self.greatest[stack])
+    fn greatest(&mut self, stack: usize) -> Result<MaskValue> {
+        Ok(self.greatest[stack].into())
     }
 
     fn read(
@@ -72,13 +72,15 @@ impl MaskIds for Spool {
         _: usize,
         sample: usize,
         rows: Range<usize>,
-        ids: &mut Vec<u16>,
+        ids: &mut Vec<MaskValue>,
     ) -> Result<()> {
         let (columns, _) = self.columns[sample];
-        ids.clear();
-        ids.resize(rows.len() * columns, 0);
+        let mut bytes = vec![0; 2 * rows.len() * columns];
         let start = self.starts[sample] + (rows.start * columns) as u64;
-        let read = self.file.read_exact_at(bytemuck::cast_slice_mut(ids), 2 * start);
-        read.map_err(|error| Error::io(&self.path, "cannot read", error))
+        let read = self.file.read_exact_at(&mut bytes, 2 * start);
+        read.map_err(|error| Error::io(&self.path, "cannot read", error))?;
+        ids.clear();
+        mask::read(DType::U16, &bytes, ids);
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, Opt, Result, remedy};
+use hsipack_format::{Codec, DType, Error, ErrorKind, Grid, MaskValue, Opt, Result, mask, remedy};
 use hsipack_source::{RowBuffer, Source};
 use hsipack_store::{codec, memory};
 
@@ -70,7 +70,7 @@ pub struct Encoder {
     wide: Vec<f32>,
     tile: Vec<u8>,
     gatherer: Option<(usize, Gatherer)>,
-    ids: Vec<u16>,
+    ids: Vec<MaskValue>,
 }
 
 /// One slab of packed values: the rows of one row of chunks, over the full width.
@@ -255,7 +255,7 @@ impl Encoder {
     pub fn encode_mask(
         &mut self,
         reader: Option<&MaskReader>,
-        fill: u16,
+        fill: MaskValue,
         dtype: DType,
         grid: &Grid,
         codec: &Codec,
@@ -274,7 +274,7 @@ impl Encoder {
         encoded
     }
 
-    /// Packs the class ids of a cube. `read` gives the ids of some rows at a time, from the first to the last.
+    /// Packs the mask of a cube. `read` gives the values of some rows at a time, from the first to the last.
     ///
     /// # Errors
     /// The errors of `read`, and if memory cannot be allocated.
@@ -293,10 +293,7 @@ impl Encoder {
             let rows = grid.region(down * grid.across()).rows;
             read(rows, &mut self.ids)?;
             slab.clear();
-            match dtype {
-                DType::U8 => slab.extend(self.ids.iter().map(|id| *id as u8)),
-                _ => slab.extend_from_slice(bytemuck::cast_slice(&self.ids)),
-            }
+            mask::write(dtype, &self.ids, &mut slab);
             slab.resize(tile.rows * shape.columns * dtype.size(), 0);
             let strip =
                 Strip { bytes: &slab, columns: shape.columns, pixel: dtype.size(), fill: [0; 4] };
@@ -309,8 +306,8 @@ impl Encoder {
     }
 }
 
-/// Writes the class ids of some rows of a cube to a buffer, replacing its content.
-pub type ReadIds<'r> = dyn FnMut(Range<usize>, &mut Vec<u16>) -> Result<()> + 'r;
+/// Writes the values of a mask in some rows of a cube to a buffer, replacing its content.
+pub type ReadIds<'r> = dyn FnMut(Range<usize>, &mut Vec<MaskValue>) -> Result<()> + 'r;
 
 /// The bytes of NaN as float16 (twice) and as float32. They fill pixels beyond the image.
 const NAN_PIXEL: [[u8; 4]; 2] = [[0x00, 0x7E, 0x00, 0x7E], [0x00, 0x00, 0xC0, 0x7F]];

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use hsipack_format::grid::TARGET_CHUNK;
-use hsipack_format::{Color, CubeShape, DType, Error, ErrorKind, Geo, Opt, Result, Tile, remedy};
+use hsipack_format::mask::{self, MAX_LAYERS};
+use hsipack_format::{
+    Color, CubeShape, DType, Error, ErrorKind, Geo, MaskValue, Opt, Result, Tile, remedy,
+};
 use hsipack_source::labels::{self, ClassColor, CubeNames, LabelOptions, Resampling};
 use hsipack_source::products::{self, QualityLayers};
 use hsipack_source::{RowBuffer, Source};
@@ -68,9 +71,6 @@ pub const OF_PRODUCT: &str = "product";
 
 /// The role of a mask, in errors.
 pub(super) const ROLE: &str = "the mask";
-
-/// The most boolean layers in a mask array: the number of bits of uint16.
-pub const MAX_LAYERS: usize = 16;
 
 /// The chunk shape of masks of images of this shape, unless the user chose chunks for the image. It always assumes
 /// uint16, because the grid must not depend on the values.
@@ -300,9 +300,8 @@ impl MaskReader {
     fn named(group: &MaskGroup, layers: Vec<(Box<dyn Source>, Input)>) -> Result<Self> {
         let info = layers[0].0.info();
         let class_names = info.class_names.clone();
-        // A mask has fewer layers. One with as many bands as its cube may repeat one layer in all of them.
-        let is_repeated =
-            layers.len() == 1 && group.patterns[0].0.is_none() && info.shape.bands > MAX_LAYERS;
+        let is_one = layers.len() == 1 && group.patterns[0].0.is_none();
+        let is_repeated = is_one && repeats_ids(&*layers[0].0)?;
         let layer_names: Vec<String> = if layers.len() > 1 || group.patterns[0].0.is_some() {
             group.patterns.iter().map(|(layer, _)| layer.clone().unwrap_or_default()).collect()
         } else if is_repeated {
@@ -409,7 +408,7 @@ impl MaskReader {
         &self,
         rows: std::ops::Range<usize>,
         buffer: &mut RowBuffer,
-        out: &mut Vec<u16>,
+        out: &mut Vec<MaskValue>,
     ) -> Result<()> {
         out.clear();
         let mut layer = 0;
@@ -426,7 +425,7 @@ impl MaskReader {
             for (pixel, id) in out.iter_mut().enumerate() {
                 for band in 0..bands {
                     let value = match ids.next() {
-                        Ok(value) => value,
+                        Ok(value) => MaskValue::from(value),
                         Err(value) => {
                             let has_none = has_no_class(value, info.ignore_value);
                             let Some(id) = self.id_of(value, has_none) else {
@@ -434,7 +433,7 @@ impl MaskReader {
                                 let place = (rows.start + pixel / columns, pixel % columns);
                                 return Err(refuse_id(value, has_none, place, &file.file));
                             };
-                            without_id.push((pixel, id));
+                            without_id.push((pixel, id.into()));
                             0
                         }
                     };
@@ -446,7 +445,7 @@ impl MaskReader {
                         }
                         *id = value;
                     } else if boolean {
-                        *id |= u16::from(value != 0) << self.bits[layer + band];
+                        *id |= MaskValue::from(value != 0) << self.bits[layer + band];
                     } else {
                         *id = value;
                     }
@@ -456,12 +455,13 @@ impl MaskReader {
         }
         if let Some(ids) = &self.by_name {
             out.iter_mut().try_for_each(|id| {
-                *id = ids.of(*id).map_err(|error| error.at(self.file()))?;
+                // Values of class ids, which are not layers, fit u16.
+                *id = ids.of(*id as u16).map_err(|error| error.at(self.file()))?.into();
                 Ok(())
             })?;
         }
         if let Some(table) = &self.new_ids {
-            out.iter_mut().for_each(|id| *id = table.of(*id));
+            out.iter_mut().for_each(|id| *id = table.of(*id as u16).into());
         }
         if self.layer_names.is_empty() {
             without_id.into_iter().for_each(|(pixel, id)| out[pixel] = id);
@@ -480,18 +480,15 @@ impl MaskReader {
     ///
     /// # Errors
     /// The same as those of [`read_rows`](Self::read_rows), and if a file with several bands is not boolean.
-    pub fn scan(&self) -> Result<u16> {
+    pub fn scan(&self) -> Result<MaskValue> {
         if self.is_boolean {
             // The quality layers of a product are known to be boolean, so their arrays need not be read.
-            return Ok(u16::MAX >> (MAX_LAYERS - self.layer_names.len()));
+            return Ok(mask::all_layers(self.layer_names.len()));
         }
         let (source, file) = &self.layers[0];
         let shape = source.info().shape;
         let (mut buffer, mut out) = (RowBuffer::new(), Vec::new());
-        let step = source
-            .preferred_rows(16 << 20)
-            .max((1 << 20) / shape.row_values().max(1))
-            .clamp(1, shape.rows);
+        let step = rows_at_once(&**source);
         // Programs write true as 1 or 255. Without names of its layers, a mask of bytes in three bands may be a picture.
         let may_be_bytes = source.info().band_names.is_some() || shape.bands > 4;
         let mut greatest = 0;
@@ -499,7 +496,7 @@ impl MaskReader {
         for start in (0..shape.rows).step_by(step) {
             let rows = start..shape.rows.min(start + step);
             self.read_rows(rows, &mut buffer, &mut out)?;
-            greatest = out.iter().copied().fold(greatest, u16::max);
+            greatest = out.iter().copied().fold(greatest, MaskValue::max);
             let has_layers = self.layers.len() == 1 && shape.bands > 1 && !self.is_repeated;
             if has_layers && !is_boolean(&buffer, &mut on) {
                 let is_picture = [3, 4].contains(&shape.bands) && source.info().dtype == DType::U8;
@@ -536,6 +533,35 @@ fn bands_differ(bands: usize, (row, column): (usize, usize), file: &Path) -> Err
     ))
     .at(file)
     .with_remedy("give one band of class ids, rows × columns")
+}
+
+/// Masks with more bands than this may repeat class ids in all bands, as masks of the shape of their cubes do.
+const FEW_BANDS: usize = 16;
+
+/// Whether a mask repeats its class ids in many bands. Those of boolean layers differ at some pixel, unless all are 0.
+fn repeats_ids(source: &dyn Source) -> Result<bool> {
+    let shape = source.info().shape;
+    if shape.bands <= FEW_BANDS || shape.bands > MAX_LAYERS {
+        return Ok(shape.bands > MAX_LAYERS);
+    }
+    let mut buffer = RowBuffer::new();
+    let step = rows_at_once(source);
+    for start in (0..shape.rows).step_by(step) {
+        source.read_rows(start..shape.rows.min(start + step), &mut buffer)?;
+        let size = buffer.dtype().size();
+        let mut pixels = buffer.bytes().chunks_exact(shape.bands * size);
+        if !pixels.all(|pixel| pixel.chunks_exact(size).all(|value| *value == pixel[..size])) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Number of rows of a mask to read at once.
+fn rows_at_once(source: &dyn Source) -> usize {
+    let shape = source.info().shape;
+    let rows = source.preferred_rows(16 << 20).max((1 << 20) / shape.row_values().max(1));
+    rows.clamp(1, shape.rows)
 }
 
 /// Whether all values are 0 or `on`, which is 1 or 255 and is found out if it is not known yet.

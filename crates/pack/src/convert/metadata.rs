@@ -9,7 +9,7 @@ use hsipack_format::metadata::{
 use hsipack_format::samples::index::SAMPLES_INDEX;
 use hsipack_format::samples::{Sample, Samples, Written};
 use hsipack_format::zarr::{self, ArrayMeta, ChunkCodecs, OWN};
-use hsipack_format::{DType, Geo, Grid, Result};
+use hsipack_format::{DType, Geo, Grid, MaskValue, Result};
 use hsipack_store::{Dataset, Stack, small};
 use serde_json::{Map, Value, json};
 
@@ -250,7 +250,7 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
     let mut own = Map::new();
     // Describes boolean layers and classes with CF attributes.
     if !mask.layers.is_empty() {
-        let bits: Vec<u32> = (0..mask.layers.len()).map(|bit| 1 << bit).collect();
+        let bits: Vec<MaskValue> = (0..mask.layers.len()).map(|bit| 1 << bit).collect();
         attributes.insert("flag_masks".into(), json!(bits));
         attributes.insert("flag_meanings".into(), json!(flag_meanings(&mask.layers)));
     } else if let Some(classes) = &mask.class_names {

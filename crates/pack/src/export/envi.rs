@@ -94,6 +94,8 @@ fn header_text(raster: &Raster<'_>, values: Values, notes: &mut Vec<String>) -> 
     let code = match raster.dtype {
         DType::U8 => 1,
         DType::U16 => 12,
+        DType::U32 => 13,
+        DType::U64 => 15,
         _ if values == Values::Scaled(DType::F64) => 5,
         _ => 4,
     };

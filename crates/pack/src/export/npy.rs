@@ -33,6 +33,8 @@ fn header(shape: CubeShape, dtype: DType, flat: bool) -> Vec<u8> {
     let kind = match dtype {
         DType::U8 => "|u1",
         DType::U16 => "<u2",
+        DType::U32 => "<u4",
+        DType::U64 => "<u8",
         DType::F32 => "<f4",
         _ => "<f2",
     };

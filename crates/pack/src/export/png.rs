@@ -18,6 +18,13 @@ pub(super) fn write(raster: &Raster<'_>, path: &Path) -> Result<Written> {
             Error::unsupported("the mask is too large for PNG").at(path).with_remedy("use .npy")
         })
     };
+    if dtype.size() > 2 {
+        return Err(Error::unsupported(format!(
+            "the mask is {dtype}, but PNG holds at most 16 bits"
+        ))
+        .at(path)
+        .with_remedy("use .npy, .tif or .hdr"));
+    }
     let fail = |error: png::EncodingError| Error::io(path, "cannot write", error.into());
     let mut file = Staged::create(path)?;
     let mut encoder = png::Encoder::new(file.writer(), side(shape.columns)?, side(shape.rows)?);

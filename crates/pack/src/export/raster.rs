@@ -17,7 +17,7 @@ pub(super) type Rows<'a> = Box<dyn Fn(Take<'_>) -> Result<()> + 'a>;
 pub(super) struct Raster<'a> {
     /// Rows × columns × bands.
     pub shape: CubeShape,
-    /// Type of the values that `rows` gives: float16 or float32, uint8 or uint16.
+    /// Type of the values that `rows` gives: float16 or float32, uint8 or uint16; uint32 or uint64 only for boolean layers.
     pub dtype: DType,
     /// Whether the array is (rows, columns), without an axis of bands.
     pub flat: bool,
@@ -86,6 +86,10 @@ impl<'a> Raster<'a> {
         let bits = layers.iter().enumerate().map(|(bit, name)| format!("bit {bit} {name}"));
         let bits: Vec<String> = bits.collect();
         let bits = format!("bits of {}: {}", array.name(), bits.join("; "));
+        let mut types = vec![DType::U8, DType::U16];
+        if !layers.is_empty() {
+            types.extend([DType::U32, DType::U64]);
+        }
         let named = meaning.class_names.as_ref().map_or(0, Vec::len);
         let is_classes = meaning.class_names.is_some();
         let known = meaning.class_colors;
@@ -96,7 +100,7 @@ impl<'a> Raster<'a> {
             band_names: (!is_classes && !layers.is_empty()).then(|| vec![bits]),
             class_colours: (count > 0).then(|| (0..count).map(colour).collect()),
             class_names: meaning.class_names,
-            ..Self::of_array(array, sample, &[DType::U8, DType::U16])?
+            ..Self::of_array(array, sample, &types)?
         })
     }
 

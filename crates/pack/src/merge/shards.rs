@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use hsipack_format::metadata::IMAGE;
 use hsipack_format::zarr::ArrayMeta;
-use hsipack_format::{DType, Error, ErrorKind, Grid, Result, codec};
+use hsipack_format::{Error, ErrorKind, Grid, MaskValue, Result, codec, mask};
 use hsipack_store::Dataset;
 use hsipack_store::dataset::{ChunkArray, RowScratch};
 
@@ -143,7 +143,7 @@ impl<'a> Shards<'a> {
                         let columns = grid.shape().columns;
                         filled = Some(encode(&mut encoder, mask, &mut |rows, ids| {
                             ids.clear();
-                            ids.resize(rows.len() * columns, self.fill);
+                            ids.resize(rows.len() * columns, self.fill.into());
                             Ok(())
                         })?);
                     }
@@ -159,7 +159,7 @@ impl<'a> Shards<'a> {
     }
 }
 
-type ReadRows<'a> = dyn FnMut(Range<usize>, &mut Vec<u16>) -> Result<()> + 'a;
+type ReadRows<'a> = dyn FnMut(Range<usize>, &mut Vec<MaskValue>) -> Result<()> + 'a;
 
 fn encode(encoder: &mut Encoder, mask: &PlannedMask, read: &mut ReadRows<'_>) -> Result<Encoded> {
     encoder.encode_ids(mask.dtype, &mask.grid, &mask_codec(mask), read)
@@ -171,17 +171,17 @@ fn put(writer: &mut ShardWriter, first: usize, encoded: &Encoded) -> Result<()> 
 }
 
 /// The ids of rows of a sample of a mask.
-fn read_ids(mask: &ChunkArray, index: usize, rows: Range<usize>, ids: &mut Vec<u16>) -> Result<()> {
+fn read_ids(
+    mask: &ChunkArray,
+    index: usize,
+    rows: Range<usize>,
+    ids: &mut Vec<MaskValue>,
+) -> Result<()> {
     let dtype = mask.meta().dtype;
     let mut bytes = vec![0; rows.len() * mask.shape().columns * dtype.size()];
     mask.read_rows(index, rows, &mut RowScratch::default(), &mut bytes)?;
     ids.clear();
-    match dtype {
-        DType::U16 => {
-            ids.extend(bytes.as_chunks::<2>().0.iter().map(|id| u16::from_le_bytes(*id)));
-        }
-        _ => ids.extend(bytes.iter().map(|id| u16::from(*id))),
-    }
+    mask::read(dtype, &bytes, ids);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hsipack_format::{Codec, CubeShape, DType, Error, Geo, Grid, Opt, Result, remedy};
+use hsipack_format::{Codec, CubeShape, Error, Geo, Grid, Opt, Result, mask, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
@@ -314,15 +314,11 @@ impl Masks {
             known.class_names = names.map_err(|error| error.at(mask.folder()))?;
             classes::colors_together(&mut known.class_colors, &own.class_colors);
             known.made = known.made.take().or(own.made);
-            if own.dtype == DType::U16 {
-                known.dtype = own.dtype;
-            }
+            known.dtype = mask::wider(known.dtype, own.dtype);
         }
         let mut all: Vec<PlannedMask> = all.into_values().collect();
         for mask in &mut all {
-            if options.mask_fill > 255 {
-                mask.dtype = DType::U16;
-            }
+            mask.dtype = mask::wider(mask.dtype, mask::dtype_for(options.mask_fill.into()));
         }
         Ok(Self { all })
     }

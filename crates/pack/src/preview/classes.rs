@@ -1,7 +1,8 @@
 //! Masks: the class of every pixel of the picture, and the colours of the classes.
 
+use hsipack_format::mask::{self, MAX_LAYERS};
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, MaskValue, Result};
 use hsipack_source::{OpenOptions, RowBuffer, Source};
 use hsipack_store::dataset::ChunkArray;
 
@@ -45,7 +46,7 @@ pub struct ClassMap {
     pub classes: Vec<Class>,
     /// Number of further classes that are in the picture.
     pub more: usize,
-    ids: Vec<u16>,
+    values: Vec<MaskValue>,
     meaning: Meaning,
 }
 
@@ -72,15 +73,14 @@ impl ClassMap {
     /// # Errors
     /// If it cannot be read.
     pub fn of_sample(array: &ChunkArray, index: usize, sampling: &Sampling) -> Result<Self> {
-        let ids = packed_labels(array, index, sampling)?;
-        Ok(Self::of_labels(array, ids))
+        let values = packed_values(array, index, sampling)?;
+        Ok(Self::of_values(array, values))
     }
 
-    /// A mask of given labels of a picture's pixels, or bits of layers. They have the same meaning as in the dataset's
-    /// mask.
-    pub fn of_labels(array: &ChunkArray, ids: Vec<u16>) -> Self {
+    /// A mask with these values of a picture's pixels. They have the same meaning as in the dataset's mask.
+    pub fn of_values(array: &ChunkArray, values: Vec<MaskValue>) -> Self {
         let meaning = Meaning::from(array.meta().mask_meaning());
-        Self::new(array.name().to_owned(), ids, meaning)
+        Self::new(array.name().to_owned(), values, meaning)
     }
 
     /// The mask in a file, `file` or `file::variable`, of a cube of `rows` × `columns` pixels.
@@ -111,22 +111,24 @@ impl ClassMap {
             1 => {
                 Meaning::Ids { names: info.class_names.clone(), colours: info.class_colors.clone() }
             }
-            2..=16 => {
+            2..=MAX_LAYERS => {
                 let numbered = || (0..bands).map(|layer| format!("layer{layer}")).collect();
                 Meaning::Layers { names: info.band_names.clone().unwrap_or_else(numbered) }
             }
             _ => {
                 return Err(Error::unsupported(format!("the mask has {bands} layers"))
                     .at(&input.file)
-                    .with_remedy("give one band of class ids, or up to 16 boolean layers"));
+                    .with_remedy(format!(
+                        "give one band of class ids, or up to {MAX_LAYERS} boolean layers"
+                    )));
             }
         };
-        let ids = read_ids(&*source, sampling).map_err(|error| error.at(&input.file))?;
-        Ok(Self::new(input.default_name(), ids, meaning))
+        let values = read_values(&*source, sampling).map_err(|error| error.at(&input.file))?;
+        Ok(Self::new(input.default_name(), values, meaning))
     }
 
-    fn new(name: String, ids: Vec<u16>, meaning: Meaning) -> Self {
-        let counts = meaning.count(&ids);
+    fn new(name: String, values: Vec<MaskValue>, meaning: Meaning) -> Self {
+        let counts = meaning.count(&values);
         let mut present: Vec<u16> = (0..=u16::MAX)
             .filter(|id| counts.get(usize::from(*id)).is_some_and(|n| *n > 0))
             .collect();
@@ -141,7 +143,7 @@ impl ClassMap {
             colour: meaning.colour(id),
         };
         let mut classes: Vec<Class> = present.into_iter().map(class).collect();
-        let outside = meaning.in_no_layer(&ids);
+        let outside = meaning.in_no_layer(&values);
         if outside > 0 && !classes.is_empty() {
             classes.push(Class {
                 id: IN_NO_LAYER,
@@ -150,7 +152,7 @@ impl ClassMap {
                 colour: class_colour(0),
             });
         }
-        Self { name, classes, more, ids, meaning }
+        Self { name, classes, more, values, meaning }
     }
 
     /// Of the pixels of a picture of this mask, those by which the picture should be stretched: those that are not cloud, if
@@ -184,60 +186,62 @@ impl ClassMap {
 
     /// Number of pixels in the picture.
     pub fn pixels(&self) -> usize {
-        self.ids.len()
+        self.values.len()
     }
 
     /// The classes of pixel `place` of the picture, as indices into [`classes`](Self::classes). There are several if
     /// layers overlap.
     pub fn of_pixel(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
-        let id = self.ids[place];
+        let value = self.values[place];
         let layers = matches!(self.meaning, Meaning::Layers { .. });
         let member = move |class: &Class| match layers {
-            true if class.id == IN_NO_LAYER => self.meaning.is_in_no_layer(id),
-            true => id & (1 << class.id) != 0,
-            false => id == class.id,
+            true if class.id == IN_NO_LAYER => self.meaning.is_in_no_layer(value),
+            true => value >> class.id & 1 == 1,
+            false => value == MaskValue::from(class.id),
         };
         self.classes.iter().enumerate().filter(move |(_, class)| member(class)).map(|(i, _)| i)
     }
 
     /// `image` tinted with the colours of the classes. The background stays unchanged.
     pub fn overlay(&self, image: &Image) -> Image {
-        let tint = |(pixel, id): (&Colour, &u16)| match &self.meaning {
-            Meaning::Layers { names } => (0..names.len() as u16)
-                .filter(|bit| id & (1 << bit) != 0)
-                .fold(*pixel, |pixel, bit| blend(pixel, self.meaning.colour(bit), OPACITY)),
-            Meaning::Ids { .. } if self.meaning.is_background(*id) => *pixel,
-            Meaning::Ids { .. } => blend(*pixel, self.meaning.colour(*id), OPACITY),
+        let over = |pixel, id: u16| blend(pixel, self.meaning.colour(id), OPACITY);
+        let tint = |(pixel, value): (&Colour, &MaskValue)| match &self.meaning {
+            Meaning::Layers { names } => {
+                let layers = mask::layers_of(value & mask::all_layers(names.len()));
+                layers.fold(*pixel, |pixel, layer| over(pixel, layer as u16))
+            }
+            Meaning::Ids { .. } if self.meaning.is_background(*value as u16) => *pixel,
+            Meaning::Ids { .. } => over(*pixel, *value as u16),
         };
-        let pixels = image.pixels.iter().zip(&self.ids).map(tint).collect();
+        let pixels = image.pixels.iter().zip(&self.values).map(tint).collect();
         Image { pixels, ..*image }
     }
 }
 
 impl Meaning {
     /// Number of pixels of each id, or of each layer.
-    fn count(&self, ids: &[u16]) -> Vec<u64> {
+    fn count(&self, values: &[MaskValue]) -> Vec<u64> {
         match self {
-            Self::Layers { names } => (0..names.len().min(16))
-                .map(|bit| ids.iter().filter(|id| **id & (1 << bit) != 0).count() as u64)
+            Self::Layers { names } => (0..names.len().min(MAX_LAYERS))
+                .map(|bit| values.iter().filter(|value| **value >> bit & 1 == 1).count() as u64)
                 .collect(),
             Self::Ids { .. } => {
                 let mut counts = vec![0; usize::from(u16::MAX) + 1];
-                ids.iter().for_each(|id| counts[usize::from(*id)] += 1);
+                values.iter().for_each(|id| counts[*id as usize] += 1);
                 counts
             }
         }
     }
 
     /// Number of pixels that are in no layer.
-    fn in_no_layer(&self, ids: &[u16]) -> u64 {
-        ids.iter().filter(|id| self.is_in_no_layer(**id)).count() as u64
+    fn in_no_layer(&self, values: &[MaskValue]) -> u64 {
+        values.iter().filter(|value| self.is_in_no_layer(**value)).count() as u64
     }
 
-    /// Whether a pixel with these bits is in no layer. `false` if the labels are class ids.
-    fn is_in_no_layer(&self, bits: u16) -> bool {
+    /// Whether a pixel with these bits is in no layer. `false` if the values are class ids.
+    fn is_in_no_layer(&self, bits: MaskValue) -> bool {
         let Self::Layers { names } = self else { return false };
-        u32::from(bits) & ((1 << names.len().min(16)) - 1) == 0
+        bits & mask::all_layers(names.len()) == 0
     }
 
     /// The label: `3 liver`, `3` for a class without a name, or the name of a layer.
@@ -283,38 +287,42 @@ impl From<MaskMeaning> for Meaning {
     }
 }
 
-/// Reads the labels of sample `index` of a dataset's mask at the pixels of `sampling`, row by row.
+/// Reads the values of sample `index` of a dataset's mask at the pixels of `sampling`, row by row.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn packed_labels(array: &ChunkArray, index: usize, sampling: &Sampling) -> Result<Vec<u16>> {
-    let (columns, size) = (array.shape().columns, array.meta().dtype.size());
-    let mut ids = vec![0; sampling.pixels()];
+/// If it cannot be read, or has class ids above 65535, which masks of other libraries may have.
+pub fn packed_values(
+    array: &ChunkArray,
+    index: usize,
+    sampling: &Sampling,
+) -> Result<Vec<MaskValue>> {
+    let (columns, dtype) = (array.shape().columns, array.meta().dtype);
+    let mut values = vec![0; sampling.pixels()];
+    let mut row_values = Vec::new();
     for rows in sampling.reads(array.grid().tile().rows) {
         array.each_slab(index, rows, &mut |rows, bytes| {
-            for (row, bytes) in rows.zip(bytes.chunks_exact(columns * size)) {
+            for (row, bytes) in rows.zip(bytes.chunks_exact(columns * dtype.size())) {
+                row_values.clear();
+                mask::read(dtype, bytes, &mut row_values);
                 for (place, column) in sampling.hits(row, 0, columns) {
-                    ids[place] = id_at(&bytes[column * size..(column + 1) * size]);
+                    values[place] = row_values[column];
                 }
             }
             Ok(())
         })?;
     }
-    Ok(ids)
-}
-
-/// A little-endian id of one byte or two.
-fn id_at(bytes: &[u8]) -> u16 {
-    match *bytes {
-        [low, high, ..] => u16::from_le_bytes([low, high]),
-        [low] => low.into(),
-        [] => 0,
+    let greatest = values.iter().copied().max().unwrap_or(0);
+    if greatest > u16::MAX.into() && array.meta().mask_meaning().layers.is_empty() {
+        return Err(Error::unsupported(format!("the mask has the class id {greatest}"))
+            .at(array.folder())
+            .with_remedy("class ids are whole numbers from 0 to 65535"));
     }
+    Ok(values)
 }
 
-fn read_ids(source: &dyn Source, sampling: &Sampling) -> Result<Vec<u16>> {
+fn read_values(source: &dyn Source, sampling: &Sampling) -> Result<Vec<MaskValue>> {
     let shape = source.info().shape;
-    let mut ids = vec![0; sampling.pixels()];
+    let mut values = vec![0; sampling.pixels()];
     let mut buffer = RowBuffer::new();
     for rows in sampling.reads(source.preferred_rows(BUDGET)) {
         source.read_rows(rows.clone(), &mut buffer)?;
@@ -324,15 +332,15 @@ fn read_ids(source: &dyn Source, sampling: &Sampling) -> Result<Vec<u16>> {
                 for band in 0..shape.bands {
                     let value = buffer.number(first + band);
                     let id = class_id(value).ok_or_else(|| refuse(value, row, column))?;
-                    ids[place] = match shape.bands {
-                        1 => id,
-                        _ => ids[place] | u16::from(id != 0) << band,
+                    values[place] = match shape.bands {
+                        1 => id.into(),
+                        _ => values[place] | MaskValue::from(id != 0) << band,
                     };
                 }
             }
         }
     }
-    Ok(ids)
+    Ok(values)
 }
 
 fn class_id(value: f64) -> Option<u16> {
@@ -408,25 +416,25 @@ mod tests {
 
     #[test]
     fn clouds_do_not_decide_how_a_picture_is_stretched() {
-        let values = [[0.1; 3], [0.2; 3], [0.9; 3], [f32::NAN; 3]];
-        let clear = |names: [&str; 2], ids: [u16; 4]| {
+        let pixels = [[0.1; 3], [0.2; 3], [0.9; 3], [f32::NAN; 3]];
+        let clear = |names: [&str; 2], values: [MaskValue; 4]| {
             let names = names.map(str::to_owned).into();
-            ClassMap::new("m".into(), ids.into(), Meaning::Layers { names }).clear(&values)
+            ClassMap::new("m".into(), values.into(), Meaning::Layers { names }).clear(&pixels)
         };
         let (rest, names) = clear(["land", "cloud"], [1, 0, 3, 0]).unwrap();
-        assert_eq!((rest.as_slice(), names), (&values[..2], vec!["cloud".to_owned()]));
+        assert_eq!((rest.as_slice(), names), (&pixels[..2], vec!["cloud".to_owned()]));
         assert!(clear(["land", "cloud shadow"], [1, 0, 3, 0]).is_none());
         assert!(clear(["land", "cloud"], [1; 4]).is_none(), "no pixel is cloud");
         assert!(clear(["land", "cloud"], [2; 4]).is_none(), "every pixel is cloud");
         let names = Some(vec!["clear".to_owned(), "Cloud".to_owned()]);
         let map = ClassMap::new("m".into(), vec![0, 0, 1, 0], of_ids(names));
-        assert_eq!(map.clear(&values).unwrap().1, ["1 Cloud"]);
+        assert_eq!(map.clear(&pixels).unwrap().1, ["1 Cloud"]);
     }
 
     #[test]
     fn the_most_frequent_of_many_classes_are_shown() {
-        let ids: Vec<u16> = (0..30).flat_map(|id| vec![id; usize::from(id) + 1]).collect();
-        let map = ClassMap::new("m".into(), ids, of_ids(None));
+        let values = (0..30).flat_map(|id| vec![id; id as usize + 1]).collect();
+        let map = ClassMap::new("m".into(), values, of_ids(None));
         assert_eq!((map.classes.len(), map.more), (10, 20));
         assert_eq!(map.classes[0].id, 20);
     }

@@ -47,7 +47,7 @@ use crate::target::{self, Target};
 pub use bands::{Preset, presets};
 use chart::{Chart, Line};
 use classes::ClassMap;
-pub use classes::{Meaning, packed_labels};
+pub use classes::{Meaning, packed_values};
 use page::{Cell, Words};
 use sampling::{Gathered, gather};
 pub use sampling::{Sampling, spread};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsipack_format::Result;
+use hsipack_format::{MaskValue, Result};
 use hsipack_store::Stack;
 use hsipack_store::dataset::ChunkArray;
 
@@ -26,8 +26,8 @@ pub struct Picture {
     pub columns: usize,
     /// Red, green and blue of every pixel, row by row, in the data's units.
     pub rgb: Vec<[f32; 3]>,
-    /// The mask's labels, or bits of its layers, row by row.
-    pub mask: Option<Vec<u16>>,
+    /// The mask's values, row by row.
+    pub mask: Option<Vec<MaskValue>>,
     /// The place on the sheet of the picture that defines which values are black and white here. It may be this
     /// picture's own.
     pub stretched_like: usize,
@@ -75,7 +75,7 @@ pub fn draw(sheet: Sheet, pictures: &[Picture], mask: Option<&ChunkArray>) -> Re
         .map(|(picture, Small { width, height, rgb, mask: labels })| {
             let mut image = stretch_like(*width, *height, rgb, &small[picture.stretched_like].rgb);
             if let (Some(labels), Some(mask)) = (labels, mask) {
-                image = ClassMap::of_labels(mask, labels.clone()).overlay(&image);
+                image = ClassMap::of_values(mask, labels.clone()).overlay(&image);
             }
             Cell { image, name: picture.name.clone(), detail: picture.detail.clone() }
         })
@@ -94,7 +94,7 @@ struct Small {
     width: usize,
     height: usize,
     rgb: Vec<[f32; 3]>,
-    mask: Option<Vec<u16>>,
+    mask: Option<Vec<MaskValue>>,
 }
 
 impl Small {
@@ -122,7 +122,7 @@ mod tests {
     fn pictures_are_thinned_out_evenly_with_their_masks() {
         let (rows, columns) = (600, 300);
         let rgb = (0..rows * columns).map(|place| [place as f32; 3]).collect();
-        let mask = Some((0..rows * columns).map(|place| (place % 7) as u16).collect());
+        let mask = Some((0..rows * columns).map(|place| (place % 7) as MaskValue).collect());
         let (name, detail) = (String::new(), String::new());
         let small =
             Small::of(&Picture { name, detail, rows, columns, rgb, mask, stretched_like: 0 });
@@ -130,7 +130,7 @@ mod tests {
         let mask = small.mask.unwrap();
         assert_eq!((small.rgb.len(), mask.len()), (small.width * small.height, small.rgb.len()));
         for (rgb, label) in small.rgb.iter().zip(mask) {
-            assert_eq!(rgb[0] as usize % 7, usize::from(label));
+            assert_eq!(rgb[0] as usize % 7, label as usize);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use hsipack_format::{Command, DType, Error, Result, remedy};
+use hsipack_format::mask::{self, MAX_LAYERS};
+use hsipack_format::{Command, Error, MaskValue, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::memory;
 
@@ -11,7 +12,7 @@ use super::options::SpectraOptions;
 /// The regions of one cube: classes of a mask, or its layers, which may overlap.
 pub(super) struct Regions {
     /// Values of the mask, row by row.
-    values: Vec<u16>,
+    values: Vec<MaskValue>,
     columns: usize,
     /// Class ids, or numbers of layers, in ascending order.
     pub ids: Vec<u16>,
@@ -29,20 +30,18 @@ enum Places {
 }
 
 const NONE: u32 = u32::MAX;
-/// The most layers that a mask can have.
-const LAYERS: u16 = 16;
 
 impl Regions {
     /// The regions of the cube at `index`.
     ///
     /// # Errors
-    /// If the mask cannot be read, is damaged, or is neither uint8 nor uint16.
+    /// If the mask cannot be read or is damaged, or class ids are neither uint8 nor uint16.
     pub(super) fn of(array: &ChunkArray, index: usize, options: &SpectraOptions) -> Result<Self> {
         let values = read(array, index)?;
         let layers = array.meta().mask_meaning().layers.len();
         let mut counts = match layers {
             0 => count_ids(&values),
-            layers => count_layers(&values, (layers as u16).min(LAYERS)),
+            layers => count_layers(&values, layers.min(MAX_LAYERS)),
         };
         if layers == 0 && !options.background {
             counts[0] = 0;
@@ -71,9 +70,9 @@ impl Regions {
     pub(super) fn are_in(&self, rows: Range<usize>) -> bool {
         let values = &self.values[rows.start * self.columns..rows.end * self.columns];
         match &self.places {
-            Places::OfIds(places) => values.iter().any(|id| places[usize::from(*id)] != NONE),
+            Places::OfIds(places) => values.iter().any(|id| places[*id as usize] != NONE),
             Places::OfLayers(layers) => {
-                let any = layers.iter().fold(0u16, |any, (layer, _)| any | 1 << layer);
+                let any = layers.iter().fold(0, |any: MaskValue, (layer, _)| any | 1 << layer);
                 values.iter().any(|bits| bits & any != 0)
             }
         }
@@ -84,7 +83,7 @@ impl Regions {
         let value = self.values[row * self.columns + column];
         match &self.places {
             Places::OfIds(places) => {
-                let place = places[usize::from(value)];
+                let place = places[value as usize];
                 if place != NONE {
                     each(place as usize);
                 }
@@ -98,9 +97,10 @@ impl Regions {
 }
 
 /// Reads the whole mask of a cube.
-fn read(array: &ChunkArray, index: usize) -> Result<Vec<u16>> {
+fn read(array: &ChunkArray, index: usize) -> Result<Vec<MaskValue>> {
     let dtype = array.meta().dtype;
-    if !matches!(dtype, DType::U8 | DType::U16) {
+    let is_wide = array.meta().mask_meaning().layers.is_empty() && dtype.size() > 2;
+    if !mask::is_stored_as(dtype) || is_wide {
         return Err(Error::unsupported(format!("the mask has the type {dtype}"))
             .at(array.folder())
             .with_remedy(remedy!["pack the masks with ", Command::Convert]));
@@ -108,21 +108,18 @@ fn read(array: &ChunkArray, index: usize) -> Result<Vec<u16>> {
     let mut bytes = memory::zeroed::<u8>(array.sample_bytes(), "a mask")?;
     array.read_sample(index, &mut bytes)?;
     let mut values = memory::reserved(array.shape().values(), "a mask")?;
-    match dtype {
-        DType::U8 => values.extend(bytes.into_iter().map(u16::from)),
-        _ => values.extend(bytes.as_chunks::<2>().0.iter().map(|pair| u16::from_le_bytes(*pair))),
-    }
+    mask::read(dtype, &bytes, &mut values);
     Ok(values)
 }
 
-fn count_ids(values: &[u16]) -> Vec<u64> {
+fn count_ids(values: &[MaskValue]) -> Vec<u64> {
     let greatest = values.iter().copied().max().unwrap_or(0);
-    let mut counts = vec![0; usize::from(greatest) + 1];
-    values.iter().for_each(|id| counts[usize::from(*id)] += 1);
+    let mut counts = vec![0; greatest as usize + 1];
+    values.iter().for_each(|id| counts[*id as usize] += 1);
     counts
 }
 
-fn count_layers(values: &[u16], layers: u16) -> Vec<u64> {
-    let of = |layer: u16| values.iter().filter(|bits| **bits >> layer & 1 == 1).count() as u64;
+fn count_layers(values: &[MaskValue], layers: usize) -> Vec<u64> {
+    let of = |layer: usize| values.iter().filter(|bits| **bits >> layer & 1 == 1).count() as u64;
     (0..layers).map(of).collect()
 }

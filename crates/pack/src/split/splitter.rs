@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hsipack_format::{Color, DType, Error, ErrorKind, Opt, Result, remedy};
+use hsipack_format::{Color, DType, Error, ErrorKind, MaskValue, Opt, Result, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, memory};
 
@@ -199,8 +199,8 @@ impl<'a> Splitter<'a> {
 }
 
 impl MaskIds for Splitter<'_> {
-    fn greatest(&mut self, stack: usize) -> Result<u16> {
-        Ok(self.greatest[stack])
+    fn greatest(&mut self, stack: usize) -> Result<MaskValue> {
+        Ok(self.greatest[stack].into())
     }
 
     fn read(
@@ -208,7 +208,7 @@ impl MaskIds for Splitter<'_> {
         mask: usize,
         sample: usize,
         rows: Range<usize>,
-        ids: &mut Vec<u16>,
+        ids: &mut Vec<MaskValue>,
     ) -> Result<()> {
         if self.current.as_ref().is_none_or(|current| current.sample != sample) {
             let (stack, index) =
@@ -221,7 +221,10 @@ impl MaskIds for Splitter<'_> {
         let pixels = rows.start * current.columns..rows.end * current.columns;
         let own = current.ids[pixels.clone()].iter().zip(&current.split_of[pixels]);
         ids.clear();
-        ids.extend(own.map(|(id, split)| if usize::from(*split) == mask { *id } else { 0 }));
+        ids.extend(own.map(|(id, split)| match usize::from(*split) == mask {
+            true => MaskValue::from(*id),
+            false => 0,
+        }));
         Ok(())
     }
 }

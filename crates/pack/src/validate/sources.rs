@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use half::f16;
-use hsipack_format::{DType, Error, Result, Sample};
+use hsipack_format::{DType, Error, Result, Sample, mask};
 use hsipack_source::RowBuffer;
-use hsipack_store::dataset::{ChunkArray, RowScratch};
+use hsipack_store::dataset::RowScratch;
 use hsipack_store::{Dataset, Stack, mirror, threads};
 
 use serde::{Deserialize, Serialize};
@@ -203,9 +203,9 @@ impl Comparer<'_> {
                 let names = meaning.class_names.as_deref();
                 reader.filling(recipe.mask_fill).among(&meaning.layers, names)
             });
-            let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0);
+            let fill = recipe.mask_fill.filter(|_| !group.is_by_class()).unwrap_or(0).into();
             let slab = array.grid().tile().rows;
-            let (mut packed, mut ids) = (Vec::new(), Vec::new());
+            let (mut packed, mut stored, mut ids) = (Vec::new(), Vec::new(), Vec::new());
             let mut scratch = RowScratch::default();
             for start in (0..shape.rows).step_by(slab) {
                 let rows = start..shape.rows.min(start + slab);
@@ -218,26 +218,18 @@ impl Comparer<'_> {
                 }
                 packed.resize(ids.len() * array.meta().dtype.size(), 0);
                 array.read_rows(sample.index, rows.clone(), &mut scratch, &mut packed)?;
-                if let Some(at) = (0..ids.len()).find(|at| mask_id(&packed, *at, array) != ids[*at])
-                {
+                stored.clear();
+                mask::read(array.meta().dtype, &packed, &mut stored);
+                if let Some(at) = (0..ids.len()).find(|at| stored[*at] != ids[*at]) {
                     let (row, column) = (rows.start + at / shape.columns, at % shape.columns);
                     return Ok(Some(format!(
                         "mask {}, row {row}, column {column}: {} is stored, but the source has {}",
-                        group.name,
-                        mask_id(&packed, at, array),
-                        ids[at]
+                        group.name, stored[at], ids[at]
                     )));
                 }
             }
         }
         Ok(None)
-    }
-}
-
-fn mask_id(packed: &[u8], at: usize, array: &ChunkArray) -> u16 {
-    match array.meta().dtype {
-        DType::U16 => u16::from_le_bytes([packed[2 * at], packed[2 * at + 1]]),
-        _ => packed[at].into(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hsipack_format::Result;
+use hsipack_format::{MaskValue, Result};
 use hsipack_pack::add_mask::{Adding, MaskIds, NewMask, Replace};
 use hsipack_pack::progress::Progress;
 use hsipack_pack::split::{By, SplitOptions, split};
@@ -39,8 +39,8 @@ impl Places {
 }
 
 impl MaskIds for Places {
-    fn greatest(&mut self, _: usize) -> Result<u16> {
-        Ok(199 + self.add)
+    fn greatest(&mut self, _: usize) -> Result<MaskValue> {
+        Ok((199 + self.add).into())
     }
 
     fn read(
@@ -48,7 +48,7 @@ impl MaskIds for Places {
         mask: usize,
         sample: usize,
         rows: Range<usize>,
-        ids: &mut Vec<u16>,
+        ids: &mut Vec<MaskValue>,
     ) -> Result<()> {
         if self.fails_at == Some(sample) {
             return Err(hsipack_format::Error::conflict("no ids"));
@@ -56,7 +56,7 @@ impl MaskIds for Places {
         self.asked.push((mask, sample, rows.clone()));
         ids.clear();
         let pixels = rows.start * self.columns..rows.end * self.columns;
-        ids.extend(pixels.map(|pixel| self.id(mask, sample, pixel)));
+        ids.extend(pixels.map(|pixel| MaskValue::from(self.id(mask, sample, pixel))));
         Ok(())
     }
 }

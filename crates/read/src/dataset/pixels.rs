@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hsipack_format::mask::{self, MAX_LAYERS};
 use hsipack_format::{Command, DType, Error, remedy};
 use hsipack_store::threads;
 
@@ -21,9 +22,6 @@ pub struct ClassPixels {
     /// Pixels in the samples of each split. Samples without a split are in none.
     pub splits: BTreeMap<String, u64>,
 }
-
-/// The number of layers that fit into the widest mask.
-const LAYERS: usize = 16;
 
 impl Dataset {
     /// Counts the pixels of every class that a mask has in these samples, or of every layer if the mask has boolean
@@ -95,9 +93,15 @@ impl Dataset {
 
     /// Pixels of one sample, by id.
     fn count(&self, sample: usize, mask: &str) -> Result<Vec<(u32, u64)>> {
-        let layers = self.mask_layers(self.stack_of(sample)?, mask).len().min(LAYERS);
+        let layers = self.mask_layers(self.stack_of(sample)?, mask).len().min(MAX_LAYERS);
         let cube = self.mask(sample, mask)?;
-        let mut counts = match cube.dtype {
+        if layers > 0 && mask::is_stored_as(cube.dtype) {
+            let mut values = Vec::new();
+            mask::read(cube.dtype, cube.bytes(), &mut values);
+            let of = |layer: usize| values.iter().filter(|bits| **bits >> layer & 1 == 1).count();
+            return Ok((0..).zip((0..layers).map(|layer| of(layer) as u64)).collect());
+        }
+        let counts = match cube.dtype {
             DType::U8 => {
                 let mut counts = vec![0u64; 1 << 8];
                 cube.bytes().iter().for_each(|id| counts[usize::from(*id)] += 1);
@@ -116,17 +120,7 @@ impl Dataset {
                     .with_remedy(remedy!["pack the masks with ", Command::Convert]));
             }
         };
-        if layers > 0 {
-            let of = |layer: usize| {
-                (0..counts.len())
-                    .filter(|bits| bits >> layer & 1 == 1)
-                    .map(|bits| counts[bits])
-                    .sum()
-            };
-            counts = (0..layers).map(of).collect();
-        }
-        let some = (0..).zip(counts).filter(|(_, pixels)| layers > 0 || *pixels > 0);
-        Ok(some.collect())
+        Ok((0..).zip(counts).filter(|(_, pixels)| *pixels > 0).collect())
     }
 
     /// The name of a class of a mask of a stack, or of a layer.

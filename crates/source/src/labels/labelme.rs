@@ -1,11 +1,13 @@
 //! labelme's JSON: shapes in pixels of one picture, each with the name of a class.
 
 use std::fmt;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Cursor};
 use std::path::Path;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use hsipack_format::{CubeShape, DType, Error, Opt, Result, remedy};
 use hsipack_store::small;
+use png::{ColorType, Transformations};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
@@ -33,6 +35,9 @@ struct Drawn {
     points: json::Numbers<[f64; 2]>,
     #[serde(default = "polygon")]
     shape_type: String,
+    /// The pixels of a shape of the type `mask`: a PNG, as base64.
+    #[serde(default)]
+    mask: Option<String>,
 }
 
 /// Old versions draw polygons only, and do not say so.
@@ -86,8 +91,12 @@ pub(super) fn parse(mut from: impl BufRead) -> Result<Picture> {
             .with_remedy("save the labels again in labelme")
     })?;
     let mut budget = Budget::default();
-    for (number, Drawn { label, points, shape_type }) in drawn.into_iter().enumerate() {
-        let shape = shape_of(&shape_type, points.0).map_err(|what| {
+    for (number, Drawn { label, points, shape_type, mask }) in drawn.into_iter().enumerate() {
+        let shape = match &*shape_type {
+            "mask" => masked(&points.0, mask.as_deref()),
+            kind => shape_of(kind, points.0),
+        };
+        let shape = shape.map_err(|what| {
             Error::malformed(format!("shape {number} ({label:?}): {what}"))
                 .with_remedy("correct the shape in labelme")
         })?;
@@ -136,6 +145,68 @@ fn shape_of(kind: &str, mut points: Vec<[f64; 2]>) -> std::result::Result<Shape,
     })
 }
 
+/// A shape of pixels, between two points: each run of pixels is a line through their centres, which covers just these.
+fn masked(points: &[[f64; 2]], png: Option<&str>) -> std::result::Result<Shape, String> {
+    let &[[left, top], [right, bottom]] = points else {
+        return Err(format!("a mask has {} points instead of 2", points.len()));
+    };
+    let png = png.ok_or("a mask has no pixels")?;
+    let png = BASE64_STANDARD.decode(png).map_err(|error| format!("its mask: {error}"))?;
+    // labelme drops fractions.
+    let [left, top, right, bottom] = [left, top, right, bottom].map(f64::trunc);
+    let size = [right - left + 1.0, bottom - top + 1.0];
+    let runs = runs_of(&png, size)?;
+    let line = |[row, start, end]: [usize; 3]| {
+        let y = top + row as f64 + 0.5;
+        vec![[left + start as f64 + 0.25, y], [left + end as f64 - 0.25, y]]
+    };
+    Ok(Shape::new(Kind::Line, runs.into_iter().map(line)))
+}
+
+/// The runs of pixels that are not 0 in a PNG of this size (columns, rows): row, first column, and the column behind.
+fn runs_of(png: &[u8], size: [f64; 2]) -> std::result::Result<Vec<[usize; 3]>, String> {
+    let fail =
+        |error: png::DecodingError| format!("its mask is not a PNG that can be read: {error}");
+    let mut decoder = png::Decoder::new(Cursor::new(png));
+    decoder.set_transformations(Transformations::EXPAND);
+    let mut reader = decoder.read_info().map_err(fail)?;
+    let about = reader.info();
+    let (columns, rows) = (about.width, about.height);
+    if [columns, rows].map(f64::from) != size {
+        let [wide, high] = size;
+        return Err(format!(
+            "its mask has {columns}x{rows} pixels, but {wide}x{high} are between its points"
+        ));
+    }
+    if about.color_type != ColorType::Grayscale {
+        return Err("its mask is not a gray PNG".to_owned());
+    }
+    let mut runs = Vec::new();
+    let mut row = 0;
+    while let Some(pixels) = reader.next_row().map_err(fail)? {
+        let bytes = pixels.data();
+        let width = (bytes.len() / columns as usize).max(1);
+        let is_set = |column: &usize| bytes[column * width..][..width].iter().any(|byte| *byte > 0);
+        let mut start = None;
+        for column in 0..=columns as usize {
+            let set = column < columns as usize && is_set(&column);
+            match (start, set) {
+                (None, true) => start = Some(column),
+                (Some(first), false) => {
+                    runs.push([row, first, column]);
+                    start = None;
+                }
+                _ => {}
+            }
+        }
+        if runs.len() > MAX_POINTS {
+            return Err("its mask is too detailed".to_owned());
+        }
+        row += 1;
+    }
+    Ok(runs)
+}
+
 /// The whole file. The picture itself, which it may contain, is skipped.
 struct Document<'a> {
     picture: &'a mut Picture,
@@ -164,7 +235,8 @@ impl<'de> Visitor<'de> for Document<'_> {
                 "shapes" => {
                     let mut points = 0;
                     map.next_value_seed(json::Each::new("shape", |shape: Drawn| {
-                        points += shape.points.0.len() + 8;
+                        let mask = shape.mask.as_ref().map_or(0, String::len);
+                        points += shape.points.0.len() + 8 + mask / size_of::<[f64; 2]>();
                         if points > MAX_POINTS {
                             return Err(format!("there are more than {MAX_POINTS} points"));
                         }
@@ -211,7 +283,19 @@ mod tests {
             (r#"{"shapes": {}}"#, "expected a list with an object for each shape"),
             (
                 r#"{"shapes": [{"label": "a", "points": [], "shape_type": "mask"}]}"#,
-                "type \"mask\"",
+                "a mask has 0 points",
+            ),
+            (
+                r#"{"shapes": [{"label": "a", "points": [[0, 0], [1, 1]], "shape_type": "mask"}]}"#,
+                "no pixels",
+            ),
+            (
+                r#"{"shapes": [{"label": "a", "points": [[0, 0], [1, 1]], "shape_type": "mask", "mask": "iVBO"}]}"#,
+                "not a PNG",
+            ),
+            (
+                r#"{"shapes": [{"label": "a", "points": [], "shape_type": "ellipse"}]}"#,
+                "type \"ellipse\"",
             ),
             (
                 r#"{"shapes": [{"label": "a", "points": [[1e400, 0]], "shape_type": "point"}]}"#,

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use hsipack_format::Result;
 use serde_json::{Map, Value as Json};
 use zarrs::array::ArraySubset;
@@ -197,24 +198,8 @@ fn encoded(json: &Json) -> Option<f64> {
     if text.parse::<f64>().is_ok() {
         return None;
     }
-    let bytes: [u8; 8] = base64(text)?.try_into().ok()?;
+    let bytes: [u8; 8] = BASE64_STANDARD.decode(text).ok()?.try_into().ok()?;
     Some(f64::from_le_bytes(bytes))
-}
-
-fn base64(text: &str) -> Option<Vec<u8>> {
-    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = Vec::new();
-    let (mut bits, mut count) = (0u32, 0);
-    for letter in text.trim_end_matches('=').bytes() {
-        let value = ALPHABET.iter().position(|known| *known == letter)?;
-        bits = (bits << 6 | value as u32) & 0xFF_FFFF;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-        }
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

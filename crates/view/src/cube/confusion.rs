@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-/// The number of pixels for each pair of labels, in `truth` and in `prediction`, that occurs.
-pub fn count(truth: &[u16], prediction: &[u16]) -> BTreeMap<(u16, u16), u64> {
+use hsipack_format::MaskValue;
+
+/// The number of pixels for each pair of class ids, in `truth` and in `prediction`, that occurs.
+pub fn count(truth: &[MaskValue], prediction: &[MaskValue]) -> BTreeMap<(u16, u16), u64> {
     let mut counts = BTreeMap::new();
-    for pair in truth.iter().copied().zip(prediction.iter().copied()) {
-        *counts.entry(pair).or_default() += 1;
+    for (truth, prediction) in truth.iter().zip(prediction) {
+        *counts.entry((*truth as u16, *prediction as u16)).or_default() += 1;
     }
     counts
 }

@@ -1,9 +1,9 @@
 //! Labels of a window, from masks that are packed with a cube, or from files.
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, MaskValue, Result};
 use hsipack_pack::convert::{CubeOfMask, MaskGroup, MaskReader};
 use hsipack_pack::input::Input;
-use hsipack_pack::preview::{Meaning, Sampling, packed_labels};
+use hsipack_pack::preview::{Meaning, Sampling, packed_values};
 use hsipack_source::RowBuffer;
 use hsipack_store::dataset::ChunkArray;
 
@@ -83,26 +83,26 @@ impl<'a> Mask<'a> {
         }
     }
 
-    /// Its labels at the pixels of `shown`.
+    /// Its values at the pixels of `shown`.
     ///
     /// # Errors
     /// If the mask cannot be read.
-    pub fn read(&self, shown: &Sampling, columns: usize) -> Result<Vec<u16>> {
+    pub fn read(&self, shown: &Sampling, columns: usize) -> Result<Vec<MaskValue>> {
         let reader = match self {
-            Self::Packed { array, index } => return packed_labels(array, *index, shown),
+            Self::Packed { array, index } => return packed_values(array, *index, shown),
             Self::File { reader, .. } => reader,
         };
-        let mut labels = vec![0; shown.pixels()];
-        let (mut buffer, mut ids) = (RowBuffer::new(), Vec::new());
+        let mut values = vec![0; shown.pixels()];
+        let (mut buffer, mut all) = (RowBuffer::new(), Vec::new());
         for rows in shown.reads(ROWS) {
-            reader.read_rows(rows.clone(), &mut buffer, &mut ids)?;
-            for (row, ids) in rows.zip(ids.chunks_exact(columns)) {
+            reader.read_rows(rows.clone(), &mut buffer, &mut all)?;
+            for (row, all) in rows.zip(all.chunks_exact(columns)) {
                 for (place, column) in shown.hits(row, 0, columns) {
-                    labels[place] = ids[column];
+                    values[place] = all[column];
                 }
             }
         }
-        Ok(labels)
+        Ok(values)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hsipack_format::{Error, Result};
+use hsipack_format::{Error, MaskValue, Result, mask};
 use hsipack_pack::physical::Cube;
 use hsipack_pack::spectra::Spectrum;
 
@@ -56,25 +56,25 @@ pub fn of_window(
     Ok(spectrum)
 }
 
-/// The spectra of each class, from the held pixels. `labels` has one label for each of these pixels. With `layers`, labels
-/// are sets of bits, and each bit is a class.
+/// The spectra of each class, or layer if the mask has `layers`, from the held pixels. `mask` has the value of each of these
+/// pixels.
 pub fn of_classes(
     held: &Held,
-    labels: &[u16],
+    mask: &[MaskValue],
     layers: bool,
     bands: usize,
 ) -> BTreeMap<u16, Spectrum> {
     let mut classes: BTreeMap<u16, Spectrum> = BTreeMap::new();
     let mut pixel = vec![0.0; bands];
-    for (place, label) in labels.iter().enumerate() {
+    for (place, value) in mask.iter().enumerate() {
         let spectrum = held.spectrum(place);
         let mut to = |class| {
             let sums = classes.entry(class).or_insert_with(|| Spectrum::new(bands));
             add(sums, spectrum, &mut pixel);
         };
         match layers {
-            false => to(*label),
-            true => (0..16).filter(|bit| label & (1 << bit) != 0).for_each(&mut to),
+            false => to(*value as u16),
+            true => mask::layers_of(*value).for_each(|layer| to(layer as u16)),
         }
     }
     classes

@@ -341,9 +341,8 @@ impl Shown<'_> {
             .ok_or_else(|| Error::conflict(format!("the batch has no mask '{name}'")))?;
         let values = Values::of(&mask.labels, self.place)?;
         let shown = self.sampling(values.shape)?;
-        let labels = values.labels(&shown)?;
         let lengths = [shown.rows.len(), shown.columns.len()];
-        Ok(Answer::numbers(lengths, bytes(&labels, u16::to_le_bytes)))
+        Ok(Answer::mask(lengths, &values.labels(&shown)?, values.layered))
     }
 
     fn spectrum(&self) -> Result<Answer> {

@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 use hsipack_augment::{Array, ElementType};
-use hsipack_format::{Error, Result};
+use hsipack_format::mask::MAX_LAYERS;
+use hsipack_format::{Error, MaskValue, Result};
 use hsipack_pack::preview::Sampling;
 use hsipack_pack::spectra::Spectrum;
 
@@ -14,7 +15,7 @@ pub struct Values {
     /// Rows, columns, values of a pixel.
     pub shape: [usize; 3],
     /// Whether it is a mask of boolean layers.
-    layered: bool,
+    pub layered: bool,
 }
 
 /// Elements of some type, as numbers.
@@ -106,15 +107,16 @@ impl Values {
     ///
     /// # Errors
     /// None that [`of`](Self::of) would not have reported.
-    pub fn labels(&self, shown: &Sampling) -> Result<Vec<u16>> {
+    pub fn labels(&self, shown: &Sampling) -> Result<Vec<MaskValue>> {
         let numbers = self.numbers()?;
         let id = |first: usize| {
             let id = numbers.get(first);
-            if (0.0..=f64::from(u16::MAX)).contains(&id) { id as u16 } else { u16::MAX }
+            let greatest = f64::from(u16::MAX);
+            if (0.0..=greatest).contains(&id) { id as MaskValue } else { u16::MAX.into() }
         };
         let bits = |first: usize| {
-            let layers = 0..self.shape[2].min(16);
-            let bit = |layer: usize| u16::from(numbers.get(first + layer) != 0.0) << layer;
+            let layers = 0..self.shape[2].min(MAX_LAYERS);
+            let bit = |layer: usize| MaskValue::from(numbers.get(first + layer) != 0.0) << layer;
             layers.map(bit).fold(0, |all, bit| all | bit)
         };
         let label = |first| if self.layered { bits(first) } else { id(first) };
@@ -178,7 +180,7 @@ mod tests {
         let ids = array(&[3i64, -1, 70_000, 9], &[1, 2, 2], ElementType::I64);
         let all = Sampling { rows: vec![0, 1], columns: vec![0, 1] };
         let labels = Values::of(&ids, 0).unwrap().labels(&all).unwrap();
-        assert_eq!(labels, [3, u16::MAX, u16::MAX, 9]);
+        assert_eq!(labels, [3, 65535, 65535, 9]);
         let layers = array(&[1u8, 0, 0, 1, 1, 1, 0, 0], &[1, 2, 2, 2], ElementType::Bool);
         let layers = layers.permuted(&[0, 3, 1, 2]);
         assert_eq!(Values::of(&layers, 0).unwrap().labels(&all).unwrap(), [1, 2, 3, 0]);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytemuck::AnyBitPattern;
 use half::f16;
-use hsipack_format::{Error, Result};
+use hsipack_format::{DType, Error, MaskValue, Result, mask};
 use hsipack_pack::preview::Previewed;
 use hsipack_pack::preview::pictures::{Picture, Sheet, check_output, colour_bands, draw};
 use hsipack_read::Dataset;
@@ -158,7 +158,7 @@ impl<'a> Shown<'a> {
         };
         let rgb = rgb.ok_or_else(|| Error::bug(format!("no pixels in {spectra:?}")))?;
         let shown = self.mask.and_then(|shown| masks.iter().find(|mask| mask.name == shown.name()));
-        let mask = shown.map(|mask| labels(&mask.labels.narrowed(0, place, 1))).transpose()?;
+        let mask = shown.map(|mask| values(&mask.labels.narrowed(0, place, 1))).transpose()?;
         let (name, detail) = (String::new(), String::new());
         Ok(Picture { name, detail, rows, columns, rgb, mask, stretched_like: 0 })
     }
@@ -174,14 +174,18 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// The labels of a mask, as it is stored.
-fn labels(mask: &Array) -> Result<Vec<u16>> {
-    let narrow = || Some(mask.elements::<u8>()?.iter().copied().map(u16::from).collect());
-    let labels = match mask.element() {
-        ElementType::U16 => mask.elements::<u16>().map(<[u16]>::to_vec),
-        _ => narrow(),
+/// The values of a mask, as it is stored.
+fn values(mask: &Array) -> Result<Vec<MaskValue>> {
+    let dtype = match mask.element() {
+        ElementType::U16 => DType::U16,
+        ElementType::U32 => DType::U32,
+        ElementType::U64 => DType::U64,
+        _ => DType::U8,
     };
-    labels.ok_or_else(|| Error::bug(format!("no labels in {mask:?}")))
+    let bytes = mask.bytes().ok_or_else(|| Error::bug(format!("gaps in {mask:?}")))?;
+    let mut values = Vec::new();
+    mask::read(dtype, bytes, &mut values);
+    Ok(values)
 }
 
 /// Copies arrays of one shape into new memory, one after the other.

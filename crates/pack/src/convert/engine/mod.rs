@@ -433,7 +433,7 @@ impl<'a> Engine<'a> {
             }
         };
         let has_fill = array.made.is_none() && !group.is_by_class();
-        let fill = self.options.mask_fill.filter(|_| has_fill).unwrap_or(0);
+        let fill = self.options.mask_fill.filter(|_| has_fill).unwrap_or(0).into();
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::metadata::MaskMeaning;
-use hsipack_format::{Color, CubeShape, DType, Geo, Grid, Result};
+use hsipack_format::{Color, CubeShape, DType, Geo, Grid, Result, mask};
 use hsipack_source::CubeInfo;
 use serde_json::{Map, Value};
 
@@ -107,7 +107,7 @@ impl Examiner<'_> {
             }
             (None, Some(made)) => (0, Vec::new(), made.class_names.clone()),
             (None, None) if group.is_by_class() => (0, Vec::new(), None),
-            (None, None) => (fill.unwrap_or(0), Vec::new(), None),
+            (None, None) => (fill.unwrap_or(0).into(), Vec::new(), None),
         };
         let mut class_colors = match (&reader, made) {
             (Some(reader), _) => reader.class_colors.clone(),
@@ -116,9 +116,8 @@ impl Examiner<'_> {
         };
         if class_names.is_none() {
             // Palettes have colours for classes that no pixel has.
-            class_colors.truncate(usize::from(greatest) + 1);
+            class_colors.truncate((greatest as usize).saturating_add(1));
         }
-        let is_wide = greatest > 255 || layers.len() > 8;
         let layout = &self.options.layout;
         let size = self.options.values.dtype.size();
         let flat = CubeShape { bands: 1, ..shape };
@@ -130,7 +129,7 @@ impl Examiner<'_> {
         let grid = Grid::new(flat, tile, per_shard)?;
         let array = PlannedMask {
             name: group.name.clone(),
-            dtype: if is_wide { DType::U16 } else { DType::U8 },
+            dtype: mask::dtype_for(greatest.max(mask::all_layers(layers.len()))),
             grid,
             // Blocks that suit one byte per pixel suit two, too, for masks that turn out to need them.
             codec: layout.codec(DType::U8, grid.chunk_values()),

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use hsipack_format::mask::{self, MAX_LAYERS};
 use hsipack_format::metadata::MaskMeaning;
 use hsipack_format::remedy::current;
 use hsipack_format::{Color, CubeShape, DType, Error, Grid, Opt, Result, remedy};
@@ -404,21 +405,18 @@ impl<'a> Planner<'a> {
         }
         // Works on a copy, so that a mask that does not fit changes nothing.
         let mut merged = stack.masks.clone();
-        for (ours, mut theirs) in merged.iter_mut().zip(masks) {
+        for (ours, theirs) in merged.iter_mut().zip(masks) {
             let layers = together(&ours.name, &ours.layers, &theirs.layers, stack.existing > 0)?;
-            if layers.len() > 8 {
-                theirs.dtype = DType::U16;
+            let least = mask::dtype_for(mask::all_layers(layers.len()));
+            let dtype = mask::wider(mask::wider(ours.dtype, theirs.dtype), least);
+            if dtype != ours.dtype && stack.existing > 0 {
+                return Err(Error::conflict(format!(
+                    "mask {} has ids or layers that need {dtype}, but is {} in the dataset",
+                    ours.name, ours.dtype
+                ))
+                .with_remedy("pack a new dataset"));
             }
-            if theirs.dtype == DType::U16 && ours.dtype == DType::U8 {
-                if stack.existing > 0 {
-                    return Err(Error::conflict(format!(
-                        "mask {} has ids above 255, but is uint8 in the dataset",
-                        ours.name
-                    ))
-                    .with_remedy("pack a new dataset"));
-                }
-                ours.dtype = DType::U16;
-            }
+            ours.dtype = dtype;
             ours.layers = layers;
             let names = classes::together(&ours.name, ours.class_names.take(), theirs.class_names)?;
             ours.class_names = names;
@@ -498,9 +496,8 @@ impl<'a> Planner<'a> {
                 }
                 mask.layers = together(&group.name, &mask.layers, &all, false)?;
                 mask.layers.sort_by_key(|layer| all.iter().position(|known| known == layer));
-                if all.len() > 8 {
-                    mask.dtype = DType::U16;
-                }
+                let least = mask::dtype_for(mask::all_layers(all.len()));
+                mask.dtype = mask::wider(mask.dtype, least);
             }
         }
         Ok(())
@@ -663,7 +660,7 @@ fn together(mask: &str, ours: &[String], theirs: &[String], is_fixed: bool) -> R
         ))
         .with_remedy("pack a new dataset"));
     }
-    match all.len() > masks::MAX_LAYERS {
+    match all.len() > MAX_LAYERS {
         true => Err(masks::too_many_layers(mask, &all)),
         false => Ok(all),
     }
