@@ -38,7 +38,9 @@ def lib_hsi(root: Path) -> dict[str, Expected]:
 def odsi_db(root: Path) -> dict[str, Expected]:
     expected = {}
     nanometres = np.arange(400.0, 801.0, 10.0)
-    for number in range(2):
+    # Each image has pages for its own tissues, which overlap. The last one is not annotated.
+    tissues = {0: range(25), 1: range(20, 35), 2: ()}
+    for number in range(3):
         cube = scene(number, 30, 40, len(nanometres))
         stored = np.round(cube * 65535).astype(np.uint16)
         tags = [(65000, "f", len(nanometres), nanometres.tolist(), True)]
@@ -53,12 +55,15 @@ def odsi_db(root: Path) -> dict[str, Expected]:
                     metadata=None,
                     extratags=tags if band == 0 else (),
                 )
-        mask = labels(cube, number, 1) * 255
-        with tifffile.TiffWriter(root / f"teeth_{number}_masks.tif") as file:
-            for tissue in ("Enamel", "Gingiva"):
-                tag = (65001, "s", 0, tissue, True)
-                file.write(mask, photometric="minisblack", metadata=None, extratags=[tag])
-        expected[f"teeth_{number}"] = Expected(stored, wavelengths=nanometres)
+        bits = np.zeros(cube.shape[:2], np.uint64)
+        if tissues[number]:
+            with tifffile.TiffWriter(root / f"teeth_{number}_masks.tif") as file:
+                for tissue in tissues[number]:
+                    mask = labels(cube, number + tissue, 1)
+                    bits |= mask.astype(np.uint64) << np.uint64(tissue)
+                    tag = (65001, "s", 0, f"Tissue {tissue}", True)
+                    file.write(mask * 255, photometric="minisblack", metadata=None, extratags=[tag])
+        expected[f"teeth_{number}"] = Expected(stored, {"tissue": bits}, wavelengths=nanometres)
     return expected
 
 
