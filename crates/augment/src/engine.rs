@@ -30,7 +30,7 @@ pub struct BatchArray<A> {
     pub array: A,
     /// Its shape.
     pub shape: [usize; 4],
-    /// What its elements are.
+    /// The type of its elements.
     pub element: ElementType,
     /// Whether its memory may be written to: it was made in the pipeline, or the caller allowed overwriting.
     pub ours: bool,

@@ -3,7 +3,7 @@
 use crate::geometry::{Interpolation, Outside, Source};
 use crate::matrix::{Matrix, Whole};
 
-/// What happens to the pixels of one sample.
+/// How the pixels of one sample move.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resampling {
     /// They stay in place.

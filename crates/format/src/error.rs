@@ -222,7 +222,7 @@ impl Error {
         self.0.path.as_deref()
     }
 
-    /// What was wrong, without the file, the choices and the remedy.
+    /// The message, without the file, the choices and the remedy.
     pub fn what(&self) -> &str {
         &self.0.what
     }
@@ -232,7 +232,7 @@ impl Error {
         &self.0.choices
     }
 
-    /// What to do about it.
+    /// The action that would mend it.
     pub fn remedy(&self) -> Option<&Remedy> {
         self.0.remedy.as_ref()
     }

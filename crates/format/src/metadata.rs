@@ -60,7 +60,7 @@ impl Scaling {
     }
 }
 
-/// What an image array records about its bands.
+/// Notes of an image array about its bands.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BandNotes {
     /// Mantissa bits that values were rounded to; `None` if all bits are used.
@@ -80,7 +80,7 @@ impl BandNotes {
     }
 }
 
-/// What the values of a mask array mean.
+/// Meaning of the values of a mask array.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaskMeaning {
     /// Names of boolean layers, bit 0 first; empty if the values are class ids.
@@ -135,7 +135,7 @@ impl ArrayMeta {
         }
     }
 
-    /// What an image array records about its bands.
+    /// The notes of an image array about its bands.
     pub fn band_notes(&self) -> BandNotes {
         let bands = self.bands();
         BandNotes {
@@ -148,7 +148,7 @@ impl ArrayMeta {
         }
     }
 
-    /// What the values of a mask array mean.
+    /// The meaning of the values of a mask array.
     pub fn mask_meaning(&self) -> MaskMeaning {
         MaskMeaning {
             layers: self.list(LAYERS, text).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! What a measurement needs from a library of tensors: devices, copies to them, waiting for them, and a network.
+//! Operations of a library of tensors that measurements use: devices, copies to them, waiting for them, and a network.
 
 use hsipack_format::{Opt, remedy};
 use hsipack_read::augment::{Array, Device, Host, Library};

@@ -1,4 +1,4 @@
-//! What the system reports about memory, processor time and disks.
+//! Reports of the system about memory, processor time and disks.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

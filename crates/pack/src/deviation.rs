@@ -38,7 +38,7 @@ pub struct Deviation {
     pub map: Vec<f32>,
 }
 
-/// What the map of a [`Deviation`] shows.
+/// Quantity on the map of a [`Deviation`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// One band, counted from 0.

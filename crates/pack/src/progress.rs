@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use hsipack_format::{Error, ErrorKind, Result};
 
-/// What a conversion or validation has done so far.
+/// Counters of a running conversion or validation.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Cubes that are done.

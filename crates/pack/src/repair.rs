@@ -43,7 +43,7 @@ pub struct Report {
     pub repaired_chunks: usize,
     /// Whether the index of the samples was rewritten.
     pub repaired_index: bool,
-    /// What could not be repaired, and why.
+    /// Damages that could not be repaired, with the reason.
     pub failed: Vec<String>,
     /// Problems that the validation after the repair found.
     pub remaining: Vec<Problem>,

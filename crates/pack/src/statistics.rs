@@ -87,7 +87,7 @@ pub(crate) fn chosen(dataset: &Dataset, samples: Option<Vec<usize>>) -> Result<V
     }
 }
 
-/// What one thread reads at a time: rows of samples of one stack.
+/// Rows of samples of one stack, which one thread reads at a time.
 struct Piece {
     stack: usize,
     /// Places of samples in the stack, and rows of each.

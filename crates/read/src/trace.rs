@@ -1,4 +1,4 @@
-//! What every thread did when, for `chrome://tracing` and <https://ui.perfetto.dev>.
+//! Timeline of every thread, for `chrome://tracing` and <https://ui.perfetto.dev>.
 //!
 //! The file is in Chrome's trace event format: a row for each thread, a span for everything it did, and a line for the
 //! number of batches that are ready.

@@ -33,7 +33,7 @@ pub struct BandPattern {
     depth: usize,
 }
 
-/// What the band's part of a name is.
+/// Kind of the band's part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quantity {
     /// The number of the band.
@@ -59,7 +59,7 @@ struct BandFile {
 /// The files of the bands of a cube.
 #[derive(Clone, Debug)]
 pub struct BandsOfCube {
-    /// What the stars of the pattern match, with `_` between several.
+    /// Texts that the stars of the pattern match, with `_` between several.
     pub name: String,
     /// In the order of the bands.
     files: Vec<BandFile>,

@@ -30,7 +30,7 @@ pub(super) struct Coordinates {
     pub units: Option<String>,
 }
 
-/// What a file says about a cube's grid.
+/// Entries of a file about a cube's grid.
 #[derive(Default)]
 pub(super) struct Said<'a> {
     /// The grid mapping.

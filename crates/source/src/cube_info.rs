@@ -75,7 +75,7 @@ pub struct Radiometry {
     pub bands: usize,
 }
 
-/// What [`Radiometry::read`] returns. Every list has one value per (column, band), the band fastest.
+/// Result of [`Radiometry::read`]. Every list has one value per (column, band), the band fastest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaceScaling {
     /// Subtracted from stored numbers.
@@ -96,7 +96,7 @@ pub struct Acquisition {
     pub time: Option<String>,
 }
 
-/// What a file says about its cube.
+/// Description of a cube in its file.
 #[derive(Clone, Debug)]
 pub struct CubeInfo {
     /// The format's name as users know it, e.g. `ENVI BIL`, `MATLAB v5`, `GeoTIFF`.
@@ -140,7 +140,7 @@ pub struct CubeInfo {
     pub axes: Option<AxisOrder>,
     /// Where the pixels lie on Earth.
     pub geo: Option<Geo>,
-    /// What the user should know: header keys that were dropped because they contradict each other, and guesses.
+    /// Notes for the user: header keys that were dropped because they contradict each other, and guesses.
     pub notes: Vec<String>,
     /// Every file that holds part of the cube; the first is the one to name in messages.
     pub files: Vec<PathBuf>,

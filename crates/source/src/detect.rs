@@ -340,13 +340,13 @@ pub fn is_unread_archive(path: &Path) -> bool {
 
 /// A file that is no cube, for messages about folders without cubes.
 pub struct Other {
-    /// What it is, if that is known.
+    /// Its kind, if it is recognised.
     pub format: Option<&'static str>,
     /// How to convert it, if it can hold a cube.
     pub way_out: Option<String>,
 }
 
-/// What a file is that [`is_cube_file`] does not accept.
+/// Kind of a file that [`is_cube_file`] does not accept.
 pub fn other(path: &Path) -> Other {
     let head = small::head(path, HEAD).unwrap_or_default();
     let raw = || {

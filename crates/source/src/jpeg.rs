@@ -60,7 +60,7 @@ fn open_picture(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
     Ok(Box::new(FlatSource::new(info, layout, bytes)))
 }
 
-/// What the header of a file says.
+/// Entries of the header of a file.
 #[derive(Clone, Copy, PartialEq)]
 struct Picture {
     rows: usize,

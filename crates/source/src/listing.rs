@@ -72,7 +72,7 @@ impl Listed {
     }
 }
 
-/// What was read of the last few files with very many arrays. Each of thousands of cubes in one file is opened by itself,
+/// Listings of the last few files with very many arrays. Each of thousands of cubes in one file is opened by itself,
 /// and needs the list of all arrays.
 pub struct Recent<T>(Mutex<Vec<(Identity, Arc<T>)>>);
 
@@ -118,7 +118,7 @@ impl<T> Recent<T> {
         Self(Mutex::new(Vec::new()))
     }
 
-    /// What `read` returns for the file at `path`, which is remembered if `is_long` says so, until the file changes.
+    /// The result of `read` for the file at `path`, which is remembered if `is_long` says so, until the file changes.
     ///
     /// # Errors
     /// Those of `read`.

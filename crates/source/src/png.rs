@@ -22,7 +22,7 @@ use super::{AxisOrder, CubeInfo, OpenOptions, Source};
 const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 /// Deflate cannot compress better than this.
 const BEST_DEFLATE_RATIO: u64 = 1032;
-/// What the decoder may allocate for text, profiles and one row, in addition to the rows counted
+/// Bytes that the decoder may allocate for text, profiles and one row, in addition to the rows counted
 /// below.
 const DECODER_BYTES: usize = 16 << 20;
 const LARGEST_INTERLACED: u64 = 1 << 30;
@@ -70,7 +70,7 @@ fn open_image(path: &Path, options: &OpenOptions) -> Result<Box<dyn Source>> {
 /// The most rows or columns that the PNG specification allows. The decoder accepts more.
 const LONGEST_SIDE: u32 = (1 << 31) - 1;
 
-/// What the header of a PNG file says.
+/// Entries of the header of a PNG file.
 #[derive(Clone, Copy, PartialEq)]
 struct Image {
     width: usize,

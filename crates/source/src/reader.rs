@@ -19,7 +19,7 @@ pub enum Access {
 
 /// A cube in a file.
 pub trait Source: Send + Sync {
-    /// What the file says about the cube.
+    /// Description of the cube in its file.
     fn info(&self) -> &CubeInfo;
 
     /// In which order to read rows.

@@ -25,7 +25,7 @@ pub(super) struct Key {
 /// Names that arrays in containers need more evidence for, but keys of bands do not.
 const CENTERS: [&str; 4] = ["center", "centers", "centre", "centres"];
 
-/// What a key such as `wavelength`, `Wavelength_Units` or `band centers (um)` means. The names are those of arrays in
+/// Meaning of a key such as `wavelength`, `Wavelength_Units` or `band centers (um)`. The names are those of arrays in
 /// containers.
 pub(super) fn key(text: &str) -> Option<Key> {
     let small = text.to_lowercase();

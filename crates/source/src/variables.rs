@@ -18,7 +18,7 @@ use hsipack_format::{DType, Error, Opt, Result, remedy};
 use crate::lengths::lengths_text;
 use crate::open_options::OpenOptions;
 
-/// What an array may be used as if the user names none.
+/// Uses of an array if the user names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// A cube with this many axes (0 to 3) longer than 1.
@@ -57,13 +57,13 @@ impl Role {
     }
 }
 
-/// What matters about an array in a container when one is chosen.
+/// Properties of an array in a container by which one is chosen.
 pub(super) struct Candidate {
     /// Its full path inside the container.
     pub name: String,
-    /// What it is, in words for messages: `8x10x32 uint16`.
+    /// Shape and type in words for messages: `8x10x32 uint16`.
     pub what: String,
-    /// What it may be used as.
+    /// Its possible use.
     pub role: Role,
     /// Bytes of its numbers; 0 if it holds none.
     bytes: u64,

@@ -97,7 +97,7 @@ pub(super) enum Unit {
     Other,
 }
 
-/// What `unit` means; `None` if it says nothing (`Unknown`, empty, an unknown word).
+/// The meaning of `unit`; `None` if it says nothing (`Unknown`, empty, an unknown word).
 pub(super) fn known_unit(unit: &str) -> Option<Unit> {
     let unit = unit.trim().to_lowercase();
     Some(Unit::Length(match unit.as_str() {

@@ -21,7 +21,7 @@ use hsipack_format::{Error, Result};
 pub struct Available {
     /// Bytes.
     pub bytes: u64,
-    /// What limits it, as the end of a sentence: "on this machine".
+    /// The limiting system, as the end of a sentence: "on this machine".
     pub by: String,
 }
 

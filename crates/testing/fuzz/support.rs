@@ -21,7 +21,7 @@ pub fn read_file(name: &str, bytes: &[u8], options: &OpenOptions) {
     }
 }
 
-/// What a reader says about a cube holds together.
+/// Checks that a reader's description of a cube is consistent.
 fn check(info: &CubeInfo) {
     let CubeShape { bands, .. } = info.shape;
     assert!(!info.shape.is_empty() && info.shape.checked_values().is_some());

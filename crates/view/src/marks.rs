@@ -1,4 +1,4 @@
-//! What is conspicuous about a sample: missing values, saturation, spectra unlike those of its class, damage.
+//! Conspicuous properties of a sample: missing values, saturation, spectra unlike those of its class, damage.
 //!
 //! The dataset itself counts missing values. Everything else is found when a sample is shown, so nothing is read only for
 //! the marks.
@@ -23,7 +23,7 @@ pub struct Mark {
 /// The class that a sample's spectrum is compared with: its stack, and the number of its label.
 pub type Class = (usize, Option<u32>);
 
-/// What was found in the samples that were shown.
+/// Marks of the samples that were shown.
 #[derive(Debug, Default)]
 pub struct Seen(Mutex<Found>);
 
@@ -40,7 +40,7 @@ struct Found {
 #[derive(Debug, Default)]
 struct Members {
     spectra: HashMap<usize, Vec<f32>>,
-    /// What is usual among them; `None` after another spectrum was added.
+    /// The usual spectrum among them; `None` after another spectrum was added.
     usual: Option<Usual>,
 }
 
@@ -90,7 +90,7 @@ impl Seen {
         }
     }
 
-    /// What is conspicuous about sample `id`.
+    /// The conspicuous properties of sample `id`.
     pub fn of(&self, id: usize, class: Class, sample: Option<&Sample>) -> Vec<Mark> {
         let mut marks = Vec::new();
         let mut found = self.found();

@@ -69,7 +69,7 @@ struct Shared {
     began: Instant,
 }
 
-/// What answering needs.
+/// State for answering requests.
 #[derive(Clone)]
 struct Answering {
     door: Arc<Door>,
@@ -238,7 +238,7 @@ async fn answer_to(answering: &Answering, request: &Parts) -> Answer {
     answering.workers.answer(move || routes.answer(&path, &query)).await
 }
 
-/// What pages may load (nothing from elsewhere), and who may embed them (notebooks on this machine).
+/// Resources that pages may load (none from elsewhere), and sites that may embed them (notebooks on this machine).
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; \
     frame-ancestors 'self' http://localhost:* http://127.0.0.1:* https://localhost:* vscode-webview:";

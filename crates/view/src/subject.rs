@@ -1,4 +1,4 @@
-//! What the viewer shows: a dataset, or cubes in files.
+//! The subject of the viewer: a dataset, or cubes in files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use hsipack_store::{Dataset, Stack, mirror, paths};
 
 use crate::training::Training;
 
-/// What the viewer shows.
+/// The subject of the viewer.
 pub struct Subject {
     path: String,
     title: String,

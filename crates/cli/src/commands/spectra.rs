@@ -86,7 +86,7 @@ Examples:
   hsipack spectra tissue.hsipack --mask organs -o organs.parquet
   hsipack spectra tissue.hsipack --mask organs --statistic median --split train,val --min-pixels 50 -o organs.csv";
 
-/// What was written.
+/// Report of the files that were written.
 #[derive(Serialize)]
 struct Written {
     file: PathBuf,

@@ -1,4 +1,4 @@
-//! What to do about an error: words, options and commands, in order.
+//! Remedies of errors: words, options and commands, in order.
 //!
 //! The library crates do not know whether the user works on the command line or in Python. They name
 //! an option ([`Opt`]) or a command ([`Command`]), and the surface in use spells it ([`Surface`]):
@@ -105,7 +105,7 @@ pub enum Part {
     Command(Command, Option<Setting>),
 }
 
-/// What the user can do: an imperative clause without a full stop.
+/// An action for the user: an imperative clause without a full stop.
 ///
 /// It is made from words alone, or from several parts with [`remedy!`](crate::remedy!). It is
 /// displayed as the surface in use spells it.

@@ -17,7 +17,7 @@ use crate::device::TrainingLibrary;
 use crate::machine::{self, Usage};
 use crate::step::{StepKind, Trainer};
 
-/// What to measure: one strategy at one rate, once.
+/// One measurement: one strategy at one rate, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
     /// The strategy.

@@ -142,7 +142,7 @@ pub struct Settings {
     pub epochs: usize,
     /// Number of warm-up epochs before them.
     pub warmup_epochs: usize,
-    /// What the device does with a batch.
+    /// Work of the device for a batch.
     pub step: StepKind,
     /// `cpu`, `cuda:0`, …
     pub device: String,

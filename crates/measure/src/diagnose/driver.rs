@@ -26,7 +26,7 @@ use crate::{Error, ErrorKind, Result, machine};
 
 /// A pipeline whose parts can be replaced by data that is kept ready.
 pub trait Levels {
-    /// What is diagnosed: the first line of the report.
+    /// The subject of the diagnosis: the first line of the report.
     fn subject(&self) -> String;
 
     /// Samples per batch, if known.
@@ -59,7 +59,7 @@ pub trait Levels {
     /// If the pipeline cannot be inspected.
     fn facts(&mut self) -> Result<Facts>;
 
-    /// What could not be measured, and why.
+    /// Levels that could not be measured, with the reason.
     fn notes(&self) -> Vec<String>;
 }
 

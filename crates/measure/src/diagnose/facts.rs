@@ -66,7 +66,7 @@ pub struct Facts {
     pub tiles: Option<[u32; 2]>,
     /// Cost of a window if each window decodes its chunks by itself; `None` if cubes are read whole.
     pub window: Option<WindowCost>,
-    /// What a loader of all these samples would keep in memory by default.
+    /// The default cache of a loader of all these samples.
     pub auto: Option<CacheChoice>,
     /// Whether the device is a GPU.
     pub gpu: bool,

@@ -40,7 +40,7 @@ hsipack_format::option_names!(Level, "level", {
 });
 
 impl Level {
-    /// What is kept instead of being made again.
+    /// The data that are kept instead of being made again.
     pub fn kept(self) -> &'static str {
         match self {
             Level::Step => "one batch on the device, ready",

@@ -1,4 +1,4 @@
-//! What a running loader waits for, from its counters: a quick look that needs no further runs.
+//! Bottleneck of a running loader, from its counters: a quick look that needs no further runs.
 //!
 //! The parts are named by the same levels, and the remedies come from the same code, as in [`diagnose`](super). The
 //! counters show how long parts were busy, but not what would be gained without them; only a diagnosis measures that.
@@ -12,7 +12,7 @@ use super::level::Level;
 use super::remedy;
 use super::verdict::NETWORK;
 
-/// What limits the rate of batches.
+/// The limit of the rate of batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
@@ -48,7 +48,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// What limits the rate of batches.
+    /// The limit of the rate of batches.
     pub fn limit(&self) -> Limit {
         if self.consumer_waiting < 0.1 {
             return Limit::Consumer;
@@ -98,7 +98,7 @@ impl Limit {
         }
     }
 
-    /// What to try, best first: options, then advice in words; both are empty if the consumer is the limit.
+    /// Changes to try, best first: options, then advice in words; both are empty if the consumer is the limit.
     pub fn remedies(self, facts: &Facts) -> (Vec<Action>, Vec<String>) {
         match self {
             Limit::Consumer => (Vec::new(), Vec::new()),

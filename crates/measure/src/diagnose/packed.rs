@@ -29,7 +29,7 @@ use crate::{Error, Result, machine};
 /// waiting.
 const FULL: usize = 12;
 
-/// What is diagnosed, and how.
+/// The subject of a diagnosis, and its settings.
 #[derive(Clone, Debug)]
 pub struct PackedOptions {
     /// The dataset.
@@ -70,7 +70,7 @@ pub(super) struct Packed<'a, L: TrainingLibrary> {
     library: &'a L,
     step: &'a mut Step<'a, L::Tensor>,
     dataset: Dataset,
-    /// What a loader with these options reads, and what it would keep in memory by default.
+    /// The workload of a loader with these options, and its default cache.
     workload: Workload,
     /// Samples that all levels read: few enough to keep in memory.
     samples: Samples,

@@ -1,4 +1,4 @@
-//! What to do about a culprit, and the gain that is predicted.
+//! Remedies of a bottleneck, with the gain that is predicted.
 //!
 //! If a measured time fits, it is the prediction: with stored samples in memory, an epoch takes as long as it took at
 //! the level `decode`. Otherwise the prediction is computed from the measured times of the parts; parts that work at
@@ -19,7 +19,7 @@ use super::words::time;
 /// The recommended change, with advice and a prediction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Remedy {
-    /// What to change.
+    /// The change.
     #[serde(flatten)]
     pub action: Action,
     /// Further advice, in words.

@@ -16,10 +16,10 @@ use crate::device::TrainingLibrary;
 use crate::remote::{Channel, Process, Request};
 use crate::{Error, Result};
 
-/// What stays the same while levels are timed: the answer to [`Request::Diagnose`].
+/// Facts that stay the same while levels are timed: the answer to [`Request::Diagnose`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct About {
-    /// What is diagnosed: the first line of the report.
+    /// The subject of the diagnosis: the first line of the report.
     pub subject: String,
     /// Samples per batch.
     pub batch_size: Option<usize>,
@@ -29,7 +29,7 @@ pub struct About {
     pub more_threads: Option<(Level, usize)>,
     /// Names of the augmentations.
     pub augmentations: Vec<String>,
-    /// What could not be measured, and why.
+    /// Levels that could not be measured, with the reason.
     pub notes: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ use super::words::{percent, time};
 /// The measurements, the culprit and the remedy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
-    /// What was diagnosed.
+    /// The subject of the diagnosis.
     pub subject: String,
     /// Samples per batch, if known.
     pub batch_size: Option<usize>,
@@ -28,7 +28,7 @@ pub struct Diagnosis {
     pub limits: Limits,
     /// Facts besides the times.
     pub facts: Facts,
-    /// What to do about it.
+    /// Remedies.
     pub remedy: Option<Remedy>,
     /// The result of trying the remedy.
     pub verified: Option<Verified>,
@@ -37,7 +37,7 @@ pub struct Diagnosis {
     /// Number of times that everything was measured. It is more than 1 if the speed of the machine changed between the
     /// levels and the trial of the remedy.
     pub attempts: usize,
-    /// What could not be measured, and why.
+    /// Levels that could not be measured, with the reason.
     pub notes: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ impl Limits {
 pub struct Row {
     /// The level.
     pub level: Level,
-    /// What is kept instead of being made again.
+    /// The data that are kept instead of being made again.
     pub kept: &'static str,
     /// The part that this level adds.
     pub adds: &'static str,

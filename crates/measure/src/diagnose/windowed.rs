@@ -1,4 +1,4 @@
-//! What to do if every window decodes its chunks by itself: what loaders do by default.
+//! Advice if every window decodes its chunks by itself: the default of loaders.
 //!
 //! For crops and patches, a cache is the first advice and the default. Other chunks, codecs and threads come after it,
 //! because they only make work cheaper that a cache avoids.
@@ -14,7 +14,7 @@ use super::prediction::Prediction;
 use super::verdict::Verdict;
 use super::words::bytes;
 
-/// What a loader does by default with this many windows, and the predicted time of a batch. `None` if it already does
+/// The default of a loader with this many windows, and the predicted time of a batch. `None` if it already does
 /// so, or cannot.
 pub(super) fn by_default(verdict: &Verdict, facts: &Facts) -> Option<(Action, Prediction, String)> {
     let (window, auto) = (facts.window.as_ref()?, facts.auto.as_ref()?);

@@ -1,4 +1,4 @@
-//! What another process is asked to measure.
+//! Requests to another process that measures.
 
 use serde::{Deserialize, Serialize};
 

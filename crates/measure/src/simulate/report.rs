@@ -18,7 +18,7 @@ pub struct Bounds {
     pub step: f64,
 }
 
-/// What limits the rate.
+/// The limit of the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
@@ -81,7 +81,7 @@ pub struct Outcome {
     pub per_loader: Vec<LoaderShare>,
     /// Upper bounds of the rate.
     pub bounds: Bounds,
-    /// What limits the rate.
+    /// The limit of the rate.
     pub limit: Limit,
     /// The model as it was simulated.
     pub options: Options,

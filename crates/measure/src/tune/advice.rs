@@ -1,4 +1,4 @@
-//! What limits the rate, and what to choose.
+//! The limit of the rate, and the settings to choose.
 //!
 //! A training run processes cubes at the rate of its slowest part, in uncompressed bytes per second:
 //!

@@ -46,7 +46,7 @@ impl Limits {
     }
 }
 
-/// What candidates with the same chunks have in common: bytes of a chunk, and bits kept.
+/// Key of candidates with the same chunks: bytes of a chunk, and bits kept.
 type Cut = (usize, Option<u8>);
 /// A stored chunk and its number.
 type Stored = (usize, Vec<u8>);

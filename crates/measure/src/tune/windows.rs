@@ -42,7 +42,7 @@ pub struct Layout {
     pub chunks_per_window: f64,
     /// Windows per second if no chunks are kept and every window decodes its own chunks.
     pub windows_per_s: f64,
-    /// What a loader with `cache="auto"` would do.
+    /// The choice of a loader with `cache="auto"`.
     pub auto: Auto,
 }
 

@@ -13,7 +13,7 @@ enum Use {
     Alone,
 }
 
-/// What the running tests do, and how many they are.
+/// State and number of the running tests.
 static NOW: Mutex<(Use, usize)> = Mutex::new((Use::Alone, 0));
 static LEFT: Condvar = Condvar::new();
 

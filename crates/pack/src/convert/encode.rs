@@ -19,7 +19,7 @@ use crate::precision;
 pub struct OpenCube {
     /// The cube.
     pub source: Box<dyn Source>,
-    /// What to do with its values.
+    /// The transform of its values.
     pub transform: Transform,
     /// The chunks of the stack.
     pub grid: Grid,

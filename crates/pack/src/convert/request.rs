@@ -1,4 +1,4 @@
-//! What identifies the command that converts, and how two commands differ.
+//! Identity of the command that converts, and how two commands differ.
 
 use std::path::Path;
 
@@ -56,7 +56,7 @@ fn deciding(options: &ConvertOptions) -> Map<String, Value> {
     deciding
 }
 
-/// What `validate --source` and `repair` need to compute the values again.
+/// Options with which `validate --source` and `repair` compute the values again.
 pub(super) fn recipe(options: &ConvertOptions) -> Value {
     let layout = &options.layout;
     json!({
@@ -130,7 +130,7 @@ pub(super) fn differs(theirs: &Value, ours: &Value, folder: &Path) -> Error {
     error.with_remedy(Remedy::from_iter(parts))
 }
 
-/// What to change in a command so that it asks for the same as another one.
+/// Changes after which a command asks for the same as another one.
 #[derive(Default)]
 struct Changes {
     inputs: bool,

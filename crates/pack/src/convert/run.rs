@@ -197,7 +197,7 @@ pub(super) struct Work {
     pub base: Option<Dataset>,
     /// Identifies the command.
     pub request: String,
-    /// What the command asks for.
+    /// The request of the command.
     pub asked: Value,
     /// Identifies the work.
     pub identity: String,

@@ -20,7 +20,7 @@ use super::calibration::Calibration;
 use super::cast;
 use super::options::{Nodata, Normalize};
 
-/// What to do with the numbers of one cube.
+/// Computation of packed values from the numbers of one cube.
 #[derive(Clone, Debug)]
 pub struct Transform {
     /// Shape of the source cube.

@@ -38,7 +38,7 @@ pub use map::{MapOptions, WrittenMap, write_map};
 use crate::target;
 use raster::Raster;
 
-/// What to export, and to which file.
+/// The array to export, and its file.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// The dataset.

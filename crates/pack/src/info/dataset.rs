@@ -56,7 +56,7 @@ pub struct DatasetReport {
     pub command: Option<String>,
     /// How often cubes were appended.
     pub appends: usize,
-    /// What the dataset was before cubes or masks were added, oldest first. It can be opened as it was.
+    /// Earlier states of the dataset, before cubes or masks were added, oldest first. It can be opened in each.
     pub earlier: Vec<Earlier>,
     /// Hash of SHA256SUMS.
     pub fingerprint: String,

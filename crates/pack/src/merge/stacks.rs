@@ -170,7 +170,7 @@ fn planned(
     Ok((planned, values))
 }
 
-/// What must be equal in all parts of a stack.
+/// Properties that must be equal in all parts of a stack.
 fn layout(image: &ChunkArray) -> [(&'static str, String); 5] {
     let tile = image.grid().tile();
     [

@@ -67,7 +67,7 @@ const STACKS: usize = 8;
 /// Spectra share a chart if none exceeds another by more than this factor.
 const ALIKE: f64 = 10.0;
 
-/// What to draw, and to which file.
+/// The cubes to draw, and the file.
 #[derive(Clone, Debug)]
 pub struct PreviewOptions {
     /// A cube (`file` or `file::variable`) or a dataset.
@@ -91,7 +91,7 @@ pub struct Previewed {
     pub output: PathBuf,
     /// Names of the cubes in it.
     pub cubes: Vec<String>,
-    /// What the pictures show.
+    /// Descriptions of the pictures.
     pub captions: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ pub struct Words {
     pub title: String,
     /// The line below it.
     pub subtitle: String,
-    /// What the pictures show, one paragraph each.
+    /// Descriptions of the pictures, one paragraph each.
     pub captions: Vec<String>,
     /// Whether missing pixels are explained.
     pub nodata: bool,

@@ -44,7 +44,7 @@ pub struct Sheet {
     pub title: String,
     /// The line below it.
     pub subtitle: String,
-    /// What the pictures show, one paragraph each.
+    /// Descriptions of the pictures, one paragraph each.
     pub captions: Vec<String>,
 }
 

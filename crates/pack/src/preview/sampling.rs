@@ -66,7 +66,7 @@ pub fn spread(length: usize, count: usize) -> Vec<usize> {
     (0..count).map(|i| (2 * i + 1) * length / (2 * count)).collect()
 }
 
-/// What was read from a cube's sampled pixels.
+/// Values of a cube's sampled pixels.
 pub struct Gathered {
     /// Red, green and blue of every sampled pixel, row by row.
     pub rgb: Vec<[f32; 3]>,

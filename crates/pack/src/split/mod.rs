@@ -46,7 +46,7 @@ pub struct SplitOptions {
         arg(long, value_name = "NAME", default_value = "", hide_default_value = true)
     )]
     pub mask: String,
-    /// What stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
+    /// Unit that stays together: pixels (nothing: each is drawn at random), blocks (squares of --block pixels) or regions
     /// (pixels of one class that touch, also at corners); or whole samples, or all samples of a group (groups)
     ///
     /// Samples and groups get the column split, with the shares in samples of every label. The others divide the pixels of a
@@ -206,7 +206,7 @@ impl SplitOptions {
         self.shares.names().map(|split| format!("{first}_{split}")).collect()
     }
 
-    /// What must not be divided: nothing, blocks or regions.
+    /// Units that must not be divided: none, blocks or regions.
     pub fn units(&self) -> By {
         match (self.by, self.block) {
             (By::Blocks(_), Some(side)) => By::Blocks(side as usize),

@@ -9,7 +9,7 @@ pub struct Report {
     pub dataset: String,
     /// The mask whose pixels were divided.
     pub mask: String,
-    /// What was not divided: `pixels`, `blocks` or `regions`.
+    /// Units that were not divided: `pixels`, `blocks` or `regions`.
     pub by: &'static str,
     /// Rows and columns of a block; `null` if not divided by blocks.
     pub block: Option<usize>,

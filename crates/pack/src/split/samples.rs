@@ -19,7 +19,7 @@ use crate::progress::Progress;
 pub struct SampleReport {
     /// The dataset.
     pub dataset: String,
-    /// What was not divided: `samples` or `groups`.
+    /// Units that were not divided: `samples` or `groups`.
     pub by: &'static str,
     /// Number of samples or groups.
     pub units: usize,

@@ -116,7 +116,7 @@ impl Table {
         self.is_used.contains(&true)
     }
 
-    /// What identifies the rows that were not used, sorted.
+    /// Keys of the rows that were not used, sorted.
     pub fn remaining(&self) -> Vec<&str> {
         let unused = self.by_text.iter().filter(|(_, row)| !self.is_used[**row]);
         let mut names: Vec<&str> = unused.map(|(name, _)| name.as_str()).collect();

@@ -30,7 +30,7 @@ struct Found {
     bytes: u64,
 }
 
-/// What was found in the chunks of a share of one stack's samples.
+/// Results for the chunks of a share of one stack's samples.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StackFound {
     /// Damaged chunks, by array: the image, then masks.

@@ -83,7 +83,7 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The problem.
     pub what: String,
     /// The stack, if the problem concerns one.
     pub stack: Option<String>,
@@ -126,7 +126,7 @@ pub struct Report {
     pub dataset: PathBuf,
     /// Whether no problem was found, as far as was checked.
     pub ok: bool,
-    /// What was checked: `quick`, `full` or `source`.
+    /// Depth of the check: `quick`, `full` or `source`.
     pub checked: &'static str,
     /// Number of samples in the dataset.
     pub samples: usize,
@@ -142,7 +142,7 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// Names of samples with a damaged chunk or shard, in order.
     pub damaged_samples: Vec<String>,
-    /// What could not be checked, such as samples whose sources are missing.
+    /// Checks that were not possible, such as of samples whose sources are missing.
     pub unchecked: Vec<String>,
 }
 
@@ -248,7 +248,7 @@ fn stopped() -> Error {
     Error::new(ErrorKind::Interrupted, "stopped")
 }
 
-/// What was found in a share of the samples, except for problems of metadata and indexes.
+/// Results for a share of the samples, except for problems of metadata and indexes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Found {
     /// One entry for each stack.

@@ -15,7 +15,7 @@ use crate::convert::parts::Part;
 use crate::progress::Progress;
 use crate::session::Session;
 
-/// What one process found in its part.
+/// Results of one process for its part.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PartFound {
     /// Fingerprint of the dataset.

@@ -1,4 +1,4 @@
-//! What measuring needs from the user's torch: devices, copies, waiting for them, and a network.
+//! Operations of the user's torch for measurements: devices, copies, waiting for them, and a network.
 
 use hsipack_augment::{Array, Device};
 use hsipack_format::{Error, Opt, Result, remedy};

@@ -29,7 +29,7 @@ use admission::Admission;
 use arena::Arena;
 use rendezvous::{ChunksOf, Rendezvous};
 
-/// What to keep in memory, in addition to what the operating system keeps of the files.
+/// Data to keep in memory, in addition to the operating system's page cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheKind {

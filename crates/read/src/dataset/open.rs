@@ -277,7 +277,7 @@ impl Dataset {
         self.0.packed.may_lack_files()
     }
 
-    /// What was requested from the server for shards so far; `None` for a dataset on this machine.
+    /// Requests to the server for shards so far; `None` for a dataset on this machine.
     pub fn traffic(&self) -> Option<Traffic> {
         self.store().traffic()
     }

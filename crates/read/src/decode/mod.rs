@@ -43,7 +43,7 @@ pub(crate) struct Scratch {
     /// A decoded chunk, aligned for every element type.
     decoded: Vec<u64>,
     edge: padded::Edge,
-    /// What was measured since the meter was last read.
+    /// Measurements since the meter was last read.
     pub meter: Meter,
     /// Whether to record when reads happen.
     traced: bool,

@@ -1,4 +1,4 @@
-//! What a device has to provide for the transfer. There are CUDA (`cuda.rs`), a device emulated in host memory
+//! The interface of a device for the transfer. There are CUDA (`cuda.rs`), a device emulated in host memory
 //! (`emulated.rs`), and the fake device of the tests, which is late and fails on demand (`fake.rs`).
 
 use hsipack_augment::Device;

@@ -38,7 +38,7 @@ pub const VALID: &str = "valid";
 /// A batch's image, and its masks by name.
 pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 
-/// What differs between stacks.
+/// Properties that differ between stacks.
 #[derive(Debug)]
 struct Stack {
     name: String,

@@ -392,7 +392,7 @@ fn told(result: CUresult) -> Result<()> {
     Err(meaning(result, &name))
 }
 
-/// What an error of the driver means for the user.
+/// The error for the user that an error of the driver means.
 fn meaning(result: CUresult, name: &str) -> Error {
     match result {
         CUresult::CUDA_ERROR_OUT_OF_MEMORY => {

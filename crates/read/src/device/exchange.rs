@@ -1,4 +1,4 @@
-//! What the transfer thread and the consumer give each other: the consumer gives room to copy into, the transfer
+//! Exchange between the transfer thread and the consumer: the consumer gives room to copy into, the transfer
 //! thread gives what was copied. There are no tensors, no device and no `unsafe` here. The crate in
 //! crates/testing/models checks it under every interleaving of the two threads.
 //!

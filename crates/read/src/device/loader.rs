@@ -79,7 +79,7 @@ pub struct DeviceLoader<L: Library> {
     trace: Option<Arc<Trace>>,
 }
 
-/// What remains of an epoch, as an iterator; see [`DeviceLoader::epoch`].
+/// The remainder of an epoch, as an iterator; see [`DeviceLoader::epoch`].
 #[derive(Debug)]
 pub struct DeviceEpoch<'a, L: Library> {
     loader: &'a mut DeviceLoader<L>,
@@ -510,7 +510,7 @@ impl<L: Library> DeviceLoader<L> {
         Ok(shared.plan.epoch(self.state.epoch, &[], shared.options().share)?.batches())
     }
 
-    /// What kind of memory the ring has, and why it is no better.
+    /// Kind of the ring's memory, and why it is no better.
     pub fn memory(&self) -> MemoryReport {
         self.monitor.memory()
     }
@@ -520,7 +520,7 @@ impl<L: Library> DeviceLoader<L> {
         &self.shared().first().cached
     }
 
-    /// What the loader reads, and what that costs.
+    /// The loader's workload and its cost.
     pub fn workload(&self) -> Workload {
         Workload::new(self.dataset(), self.plan(), self.cache().clone())
     }
@@ -535,7 +535,7 @@ impl<L: Library> DeviceLoader<L> {
         self.monitor.report()
     }
 
-    /// What the loader did so far.
+    /// Counters and times so far.
     pub fn statistics(&self) -> Statistics {
         self.monitor.statistics()
     }

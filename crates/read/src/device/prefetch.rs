@@ -23,7 +23,7 @@ use crate::{Error, Result};
 /// Makes what the consumer gets from a batch's memory and metadata.
 pub(super) type Make<M> = Box<dyn FnMut(&Arc<dyn Memory>, &Arc<BatchInfo>) -> Result<M> + Send>;
 
-/// What the thread hands over.
+/// Result that the thread hands over.
 enum Item<M> {
     Batch(M, State, Room<M>),
     End(State),

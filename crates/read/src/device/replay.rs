@@ -73,7 +73,7 @@ impl Replay {
         self.conversion.layers(mask).unwrap_or_default()
     }
 
-    /// What a loader would keep in memory, and among which windows it would shuffle.
+    /// The cache of a loader, and the windows among which it would shuffle.
     pub fn cache(&self) -> &CacheChoice {
         &self.shared.first().cached
     }

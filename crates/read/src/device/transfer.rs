@@ -190,7 +190,7 @@ pub(super) struct Ready<B: Backend, S: Source> {
     pub(super) place: S::Place,
 }
 
-/// What the transfer thread hands over.
+/// Result that the transfer thread hands over.
 pub(super) enum Item<B: Backend, S: Source> {
     Batch(Ready<B, S>),
     End(S::Place),
@@ -198,7 +198,7 @@ pub(super) enum Item<B: Backend, S: Source> {
     Failed(Error, Option<S::Place>),
 }
 
-/// What the consumer gets.
+/// A batch as the consumer gets it.
 #[derive(Debug)]
 pub(super) enum Next<R, P> {
     Batch(R, P),
@@ -238,7 +238,7 @@ pub(super) struct Transfer<B: Backend, S: Source> {
     is_over: bool,
 }
 
-/// What a batch needs to give its slot back.
+/// The handle with which a batch gives its slot back.
 pub(super) struct Rack<B: Backend, S: Source> {
     pub(super) backend: Arc<B>,
     pub(super) exchange: ExchangeOf<B, S>,
@@ -463,6 +463,6 @@ impl<B: Backend, S: Source> Drop for Untaken<'_, B, S> {
     }
 }
 
-/// What to do about a device that is lost.
+/// The remedy for a device that is lost.
 pub(super) const LOST_REMEDY: &str =
     "restart the program; the system log (dmesg, Xid) says what happened to the device";

@@ -1,4 +1,4 @@
-//! What a slot holds: which windows of which samples lie where, and the tasks that fill it.
+//! Contents of a slot: which windows of which samples are where, and the tasks that fill it.
 //!
 //! A slot begins with the images, (sample, row, column, band). The masks follow, (sample, row, column) each. Every
 //! array starts on a page.

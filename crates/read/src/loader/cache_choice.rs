@@ -14,10 +14,10 @@ use crate::dataset::files::is_sharded;
 use crate::plan::{Crop, Plan, ShuffleBlocks};
 use crate::{Error, Result};
 
-/// What a loader keeps in memory, and why.
+/// Cache policy of a loader, with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CacheChoice {
-    /// What is kept.
+    /// The data that are kept.
     pub kind: CacheKind,
     /// Whether this was chosen by [`CacheKind::Auto`].
     pub chosen: bool,
@@ -63,7 +63,7 @@ impl CacheChoice {
     }
 }
 
-/// What was chosen, and the blocks in which windows come.
+/// The chosen cache, and the blocks in which windows come.
 pub(super) struct Chosen {
     pub choice: CacheChoice,
     pub blocks: Option<ShuffleBlocks>,

@@ -31,7 +31,7 @@ enum Leave {
     Over,
 }
 
-/// What the planning thread keeps from batch to batch.
+/// State of the planning thread from batch to batch.
 struct Feeder<'a> {
     shared: &'a Shared,
     generation: u64,

@@ -16,7 +16,7 @@ const MOST_ITEMS: usize = 1 << 20;
 /// than others, the epoch after the next one may need chunks that the next one does not.
 const EPOCHS: u64 = 3;
 
-/// What the local cache knows of a loader.
+/// The local cache's knowledge of a loader.
 #[derive(Debug)]
 pub(super) struct LocalPlan(Option<UsePlan>);
 
@@ -54,7 +54,7 @@ impl LocalPlan {
     }
 }
 
-/// What all processes of this machine that train together will need in an epoch; `None` if the epoch is too long.
+/// Blocks that all processes of this machine that train together will need in an epoch; `None` if the epoch is too long.
 fn uses(
     reader: &Reader,
     plan: &UsePlan,

@@ -137,7 +137,7 @@ struct Position {
     at_end: bool,
 }
 
-/// What remains of an epoch, as an iterator; see [`Loader::epoch`].
+/// The remainder of an epoch, as an iterator; see [`Loader::epoch`].
 #[derive(Debug)]
 pub struct Epoch<'a> {
     loader: &'a mut Loader,
@@ -505,7 +505,7 @@ impl Loader {
         self.consumer = Consumer::preparer();
     }
 
-    /// What the loader's threads share.
+    /// State that the loader's threads share.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -540,7 +540,7 @@ impl Loader {
         Ok(epoch.batches())
     }
 
-    /// What kind of memory the ring has, and why it is no better.
+    /// Kind of the ring's memory, and why it is no better.
     pub fn memory(&self) -> MemoryReport {
         self.shared.ring.memory_report()
     }
@@ -550,7 +550,7 @@ impl Loader {
         &self.shared.first().cached
     }
 
-    /// What the loader reads, and what that costs; that of the first dataset if there are several.
+    /// The loader's workload and its cost; that of the first dataset if there are several.
     pub fn workload(&self) -> Workload {
         Workload::new(self.dataset(), self.plan(), self.cache().clone())
     }

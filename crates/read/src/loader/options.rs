@@ -77,7 +77,7 @@ pub struct LoaderOptions {
     /// Number of batches that the ring has room for: in use, ready, and being decoded
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", default_value_t = 4, value_parser = arguments::count(2..=65535), help_heading = "Resources"))]
     pub slots: usize,
-    /// What kind of memory the ring uses.
+    /// Kind of memory for the ring.
     #[serde(flatten)]
     #[cfg_attr(feature = "clap", command(flatten))]
     pub memory: MemoryOptions,
@@ -196,7 +196,7 @@ hsipack_format::option_names!(DecodePlace, "decode", {
     Host => "host",
 });
 
-/// What to do about a damaged chunk.
+/// Treatment of a damaged chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnDamage {

@@ -34,7 +34,7 @@ pub(crate) struct Reader {
     pub cache: Option<Cache>,
     /// The chunks of a shuffle window.
     pub shuffle_buffer: Option<ShuffleBuffer>,
-    /// What is kept in memory, and why.
+    /// The cache policy, with its reason.
     pub cached: CacheChoice,
 }
 
@@ -114,7 +114,7 @@ impl Reader {
         held + self.cache.as_ref().map_or(0, Cache::used)
     }
 
-    /// What is in its cache.
+    /// Contents of its cache.
     pub(super) fn kept(&self) -> KeptChunks {
         let times = self.cache.as_ref().map_or(CacheTimes::default(), Cache::times);
         KeptChunks { bytes: self.cached_bytes(), times }

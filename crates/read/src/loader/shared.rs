@@ -1,4 +1,4 @@
-//! What the threads of a loader share.
+//! State that the threads of a loader share.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +16,7 @@ use crate::plan::{JoinedPlan, Segment, State};
 use crate::ring::Ring;
 use crate::ring::memory::MemoryOptions;
 
-/// What the threads of a loader share.
+/// State that the threads of a loader share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// The datasets, at least one.

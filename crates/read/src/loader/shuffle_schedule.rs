@@ -15,7 +15,7 @@ use crate::shuffle_buffer::{ChunkRef, ShuffleBuffer};
 use super::batch_plan::place;
 use super::reader::Reader;
 
-/// What the feeder knows about the groups.
+/// The feeder's knowledge of the groups.
 #[derive(Debug, Default)]
 pub(super) struct ShuffleSchedule {
     /// Number of batches planned so far.

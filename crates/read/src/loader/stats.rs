@@ -30,7 +30,7 @@ pub(crate) struct Counters {
     pub times: Times,
 }
 
-/// What a loader did since it was created, or between two snapshots ([`since`](Self::since)). Times are in seconds.
+/// Counters and times of a loader since it was created, or between two snapshots ([`since`](Self::since)). Times are in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoaderStats {
     /// Time that passed.
@@ -195,7 +195,7 @@ pub struct Statistics {
 }
 
 impl LoaderStats {
-    /// What was done since an earlier snapshot.
+    /// The difference to an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let batches = self.batches - earlier.batches;

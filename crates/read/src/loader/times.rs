@@ -62,7 +62,7 @@ impl Times {
 #[derive(Debug)]
 pub(crate) struct Consumer {
     track: Track,
-    /// What the consumer does with batches.
+    /// Times of the consumer's work with batches.
     use_of: &'static str,
     asked: Option<Instant>,
     given: Option<(Instant, BatchNumber)>,

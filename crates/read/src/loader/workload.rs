@@ -1,10 +1,10 @@
-//! What a loader reads and keeps, computed without its memory and its threads.
+//! Workload and cache of a loader, computed without its memory and its threads.
 
 use super::cache_choice::CacheChoice;
 use crate::dataset::Dataset;
 use crate::plan::{Plan, chunks_touched};
 
-/// What a loader reads, and what it keeps in memory.
+/// The data that a loader reads, and its cache.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// Ids of the samples that are read, each once. With windows, only the samples that have some.
@@ -15,7 +15,7 @@ pub struct Workload {
     pub chunks: f64,
     /// How often a chunk of the images is decoded while all windows come once, on average, if nothing is kept.
     pub decoded: f64,
-    /// What is kept in memory, as [`Loader::cache`](super::Loader::cache) reports it.
+    /// The cache policy, as [`Loader::cache`](super::Loader::cache) reports it.
     pub cache: CacheChoice,
 }
 

@@ -19,7 +19,7 @@ use hsipack_format::random::{Stream, fold};
 use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
-/// What happens to the items of each shape that do not fill a last global batch.
+/// Treatment of the items of each shape that do not fill a last global batch.
 ///
 /// In any case, all ranks get the same number of batches, and no batch is empty. Otherwise training on several processes
 /// would hang.
@@ -160,7 +160,7 @@ pub(super) struct Epoch<'a> {
     pub shape_count: usize,
     /// Key of the batches' order. Without a key, batches keep the order of their first items.
     pub shuffle: Option<[u64; 2]>,
-    /// What happens to the items that do not fill a last batch.
+    /// Treatment of the items that do not fill a last batch.
     pub last: LastBatch,
 }
 
@@ -201,7 +201,7 @@ impl Places {
     }
 }
 
-/// What is left of an epoch, cut into global batches.
+/// The remainder of an epoch, cut into global batches.
 #[derive(Clone, Debug)]
 pub(super) struct Cut {
     /// Places in the order, shape by shape.

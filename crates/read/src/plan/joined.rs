@@ -189,7 +189,7 @@ impl JoinedEpoch {
         }
     }
 
-    /// What is left of each plan.
+    /// The remainder of each plan.
     pub(crate) fn epochs(&self) -> &[EpochPlan] {
         &self.epochs
     }

@@ -149,7 +149,7 @@ pub struct PlanOptions {
     /// A longer epoch takes further rounds of the same order, each newly shuffled. A shorter epoch ends early.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N", value_parser = arguments::count(1..=u64::from(u32::MAX)), help_heading = "Samples"))]
     pub epoch_length: Option<usize>,
-    /// What to do with a last batch that is not full
+    /// Treatment of a last batch that is not full
     ///
     /// pad fills it up with padding on every rank. drop skips it. short divides the remaining cubes among the ranks, and
     /// adds padding only if fewer cubes remain than there are ranks. All ranks get the same number of batches.

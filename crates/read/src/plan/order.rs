@@ -52,7 +52,7 @@ pub(super) struct Entry {
     pub repeat: u32,
 }
 
-/// What an order is drawn from.
+/// Inputs from which an order is drawn.
 #[derive(Debug)]
 pub(super) struct Pool {
     /// Number of items of every sample in a round.

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
-/// What kind of memory to ask for.
+/// Kind of memory to request.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(default)]
 #[cfg_attr(feature = "clap", derive(clap::Args))]
@@ -48,7 +48,7 @@ impl fmt::Debug for MemoryOptions {
 
 /// Locks pages, so that a device can access the memory directly.
 pub trait PageLocker: Send + Sync {
-    /// What locks the pages, e.g. `CUDA`.
+    /// The library that locks the pages, e.g. `CUDA`.
     fn name(&self) -> &str;
 
     /// Locks the pages of `memory`, which does not move until [`unlock`](Self::unlock). Called for each slot of the ring,
@@ -62,7 +62,7 @@ pub trait PageLocker: Send + Sync {
     fn unlock(&self, memory: *mut u8, bytes: usize);
 }
 
-/// What kind of memory the ring got.
+/// Kind of memory that the ring received.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryReport {
     /// Bytes of all slots. The system provides those of a slot when it is first filled.

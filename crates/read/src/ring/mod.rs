@@ -30,7 +30,7 @@ pub(crate) struct Ring<P> {
     slot_bytes: usize,
 }
 
-/// What the feeder planned for a slot.
+/// The feeder's plan for a slot.
 #[derive(Default)]
 struct Content<P> {
     plan: P,

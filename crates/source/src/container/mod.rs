@@ -52,7 +52,7 @@ pub(crate) fn parent(path: &str) -> &str {
     path.rfind('/').map_or("", |slash| &path[..slash])
 }
 
-/// What is done with the container in a file.
+/// Work with the container in a file.
 pub(crate) type Visitor<'a> = &'a mut dyn FnMut(&dyn Container) -> Result<()>;
 
 /// A tree of named, typed arrays with attributes.

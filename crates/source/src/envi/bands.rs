@@ -1,4 +1,4 @@
-//! What an ENVI header says about bands and classes. Contradictory entries are dropped, with a
+//! Bands and classes in an ENVI header. Contradictory entries are dropped, with a
 //! note.
 
 use hsipack_format::Color;

@@ -162,7 +162,7 @@ fn dtype(fields: &Fields<'_>) -> Result<DType> {
     })
 }
 
-/// What the header says about bytes between rows or bands. Cameras write wrong numbers here, so the size of the file
+/// Entries of the header about bytes between rows or bands. Cameras write wrong numbers here, so the size of the file
 /// decides.
 fn padding(
     fields: &Fields<'_>,

@@ -61,7 +61,7 @@ impl Interleave {
     }
 }
 
-/// What a header says about an image.
+/// Description of an image in a header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Whose header it is, `ENVI` or `ESRI`.
@@ -82,7 +82,7 @@ pub struct Header {
     pub classification: bool,
     /// `file type = TIFF`: the data file is a TIFF file.
     pub of_tiff: bool,
-    /// What an ESRI header says about bytes between rows or bands.
+    /// Entries of an ESRI header about bytes between rows or bands.
     pub padding: Option<String>,
     /// `wavelength` in nm.
     pub wavelength: Option<Vec<f64>>,

@@ -348,7 +348,7 @@ fn complete(info: &mut CubeInfo) {
     }
 }
 
-/// What is known about a data file without its header.
+/// Facts about a data file without its header.
 #[derive(Clone, Copy)]
 struct DataFile {
     len: u64,

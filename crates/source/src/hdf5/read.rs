@@ -277,7 +277,7 @@ impl Source for Hdf5Source {
     }
 }
 
-/// What matters about the shape of chunks.
+/// Properties of the shape of chunks that matter.
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
     rows: usize,

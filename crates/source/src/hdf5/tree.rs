@@ -1,4 +1,4 @@
-//! What an HDF5 file holds: walks over its groups, within limits, and reads small values.
+//! Contents of an HDF5 file: walks over its groups, within limits, and reads small values.
 //!
 //! The walk follows hard links only, visits each object once (hard links may form cycles) and stops at
 //! [`MAX_DEPTH`], [`MAX_GROUPS`] and [`MAX_LINKS`]. Datasets behind soft links, or beyond these limits, can
@@ -31,7 +31,7 @@ const MAX_LINKS: usize = 100_000;
 /// Attributes and lists longer than this are not read. No sensor has as many bands.
 const MAX_LIST: usize = 1 << 20;
 
-/// What a dataset holds.
+/// Contents of a dataset.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Values {
     /// Numbers of a type that cubes may have.

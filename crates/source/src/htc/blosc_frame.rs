@@ -25,7 +25,7 @@ const COPIED: u8 = 2;
 const LARGEST_BLOCK: usize = 64 << 20;
 const CODECS: [&str; 8] = ["blosclz", "lz4", "snappy", "zlib", "zstd", "5", "6", "7"];
 
-/// What a frame's header says.
+/// Entries of a frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     flags: u8,

@@ -25,7 +25,7 @@ pub struct Array {
     pub big_endian: bool,
 }
 
-/// What a header describes.
+/// The array that a header describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Header {
     /// One array, whose frame extends to the end of the file.

@@ -505,7 +505,7 @@ fn is_size_name(lower: &str) -> bool {
     IMAGE_SIZES.iter().any(|(rows, columns)| lower == *rows || lower == *columns)
 }
 
-/// What one struct, or the file outside of structs, says about the shape of an image.
+/// Shape of an image as one struct, or the file outside of structs, describes it.
 #[derive(Default)]
 struct Hints {
     /// Scalars: the name in lower case, the name, the value.

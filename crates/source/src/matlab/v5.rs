@@ -29,11 +29,11 @@ pub struct Variable {
     pub name: String,
     /// Lengths in MATLAB's index order; at least two.
     pub lengths: Vec<usize>,
-    /// What it holds.
+    /// Its contents.
     pub content: Content,
 }
 
-/// What a variable holds.
+/// Contents of a variable.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// Real numbers.
@@ -201,7 +201,7 @@ struct MatrixHeader {
     name: String,
 }
 
-/// What a matrix is part of, which decides its path.
+/// Parent of a matrix, which decides its path.
 #[derive(Clone, Copy)]
 enum Parent<'a> {
     File,

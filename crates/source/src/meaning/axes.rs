@@ -35,7 +35,7 @@ pub(crate) struct Placed {
     /// Which of these axes are the cube's. An index after the last axis stands for an axis of length 1, such as the bands
     /// of a 2-D mask.
     pub axes: [usize; 3],
-    /// What these three axes are.
+    /// Meaning of these three axes.
     pub order: AxisOrder,
     /// If the array holds several samples, their axis, and the index of this one.
     pub sample: Option<(usize, usize)>,
@@ -101,7 +101,7 @@ impl Placed {
     }
 }
 
-/// What an axis is, according to its name.
+/// Meaning of an axis, according to its name.
 pub(crate) fn axis_of_name(name: &str) -> Option<Axis> {
     let name = plain(name);
     Some(match name.as_str() {

@@ -38,7 +38,7 @@ pub(crate) struct Subject<'a> {
     pub options: &'a OpenOptions,
 }
 
-/// What is known about a cube besides what its container says.
+/// Facts about a cube that its container does not give.
 #[derive(Default)]
 pub(crate) struct Known {
     /// The scaling.

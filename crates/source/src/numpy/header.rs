@@ -16,7 +16,7 @@ const LONGEST_DICTIONARY: usize = 1 << 16;
 
 const PLAIN_ARRAY: &str = "save the cube as a plain array of numbers, e.g. cube.astype('float32')";
 
-/// What the header of a `.npy` file says.
+/// Entries of the header of a `.npy` file.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NpyHeader {

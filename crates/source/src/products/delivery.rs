@@ -10,7 +10,7 @@ use hsipack_store::mirror;
 use super::{PRODUCTS, Product};
 use crate::jpeg2000;
 
-/// What a file of a delivery is.
+/// Kind of a file of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// A cube. The text tells several cubes of one delivery apart (`VNIR`, `SWIR`); it is empty if there is one.
@@ -40,7 +40,7 @@ pub(crate) struct FileName {
     pub end: &'static str,
     /// Endings with their dot, in lower case. If empty, any ending fits, or none.
     pub endings: &'static [&'static str],
-    /// What such a file is.
+    /// Kind of such a file.
     pub part: Part,
 }
 

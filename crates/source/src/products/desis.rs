@@ -156,7 +156,7 @@ fn stated_level(file: &Found) -> Option<String> {
     Metadata::parse(&dlr::read(&path).ok()?).ok()?.level
 }
 
-/// What a METADATA.xml says.
+/// Entries of a METADATA.xml.
 #[derive(Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Metadata {

@@ -30,7 +30,7 @@ pub(super) struct Names {
     pub offset: &'static str,
 }
 
-/// What the list says about a band.
+/// Entry of the list about a band.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Band {

@@ -233,7 +233,7 @@ struct Image {
     size: Option<[usize; 2]>,
 }
 
-/// What a METADATA.XML says.
+/// Entries of a METADATA.XML.
 #[derive(Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Metadata {

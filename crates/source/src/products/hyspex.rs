@@ -74,7 +74,7 @@ fn unusable(file: &Path, why: String) -> Error {
         .with_remedy("copy the file again, or pack the stored numbers unchanged")
 }
 
-/// What is read from the fixed-length part of the header.
+/// Entries of the fixed-length part of the header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Head {

@@ -31,13 +31,13 @@ pub(crate) struct ProductCube {
     pub path: String,
     /// Which of the dataset's axes are the cube's three, in index order.
     pub axes: [usize; 3],
-    /// What these three axes are.
+    /// Meaning of these three axes.
     pub order: AxisOrder,
     /// Whether the cube is used, or offered as a choice, if the user names none.
     pub main: bool,
 }
 
-/// What a product says about a cube's numbers and bands.
+/// Numbers and bands of a cube as its product describes them.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     /// Band centres.
@@ -58,7 +58,7 @@ pub(crate) struct Facts {
     pub unit: Option<&'static str>,
     /// Where the pixels lie.
     pub geo: Option<Geo>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 

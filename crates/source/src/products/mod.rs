@@ -93,7 +93,7 @@ pub(crate) trait Product: Sync {
         Vec::new()
     }
 
-    /// What the product says about a cube from [`cubes`](Self::cubes) with `bands` bands.
+    /// The product's description of a cube from [`cubes`](Self::cubes) with `bands` bands.
     fn facts(&self, _cube: &ProductCube, _tree: &Tree, _bands: usize) -> Facts {
         Facts::default()
     }

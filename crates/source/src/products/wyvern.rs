@@ -112,7 +112,7 @@ fn describe_bands(said: &[Band], info: &mut CubeInfo) {
     info.fwhm = info.fwhm.take().or_else(|| in_nm(|band| band.full_width_half_max));
 }
 
-/// What is read from a STAC item.
+/// Entries of a STAC item.
 #[derive(Debug, Deserialize)]
 #[doc(hidden)]
 pub struct Item {

@@ -140,7 +140,7 @@ pub(super) struct Plane {
     pub(super) tiled: bool,
     pub(super) compression: Compression,
     pub(super) predictor: u16,
-    /// What to call the plane in messages.
+    /// Name of the plane in messages.
     pub(super) name: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a file's ImageDescription says about the meaning of its pages, as ImageJ, tifffile and OME write
+//! Meaning of a file's pages by its ImageDescription, as ImageJ, tifffile and OME write
 //! it.
 
 use hsipack_format::{Error, Result};
@@ -6,7 +6,7 @@ use hsipack_format::{Error, Result};
 use crate::axis_order::{Axis, AxisOrder};
 use crate::xml;
 
-/// What ImageDescription says about the pages' meaning.
+/// Meaning of pages by ImageDescription.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Hints {
     /// Images that follow the first one without directories of their own.

@@ -23,7 +23,7 @@ const PROJECTED_CITATION: u16 = 3073;
 const MAX_KEYS: u64 = 4096;
 /// A code that stands for "defined by other keys"; 0 stands for "undefined".
 const USER_DEFINED: u16 = 32767;
-/// What ESRI puts before WKT in a citation.
+/// Prefix of ESRI before WKT in a citation.
 const ESRI_TEXT: &str = "ESRI PE String = ";
 
 /// Where the pixels of a page lie. Adds notes about anything that is not kept.

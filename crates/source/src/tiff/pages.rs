@@ -26,7 +26,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// What must be the same in all pages of a cube.
+    /// Properties that must be the same in all pages of a cube.
     fn kind(&self) -> (u64, u64, u64, u64, u64, bool) {
         let page = &self.page;
         (page.width, page.height, page.samples, page.bits, page.sample_format, page.planar)

@@ -31,7 +31,7 @@ const MOST_LISTS: usize = 64;
 /// JSON and XML texts are not searched deeper than this.
 const DEEPEST: usize = 4;
 
-/// What texts say about bands: lists of values in some unit.
+/// Bands in texts: lists of values in some unit.
 #[derive(Debug, Default)]
 struct Found {
     wavelength: Vec<NumberList>,
@@ -62,7 +62,7 @@ impl Found {
         }
     }
 
-    /// What a text says: JSON, XML, or lines of keys and values.
+    /// Reads a text: JSON, XML, or lines of keys and values.
     fn of(text: &str) -> Self {
         let mut found = Self::default();
         let text = text.trim();

@@ -58,7 +58,7 @@ pub struct ArrayMetadata {
 pub struct Stored {
     /// Bytes of a chunk (of a sharded array: an inner chunk) once decoded.
     pub decoded: u64,
-    /// What chunks are compressed with.
+    /// Codec of chunks.
     pub compressor: Option<Compressor>,
     /// The index of each shard, if chunks are shards.
     pub shards: Option<ShardIndex>,

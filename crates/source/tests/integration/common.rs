@@ -31,7 +31,7 @@ pub fn shared(name: &str) -> Option<PathBuf> {
     Some(data.join(name))
 }
 
-/// What an independent Python reader found in `name` (a path relative to the folder of `truth`, with
+/// Values that an independent Python reader found in `name` (a path relative to the folder of `truth`, with
 /// `#variable` for containers).
 pub fn truth(folder: &Path, name: &str) -> serde_json::Value {
     let text = std::fs::read_to_string(folder.join("TRUTH.json")).unwrap();

@@ -48,7 +48,7 @@ const PIECE: usize = 1 << 20;
 /// Number of bytes read from an archive at a time if only the beginning of a member is needed.
 const SHORT: usize = 8 << 10;
 
-/// What to do with a damaged file.
+/// Remedy for a damaged file.
 const DAMAGED: &str = "copy the file again; it is cut short or damaged";
 
 /// How an archive is stored.

@@ -11,7 +11,7 @@ const LONGEST: usize = 3000;
 /// Maximum length in bytes of the name of one folder or file.
 const LONGEST_PART: usize = 255;
 
-/// What to do with an archive that cannot be read as it is.
+/// Remedy for an archive that cannot be read as it is.
 pub(super) const UNPACK: &str =
     "unpack it with a tool that you trust, check the files, and give the folder";
 

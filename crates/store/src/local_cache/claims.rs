@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::folder::{self, BlockName};
 
-/// What a process learns when it is about to fetch a block.
+/// State of a block when a process is about to fetch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// No other process is fetching the block, so this one should.

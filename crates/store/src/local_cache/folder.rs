@@ -83,7 +83,7 @@ pub struct CachedInfo {
     pub in_use: bool,
 }
 
-/// What [`CacheFolder::check`] found.
+/// Result of [`CacheFolder::check`].
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
     /// Number of intact blocks.

@@ -23,7 +23,7 @@ const REST: Duration = Duration::from_secs(30);
 /// If there is no room, the folder is searched for changes by other processes at most this often.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What the readers and the writer of a dataset in the cache share.
+/// State that the readers and the writer of a dataset in the cache share.
 #[derive(Debug)]
 pub(super) struct CacheState {
     pub cache: CacheFolder,

@@ -1,4 +1,4 @@
-//! What this process knows about a dataset's blocks: which exist and are open, when each is needed, and which to
+//! This process's knowledge of a dataset's blocks: which exist and are open, when each is needed, and which to
 //! drop.
 
 use std::collections::{HashMap, HashSet, VecDeque};

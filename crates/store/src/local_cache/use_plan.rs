@@ -1,4 +1,4 @@
-//! What loaders tell the cache: what they will need, and how far they are.
+//! Reports of loaders to the cache: blocks that they will need, and their progress.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::state::CacheState;
 use super::table::ShardBlocks;
 use super::uses::Gathering;
 
-/// What one loader will need. Forgotten when the plan is dropped.
+/// Blocks that one loader will need. Forgotten when the plan is dropped.
 #[derive(Debug)]
 pub struct UsePlan {
     shared: Arc<CacheState>,

@@ -63,7 +63,7 @@ impl Uses {
     }
 }
 
-/// What one loader will need in the rest of its epoch and in later epochs. Steps are numbered consecutively over all epochs.
+/// Blocks that one loader will need in the rest of its epoch and in later epochs. Steps are numbered consecutively over all epochs.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     epochs: VecDeque<Epoch>,

@@ -16,7 +16,7 @@ use crate::remote::{self, Version};
 /// Size of one request in bytes. Several requests run at the same time.
 const PIECE: u64 = 8 << 20;
 
-/// What to do if there is no room for temporary files.
+/// Remedy if there is no room for temporary files.
 pub(super) const ROOM: &str = "files from servers and archives are stored as temporary files: set TMPDIR to a folder with enough space";
 
 /// The state of the files.

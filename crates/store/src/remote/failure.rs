@@ -204,7 +204,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.len() < 64 && text.chars().all(char::is_alphanumeric)
 }
 
-/// What is wrong with a certificate, in brackets, if it is a word such as `UnknownIssuer`.
+/// The fault of a certificate, in brackets, if it is a word such as `UnknownIssuer`.
 fn fault(text: &str) -> String {
     let after = text.split_once("invalid peer certificate: ").map_or("", |(_, after)| after);
     let word = after.lines().next().unwrap_or_default();

@@ -23,7 +23,7 @@ pub struct World {
     changed: Condvar,
 }
 
-/// What a call requires.
+/// Requirements of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Door {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What products say of their cubes in other texts than XML: the grids of HDF-EOS, Wyvern's STAC items, the lists of
+//! Descriptions of products' cubes in other texts than XML: the grids of HDF-EOS, Wyvern's STAC items, the lists of
 //! AVIRIS, the ENVI header of DESIS.
 #![no_main]
 

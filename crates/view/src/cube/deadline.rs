@@ -8,7 +8,7 @@ use hsipack_format::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     end: Instant,
-    /// What the user can do if the time is over.
+    /// The remedy if the time is over.
     remedy: &'static str,
 }
 

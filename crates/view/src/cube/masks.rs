@@ -71,7 +71,7 @@ impl<'a> Mask<'a> {
         }
     }
 
-    /// What its labels mean.
+    /// The meaning of its labels.
     pub fn meaning(&self) -> Meaning {
         match self {
             Self::Packed { array, .. } => array.meta().mask_meaning().into(),

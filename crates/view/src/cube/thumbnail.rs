@@ -13,7 +13,7 @@ pub const USUAL: usize = 160;
 /// Maximum number of rows and of columns of a thumbnail.
 pub const MOST: usize = 512;
 
-/// What a glance at a cube shows.
+/// Summary of a cube at a glance.
 #[derive(Debug)]
 pub struct Glance {
     /// A picture, as a PNG file.

@@ -33,7 +33,7 @@ pub struct Answers {
     state: Mutex<State>,
 }
 
-/// What is kept between questions.
+/// State between questions.
 #[derive(Debug, Default)]
 struct State {
     dataset: Option<Dataset>,
@@ -233,7 +233,7 @@ fn stack<'a>(subject: &'a Subject, item: &Item) -> Option<&'a Stack> {
     dataset.stacks().get(dataset.samples().stack(item.sample))
 }
 
-/// What the labels of a mask mean.
+/// The meaning of the labels of a mask.
 fn meaning(batches: &Batches, stack: &Stack, name: &str) -> Meaning {
     let layers = batches.replay.layers(name);
     let renamed = batches.setup.loader.new_ids.iter().any(|new| new.mask == name);

@@ -28,7 +28,7 @@ pub struct Batch {
     pub before: Frame,
     /// The shape of images after augmentations.
     pub after: Frame,
-    /// What was drawn for its items, if there are augmentations.
+    /// Random draws for its items, if there are augmentations.
     pub drawn: Option<Parameters>,
 }
 

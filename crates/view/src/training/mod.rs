@@ -1,4 +1,4 @@
-//! What training is given: any batch of any epoch of a loader, before and after augmentation.
+//! The batches of a training: any batch of any epoch of a loader, before and after augmentation.
 //!
 //! | file | job |
 //! |---|---|

@@ -14,7 +14,7 @@ use crate::query::Query;
 /// A loader of training whose batches are shown.
 #[derive(Clone, Debug)]
 pub struct Training {
-    /// What is read, in which order.
+    /// The data to read, and their order.
     pub loader: LoaderOptions,
     /// How images are made. They are made on the CPU, even if another device is given.
     pub images: DeviceOptions,

@@ -5,7 +5,7 @@ use hsipack_read::Loader;
 
 use super::{Args, StoreKind, Verify, machine};
 
-/// What to try, best first; empty if the loader is as fast as the consumer.
+/// Changes to try, best first; empty if the loader is as fast as the consumer.
 pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
     let dataset = loader.dataset();
     let chosen = Some(loader.cache().clone()).filter(|cache| cache.chosen);

@@ -16,7 +16,7 @@ use super::figures::{Figures, unit};
 use super::stream::{End, EpochReport, Epochs};
 use crate::{output, parse};
 
-/// What was read, how fast, and what limits it.
+/// The data that were read, the rate, and its limit.
 #[derive(Debug, Serialize)]
 pub struct Report {
     dataset: PathBuf,

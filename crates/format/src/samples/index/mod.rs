@@ -194,7 +194,7 @@ fn damaged(what: &str) -> Error {
 /// Stands for a checksum that was not computed, in an index that is not written to a file.
 pub(super) const UNKNOWN: [u8; 32] = [0; 32];
 
-/// What an index records about the text it was built from.
+/// Facts about the text from which an index was built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its length in bytes.

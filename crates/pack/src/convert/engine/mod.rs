@@ -38,7 +38,7 @@ use super::staging::{Shards, Staging};
 use super::stats::StackStats;
 use crate::progress::Progress;
 
-/// What is known of all packed samples.
+/// Facts about all packed samples.
 pub struct Outcome {
     /// One record for each sample, in the order of [`Plan::samples`].
     pub samples: Vec<SampleRecord>,

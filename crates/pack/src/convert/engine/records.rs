@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::convert::stats::{BandStats, Summary};
 
-/// What is known of a packed sample.
+/// Facts about a packed sample.
 #[derive(Clone, Debug)]
 pub struct SampleRecord {
     /// NaN values.

@@ -63,7 +63,7 @@ struct Creator {
     created_by: String,
 }
 
-/// What the plan was made for.
+/// The purpose of the plan.
 pub(super) struct Header<'a> {
     pub folder: Option<PathBuf>,
     pub append: bool,

@@ -11,7 +11,7 @@ use crate::convert::class_ids::add_names;
 use crate::convert::classes;
 use crate::convert::masks::MaskGroup;
 
-/// What is known about the classes of each mask, by its name.
+/// Facts about the classes of each mask, by its name.
 pub(super) struct ClassNames {
     /// Their names, in order of the packed ids, in all cubes so far.
     known: BTreeMap<String, Vec<String>>,
@@ -147,7 +147,7 @@ impl ClassNames {
         Ok(())
     }
 
-    /// What a user should know about stacks of the dataset, to which cubes are appended in `stacks`.
+    /// Notes for the user about stacks of the dataset, to which cubes are appended in `stacks`.
     pub(super) fn notes(&self, stacks: &[PlannedStack], base: Option<&Dataset>) -> Vec<String> {
         let mut notes = Vec::new();
         let planned: BTreeSet<&str> = stacks.iter().map(|stack| stack.name.as_str()).collect();

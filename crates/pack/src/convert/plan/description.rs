@@ -8,7 +8,7 @@ use std::sync::Arc;
 use hsipack_format::Geo;
 use hsipack_source::{CubeInfo, Radiometry};
 
-/// What the files of cubes say about bands and values, and which bands are kept.
+/// Description of bands and values in the files of cubes, and the bands that are kept.
 #[derive(Debug)]
 pub struct Description {
     /// Without files, notes, place and radiometry, which belong to one cube.
@@ -26,7 +26,7 @@ impl Description {
         (Self { info, bands }, own)
     }
 
-    /// What the file says. Files, notes, place and radiometry are empty.
+    /// Contents of the file. Files, notes, place and radiometry are empty.
     pub fn shared(&self) -> &CubeInfo {
         &self.info
     }
@@ -89,7 +89,7 @@ impl Description {
     }
 }
 
-/// What the files of a cube say about it alone.
+/// Facts in the files of a cube that hold for it alone.
 #[derive(Clone, Debug, Default)]
 pub struct OwnInfo {
     /// Where the pixels lie on Earth.

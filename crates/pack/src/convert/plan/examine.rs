@@ -25,7 +25,7 @@ pub(super) struct Examiner<'a> {
     pub made: BTreeMap<String, MaskMeaning>,
 }
 
-/// What the files of an input say.
+/// Contents of the files of an input.
 pub(super) struct Examined {
     /// The description of its cube.
     pub info: CubeInfo,
@@ -45,7 +45,7 @@ pub(super) struct Examined {
     pub masks: Vec<ExaminedMask>,
 }
 
-/// What the file of a mask says.
+/// Contents of the file of a mask.
 pub(super) struct ExaminedMask {
     /// Fingerprint of its files; `None` if the cube has none, and the mask is filled.
     pub fingerprint: Option<String>,
@@ -55,7 +55,7 @@ pub(super) struct ExaminedMask {
     pub free_names: Vec<String>,
     /// Colours of classes that have no id in the file.
     pub named_colors: Vec<(String, Color)>,
-    /// What it requires of its array.
+    /// The array that it needs.
     pub array: PlannedMask,
 }
 

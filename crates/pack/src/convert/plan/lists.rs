@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::input::Input;
 use crate::table::NameList;
 
-/// What lists say about inputs.
+/// Entries of lists about inputs.
 pub(crate) struct Listed {
     /// Whether each input is in a list.
     pub is_listed: Vec<bool>,

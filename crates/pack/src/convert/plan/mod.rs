@@ -118,9 +118,9 @@ pub struct PlannedSample {
     pub stack: usize,
     /// Its place in the stack's arrays, counted with the existing samples.
     pub index: usize,
-    /// What its file says about bands and values, and which bands are kept.
+    /// Bands and values as its file describes them, and the bands that are kept.
     pub description: Arc<Description>,
-    /// What its file says about it alone.
+    /// Facts in its file that hold for it alone.
     pub own: Box<OwnInfo>,
     /// Columns of the user's tables.
     pub columns: Map<String, Value>,

@@ -22,7 +22,7 @@ pub struct Claim {
     pub(super) right: Right,
 }
 
-/// What prevents others from writing.
+/// The lock that prevents others from writing.
 #[derive(Debug)]
 pub(super) enum Right {
     /// A locked file in the folder.
@@ -40,7 +40,7 @@ pub(super) enum Hold {
     Together,
 }
 
-/// What an earlier process began at the output.
+/// Work that an earlier process began at the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
     /// Nothing.

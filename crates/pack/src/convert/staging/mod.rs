@@ -69,14 +69,14 @@ pub struct Shards {
     pub new_stacks: Vec<String>,
 }
 
-/// What is being done, for other processes.
+/// Description of the running work, for other processes.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// Identifies the conversion.
     pub plan: &'a str,
     /// Whether it adds to a dataset.
     pub append: bool,
-    /// What the command asks for (`request.rs`).
+    /// The request of the command (`request.rs`).
     pub asked: &'a Value,
     /// The fingerprint of the dataset that it adds to.
     pub base: Option<&'a str>,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::convert::sealed;
 
-/// What was found at the path of a receipt.
+/// State of the path of a receipt.
 #[derive(Debug, PartialEq)]
 pub(super) enum Found {
     /// The record of the shard.

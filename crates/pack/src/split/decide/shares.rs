@@ -15,7 +15,7 @@ const MOST: usize = 32;
 pub enum Share {
     /// A fraction of 1.
     Part(f64),
-    /// What the other splits leave over.
+    /// The remainder after the other splits.
     Rest,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 use super::Map;
 use crate::split::BLOCK;
 
-/// What must not be divided.
+/// Units that must not be divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
     /// Nothing: each pixel is drawn by itself.

@@ -1,4 +1,4 @@
-//! What was not given back: to a context that is released, or to a process that ends.
+//! Leaks: resources that were not released before their context or their process ended.
 
 use crate::faults::{Kind, report};
 use crate::settings::REPORT;
