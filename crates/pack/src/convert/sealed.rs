@@ -1,6 +1,7 @@
 //! JSON that contains a hash of itself, so that a file that was changed or truncated is detected.
 
 use hsipack_format::checksums::sha256;
+use serde::Serialize;
 
 const BEFORE: &str = "{\"sha256\":\"";
 const BETWEEN: &str = "\",\"content\":";
@@ -8,9 +9,18 @@ const AFTER: &str = "}\n";
 /// Number of digits of a hash.
 const DIGITS: usize = 64;
 
-/// `content`, a JSON text, with its hash: `{"sha256":"…","content":…}` and a line feed.
-pub fn seal(content: &str) -> String {
-    format!("{BEFORE}{}{BETWEEN}{content}{AFTER}", sha256(content.as_bytes()))
+/// The JSON text of `content`, with its hash: `{"sha256":"…","content":…}` and a line feed.
+///
+/// # Panics
+/// If the keys of a map in `content` are not strings.
+pub fn seal(content: &impl Serialize) -> Vec<u8> {
+    let mut text = format!("{BEFORE}{}{BETWEEN}", "0".repeat(DIGITS)).into_bytes();
+    let start = text.len();
+    serde_json::to_writer(&mut text, content).expect("keys are strings");
+    let hash = sha256(&text[start..]);
+    text[BEFORE.len()..][..DIGITS].copy_from_slice(hash.as_bytes());
+    text.extend(AFTER.as_bytes());
+    text
 }
 
 /// The content of a sealed text; `None` if any byte differs from what [`seal`] wrote.

@@ -2,6 +2,7 @@
 //!
 //! It is JSON with a hash of itself. What many cubes have in common (their wavelengths, their type) is stored once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use crate::precision::Information;
 
 /// A planned conversion.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PlanFile {
+pub(super) struct PlanFile<'a> {
     /// The program and version that planned it. All later steps must use the same version.
     pub created_by: String,
     /// The dataset.
@@ -55,7 +56,7 @@ pub(super) struct PlanFile {
     stacks: Vec<StackRecord>,
     /// Properties that cubes have in common.
     kinds: Vec<KindRecord>,
-    samples: Vec<SampleRecord>,
+    samples: Vec<SampleRecord<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -148,25 +149,30 @@ struct KindRecord {
     bands: Option<Vec<usize>>,
 }
 
+/// Strings and maps are borrowed from the plan when it is written, because there may be very many.
 #[derive(Debug, Serialize, Deserialize)]
-struct SampleRecord {
+struct SampleRecord<'a> {
     path: PathBuf,
-    variable: Option<String>,
+    variable: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    axes: Option<String>,
-    name: String,
+    axes: Option<Cow<'a, str>>,
+    name: Cow<'a, str>,
     stack: usize,
     index: usize,
     kind: usize,
-    geo: Option<Geo>,
+    geo: Option<Cow<'a, Geo>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    radiometry: Option<Radiometry>,
-    columns: Map<String, Value>,
-    #[serde(default, skip_serializing_if = "Fields::is_empty")]
-    fields: Fields,
-    masks: Vec<Option<String>>,
+    radiometry: Option<Cow<'a, Radiometry>>,
+    columns: Cow<'a, Map<String, Value>>,
+    #[serde(default, skip_serializing_if = "has_no_fields")]
+    fields: Cow<'a, Fields>,
+    masks: Cow<'a, [Option<String>]>,
     bytes: u64,
-    fingerprint: String,
+    fingerprint: Cow<'a, str>,
+}
+
+fn has_no_fields(fields: &Fields) -> bool {
+    fields.is_empty()
 }
 
 /// A number that JSON may not be able to represent.
@@ -398,9 +404,9 @@ impl OptionsRecord {
     }
 }
 
-impl PlanFile {
+impl<'a> PlanFile<'a> {
     /// The file for a plan. `options` must be completed by the plan.
-    pub fn new(plan: &Plan, options: &ConvertOptions, header: Header) -> Self {
+    pub fn new(plan: &'a Plan, options: &ConvertOptions, header: Header) -> Self {
         let mut kinds = Vec::new();
         let mut known: HashMap<String, usize> = HashMap::new();
         let mut kind_of: HashMap<*const Description, usize> = HashMap::new();
@@ -420,19 +426,19 @@ impl PlanFile {
             let input = Input { variable: None, ..sample.input.clone() };
             SampleRecord {
                 path: PathBuf::from(input.text()),
-                variable: sample.input.variable.clone(),
-                axes: sample.input.axes.clone(),
-                name: sample.name.clone(),
+                variable: sample.input.variable.as_deref().map(Cow::from),
+                axes: sample.input.axes.as_deref().map(Cow::from),
+                name: Cow::from(&sample.name),
                 stack: sample.stack,
                 index: sample.index,
                 kind,
-                geo: sample.own.geo.clone(),
-                radiometry: sample.own.radiometry.clone(),
-                columns: sample.columns.clone(),
-                fields: sample.input.fields.clone(),
-                masks: sample.masks.clone(),
+                geo: sample.own.geo.as_ref().map(Cow::Borrowed),
+                radiometry: sample.own.radiometry.as_ref().map(Cow::Borrowed),
+                columns: Cow::Borrowed(&sample.columns),
+                fields: Cow::Borrowed(&sample.input.fields),
+                masks: Cow::from(&sample.masks),
                 bytes: sample.source_bytes,
-                fingerprint: sample.fingerprint.clone(),
+                fingerprint: Cow::from(&sample.fingerprint),
             }
         });
         let samples = samples.collect();
@@ -462,8 +468,7 @@ impl PlanFile {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string(self).expect("plain values");
-        output::write_whole(path, sealed::seal(&text).as_bytes())
+        output::write_whole(path, &sealed::seal(self))
     }
 
     /// Reads the plan at `path`, a file or a URL.
@@ -510,20 +515,23 @@ impl PlanFile {
                 kinds.get(sample.kind).filter(|_| sample.stack < count).ok_or_else(broken)?;
             Ok(PlannedSample {
                 description: kind.clone(),
-                own: Box::new(OwnInfo { geo: sample.geo, radiometry: sample.radiometry }),
+                own: Box::new(OwnInfo {
+                    geo: sample.geo.map(Cow::into_owned),
+                    radiometry: sample.radiometry.map(Cow::into_owned),
+                }),
                 input: Input {
-                    variable: sample.variable,
-                    axes: sample.axes,
-                    fields: sample.fields,
+                    variable: sample.variable.map(Cow::into_owned),
+                    axes: sample.axes.map(Cow::into_owned),
+                    fields: sample.fields.into_owned(),
                     ..Input::of(&sample.path)
                 },
-                name: sample.name,
+                name: sample.name.into_owned(),
                 stack: sample.stack,
                 index: sample.index,
-                columns: sample.columns,
-                masks: sample.masks,
+                columns: sample.columns.into_owned(),
+                masks: sample.masks.into_owned(),
                 source_bytes: sample.bytes,
-                fingerprint: sample.fingerprint,
+                fingerprint: sample.fingerprint.into_owned(),
             })
         });
         let samples: Vec<PlannedSample> = samples.collect::<Result<_>>()?;

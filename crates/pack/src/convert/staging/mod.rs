@@ -307,7 +307,7 @@ impl Staging {
             writer.check()?;
         }
         let receipt = receipt::write(record, &self.plan, stack, shard);
-        write_whole(&self.state_file(stack, shard), receipt.as_bytes())?;
+        write_whole(&self.state_file(stack, shard), &receipt)?;
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         records.insert((stack.to_owned(), shard), Some(record.to_string().into()));
         Ok(())

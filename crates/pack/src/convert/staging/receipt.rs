@@ -22,9 +22,9 @@ pub(super) enum Found {
 }
 
 /// The receipt of shard `number` of `stack` for the plan `plan`. `record` describes the shard.
-pub(super) fn write(record: &Value, plan: &str, stack: &str, number: usize) -> String {
+pub(super) fn write(record: &Value, plan: &str, stack: &str, number: usize) -> Vec<u8> {
     let receipt = json!({ "plan": plan, "stack": stack, "shard": number, "record": record });
-    sealed::seal(&receipt.to_string())
+    sealed::seal(&receipt)
 }
 
 /// Reads the receipt of shard `number` of `stack` at `file`; `None` if there is no file.
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(found("plan", "a", 2), Some(Found::Misplaced));
         assert_eq!(files(&record).collect::<Vec<_>>(), [(PathBuf::from("a/c/0"), 7)]);
         for at in 0..text.len() {
-            let mut bytes = text.clone().into_bytes();
+            let mut bytes = text.clone();
             bytes[at] ^= 1;
             std::fs::write(&file, &bytes).unwrap();
             assert_eq!(found("plan", "a", 3), Some(Found::Damaged), "byte {at}");
