@@ -11,6 +11,7 @@ mod images;
 mod kernels;
 mod kornia;
 mod kornia_draws;
+mod readme;
 #[path = "../../../read/tests/support/mod.rs"]
 mod support;
 
