@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hsipack_format::metadata::Made;
+use hsipack_format::metadata::{Made, TargetMeaning};
 use hsipack_format::names::by_name;
 use hsipack_format::{
     Codec, Color, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile,
@@ -17,6 +17,7 @@ use hsipack_store::{output, small};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::convert::assignment::Assignment;
 use crate::convert::masks::MaskGroup;
 use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
@@ -24,6 +25,7 @@ use crate::convert::options::{
 };
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
+use crate::convert::targets::PlannedTarget;
 use crate::input::Input;
 use crate::pattern::Fields;
 use crate::precision::Information;
@@ -47,6 +49,7 @@ pub(super) struct PlanFile {
     pub writer: Option<String>,
     options: OptionsRecord,
     masks: Vec<MaskGroup>,
+    targets: Vec<Assignment>,
     split_stats: bool,
     keep_bits: KeepBits,
     information: Option<Information>,
@@ -76,6 +79,7 @@ pub(super) struct Header<'a> {
 struct OptionsRecord {
     values: ValueOptions,
     masks: Vec<MaskOption>,
+    targets: Vec<Assignment>,
     mask_fill: Option<u16>,
     #[serde(with = "by_name")]
     compressor: Compressor,
@@ -109,6 +113,15 @@ struct MaskRecord {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+struct TargetRecord {
+    name: String,
+    grid: GridRecord,
+    codec: Codec,
+    channel_names: Option<Vec<String>>,
+    unit: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct StackRecord {
     name: String,
     grid: GridRecord,
@@ -121,6 +134,7 @@ struct StackRecord {
     good_bands: Option<Vec<bool>>,
     band_names: Option<Vec<String>>,
     masks: Vec<MaskRecord>,
+    targets: Vec<TargetRecord>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -165,6 +179,7 @@ struct SampleRecord {
     #[serde(default, skip_serializing_if = "Fields::is_empty")]
     fields: Fields,
     masks: Vec<Option<String>>,
+    targets: Vec<String>,
     bytes: u64,
     fingerprint: String,
 }
@@ -267,6 +282,22 @@ impl MaskRecord {
     }
 }
 
+impl From<&PlannedTarget> for TargetRecord {
+    fn from(target: &PlannedTarget) -> Self {
+        let TargetMeaning { channel_names, unit } = target.meaning.clone();
+        let (name, grid, codec) = (target.name.clone(), (&target.grid).into(), target.codec);
+        Self { name, grid, codec, channel_names, unit }
+    }
+}
+
+impl TargetRecord {
+    fn target(self) -> Result<PlannedTarget> {
+        let Self { name, grid, codec, channel_names, unit } = self;
+        let meaning = TargetMeaning { channel_names, unit };
+        Ok(PlannedTarget { name, grid: grid.grid()?, codec, meaning })
+    }
+}
+
 impl From<&PlannedStack> for StackRecord {
     fn from(stack: &PlannedStack) -> Self {
         Self {
@@ -281,6 +312,7 @@ impl From<&PlannedStack> for StackRecord {
             good_bands: stack.good_bands.clone(),
             band_names: stack.band_names.clone(),
             masks: stack.masks.iter().map(MaskRecord::from).collect(),
+            targets: stack.targets.iter().map(TargetRecord::from).collect(),
         }
     }
 }
@@ -299,6 +331,7 @@ impl StackRecord {
             good_bands: self.good_bands,
             band_names: self.band_names,
             masks: self.masks.into_iter().map(MaskRecord::mask).collect::<Result<_>>()?,
+            targets: self.targets.into_iter().map(TargetRecord::target).collect::<Result<_>>()?,
         })
     }
 }
@@ -367,6 +400,7 @@ impl OptionsRecord {
         Self {
             values: options.values.clone(),
             masks: options.mask.clone(),
+            targets: options.target.clone(),
             mask_fill: options.mask_fill,
             compressor: layout.codec,
             level: layout.level,
@@ -383,6 +417,7 @@ impl OptionsRecord {
             mode: Mode { resume: false, append },
             values: self.values,
             mask: self.masks,
+            target: self.targets,
             mask_fill: self.mask_fill,
             layout: LayoutOptions {
                 codec: self.compressor,
@@ -431,6 +466,7 @@ impl PlanFile {
                 columns: sample.columns.clone(),
                 fields: sample.input.fields.clone(),
                 masks: sample.masks.clone(),
+                targets: sample.targets.clone(),
                 bytes: sample.source_bytes,
                 fingerprint: sample.fingerprint.clone(),
             }
@@ -446,6 +482,7 @@ impl PlanFile {
             writer: header.writer.map(str::to_owned),
             options: OptionsRecord::of(options),
             masks: plan.masks.clone(),
+            targets: plan.targets.clone(),
             split_stats: plan.split_stats,
             keep_bits: plan.keep_bits,
             information: plan.information.clone(),
@@ -522,6 +559,7 @@ impl PlanFile {
                 index: sample.index,
                 columns: sample.columns,
                 masks: sample.masks,
+                targets: sample.targets,
                 source_bytes: sample.bytes,
                 fingerprint: sample.fingerprint,
             })
@@ -536,6 +574,7 @@ impl PlanFile {
             samples,
             stacks,
             masks: self.masks,
+            targets: self.targets,
             split_stats: self.split_stats,
             keep_bits: self.keep_bits,
             information: self.information,
