@@ -151,8 +151,8 @@ def convert(
             is inside.
         target: floats for each pixel, such as abundances or concentrations: by the name of each
             target, the path of its file for each cube, with the fields of ``mask``, such as
-            ``{"mag1c": "{dir}/{stem}_mag1c.tif"}``. A file has the rows and columns of its cube, and
-            one or several channels. Values are packed as float32, missing ones as NaN.
+            ``{"mag1c": "{dir}/{stem}_mag1c.tif"}``. A file has the rows and columns of its cube,
+            and one or several channels. Values are packed as float32, missing ones as NaN.
         boxes: bounding boxes of objects: one file for all cubes, or a path with the fields of
             ``mask``: COCO, Pascal VOC, YOLO or CSV. They become the columns ``boxes``, a list of
             ``[x_min, y_min, x_max, y_max]`` by the edges of pixels, and ``box_labels``, a list of
