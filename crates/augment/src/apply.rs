@@ -7,30 +7,33 @@ use crate::drawn::SampleKey;
 use crate::engine::{BatchArray, Engine};
 use crate::frame::Frame;
 use crate::fusion::{self, Stage, Task, task};
+use crate::geometry::Interpolation;
 use crate::mixed::Mixed;
-use crate::operation::{self, Operation};
+use crate::operation::{self, Blank, Operation};
 use crate::ops::Op;
 use crate::parameters::Parameters;
 use crate::pipeline::Pipeline;
 use crate::resample::{ResampleJob, ResampleOptions, Resampling};
 
-/// Images and masks of a batch.
+/// Images, masks and targets of a batch.
 #[derive(Clone, Debug)]
 pub struct Images<A> {
     /// (samples, bands, rows, columns); float16, bfloat16, float32 or float64. Fastest as a view of memory in the order
     /// (sample, row, column, band); other layouts are copied into this order.
     pub image: A,
-    /// Masks with the same samples, rows and columns.
+    /// Masks and targets with the same samples, rows and columns.
     pub masks: Vec<Mask<A>>,
     overwrite: bool,
 }
 
-/// Labels of a batch.
+/// Labels of a batch, or a target: floats for each pixel. Geometric augmentations interpolate targets as they interpolate
+/// images. A pixel of a target stays missing (NaN) where the nearest pixel is missing; elsewhere, missing pixels have no
+/// weight.
 #[derive(Clone, Debug)]
 pub struct Mask<A> {
     /// Its name.
     pub name: String,
-    /// (samples, rows, columns), or (samples, layers, rows, columns); integers or booleans.
+    /// (samples, rows, columns), or (samples, layers, rows, columns); integers or booleans, or for a target floats.
     pub labels: A,
 }
 
@@ -97,7 +100,7 @@ struct Work<'e, E: Engine> {
 /// A mask on its way through the stages.
 struct Layers<A> {
     name: String,
-    /// The label for pixels without a source.
+    /// The label for pixels without a source. In targets, they are NaN.
     fill: i64,
     held: BatchArray<A>,
     /// Whether the mask was given with an axis of layers.
@@ -108,6 +111,12 @@ struct Layers<A> {
 struct Before<A> {
     image: BatchArray<A>,
     masks: Vec<BatchArray<A>>,
+}
+
+impl<A> Layers<A> {
+    fn is_target(&self) -> bool {
+        self.held.element.is_float()
+    }
 }
 
 impl Pipeline {
@@ -158,6 +167,29 @@ impl Pipeline {
     }
 }
 
+/// Moves the pixels of a target as those of the image, which `image` moves. Missing pixels do not spread: interpolated values
+/// are means of the pixels that are there, and missing only where the nearest pixel is.
+fn move_target<E: Engine>(
+    engine: &E,
+    target: &mut BatchArray<E::Array>,
+    image: &ResampleJob<'_>,
+    fields: &E::Fields,
+) -> Result<()> {
+    let interpolation = Some(Interpolation::Nearest);
+    let together = ResampleOptions { interpolation, ..image.together };
+    let nearest = ResampleJob { fill: f64::NAN, together, ..*image };
+    let is_whole = |step: &Resampling| !matches!(step, Resampling::Sample(_));
+    if image.nearest() || image.moves.iter().all(is_whole) {
+        return engine.place(target, &nearest, fields);
+    }
+    let between = ResampleJob { fill: 0.0, ..*image };
+    let [mut values, mut weights] = engine.known(target)?;
+    engine.place(target, &nearest, fields)?;
+    engine.place(&mut values, &between, fields)?;
+    engine.place(&mut weights, &between, fields)?;
+    engine.means(target, &values, &weights)
+}
+
 /// Rows, columns and bands of images (samples, bands, rows, columns), and the number of samples.
 fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
     let (shape, element) = engine.look(image)?;
@@ -176,6 +208,13 @@ fn frame_of<E: Engine>(engine: &E, image: &E::Array) -> Result<(Frame, usize)> {
 
 /// Checks that a mask can be filled, and returns the label for pixels without a source.
 pub(crate) fn fill_of(pipeline: &Pipeline, name: &str, element: ElementType) -> Result<i64> {
+    if element.is_float() {
+        return match pipeline.mask_fill.names(name) {
+            false => Ok(0),
+            true => Err(Error::conflict(format!("mask_fill names {name}, which is a target"))
+                .with_remedy("leave it out: pixels without a source are NaN in targets")),
+        };
+    }
     let fill = pipeline.mask_fill.of(name);
     if element == ElementType::Bool || element.holds(fill) {
         return Ok(fill);
@@ -184,9 +223,21 @@ pub(crate) fn fill_of(pipeline: &Pipeline, name: &str, element: ElementType) -> 
         .with_remedy("give mask_fill a label that the mask can hold, or one for each mask"))
 }
 
-/// Checks that all masks that augmentations need are there.
-pub(crate) fn need_masks(pipeline: &Pipeline, masks: &[&str]) -> Result<()> {
+/// Checks that all masks that augmentations need are among these masks and targets.
+pub(crate) fn need_masks(pipeline: &Pipeline, arrays: &[(&str, ElementType)]) -> Result<()> {
+    let named = |is_float: bool| {
+        let arrays = arrays.iter().filter(move |(_, element)| element.is_float() == is_float);
+        arrays.map(|(name, _)| *name).collect::<Vec<&str>>()
+    };
+    let (targets, masks) = (named(true), named(false));
     for op in &pipeline.ops {
+        if let Some(name) = op.masks().find(|name| targets.contains(name)) {
+            return Err(Error::conflict(format!(
+                "{} needs a mask, but {name} is a target: floats, not class ids",
+                op.name()
+            ))
+            .with_remedy("name a mask"));
+        }
         let missing = op.masks().find(|name| !masks.contains(name));
         if missing.is_some() || (op.needs_mask() && masks.is_empty()) {
             let what = missing.map_or("a mask, but the batch has none".into(), |name| {
@@ -218,18 +269,19 @@ impl<'e, E: Engine> Work<'e, E> {
                 }
                 _ => false,
             };
-            if !fits || element.is_float() {
+            if !fits {
                 return Err(Error::conflict(format!(
-                    "mask {name} has shape {shape:?} and type {element}, which does not fit images of shape {size:?}"
+                    "{name} has shape {shape:?} and type {element}, which does not fit images of shape {size:?}"
                 ))
-                .with_remedy("give masks as integers or booleans (samples, rows, columns)"));
+                .with_remedy("give masks and targets as (samples, rows, columns) or (samples, layers, rows, columns)"));
             }
             let fill = fill_of(pipeline, name, element)?;
             let held = engine.hold(labels, images.overwrite)?;
             Ok(Layers { name: name.clone(), fill, held, layered: shape.len() == 4 })
         });
         let masks = masks.collect::<Result<Vec<_>>>()?;
-        need_masks(pipeline, &masks.iter().map(|mask| mask.name.as_str()).collect::<Vec<_>>())?;
+        let arrays = masks.iter().map(|mask| (mask.name.as_str(), mask.held.element));
+        need_masks(pipeline, &arrays.collect::<Vec<_>>())?;
         let image = engine.hold(&images.image, images.overwrite)?;
         Ok(Self { engine, image, masks, mixed: Vec::new() })
     }
@@ -268,7 +320,7 @@ impl<'e, E: Engine> Work<'e, E> {
         }
     }
 
-    /// Moves the pixels of images and masks.
+    /// Moves the pixels of images, masks and targets.
     fn r#move(&mut self, moves: &[Resampling], to: Frame, together: ResampleOptions) -> Result<()> {
         if moves.iter().all(|step| *step == Resampling::Keep) {
             return Ok(());
@@ -280,6 +332,10 @@ impl<'e, E: Engine> Work<'e, E> {
         let job = ResampleJob { to, moves, labels: false, fill, together };
         self.engine.place(&mut self.image, &job, &fields)?;
         for mask in &mut self.masks {
+            if mask.is_target() {
+                move_target(self.engine, &mut mask.held, &job, &fields)?;
+                continue;
+            }
             let job = ResampleJob { labels: true, fill: mask.fill as f64, ..job };
             self.engine.place(&mut mask.held, &job, &fields)?;
         }
@@ -291,8 +347,15 @@ impl<'e, E: Engine> Work<'e, E> {
         match pass {
             Operation::Blank(blanks) => {
                 engine.blank(&mut self.image, &blanks, None)?;
-                let mut masks = self.masks.iter_mut();
-                masks.try_for_each(|mask| engine.blank(&mut mask.held, &blanks, Some(mask.fill)))
+                self.masks.iter_mut().try_for_each(|mask| match mask.is_target() {
+                    false => engine.blank(&mut mask.held, &blanks, Some(mask.fill)),
+                    true => {
+                        let values = vec![f64::NAN; mask.held.shape[3]];
+                        let nan = |blank: &Blank| Blank { values: values.clone(), ..*blank };
+                        let blanks: Vec<Blank> = blanks.iter().map(nan).collect();
+                        engine.blank(&mut mask.held, &blanks, None)
+                    }
+                })
             }
             Operation::Paste(cuts, mixed) => {
                 engine.paste(&mut self.image, &cuts)?;
@@ -301,6 +364,9 @@ impl<'e, E: Engine> Work<'e, E> {
             }
             Operation::Mix(mixed) => {
                 engine.mix(&mut self.image, &mixed.partners, &mixed.shares)?;
+                for target in self.masks.iter_mut().filter(|mask| mask.is_target()) {
+                    engine.mix(&mut target.held, &mixed.partners, &mixed.shares)?;
+                }
                 self.mixed.push(mixed);
                 Ok(())
             }
@@ -353,7 +419,7 @@ impl<'e, E: Engine> Work<'e, E> {
     /// The index of the mask with this name, or of the first mask.
     fn mask(&self, name: Option<&str>) -> Option<usize> {
         match name {
-            None => (!self.masks.is_empty()).then_some(0),
+            None => self.masks.iter().position(|mask| !mask.is_target()),
             Some(name) => self.masks.iter().position(|mask| mask.name == name),
         }
     }

@@ -11,8 +11,8 @@ use crate::parameters::Step;
 use crate::pipeline::Pipeline;
 
 impl Pipeline {
-    /// Checks that the pipeline can be applied to images of this frame with these masks (names and element types), and
-    /// returns the frame of the results. Touches no pixels, and takes a moment.
+    /// Checks that the pipeline can be applied to images of this frame with these masks and targets (names and element
+    /// types), and returns the frame of the results. Touches no pixels, and takes a moment.
     ///
     /// Finds what [`draw`](Self::draw) and [`apply`](Self::apply) would find for batches of such images: options that are
     /// not valid, crops larger than the image, lists that do not have a number for each band, masks that are missing.
@@ -52,13 +52,9 @@ impl Pipeline {
             frames.push(after);
         }
         for (name, element) in masks {
-            if element.is_float() {
-                return Err(Error::conflict(format!("mask {name} is {element}"))
-                    .with_remedy("give masks as integers or booleans"));
-            }
             fill_of(self, name, *element)?;
         }
-        need_masks(self, &masks.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
+        need_masks(self, masks)?;
         for stage in stages(self) {
             let (first, last) = (stage.ops.start, stage.ops.end);
             task(self, &stage, &steps[first..last], &frames[first..=last])?;

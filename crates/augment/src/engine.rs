@@ -86,6 +86,23 @@ pub trait Engine: sealed::Sealed {
         fields: &Self::Fields,
     ) -> Result<()>;
 
+    /// A target with 0 in place of its missing values (NaN), and weights: 1 where it has a value, 0 where it is missing.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn known(&self, target: &BatchArray<Self::Array>) -> Result<[BatchArray<Self::Array>; 2]>;
+
+    /// Replaces the values of a target by `values` divided by `weights`. Missing values stay missing.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    fn means(
+        &self,
+        target: &mut BatchArray<Self::Array>,
+        values: &BatchArray<Self::Array>,
+        weights: &BatchArray<Self::Array>,
+    ) -> Result<()>;
+
     /// Sets rectangles to their spectra, or to `label` if it is given.
     ///
     /// # Errors

@@ -54,6 +54,11 @@ impl Default for MaskFill {
 }
 
 impl MaskFill {
+    /// Whether it has a label for the mask with this name alone.
+    pub(crate) fn names(&self, mask: &str) -> bool {
+        matches!(self, Self::Each(labels) if labels.contains_key(mask))
+    }
+
     /// The label for the mask with this name.
     pub fn of(&self, mask: &str) -> i64 {
         match self {

@@ -26,10 +26,15 @@ pub const SPLIT_STATS: &str = "split_stats";
 pub const SAMPLES: &str = "samples.jsonl";
 /// A key in an entry of `history`: the fingerprint that the dataset had before.
 pub const CONTINUES: &str = "continues";
+/// The key that says what an array is to the samples, if it is neither the image nor a mask.
+const ROLE: &str = "role";
+/// The role of targets.
+const TARGET: &str = "target";
 /// The key of per-band statistics.
 pub const STATS: &str = "stats";
 const GOOD_BANDS: &str = "good_bands";
 const BAND_NAMES: &str = "band_names";
+const CHANNEL_NAMES: &str = "channel_names";
 const LAYERS: &str = "layers";
 const CLASS_NAMES: &str = "class_names";
 const CLASS_COLORS: &str = "class_colors";
@@ -120,7 +125,38 @@ impl MaskMeaning {
     }
 }
 
+/// The attributes of a target: floats for each pixel, with one or several channels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetMeaning {
+    /// The names of its channels, if the sources had them.
+    pub channel_names: Option<Vec<String>>,
+    /// The unit of its values, if the sources had it.
+    pub unit: Option<String>,
+}
+
+impl TargetMeaning {
+    /// Writes this meaning to the attributes of a target.
+    pub fn write(&self, attributes: &mut Map<String, Value>) {
+        attributes.extend(self.unit.as_ref().map(|unit| ("units".to_owned(), json!(unit))));
+        let mut own = Map::from_iter([(ROLE.to_owned(), json!(TARGET))]);
+        let names = self.channel_names.as_ref();
+        own.extend(names.map(|names| (CHANNEL_NAMES.to_owned(), json!(names))));
+        attributes.insert(OWN.to_owned(), Value::Object(own));
+    }
+}
+
 impl ArrayMeta {
+    /// Whether the array is a target.
+    pub fn is_target(&self) -> bool {
+        self.own().is_some_and(|own| own.get(ROLE).is_some_and(|role| role == TARGET))
+    }
+
+    /// The meaning of a target's values.
+    pub fn target_meaning(&self) -> TargetMeaning {
+        let unit = self.attributes.get("units").and_then(text);
+        TargetMeaning { channel_names: self.list(CHANNEL_NAMES, text), unit }
+    }
+
     /// hsipack's own attributes.
     pub fn own(&self) -> Option<&Map<String, Value>> {
         self.attributes.get(OWN)?.as_object()

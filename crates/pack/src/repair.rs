@@ -23,7 +23,7 @@ use crate::convert::encode::{Encoded, Encoder, OpenCube};
 use crate::convert::masks::{self, CubeOfMask, MaskReader};
 use crate::convert::shards::ShardWriter;
 use crate::convert::staging::Claim;
-use crate::convert::{metadata, plan};
+use crate::convert::{TargetReader, metadata, plan};
 use crate::fingerprint::fingerprint;
 use crate::progress::Progress;
 use crate::session::Session;
@@ -48,6 +48,9 @@ pub struct Report {
     /// Problems that the validation after the repair found.
     pub remaining: Vec<Problem>,
 }
+
+/// How many bytes of a source are read at once.
+const BLOCK_BYTES: usize = 64 << 20;
 
 /// Damaged chunks of one shard of one array, by sample. If there are none, the shard is only rewritten.
 type Damage = BTreeMap<usize, BTreeSet<usize>>;
@@ -166,8 +169,7 @@ impl Mender<'_> {
 
     fn array(&self, stack: &str, array: &str) -> Option<(&Stack, &ChunkArray)> {
         let stack = self.dataset.stack(stack)?;
-        let found =
-            if array == stack.image.name() { Some(&stack.image) } else { stack.mask(array) };
+        let found = stack.arrays().find(|one| one.name() == array);
         found.map(|array| (stack, array))
     }
 
@@ -318,6 +320,19 @@ impl Mender<'_> {
             }
         };
         let mut encoder = Encoder::default();
+        if array.meta().is_target() {
+            let target = recipe.targets.iter().find(|target| target.name == array.name());
+            let target = target.ok_or_else(|| {
+                Error::damaged("the dataset does not record where the target came from")
+            })?;
+            let shape = array.shape();
+            let (rows, columns) = (shape.rows, shape.columns);
+            let cube = CubeOfMask { input: &input, rows, columns, geo: sample.geo.as_ref() };
+            let reader = TargetReader::open(target, cube)?;
+            let cube = reader.into_cube(*array.grid(), recipe::codec(array))?;
+            let encoded = encoder.encode_whole(&cube, BLOCK_BYTES)?;
+            return encoded.chunks().enumerate().try_for_each(|(chunk, stored)| put(chunk, stored));
+        }
         if array.name() != stack.image.name() {
             let group =
                 masks::groups(&recipe.masks)?.into_iter().find(|group| group.name == array.name());
@@ -360,7 +375,7 @@ impl Mender<'_> {
             turn: Mutex::new(()),
         };
         let slab = array.grid().tile().rows;
-        let block = cube.source.preferred_rows(64 << 20).div_ceil(slab) * slab;
+        let block = cube.source.preferred_rows(BLOCK_BYTES).div_ceil(slab) * slab;
         let height = array.shape().rows;
         for first in (0..height).step_by(block) {
             let rows = first..height.min(first + block);

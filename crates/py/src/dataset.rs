@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use hsipack_augment::prepare::{ImageConversion, LabelConversion, Normalized};
 use hsipack_augment::{self as augment, ElementType, Engine, Host};
 use hsipack_format::CubeShape;
+use hsipack_format::metadata::TargetMeaning;
 use hsipack_format::samples::{Condition, RESERVED_KEYS};
 use hsipack_measure::machine;
 use hsipack_read::plan::Window;
@@ -46,7 +47,7 @@ pub struct Dataset {
 /// axis.
 type Part = (Option<(usize, usize)>, Option<(usize, usize)>);
 
-/// Image and masks of a sample.
+/// Image of a sample, then its masks and targets.
 type Read = (augment::Array, Vec<augment::Array>);
 
 /// Options for reading samples. `hsipack.Dataset` makes the dictionary.
@@ -57,6 +58,7 @@ struct Reading {
     part: Part,
     bands: Option<Vec<usize>>,
     masks: Vec<String>,
+    targets: Vec<String>,
     /// Element type of images; as stored if `None`.
     dtype: Option<String>,
     physical: bool,
@@ -358,7 +360,7 @@ impl Dataset {
         Ok(labels.to_string())
     }
 
-    /// Shapes, types, wavelengths, statistics and masks of the stacks.
+    /// Shapes, types, wavelengths, statistics, masks and targets of the stacks.
     fn stacks_json(&self, py: Python<'_>) -> PyResult<String> {
         let dataset = self.get(py)?;
         let stacks: Vec<Value> =
@@ -372,8 +374,8 @@ impl Dataset {
         Ok((machine::dataset_bytes(&dataset), dataset.decoded_bytes()))
     }
 
-    /// Images (bands, rows, columns) and masks (rows, columns) or (layers, rows, columns) of samples. Up to `threads`
-    /// threads read one sample each.
+    /// Images (bands, rows, columns), masks (rows, columns) or (layers, rows, columns), and targets (rows, columns) or
+    /// (channels, rows, columns) of samples. Up to `threads` threads read one sample each.
     fn read(
         &self,
         py: Python<'_>,
@@ -386,8 +388,9 @@ impl Dataset {
         let reading = Reading { part, ..options::read(reading)? };
         let read = move || reading.all(&dataset, &samples, threads);
         let all = patiently(py, read)?.or_raise(py)?;
-        let arrays =
-            |(image, masks): Read| (Array::new(image), masks.into_iter().map(Array::new).collect());
+        let arrays = |(image, others): Read| {
+            (Array::new(image), others.into_iter().map(Array::new).collect())
+        };
         Ok(all.into_iter().map(arrays).collect())
     }
 }
@@ -420,6 +423,14 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
             "class_names": mask.meta().mask_meaning().class_names,
         })
     };
+    let target = |target: &hsipack_store::dataset::ChunkArray| {
+        let TargetMeaning { channel_names, unit } = target.meta().target_meaning();
+        json!({
+            "name": target.name(), "dtype": target.meta().dtype.name(),
+            "channels": target.has_bands().then(|| target.shape().bands),
+            "channel_names": channel_names, "unit": unit,
+        })
+    };
     json!({
         "name": stack.name,
         "samples": stack.image.len(),
@@ -433,6 +444,7 @@ fn describe(dataset: &hsipack_read::Dataset, number: usize) -> Value {
         "split_stats": split_stats,
         "good_bands": dataset.good_bands(number),
         "masks": stack.masks.iter().map(mask).collect::<Vec<_>>(),
+        "targets": stack.targets.iter().map(target).collect::<Vec<_>>(),
     })
 }
 
@@ -463,7 +475,14 @@ impl Reading {
             let stored = dataset.load_mask(sample, name, rows.clone(), columns.clone())?;
             self.labels(host, &stored, dataset.mask_layers(number, name).len())
         });
-        Ok((image, masks.collect::<Result<_>>()?))
+        let targets = self.targets.iter().map(|name| {
+            let stored = dataset.load_target(sample, name, rows.clone(), columns.clone())?;
+            match stored.shape().len() {
+                2 => Ok(stored),
+                _ => Ok(stored.permuted(&[2, 0, 1])),
+            }
+        });
+        Ok((image, masks.chain(targets).collect::<Result<_>>()?))
     }
 
     fn image(

@@ -378,6 +378,7 @@ impl Loader {
             "transfer": monitor.map(Monitor::report),
             "memory": memory,
             "masks": prepared.masks(),
+            "targets": prepared.targets(),
             "layers": prepared.masks().iter().map(layers).collect::<Vec<_>>(),
             "cache": caches_together(&caches),
             "caches": caches.iter().map(cache_report).collect::<Vec<_>>(),

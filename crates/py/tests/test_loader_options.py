@@ -28,8 +28,12 @@ ANOTHER_WAY = {
 }
 """Fields that Python's users set by arguments of other names."""
 
-OF_THE_DATASET = {"layers", "mask_dtype", "masks", "min_visible", "nan", "new_ids", "physical"}
-"""Fields that the dataset says: ``ds.with_masks(…)``, ``ds.with_boxes(…)``, ``ds.select(…)``."""
+OF_THE_DATASET = {
+    *("layers", "mask_dtype", "masks", "min_visible", "nan", "new_ids", "physical", "targets"),
+}
+"""Fields that the dataset says: ``ds.with_masks(…)``, ``ds.with_targets(…)``,
+``ds.with_boxes(…)``, ``ds.select(…)``.
+"""
 
 OF_KEYWORDS = {"decode": "decode", "valid": "extras"}
 """Fields that arguments set which are not in the signature, and these arguments."""

@@ -77,6 +77,9 @@ impl Host {
     }
 }
 
+/// Values of a target that a thread computes at once.
+const PIECE: usize = 1 << 14;
+
 /// Evaluates the expression with `$type` as the Rust type of the floating-point elements.
 macro_rules! floats {
     ($element:expr, $type:ident => $work:expr) => {
@@ -287,6 +290,53 @@ impl Engine for Host {
             })?;
         }
         held.replace(buffer, to)
+    }
+
+    fn known(&self, target: &BatchArray<Array>) -> Result<[BatchArray<Array>; 2]> {
+        let len = target.shape.iter().product();
+        let of = |missing: f64, there: Option<f64>| {
+            let mut buffer = self.room(len, target.element)?;
+            floats!(target.element, T => {
+                let from: &[T] = cast_slice(target.bytes());
+                let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
+                let number = |number: f64| T::store(<T as Element>::Wide::of(number));
+                let (missing, there) = (number(missing), there.map(number));
+                self.workers.each(into, PIECE, |place, out| {
+                    for (out, value) in out.iter_mut().zip(&from[place * PIECE..]) {
+                        let is_missing = value.load().to_f64().is_nan();
+                        *out = if is_missing { missing } else { there.unwrap_or(*value) };
+                    }
+                });
+                Ok(())
+            })?;
+            let mut made = target.clone();
+            made.replace(buffer, target.shape)?;
+            Ok(made)
+        };
+        Ok([of(0.0, None)?, of(0.0, Some(1.0))?])
+    }
+
+    fn means(
+        &self,
+        target: &mut BatchArray<Array>,
+        values: &BatchArray<Array>,
+        weights: &BatchArray<Array>,
+    ) -> Result<()> {
+        floats!(target.element, T => {
+            let values: &[T] = cast_slice(values.bytes());
+            let weights: &[T] = cast_slice(weights.bytes());
+            let sample_len = target.sample();
+            target.each::<T>(self, PIECE, |_| true, |sample, number, out| {
+                let first = sample * sample_len + number * PIECE;
+                let sums = values[first..].iter().zip(&weights[first..]);
+                for (out, (value, weight)) in out.iter_mut().zip(sums) {
+                    if !out.load().to_f64().is_nan() {
+                        let mean = value.load().to_f64() / weight.load().to_f64();
+                        *out = T::store(<T as Element>::Wide::of(mean));
+                    }
+                }
+            })
+        })
     }
 
     fn blank(

@@ -165,6 +165,11 @@ impl<T: Tensors> TensorEngine<T> {
         Ok(())
     }
 
+    /// Where a tensor is not NaN.
+    fn has_value(&self, tensor: &T::Tensor) -> Result<T::Tensor> {
+        self.0.binary(Binary::Eq, tensor, tensor)
+    }
+
     /// Number of samples to compute at once, if each needs memory for `values` values per pixel.
     pub(super) fn at_once(&self, held: &BatchArray<T::Tensor>, values: usize) -> usize {
         let [_, rows, columns, _] = held.shape;
@@ -232,6 +237,27 @@ impl<T: Tensors> Engine for TensorEngine<T> {
             return Ok(());
         }
         self.moved(held, job, fields.as_ref())
+    }
+
+    fn known(&self, target: &BatchArray<T::Tensor>) -> Result<[BatchArray<T::Tensor>; 2]> {
+        let there = self.has_value(&target.array)?;
+        let zero = self.0.full(&[1], 0.0, target.element)?;
+        let values = self.0.r#where(&there, &target.array, &zero)?;
+        let weights = self.0.to(&there, target.element)?;
+        Ok([values, weights].map(|array| BatchArray { array, ours: true, ..target.clone() }))
+    }
+
+    fn means(
+        &self,
+        target: &mut BatchArray<T::Tensor>,
+        values: &BatchArray<T::Tensor>,
+        weights: &BatchArray<T::Tensor>,
+    ) -> Result<()> {
+        let means = self.0.binary(Binary::Div, &values.array, &weights.array)?;
+        let there = self.has_value(&target.array)?;
+        target.array = self.0.r#where(&there, &means, &target.array)?;
+        target.ours = true;
+        Ok(())
     }
 
     fn blank(

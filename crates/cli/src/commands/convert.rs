@@ -188,7 +188,11 @@ pub fn print(report: &Report) {
             masks => format!(", masks: {}", masks.join(", ")),
         };
         let cubes = output::count(stack.cubes, "cube");
-        say!("  {}: {cubes}, {range}{masks}", stack.name);
+        let targets = match &stack.targets[..] {
+            [] => String::new(),
+            targets => format!(", targets: {}", targets.join(", ")),
+        };
+        say!("  {}: {cubes}, {range}{masks}{targets}", stack.name);
     }
     if report.stacks.len() > SHOWN {
         say!("  and {} more shapes (see --json)", report.stacks.len() - SHOWN);
@@ -272,6 +276,9 @@ fn print_estimate(estimate: &convert::Estimate) {
         );
         for mask in &stack.masks {
             say!("    mask {mask}");
+        }
+        for target in &stack.targets {
+            say!("    target {target}");
         }
     }
     say!(

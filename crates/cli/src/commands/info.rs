@@ -9,8 +9,8 @@ use hsipack_format::geo::Unit;
 use hsipack_format::{Geo, Result};
 use hsipack_pack::convert::band_ranges;
 use hsipack_pack::info::{
-    BoxesReport, CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, Values,
-    Wavelengths,
+    BoxesReport, CubeReport, DatasetReport, MaskReport, ScalingReport, StackReport, TargetReport,
+    Values, Wavelengths,
 };
 use hsipack_pack::target::Target;
 use hsipack_store::mirror;
@@ -63,6 +63,7 @@ Keys of --json (null where unknown; wavelengths in nm, sizes in bytes, bands cou
             values quantisation{band,wavelength_nm,max_rel,mean_rel,max_abs,max_abs_band,
             max_abs_wavelength_nm}
             masks[]{name,dtype,layers,class_names,stored_bytes}
+            targets[]{name,dtype,channels,channel_names,unit,stored_bytes}
   class_pixels (with --classes): by mask, pixels classes[]{id,name,pixels,splits{NAME: pixels}}
   wavelengths: count min_nm max_nm order fwhm_nm        values: min max nan inf ignored
 
@@ -393,6 +394,9 @@ fn print_stack(stack: &StackReport) {
     for mask in &stack.masks {
         line("mask", mask_text(mask));
     }
+    for target in &stack.targets {
+        line("target", target_text(target));
+    }
 }
 
 fn codec(stack: &StackReport) -> String {
@@ -420,6 +424,17 @@ fn mask_text(mask: &MaskReport) -> String {
     let made = mask.made_by.as_ref().map(|by| format!(", made by {by}")).unwrap_or_default();
     let stored = output::bytes(mask.stored_bytes);
     format!("{} ({}, {stored}){meaning}{made}", mask.name, mask.dtype)
+}
+
+fn target_text(target: &TargetReport) -> String {
+    let channels = match (target.channels, &target.channel_names) {
+        (1, _) => String::new(),
+        (_, Some(names)) => format!(": channels {}", names.join(", ")),
+        (count, None) => format!(": {count} channels"),
+    };
+    let unit = target.unit.as_ref().map(|unit| format!(", in {unit}")).unwrap_or_default();
+    let stored = output::bytes(target.stored_bytes);
+    format!("{} ({}{unit}, {stored}){channels}", target.name, target.dtype)
 }
 
 #[cfg(test)]

@@ -341,6 +341,11 @@ pub fn check_names(dataset: &Dataset, names: &[String], replace: Replace) -> Res
             return Err(Error::conflict(format!("two masks have the name {name}"))
                 .with_remedy("give each mask its own name"));
         }
+        if let Some(target) = dataset.stacks().iter().find_map(|stack| stack.target(name)) {
+            return Err(Error::conflict(format!("the dataset has a target {name}"))
+                .at(target.folder())
+                .with_remedy("choose another name"));
+        }
         let there: Vec<_> = dataset.stacks().iter().filter_map(|stack| stack.mask(name)).collect();
         let Some(first) = there.first() else { continue };
         let is_packed = there.iter().any(|mask| mask.meta().mask_meaning().made.is_none());

@@ -26,7 +26,7 @@ pub struct Estimate {
     pub stacks: Vec<StackEstimate>,
     /// Bytes of the source files.
     pub source_bytes: u64,
-    /// Bytes of the packed values before compression, without masks.
+    /// Bytes of the packed values before compression, without masks and targets.
     pub packed_bytes: u64,
     /// Estimated bytes of the shards.
     pub stored_bytes: u64,
@@ -63,6 +63,8 @@ pub struct StackEstimate {
     pub scale: f64,
     /// Names of masks.
     pub masks: Vec<String>,
+    /// Names of targets.
+    pub targets: Vec<String>,
 }
 
 /// Number of cubes of each stack of which one slab is packed to estimate the ratio.
@@ -136,6 +138,7 @@ fn stack_estimate(stack: &PlannedStack) -> StackEstimate {
         shards: (stack.existing + stack.samples.len()).div_ceil(stack.grid.samples_per_shard()),
         scale: stack.scale,
         masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),
+        targets: stack.targets.iter().map(|target| target.name.clone()).collect(),
     }
 }
 

@@ -151,7 +151,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Packs the rows that were read last into `encoded`. It must be empty; its memory is reused.
+    /// Packs the rows that were read last, and adds their chunks to `encoded`.
     ///
     /// # Errors
     /// If a value does not fit, or is missing although missing values are an error.
@@ -171,6 +171,23 @@ impl Encoder {
             encoded.slabs.push(stats);
             self.compress_slab(cube, &mut encoded)?;
         }
+        Ok(encoded)
+    }
+
+    /// Reads and packs a whole cube, a block of at most `budget` bytes at a time, without its statistics.
+    ///
+    /// # Errors
+    /// The same as those of [`read`](Self::read) and [`encode`](Self::encode).
+    pub fn encode_whole(&mut self, cube: &OpenCube, budget: usize) -> Result<Encoded> {
+        let (height, slab) = (cube.grid.shape().rows, cube.grid.tile().rows);
+        let block = cube.source.preferred_rows(budget).div_ceil(slab).max(1) * slab;
+        let mut encoded = Encoded::default();
+        for first in (0..height).step_by(block) {
+            let rows = first..height.min(first + block);
+            self.read(cube, rows.clone(), None)?;
+            encoded = self.encode(cube, rows, encoded)?;
+        }
+        encoded.slabs.clear();
         Ok(encoded)
     }
 
@@ -246,6 +263,20 @@ impl Encoder {
             encoded.lens.push(codec::encode(&cube.codec, &self.tile, &mut encoded.data)?);
         }
         Ok(())
+    }
+
+    /// Chunks of NaN for a whole cube of a floating-point type.
+    ///
+    /// # Errors
+    /// If memory cannot be allocated.
+    pub fn encode_nan(&mut self, grid: &Grid, codec: &Codec, dtype: DType) -> Result<Encoded> {
+        self.slab.reset(dtype, grid.chunk_values())?;
+        self.slab.fill_from(0);
+        let mut encoded = Encoded::default();
+        for _ in 0..grid.chunks_per_sample() {
+            encoded.lens.push(codec::encode(codec, self.slab.bytes(), &mut encoded.data)?);
+        }
+        Ok(encoded)
     }
 
     /// Reads and packs one mask of a cube of `rows` × `columns` pixels; `None` fills it with `fill`.

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::options::ValueOptions;
 use super::plan::{Plan, PlannedMask, PlannedStack};
 use super::stats::StackStats;
+use super::targets::{self, PlannedTarget};
 
 /// Makes the new content of a metadata file, from its name below the stack and its content.
 type ChangeFile<'a> = dyn Fn(&str, Vec<u8>) -> Result<Vec<u8>> + 'a;
@@ -59,6 +60,13 @@ impl Metadata {
         }
         self.add_array(name, IMAGE, &image);
         stack.masks.iter().for_each(|mask| self.add_mask(name, mask, len, geo));
+        for target in &stack.targets {
+            let mut meta = target_meta(target, len);
+            if let Some(geo) = geo {
+                cf::refer(&mut meta.attributes, geo);
+            }
+            self.add_array(name, &target.name, &meta);
+        }
         for (array, values, long_name) in [
             (WAVELENGTH, &stack.wavelength, "band centre"),
             (FWHM, &stack.fwhm, "full width at half maximum"),
@@ -134,8 +142,9 @@ impl Metadata {
         let folder = base.path().join(&stack.name);
         let masks = stack.masks.iter().map(|mask| mask.name());
         let masks = masks.filter(|mask| !replaced.contains(mask));
+        let targets = stack.targets.iter().map(|target| target.name());
         let geo = stack.geo_arrays.iter().copied();
-        let arrays = [IMAGE, WAVELENGTH, FWHM].into_iter().chain(geo).chain(masks);
+        let arrays = [IMAGE, WAVELENGTH, FWHM].into_iter().chain(geo).chain(masks).chain(targets);
         let files =
             arrays.map(|array| format!("{array}/zarr.json")).chain(["zarr.json".to_owned()]);
         for file in files {
@@ -277,6 +286,28 @@ fn mask_meta(mask: &PlannedMask, len: usize) -> ArrayMeta {
         codecs: ChunkCodecs { compression: Some(mask_codec(mask)), checksum: true },
         fill_value: json!(0),
         dimension_names: names(&["sample", "y", "x"]),
+        attributes,
+    }
+}
+
+fn target_meta(target: &PlannedTarget, len: usize) -> ArrayMeta {
+    let (grid, axes) = (&target.grid, target.axes());
+    let shape = grid.shape();
+    // Targets of one stack may differ in their number of channels, so each has a dimension of its own.
+    let channels = format!("{}_k", target.name);
+    let lengths = |[samples, rows, columns]: [u64; 3]| {
+        [samples, rows, columns, shape.bands as u64][..axes].to_vec()
+    };
+    let mut attributes = Map::new();
+    target.meaning.write(&mut attributes);
+    ArrayMeta {
+        shape: lengths([len as u64, shape.rows as u64, shape.columns as u64]),
+        dtype: targets::DTYPE,
+        file_shape: lengths(file_shape(grid)),
+        chunk_shape: Some(lengths(chunk_shape(grid))),
+        codecs: ChunkCodecs { compression: Some(target.codec), checksum: true },
+        fill_value: json!("NaN"),
+        dimension_names: names(&["sample", "y", "x", channels.as_str()][..axes]),
         attributes,
     }
 }

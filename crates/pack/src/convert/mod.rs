@@ -11,6 +11,7 @@
 //! | `stats.rs` | per-band statistics and quantisation error |
 //! | `bad_bands.rs` | bands that are marked bad or have no values |
 //! | `masks.rs` | class ids and boolean layers, and where their files are |
+//! | `targets.rs` | floats for each pixel, and where their files are |
 //! | `assignment.rs` | options of the form `NAME=VALUE` |
 //! | `classes.rs`, `class_ids.rs` | new ids and names for the classes of mask files |
 //! | `boxes.rs` | bounding boxes as columns of samples |
@@ -57,6 +58,7 @@ pub(crate) mod shards;
 pub(crate) mod shared_geo;
 pub(crate) mod staging;
 pub mod stats;
+pub(crate) mod targets;
 pub(crate) mod transform;
 
 pub use assignment::Assignment;
@@ -68,3 +70,5 @@ pub use options::*;
 pub(crate) use options::{one_or_several, words};
 pub(crate) use run::output_exists;
 pub use run::{PackedColumns, PackedStack, Report, WorstError, convert};
+pub use targets::PlannedTarget;
+pub(crate) use targets::TargetReader;

@@ -59,7 +59,7 @@ fn deciding(options: &ConvertOptions) -> Map<String, Value> {
 /// Options with which `validate --source` and `repair` compute the values again.
 pub(super) fn recipe(options: &ConvertOptions) -> Value {
     let layout = &options.layout;
-    json!({
+    let mut recipe = json!({
         "values": options.values,
         "masks": options.mask,
         "mask_fill": options.mask_fill,
@@ -70,7 +70,11 @@ pub(super) fn recipe(options: &ConvertOptions) -> Value {
         },
         "chunk": layout.chunk,
         "shard_bytes": layout.shard_size,
-    })
+    });
+    if !options.target.is_empty() {
+        recipe["targets"] = json!(options.target);
+    }
+    recipe
 }
 
 /// The key of the inputs in [`asked`]. All other keys, except that of the version, are names of options.

@@ -81,6 +81,8 @@ pub struct PackedStack {
     pub wavelengths: Option<[f64; 2]>,
     /// Masks with their types, such as `organs (uint8)`.
     pub masks: Vec<String>,
+    /// Names of the targets.
+    pub targets: Vec<String>,
 }
 
 /// How many packed cubes have a label or a split, and their boxes.
@@ -123,6 +125,7 @@ fn packed_stack(stack: &PlannedStack) -> PackedStack {
         cubes: stack.samples.len(),
         wavelengths: stack.wavelength.as_ref().map(range),
         masks: stack.masks.iter().map(|mask| format!("{} ({})", mask.name, mask.dtype)).collect(),
+        targets: stack.targets.iter().map(|target| target.name.clone()).collect(),
     }
 }
 
@@ -338,9 +341,10 @@ struct Identified<'a>(&'a [PlannedSample]);
 impl Serialize for Identified<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.0.iter().map(|sample| {
-            let PlannedSample { name, input, stack, index, fingerprint, columns, masks, .. } =
-                sample;
-            (name, input.text(), stack, index, fingerprint, columns, masks)
+            let PlannedSample { name, input, stack, index, fingerprint, columns, .. } = sample;
+            let masks = sample.masks.iter().map(Option::as_ref);
+            let arrays: Vec<_> = masks.chain(sample.targets.iter().map(Some)).collect();
+            (name, input.text(), stack, index, fingerprint, columns, arrays)
         }))
     }
 }
@@ -516,7 +520,9 @@ pub(super) fn report(
         .iter()
         .map(|stack| {
             let shape = stack.grid.shape();
-            stack.samples.len() * (shape.values() * size + shape.pixels() * masks(stack))
+            let targets = stack.targets.iter().map(|target| target.grid.shape().values());
+            let targets = targets.sum::<usize>() * super::targets::DTYPE.size();
+            stack.samples.len() * (shape.values() * size + shape.pixels() * masks(stack) + targets)
         })
         .sum();
     let bad_bands = bad_bands::find(plan, Some(&outcome.stacks));
@@ -554,7 +560,7 @@ fn rewritten(plan: &Plan, base: &Dataset) -> u64 {
     let continued = plan.stacks.iter().filter(|stack| !stack.samples.is_empty());
     let arrays = continued.filter_map(|planned| {
         let stack = base.stack(&planned.name)?;
-        Some([&stack.image].into_iter().chain(&stack.masks))
+        Some(stack.arrays())
     });
     let part_full = arrays.flatten().filter_map(|array| {
         let per_shard = array.grid().samples_per_shard();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hsipack_format::geo::Unit;
-use hsipack_format::metadata::MaskMeaning;
+use hsipack_format::metadata::{MaskMeaning, TargetMeaning};
 use hsipack_format::samples::Keys;
 use hsipack_format::samples::boxes::{self, BOX_LABELS, BOXES, label_text};
 use hsipack_format::{Command, Result, Samples, colors, remedy};
@@ -165,6 +165,8 @@ pub struct StackReport {
     pub quantisation: Option<Quantisation>,
     /// Its masks.
     pub masks: Vec<MaskReport>,
+    /// Its targets.
+    pub targets: Vec<TargetReport>,
 }
 
 /// How chunks are compressed.
@@ -219,6 +221,23 @@ pub struct MaskReport {
     pub stored_bytes: u64,
 }
 
+/// One target.
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetReport {
+    /// Its name.
+    pub name: String,
+    /// Type of the values.
+    pub dtype: &'static str,
+    /// Number of channels.
+    pub channels: usize,
+    /// Names of the channels, if they are known.
+    pub channel_names: Option<Vec<String>>,
+    /// Unit of the values, if it is known.
+    pub unit: Option<String>,
+    /// Bytes of its shards.
+    pub stored_bytes: u64,
+}
+
 impl DatasetReport {
     /// Describes a dataset. Uses only its metadata and the sizes of its files.
     ///
@@ -226,14 +245,17 @@ impl DatasetReport {
     /// If a shard file cannot be found, or the lines of georeferenced samples cannot be read.
     pub fn new(dataset: &Dataset) -> Result<Self> {
         let stacks = dataset.stacks().iter().map(StackReport::new).collect::<Result<Vec<_>>>()?;
-        let masks = || dataset.stacks().iter().flat_map(|stack| &stack.masks);
-        let mask_bytes: u64 = masks().map(|mask| (mask.sample_bytes() * mask.len()) as u64).sum();
+        let beside = || dataset.stacks().iter().flat_map(|stack| stack.arrays().skip(1));
+        let beside_bytes: u64 =
+            beside().map(|array| (array.sample_bytes() * array.len()) as u64).sum();
         let stored = |stack: &StackReport| {
-            stack.stored_bytes + stack.masks.iter().map(|mask| mask.stored_bytes).sum::<u64>()
+            let masks = stack.masks.iter().map(|mask| mask.stored_bytes);
+            let targets = stack.targets.iter().map(|target| target.stored_bytes);
+            stack.stored_bytes + masks.chain(targets).sum::<u64>()
         };
         let stored_bytes = stacks.iter().map(stored).sum();
         let images: u64 = stacks.iter().map(|stack| stack.uncompressed_bytes).sum();
-        let uncompressed_bytes = images + mask_bytes;
+        let uncompressed_bytes = images + beside_bytes;
         let root = dataset.root();
         let samples = dataset.samples();
         Ok(Self {
@@ -351,6 +373,17 @@ impl StackReport {
                 stored_bytes: stored_bytes(mask)?,
             })
         };
+        let target = |target: &ChunkArray| {
+            let TargetMeaning { channel_names, unit } = target.meta().target_meaning();
+            Ok(TargetReport {
+                name: target.name().to_owned(),
+                dtype: target.meta().dtype.name(),
+                channels: target.shape().bands,
+                channel_names,
+                unit,
+                stored_bytes: stored_bytes(target)?,
+            })
+        };
         Ok(Self {
             name: stack.name.clone(),
             samples: image.len(),
@@ -376,6 +409,7 @@ impl StackReport {
             values: stats.as_ref().map(|stats| Values::of_stats(stats, image.scaling())),
             quantisation: stats.and_then(|stats| quantisation(&stats, stack)),
             masks: stack.masks.iter().map(mask).collect::<Result<_>>()?,
+            targets: stack.targets.iter().map(target).collect::<Result<_>>()?,
         })
     }
 }

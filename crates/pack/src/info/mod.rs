@@ -15,6 +15,6 @@ mod values;
 pub use cube::{CubeReport, ScalingReport};
 pub use dataset::{
     BoxesReport, CodecReport, DatasetReport, Earlier, Georeferenced, MaskReport, Quantisation,
-    StackReport,
+    StackReport, TargetReport,
 };
 pub use values::{Values, Wavelengths};

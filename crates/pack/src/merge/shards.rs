@@ -16,6 +16,7 @@ use crate::convert::encode::{Encoded, Encoder};
 use crate::convert::metadata::mask_codec;
 use crate::convert::plan::PlannedMask;
 use crate::convert::shards::{FinishedFile, ShardWriter};
+use crate::convert::{PlannedTarget, targets};
 use crate::progress::Progress;
 
 /// The shards that were written so far.
@@ -35,10 +36,21 @@ struct Merged<'a> {
     grid: Grid,
     rank: usize,
     value_size: usize,
-    /// The arrays that it consists of, each with the number of its samples; a mask may be missing.
+    /// The arrays that it consists of, each with the number of its samples; a mask or target may be missing.
     parts: Vec<(Option<&'a ChunkArray>, usize)>,
-    /// If it is a mask.
-    mask: Option<&'a PlannedMask>,
+    /// What the samples of a dataset without the array get.
+    fill: Fill<'a>,
+}
+
+/// What the samples of a dataset get that lacks an array.
+#[derive(Clone, Copy)]
+enum Fill<'a> {
+    /// Every dataset has it.
+    Nothing,
+    /// It is a mask: one class id.
+    Ids(&'a PlannedMask),
+    /// It is a target: NaN.
+    Nan(&'a PlannedTarget),
 }
 
 impl<'a> Shards<'a> {
@@ -61,7 +73,7 @@ impl<'a> Shards<'a> {
             rank: 4,
             value_size: stack.values.dtype.size(),
             parts: parts().map(|part| (Some(&part.image), part.image.len())).collect(),
-            mask: None,
+            fill: Fill::Nothing,
         };
         self.write_array(&image)?;
         for mask in &stack.planned.masks {
@@ -71,7 +83,18 @@ impl<'a> Shards<'a> {
                 rank: 3,
                 value_size: mask.dtype.size(),
                 parts: parts().map(|part| (part.mask(&mask.name), part.image.len())).collect(),
-                mask: Some(mask),
+                fill: Fill::Ids(mask),
+            };
+            self.write_array(&merged)?;
+        }
+        for target in &stack.planned.targets {
+            let merged = Merged {
+                folder: folder.join(&target.name),
+                grid: target.grid,
+                rank: target.axes(),
+                value_size: targets::DTYPE.size(),
+                parts: parts().map(|part| (part.target(&target.name), part.image.len())).collect(),
+                fill: Fill::Nan(target),
             };
             self.write_array(&merged)?;
         }
@@ -116,7 +139,7 @@ impl<'a> Shards<'a> {
             }
             let (_, first) = grid.locate(sample);
             let (part, index) = array.locate(sample);
-            match (part, array.mask) {
+            match (part, array.fill) {
                 (Some(part), _) if array.has_chunks_of(part) => {
                     let (shard, start) = part.grid().locate(index);
                     let shard = part.shard(shard)?;
@@ -132,13 +155,13 @@ impl<'a> Shards<'a> {
                         })?;
                     }
                 }
-                (Some(part), Some(mask)) => {
+                (Some(part), Fill::Ids(mask)) => {
                     let encoded = encode(&mut encoder, mask, &mut |rows, ids| {
                         read_ids(part, index, rows, ids)
                     })?;
                     put(&mut writer, first, &encoded)?;
                 }
-                (None, Some(mask)) => {
+                (None, Fill::Ids(mask)) => {
                     if filled.is_none() {
                         let columns = grid.shape().columns;
                         filled = Some(encode(&mut encoder, mask, &mut |rows, ids| {
@@ -151,7 +174,17 @@ impl<'a> Shards<'a> {
                         filled.as_ref().ok_or_else(|| Error::bug("a mask without ids"))?;
                     put(&mut writer, first, encoded)?;
                 }
-                (_, None) => return Err(Error::bug("an image without chunks")),
+                (None, Fill::Nan(target)) => {
+                    if filled.is_none() {
+                        filled = Some(encoder.encode_nan(grid, &target.codec, targets::DTYPE)?);
+                    }
+                    let encoded =
+                        filled.as_ref().ok_or_else(|| Error::bug("a target without values"))?;
+                    put(&mut writer, first, encoded)?;
+                }
+                (_, Fill::Nothing | Fill::Nan(_)) => {
+                    return Err(Error::bug("an array without chunks"));
+                }
             }
         }
         let FinishedFile { file, .. } = writer.finish()?;

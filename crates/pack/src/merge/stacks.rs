@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hsipack_format::{Codec, CubeShape, Error, Geo, Grid, Opt, Result, mask, remedy};
+use hsipack_format::grid::TARGET_CHUNK;
+use hsipack_format::{Codec, CubeShape, Error, Geo, Grid, Opt, Result, Tile, mask, remedy};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::{Dataset, Stack};
 
 use super::MergeOptions;
 use crate::convert::plan::{MOST_SPLITS, PlannedMask, PlannedStack, values_of};
 use crate::convert::stats::StackStats;
-use crate::convert::{KeepBits, ValueOptions, classes, masks, shared_geo};
+use crate::convert::{KeepBits, PlannedTarget, ValueOptions, classes, masks, shared_geo, targets};
 
 /// A stack of the merged dataset.
 pub(super) struct MergedStack {
@@ -60,7 +61,7 @@ pub(super) fn merged(
             parts.entry(&stack.name).or_default().push(number);
         }
     }
-    let masks = Masks::of(datasets, options)?;
+    let (masks, targets) = (Masks::of(datasets, options)?, Targets::of(datasets)?);
     parts
         .into_iter()
         .map(|(name, parts)| {
@@ -68,7 +69,7 @@ pub(super) fn merged(
                 .iter()
                 .filter_map(|part| Some((&datasets[*part], datasets[*part].stack(name)?)));
             let own: Vec<(&Dataset, &Stack)> = own.collect();
-            let (planned, values) = planned(&own, &masks, options, notes)?;
+            let (planned, values) = planned(&own, &masks, &targets, options, notes)?;
             let (stats, geo) = (stats(&own, options, notes)?, geo(&own)?);
             Ok(MergedStack { planned, values, stats, geo, parts })
         })
@@ -112,6 +113,7 @@ fn differs(what: &str, one: &Stack, other: &Stack, values: [String; 2]) -> Error
 fn planned(
     own: &[(&Dataset, &Stack)],
     masks: &Masks,
+    targets: &Targets,
     options: &MergeOptions,
     notes: &mut Vec<String>,
 ) -> Result<(PlannedStack, ValueOptions)> {
@@ -161,6 +163,7 @@ fn planned(
         good_bands: band_notes.good_bands,
         band_names: band_notes.band_names,
         masks: masks.planned(own, &grid)?,
+        targets: targets.planned(own, &grid)?,
     };
     let values = ValueOptions {
         dtype: image.meta().dtype,
@@ -334,5 +337,76 @@ impl Masks {
             Ok(PlannedMask { grid, codec, ..mask.clone() })
         });
         masks.collect()
+    }
+}
+
+/// The targets of all stacks.
+struct Targets {
+    all: Vec<PlannedTarget>,
+}
+
+impl Targets {
+    /// The targets of all datasets. Their layout is that of no stack yet.
+    fn of(datasets: &[Dataset]) -> Result<Self> {
+        let mut all: BTreeMap<String, PlannedTarget> = BTreeMap::new();
+        let stacks = || datasets.iter().flat_map(Dataset::stacks);
+        for target in stacks().flat_map(|stack| &stack.targets) {
+            let channels = target.shape().bands;
+            let own = PlannedTarget {
+                name: target.name().to_owned(),
+                grid: *target.grid(),
+                codec: codec(target)?,
+                meaning: target.meta().target_meaning(),
+            };
+            let known = all.entry(target.name().to_owned()).or_insert(own);
+            let ours = known.grid.shape().bands;
+            let is_mask = stacks().any(|stack| stack.mask(target.name()).is_some());
+            let what = match () {
+                () if is_mask => "is a mask in another dataset".to_owned(),
+                () if target.meta().dtype != targets::DTYPE => {
+                    format!("is {}, not {}", target.meta().dtype, targets::DTYPE)
+                }
+                () if ours != channels => {
+                    format!("has {channels} channels here, but {ours} in another stack or dataset")
+                }
+                () if known.meaning != target.meta().target_meaning() => {
+                    "has another unit or other channels than in another stack or dataset".to_owned()
+                }
+                () => continue,
+            };
+            return Err(Error::conflict(format!("target {} {what}", target.name()))
+                .at(target.folder())
+                .with_remedy("pack one of the datasets again"));
+        }
+        Ok(Self { all: all.into_values().collect() })
+    }
+
+    /// The targets of a stack whose images have the grid `image`.
+    fn planned(&self, own: &[(&Dataset, &Stack)], image: &Grid) -> Result<Vec<PlannedTarget>> {
+        let targets = self.all.iter().map(|target| {
+            let shape = CubeShape { bands: target.grid.shape().bands, ..image.shape() };
+            let all = own.iter().filter_map(|(_, stack)| stack.target(&target.name));
+            let Some(first) = all.clone().next() else {
+                // No part of the stack has it, so all its values are missing.
+                let tile = Tile::slab(shape, targets::DTYPE.size(), TARGET_CHUNK);
+                let grid = Grid::new(shape, tile, image.samples_per_shard())?;
+                return Ok(PlannedTarget { grid, ..target.clone() });
+            };
+            let tile = first.grid().tile();
+            for other in all {
+                if other.grid().tile() != tile || compression(other) != compression(first) {
+                    return Err(Error::conflict(format!(
+                        "target {} has other chunks, or is compressed in another way, than in {}",
+                        target.name,
+                        first.folder().display()
+                    ))
+                    .at(other.folder())
+                    .with_remedy("pack one of the datasets again with the options of the other"));
+                }
+            }
+            let grid = Grid::new(shape, tile, image.samples_per_shard())?;
+            Ok(PlannedTarget { grid, codec: codec(first)?, ..target.clone() })
+        });
+        targets.collect()
     }
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::count::{self, Counts};
 use super::share::Share;
-use super::structure::{Broken, arrays};
+use super::structure::Broken;
 use super::{Problem, ProblemKind, is_no_damage, stopped};
 use crate::convert::stats::{BandStats, StackStats};
 use crate::progress::Progress;
@@ -33,7 +33,7 @@ struct Found {
 /// Results for the chunks of a share of one stack's samples.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StackFound {
-    /// Damaged chunks, by array: the image, then masks.
+    /// Damaged chunks, by array: the image, then masks and targets.
     damaged: Vec<Vec<Problem>>,
     /// Samples whose values differ from what was recorded.
     records: Vec<Problem>,
@@ -108,7 +108,7 @@ pub fn check(
     let check = |(place, stack): (usize, &Stack)| {
         let of = Of { stack, place, samples, share };
         let mut all = StackFound::default();
-        for array in arrays(stack) {
+        for array in stack.arrays() {
             let found = check_array(of, array, broken, &pool, progress)?;
             all.chunks += found.chunks;
             all.bytes += found.bytes;
@@ -267,8 +267,8 @@ impl<'a> Worker<'a> {
         }
         self.found.chunks += 1;
         self.found.bytes += decoded.len() as u64;
-        // Any bits of a mask are valid class ids, so there is nothing to count.
-        if self.array.meta().dtype.is_float() {
+        // Statistics are recorded for images only: any bits of a mask are valid class ids, and any float is one of a target.
+        if self.array.name() == self.of.stack.image.name() {
             self.count(index, chunk);
         }
         Ok(())

@@ -8,7 +8,7 @@ use hsipack_format::{
 use hsipack_store::Dataset;
 use hsipack_store::remote::is_url;
 
-use crate::convert::{MaskOption, ValueOptions};
+use crate::convert::{Assignment, MaskOption, ValueOptions};
 use crate::input::{ARRAY, Input};
 
 /// The record of one conversion or append.
@@ -17,6 +17,8 @@ pub struct Recipe {
     pub values: ValueOptions,
     /// The masks.
     pub masks: Vec<MaskOption>,
+    /// The targets.
+    pub targets: Vec<Assignment>,
     /// The class id of cubes without a mask.
     pub mask_fill: Option<u16>,
     /// The first sample that was not made this way. The recipe applies to all samples from the `until` of the previous
@@ -44,6 +46,10 @@ pub fn read(dataset: &Dataset) -> Result<Vec<Recipe>> {
         Ok(Recipe {
             values: serde_json::from_value(part("values")).map_err(|_| missing())?,
             masks: serde_json::from_value(part("masks")).map_err(|_| missing())?,
+            targets: match recipe.get("targets") {
+                Some(targets) => serde_json::from_value(targets.clone()).map_err(|_| missing())?,
+                None => Vec::new(),
+            },
             mask_fill: serde_json::from_value(part("mask_fill")).map_err(|_| missing())?,
             until,
         })

@@ -3,9 +3,10 @@
 use hsipack_format::{DType, Result, Sample};
 use hsipack_source::{RowBuffer, Source};
 use hsipack_store::Stack;
-use hsipack_store::dataset::RowScratch;
+use hsipack_store::dataset::{ChunkArray, RowScratch};
 
 use super::recipe::Recipe;
+use crate::convert::TargetReader;
 use crate::convert::plan;
 use crate::convert::transform::{Scratch, Transform};
 use crate::input::Input;
@@ -16,7 +17,7 @@ pub struct Reproduction<'a> {
     pub source: Box<dyn Source>,
     /// Computes the values that were packed, before the cast, from the source's stored numbers.
     pub transform: Transform,
-    stack: &'a Stack,
+    array: &'a ChunkArray,
     index: usize,
 }
 
@@ -50,19 +51,25 @@ impl<'a> Reproduction<'a> {
         let bands = plan::select_bands(info, &recipe.values)?;
         let scale = stack.image.scale_factor();
         let transform = plan::transform(input, info, bands, &recipe.values, scale)?;
-        Ok(Self { source, transform, stack, index: sample.index })
+        Ok(Self { source, transform, array: &stack.image, index: sample.index })
+    }
+
+    /// The same for the target in `array`.
+    pub fn of_target(sample: &Sample, array: &'a ChunkArray, reader: TargetReader) -> Self {
+        let (source, transform) = reader.into_values();
+        Self { source, transform, array, index: sample.index }
     }
 
     /// Whether the source has as many rows, columns and bands as were packed.
     pub fn has_the_shape(&self) -> bool {
-        let (info, shape) = (self.source.info(), self.stack.image.shape());
+        let (info, shape) = (self.source.info(), self.array.shape());
         (info.shape.rows, info.shape.columns, self.transform.out_bands())
             == (shape.rows, shape.columns, shape.bands)
     }
 
     /// The type of the packed values.
     pub fn dtype(&self) -> DType {
-        self.stack.image.meta().dtype
+        self.array.meta().dtype
     }
 
     /// Passes all rows to `each`, which returns whether it wants more.
@@ -74,7 +81,7 @@ impl<'a> Reproduction<'a> {
         memory: &mut Memory,
         each: &mut dyn FnMut(&Block, &mut Scratch) -> Result<bool>,
     ) -> Result<()> {
-        let array = &self.stack.image;
+        let array = self.array;
         let (shape, slab) = (array.shape(), array.grid().tile().rows);
         let block = self.source.preferred_rows(64 << 20).div_ceil(slab) * slab;
         let mut scratch = RowScratch::default();

@@ -15,6 +15,7 @@ use super::recipe::{self, Recipe};
 use super::reproduction::{Memory, Reproduction};
 use super::share::Share;
 use super::{Problem, ProblemKind, ValidateOptions, stopped};
+use crate::convert::TargetReader;
 use crate::convert::masks::{self, CubeOfMask, MaskReader};
 use crate::convert::plan;
 use crate::fingerprint::fingerprint;
@@ -129,6 +130,10 @@ impl Comparer<'_> {
             None => self.compare_masks(sample, stack, recipe, &input)?,
             some => some,
         };
+        let difference = match difference {
+            None => self.compare_targets(sample, stack, recipe, &input)?,
+            some => some,
+        };
         let source = plan::open_source(&input, &recipe.values)?;
         let changed = fingerprint(&source.info().files)?.1 != sample.source.fingerprint;
         let what = match (difference, changed) {
@@ -156,6 +161,31 @@ impl Comparer<'_> {
         input: &Input,
     ) -> Result<Option<String>> {
         let both = Reproduction::open(sample, stack, recipe, input)?;
+        self.compare_values(&both, "band")
+    }
+
+    fn compare_targets(
+        &mut self,
+        sample: &Sample,
+        stack: &Stack,
+        recipe: &Recipe,
+        input: &Input,
+    ) -> Result<Option<String>> {
+        for target in &recipe.targets {
+            let Some(array) = stack.target(&target.name) else { continue };
+            let shape = array.shape();
+            let (rows, columns) = (shape.rows, shape.columns);
+            let cube = CubeOfMask { input, rows, columns, geo: sample.geo.as_ref() };
+            let both = Reproduction::of_target(sample, array, TargetReader::open(target, cube)?);
+            if let Some(difference) = self.compare_values(&both, "channel")? {
+                return Ok(Some(format!("target {}: {difference}", target.name)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first difference between packed values and those of their source. `bands` says what its bands are called.
+    fn compare_values(&mut self, both: &Reproduction<'_>, bands: &str) -> Result<Option<String>> {
         if !both.has_the_shape() {
             return Ok(Some(format!("the source has the shape {}", both.source.info().shape)));
         }
@@ -170,7 +200,7 @@ impl Comparer<'_> {
                 {
                     let (place, band) = transform.locate(place, at);
                     difference = Some(format!(
-                        "row {}, column {}, band {band}: {} is stored, but the source has {}",
+                        "row {}, column {}, {bands} {band}: {} is stored, but the source has {}",
                         place.row, place.column, stored, values[at]
                     ));
                 }

@@ -11,7 +11,7 @@ use hsipack_format::shard::ShardIndex;
 use hsipack_format::{Error, Result};
 use hsipack_store::dataset::ChunkArray;
 use hsipack_store::remote::{is_url, metadata_place};
-use hsipack_store::{Dataset, Stack, folder, small};
+use hsipack_store::{Dataset, folder, small};
 use walkdir::WalkDir;
 
 use super::share::Share;
@@ -138,7 +138,7 @@ pub fn check_shards(dataset: &Dataset, share: &Share) -> Result<(Vec<Problem>, B
             let samples = dataset.samples();
             samples.id_at(place, index).map(|id| samples.name(id).to_owned())
         };
-        for array in arrays(stack) {
+        for array in stack.arrays() {
             if array.meta().chunk_shape.is_none() {
                 continue;
             }
@@ -162,11 +162,6 @@ pub fn check_shards(dataset: &Dataset, share: &Share) -> Result<(Vec<Problem>, B
         }
     }
     Ok((problems, broken))
-}
-
-/// The image and the masks of a stack.
-pub fn arrays(stack: &Stack) -> impl Iterator<Item = &ChunkArray> {
-    std::iter::once(&stack.image).chain(&stack.masks)
 }
 
 fn check_shard(

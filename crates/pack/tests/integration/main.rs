@@ -19,3 +19,4 @@ mod products;
 mod servers;
 mod spectra;
 mod statistics;
+mod targets;

@@ -57,7 +57,7 @@ from hsipack.crops import (  # noqa: E402
     WholeCubes,
     Windows,
 )
-from hsipack.dataset import Dataset, Mask, Stack  # noqa: E402
+from hsipack.dataset import Dataset, Mask, Stack, Target  # noqa: E402
 from hsipack.dataset import open as open  # noqa: E402
 from hsipack.diagnosis import Diagnosis, diagnose  # noqa: E402
 from hsipack.loader import Loader  # noqa: E402
@@ -159,6 +159,7 @@ __all__ = [
     "StackEstimate",
     "Stats",
     "Stitcher",
+    "Target",
     "ThreadStats",
     "TransferReport",
     "UnsupportedError",

@@ -219,7 +219,7 @@ def mix(datasets: Mapping[str, Any], weights: Mapping[str, float] | str = "size"
     parts = [part if isinstance(part, Dataset) else Dataset(part) for part in datasets.values()]
     for part in parts[1:]:
         _check_read_alike(parts[0], part)
-    if any("source" in {*part.masks, *part._column_names} for part in parts):
+    if any("source" in {*part.masks, *part.targets, *part._column_names} for part in parts):
         raise ConflictError(
             "a mask or column is named 'source', a key of batches",
             remedy="leave it out with ds.with_masks or ds.select(columns=…)",
@@ -325,6 +325,11 @@ def _check_read_alike(one: Dataset, other: Dataset) -> None:
             "datasets whose masks, columns or values are read in different ways: "
             f"{one.path} and {other.path}",
             remedy="give both the same select(columns=…, physical=…, nan=…) and with_masks(…)",
+        )
+    if one.targets != other.targets:
+        raise ConflictError(
+            f"datasets with targets {one.targets} and {other.targets}: {one.path} and {other.path}",
+            remedy="read the same targets of all: ds.with_targets(…)",
         )
     if one.masks != other.masks:
         raise ConflictError(

@@ -40,6 +40,7 @@ class Cube:
         per_band: numbers for each band, by the name of the field in an ENVI header.
         unit: the unit of wavelengths and FWHM, as an ENVI header names it.
         masks: arrays (rows, columns) by mask and layer; layer None for class ids.
+        targets: arrays (rows, columns) or (rows, columns, channels) by target.
         geo: geographic position of the pixels, as JSON, or None.
         more: the columns of the sample.
     """
@@ -49,6 +50,7 @@ class Cube:
     per_band: dict[str, list[float]]
     unit: str
     masks: dict[tuple[str, str | None], npt.NDArray[np.generic]]
+    targets: dict[str, npt.NDArray[np.generic]]
     geo: str | None
     more: dict[str, Any]
 
@@ -87,8 +89,12 @@ class Cube:
         wavelengths = per_band.get("wavelength")
         unit = "nanometres" if wavelengths is None else _hsipack.wavelength_unit(wavelengths)
         masks = _masks(name, rest.pop("masks", None), array)
+        targets = _targets(name, rest.pop("targets", None), array.shape[:2])
+        if clash := sorted({mask for mask, _ in masks} & set(targets)):
+            what = f"cube {name!r} has a mask and a target with the name {clash[0]!r}"
+            raise ConflictError(what, remedy="rename one of them")
         geo = _geo.of_cube(name, rest.pop("geo", None))
-        return cls(name, array, per_band, unit, masks, geo, _columns(name, rest))
+        return cls(name, array, per_band, unit, masks, targets, geo, _columns(name, rest))
 
     def layers(self) -> dict[str, list[str] | None]:
         """The layers of every mask; None for masks of class ids."""
@@ -256,7 +262,7 @@ def _plain(name: str, column: str, given: Any) -> bool | int | float | str | Non
     remedy = "a column has numbers, booleans, texts, None, or lists of them"
     if not isinstance(value, bool | int | float | str):
         if hasattr(value, "shape"):
-            remedy += '; for a mask, give "masks": {name: array}'
+            remedy += '; for a mask or target, give "masks" or "targets": {name: array}'
         raise ArgumentTypeError(what, remedy=remedy)
     if isinstance(value, str):
         _check_text(f"cube {name!r}: {column}", value)
@@ -323,6 +329,35 @@ def _masks(
                 what = f"mask {mask!r} of cube {name!r} has two layers with the name {layer!r}"
                 raise ConflictError(what, remedy="leave one of them out")
             made[mask, layer] = _layer(name, f"{mask}/{layer}", one, array.shape[:2])
+    return made
+
+
+def _targets(name: str, targets: Any, shape: tuple[int, ...]) -> dict[str, npt.NDArray[np.generic]]:
+    """Targets of a cube by name, in types that conversions read."""
+    if _is_missing(targets):
+        return {}
+    if not isinstance(targets, Mapping):
+        remedy = "give arrays (rows, columns) or (rows, columns, channels) by the targets' names"
+        raise ArgumentTypeError(f"cube {name!r}: targets={_options.shown(targets)}", remedy=remedy)
+    made: dict[str, npt.NDArray[np.generic]] = {}
+    for key, values in targets.items():
+        target = str(key)
+        _check_text(f"cube {name!r}: the name of a target", target)
+        what = f"target {target!r} of cube {name!r}"
+        if target in made:
+            raise ConflictError(f"{what} is there twice", remedy="leave one of them out")
+        if "=" in target or not target:
+            raise ConflictError(f"{what} cannot have this name", remedy="leave out the =")
+        array = _values(what, values)
+        remedy = (
+            f"give {shape}, the rows and columns of its image, and an axis for several channels"
+        )
+        if array.ndim not in (2, 3) or array.shape[:2] != shape or not array.size:
+            raise ConflictError(f"{what} has the shape {array.shape}", remedy=remedy)
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+            raise ArgumentTypeError(f"{what} is of {array.dtype}", remedy="give real numbers")
+        wider = {"b1": "u1", "f2": "f4"}.get(array.dtype.str[1:], array.dtype.str[1:])
+        made[target] = np.ascontiguousarray(array.astype("<" + wider, copy=False))
     return made
 
 

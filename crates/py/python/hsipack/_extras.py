@@ -78,7 +78,7 @@ class Extras:
         if not self.names:
             return
         for member in reading.members:
-            taken = {*self.names} & {*member.columns, *reading.masks}
+            taken = {*self.names} & {*member.columns, *reading.masks, *reading.targets}
             if taken:
                 name = min(taken)
                 raise ConflictError(

@@ -49,6 +49,7 @@ class Reading:
         order: name of the order.
         length: items in an epoch, if the sampler says so.
         masks: names of the masks that are read.
+        targets: names of the targets that are read.
         hidden: the mask of regions, if it is read only to find their pixels.
     """
 
@@ -56,6 +57,7 @@ class Reading:
     order: str
     length: int | None
     masks: list[str]
+    targets: list[str]
     hidden: str | None
 
 
@@ -119,7 +121,8 @@ def of(
             labels = dataset._label_values() if joined is None else joined._labels_of(number)
         boxes = _boxes.with_names(box_classes[number], box_names, dataset.path)
         members.append(Member(dataset, settings, dataset._columns, labels, extents, boxes))
-    return Reading(members, orders[0].name, orders[0].length, masks, hidden)
+    targets = datasets[0].targets
+    return Reading(members, orders[0].name, orders[0].length, masks, targets, hidden)
 
 
 def _check_joined(crop: Any, sampler: Any) -> None:
@@ -142,7 +145,7 @@ def _check_whole_cubes(dataset: Dataset, augments: bool) -> None:
             "WholeCubes and augment cannot be combined",
             remedy="augment in your loop, with inside as one of the masks",
         )
-    if "inside" in {*dataset.masks, *dataset._column_names}:
+    if "inside" in {*dataset.masks, *dataset.targets, *dataset._column_names}:
         raise ConflictError(
             "WholeCubes with a mask or column named 'inside', a key of batches",
             remedy="leave it out with ds.with_masks or ds.select(columns=…)",
@@ -160,7 +163,7 @@ def _masks_of(dataset: Dataset, crop: Any, output: Output) -> tuple[list[str], s
         raise UnsupportedError(
             'Regions with output="dlpack"', remedy='give output="torch" or "numpy"'
         )
-    taken = {"region", "region_id"} & {*masks, *dataset._column_names}
+    taken = {"region", "region_id"} & {*masks, *dataset.targets, *dataset._column_names}
     if taken:
         raise ConflictError(
             f"Regions with a mask or column named {min(taken)!r}, a name that batches use",

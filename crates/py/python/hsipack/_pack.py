@@ -80,6 +80,9 @@ def pack(
             - ``masks``: a mapping from the name of each mask to an array (rows, columns) of class
               ids, or to a mapping from the names of its layers to boolean arrays. Class ids are
               whole numbers from 0 to 65535, of any type;
+            - ``targets``: a mapping from the name of each target to an array (rows, columns) or
+              (rows, columns, channels) of real numbers, such as abundances. They are packed as
+              float32; NaN, and the masked values of a masked array, are missing values;
             - ``geo``: the geographic position of the pixels, ``{"crs": ..., "transform": ...}``.
               ``crs`` is ``"EPSG:32632"``, WKT, or a CRS of rasterio or pyproj. ``transform`` is an
               ``Affine`` (``src.transform``), or six numbers in GDAL's order
@@ -183,6 +186,11 @@ _UNTOLD = ("append", "scratch", "scratch_size", "jobs", "memory")
 """Options that do not affect what is packed."""
 
 
+def _with_channels(targets: Mapping[str, int]) -> str:
+    """Targets with their numbers of channels, for errors."""
+    return ", ".join(f"{name!r} ({count})" for name, count in sorted(targets.items())) or "none"
+
+
 class _Room(NamedTuple):
     """The folder for arrays until they are packed, and the maximum of their bytes."""
 
@@ -236,6 +244,8 @@ class _Work:
         self._taken = 0
         # Of the first cube: layers by mask, None for masks of class ids.
         self._masks: dict[str, list[str] | None] | None = None
+        # Of the first cube: numbers of channels by target.
+        self._targets: dict[str, int] | None = None
         # By mask and shape of its cubes: whether the packed ids have 16 bits.
         self._wide: dict[tuple[str, tuple[int, ...]], bool] = {}
         # The first cube with wavelengths in another unit than nm.
@@ -335,8 +345,10 @@ class _Work:
         return _Group(folder)
 
     def _write(self, group: _Group, cube: Cube) -> tuple[str, str, str, str | None]:
-        """Writes a cube and its masks; returns the header's path, name, columns and position."""
-        files = self._mask_files(cube)
+        """Writes a cube, its masks and targets; returns the header's path, name, columns and
+        position.
+        """
+        files = self._mask_files(cube) | self._target_files(cube)
         self._check_ids(group, cube)
         if cube.unit != "nanometres" and self._other_unit is None:
             self._other_unit = cube
@@ -346,8 +358,8 @@ class _Work:
         with _as_file_error(stem):
             header.write_text(cube.header())
             np.ascontiguousarray(cube.array).tofile(values)
-            for ending, mask in files.items():
-                np.save(stem.with_name(f"{stem.name}.{ending}.npy"), mask)
+            for ending, array in files.items():
+                np.save(stem.with_name(f"{stem.name}.{ending}.npy"), array)
         return str(header), cube.name, cube.columns(), cube.geo
 
     def _mask_files(self, cube: Cube) -> dict[str, npt.NDArray[np.generic]]:
@@ -383,6 +395,26 @@ class _Work:
             for ending, (mask, layer) in self._endings().items()
             if (mask, layer) in cube.masks
         }
+
+    def _target_files(self, cube: Cube) -> dict[str, npt.NDArray[np.generic]]:
+        """The arrays of targets, by the endings of their files."""
+        channels = {
+            name: target.shape[2] if target.ndim == 3 else 1
+            for name, target in cube.targets.items()
+        }
+        if self._targets is None:
+            self._targets = channels
+            self._settings["target"] = [
+                f"{name}={{dir}}/{{stem}}.target{number}.npy"
+                for number, name in enumerate(self._targets)
+            ]
+        if channels != self._targets:
+            raise ConflictError(
+                f"cube {cube.name!r} has the targets {_with_channels(channels)}, the first one "
+                f"{_with_channels(self._targets)}",
+                remedy="give every cube the same targets, with the same channels",
+            )
+        return {f"target{number}": cube.targets[name] for number, name in enumerate(self._targets)}
 
     def _check_ids(self, group: _Group, cube: Cube) -> None:
         """Refuses ids above 255 in a mask of which cubes with smaller ids are already packed, as

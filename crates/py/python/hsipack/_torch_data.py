@@ -45,6 +45,7 @@ class DataLoaderOptions(TypedDict, total=False):
     layers: Any
     mask_dtype: Any
     masks: Any
+    targets: Any
     min_visible: Any
     nan: Any
     pad: Any
@@ -178,10 +179,12 @@ def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any
     selected = {name: arguments.pop(name) for name in _SELECTED if name in arguments}
     of_masks = {name: arguments.pop(name) for name in _OF_MASKS if name in arguments}
     of_boxes = {name: arguments.pop(name) for name in _OF_BOXES if name in arguments}
-    if selected or of_masks or of_boxes:
+    of_targets = {name: arguments.pop(name) for name in ("targets",) if name in arguments}
+    if selected or of_masks or of_boxes or of_targets:
         if isinstance(readable, Concat):
-            name = next(iter({**selected, **of_masks, **of_boxes}))
+            name = next(iter({**selected, **of_masks, **of_boxes, **of_targets}))
             method = "with_masks" if name in _OF_MASKS else "with_boxes"
+            method = "with_targets" if name in of_targets else method
             method = "select" if name in _SELECTED else method
             raise UnsupportedError(
                 f"{name} cannot be given for several datasets",
@@ -194,6 +197,8 @@ def short_cuts(others: DataLoaderOptions, readable: Any, crop: Any) -> tuple[Any
             kept = {name: getattr(readable, place) for name, place in _OF_MASKS.items()}
             kept.update(of_masks)
             readable = readable.with_masks(dtype=kept.pop("mask_dtype"), **kept)
+        if of_targets:
+            readable = readable.with_targets(of_targets["targets"])
         if of_boxes:
             kept = {name: getattr(readable, place) for name, place in _OF_BOXES.items()} | of_boxes
             readable = readable.with_boxes(kept["boxes"], min_visible=kept["min_visible"])
@@ -263,6 +268,11 @@ def opened(dataset: object) -> Dataset:
     )
 
 
+def _read_of(part: Dataset) -> tuple[object, ...]:
+    """The bands and arrays that are read of a dataset, and how."""
+    return part._bands, part.masks, part.targets, part._said()
+
+
 def _joined(parts: Sequence[Dataset]) -> Dataset:
     """Joins parts of one dataset."""
     first = parts[0]
@@ -273,11 +283,11 @@ def _joined(parts: Sequence[Dataset]) -> Dataset:
                 remedy="pack them into one with hsipack.convert(…, append=True), or create a "
                 "loader for each",
             )
-        if (part._bands, part.masks, part._said()) != (first._bands, first.masks, first._said()):
+        if _read_of(part) != _read_of(first):
             raise ConflictError(
-                "the parts of the dataset have different bands, masks or columns",
+                "the parts of the dataset have different bands, masks, targets or columns",
                 path=first.path,
-                remedy="choose the same bands, masks and columns of all",
+                remedy="choose the same bands, masks, targets and columns of all",
             )
     return first.select(ids=[one for part in parts for one in part.ids])
 

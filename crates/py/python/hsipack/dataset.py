@@ -36,7 +36,7 @@ else:
 
 Sample = dict[str, Any]
 
-# Keys of a sample that a mask's name cannot take.
+# Keys of a sample that the name of a mask or target cannot take.
 TAKEN = (
     *("image", "label", "id", "name", "window", "repeat", "epoch", "padding", "mixed"),
     *_boxes.KEYS,
@@ -44,7 +44,8 @@ TAKEN = (
 
 
 def mask_key(name: str) -> str:
-    """The key of a mask in samples and batches: its name, or ``mask_NAME`` if that key is taken."""
+    """The key of a mask or target in samples and batches: its name, or ``mask_NAME`` if that key is
+    taken."""
     return f"mask_{name}" if name in TAKEN else name
 
 
@@ -66,6 +67,25 @@ class Mask:
     class_names: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Target:
+    """A target of a stack: floats for each pixel.
+
+    Attributes:
+        name: its name.
+        dtype: stored type, float32.
+        channels: number of channels; ``None`` for a target with one value for each pixel.
+        channel_names: names of the channels; empty if the dataset has no names.
+        unit: unit of the values, or ``None`` if unknown.
+    """
+
+    name: str
+    dtype: str
+    channels: int | None
+    channel_names: tuple[str, ...] = ()
+    unit: str | None = None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Stack:
     """All cubes of one shape.
@@ -82,6 +102,7 @@ class Stack:
         stats: per-band statistics, or ``None`` if they were not recorded.
         split_stats: per-band statistics of each split, by the split's name, if recorded.
         masks: masks by name.
+        targets: targets by name.
         bad_bands: numbers of the bands to leave out, from 0: bands in which every value is NaN,
             and bands that the source marks as bad.
     """
@@ -97,6 +118,7 @@ class Stack:
     stats: Stats | None
     split_stats: dict[str, Stats]
     masks: dict[str, Mask]
+    targets: dict[str, Target]
     bad_bands: tuple[int, ...]
 
     def __repr__(self) -> str:
@@ -105,6 +127,8 @@ class Stack:
             parts.append(f"{span(self.wavelengths)} nm")
         if self.masks:
             parts.append(f"masks {', '.join(self.masks)}")
+        if self.targets:
+            parts.append(f"targets {', '.join(self.targets)}")
         if self.bad_bands:
             parts.append(f"{len(self.bad_bands)} bad bands")
         return f"<hsipack.Stack {self.name}: {'; '.join(parts)}>"
@@ -125,6 +149,10 @@ def _stack(values: dict[str, Any]) -> Stack:
         Mask(mask["name"], mask["dtype"], tuple(mask["layers"]), tuple(mask["class_names"] or ()))
         for mask in values["masks"]
     ]
+    targets = [
+        Target(**{**target, "channel_names": tuple(target["channel_names"] or ())})
+        for target in values["targets"]
+    ]
     return Stack(
         name=values["name"],
         samples=values["samples"],
@@ -137,6 +165,7 @@ def _stack(values: dict[str, Any]) -> Stack:
         stats=stats,
         split_stats={name: read_stats(one) for name, one in values["split_stats"].items()},
         masks={mask.name: mask for mask in masks},
+        targets={target.name: target for target in targets},
         bad_bands=tuple(np.flatnonzero(bad).tolist()),
     )
 
@@ -150,6 +179,8 @@ class Dataset(Base):
     image   (bands, rows, columns) float16, a view of memory in the order (rows, columns, bands)
     MASK    one key for each mask: class ids (rows, columns), or boolean layers (layers, rows,
             columns)
+    TARGET  one key for each target: float32 (rows, columns), or (channels, rows, columns), a view
+            of memory in the order (rows, columns, channels); NaN where a value is missing
     label   number of the sample's class, see :attr:`classes`; -1 if the sample has no label
     id      number of the sample in the whole dataset
     name    name of the sample
@@ -177,6 +208,8 @@ class Dataset(Base):
             whole dataset. With ``split``, only those of them that are in the split.
         masks: names of the masks to read. If ``None``, all masks that every stack has; if empty,
             none.
+        targets: names of the targets to read. If ``None``, all targets that every stack has; if
+            empty, none.
         bands: bands to read, numbered from 0, in this order; or a slice, or a boolean for every
             band. If ``None``, all.
         dtype: element type of images, such as ``float32``. If ``None``, the stored type.
@@ -209,7 +242,7 @@ class Dataset(Base):
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
         DamagedError: if its metadata do not match their checksums.
-        ConflictError: if a split, sample, mask or band does not exist, or the dataset never had
+        ConflictError: if a split, sample, mask, target or band does not exist, or the dataset never had
             the fingerprint ``as_of``.
 
     >>> ds = Dataset(dataset_path, split="train")
@@ -228,6 +261,7 @@ class Dataset(Base):
         split: str | Sequence[str] | None = None,
         samples: Indices | None = None,
         masks: str | Sequence[str] | None = None,
+        targets: str | Sequence[str] | None = None,
         bands: Indices | None = None,
         dtype: torch.dtype | npt.DTypeLike | None = None,
         physical: bool = False,
@@ -254,6 +288,7 @@ class Dataset(Base):
             # With the commit, so that other processes open the same one.
             self._path = self._native.url
         self._asked_masks = None if masks is None else _options.names("masks", masks)
+        self._asked_targets = None if targets is None else _options.names("targets", targets)
         self._dtype = None if dtype is None else _element_type(dtype, self._output)
         self._physical = _options.flag("physical", physical)
         self._nan: float | None = None
@@ -277,6 +312,7 @@ class Dataset(Base):
             self._ids = self._of_split(split)
         self._bands = self._checked_bands(bands)
         self._check_masks()
+        self._check_targets()
 
     # Pickling: another process opens the dataset again.
 
@@ -451,6 +487,15 @@ class Dataset(Base):
         stacks = self._used_stacks()
         names = list(stacks[0].masks) if stacks else []
         return [name for name in names if all(name in stack.masks for stack in stacks)]
+
+    @cached_property
+    def targets(self) -> list[str]:
+        """Names of the targets that are read with each sample."""
+        if self._asked_targets is not None:
+            return list(self._asked_targets)
+        stacks = self._used_stacks()
+        names = list(stacks[0].targets) if stacks else []
+        return [name for name in names if all(name in stack.targets for stack in stacks)]
 
     @property
     def wavelengths(self) -> Floats | None:
@@ -646,6 +691,17 @@ class Dataset(Base):
         part._classes, part._ignore = classes, ignore
         part._mask_dtype = None if dtype is None else _options.dtype("dtype", dtype)
         part._layers = _options.flag("layers", layers)
+        return part
+
+    def with_targets(self, targets: str | Sequence[str]) -> Dataset:
+        """Returns the dataset with these targets; none if empty. ``ds[i]`` and the batches of a
+        :class:`hsipack.Loader` follow this choice.
+
+        Raises:
+            ConflictError: if there is no such target.
+        """
+        part = self._with(_asked_targets=_options.names("targets", targets))
+        part._check_targets()
         return part
 
     def with_boxes(self, read: bool = True, *, min_visible: float = 0.0) -> Dataset:
@@ -861,6 +917,17 @@ class Dataset(Base):
                         remedy=f"its masks: {there}",
                     )
 
+    def _check_targets(self) -> None:
+        for stack in self._used_stacks():
+            for name in self._asked_targets or ():
+                if name not in stack.targets:
+                    there = ", ".join(stack.targets) or "none"
+                    raise ConflictError(
+                        f"stack {stack.name} has no target {name!r}",
+                        path=self._path,
+                        remedy=f"its targets: {there}",
+                    )
+
     # Samples.
 
     def __len__(self) -> int:
@@ -925,6 +992,7 @@ class Dataset(Base):
         reading = {
             "bands": self._bands,
             "masks": self.masks,
+            "targets": self.targets,
             "dtype": computed,
             "physical": self._physical,
             "nan": self._nan,
@@ -951,10 +1019,13 @@ class Dataset(Base):
         label: int,
         stack: int,
         image: _hsipack.Array,
-        masks: list[_hsipack.Array],
+        others: list[_hsipack.Array],
     ) -> Sample:
         sample: Sample = {"image": self._cast(given(image, self._output))}
-        for mask_name, mask in zip(self.masks, masks, strict=True):
+        count = len(self.masks)
+        for target_name, target in zip(self.targets, others[count:], strict=True):
+            sample[mask_key(target_name)] = given(target, self._output)
+        for mask_name, mask in zip(self.masks, others[:count], strict=True):
             values = self._with_new_ids(stack, mask_name, given(mask, self._output))
             sample[mask_key(mask_name)] = self._mask(stack, mask_name, values)
         numbers = self._label_values()

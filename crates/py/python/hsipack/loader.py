@@ -67,6 +67,8 @@ class Loader(DataLoaderAttributes):
             with ``output="dlpack"``)
     MASK    one key for each mask: class ids (B, rows, columns), or boolean layers (B, layers, rows,
             columns)
+    TARGET  one key for each target: float32 (B, rows, columns), or (B, channels, rows, columns),
+            channels_last; NaN where a value is missing, and outside the cube
     label   (B,) int64: class numbers of the samples, see ``ds.classes``; -1 without a label. If all
             labels are numbers and some are not whole: the labels, float64; NaN without a label. For
             :class:`LabelledPatches`, the class ids at the centres of the patches; for
@@ -97,9 +99,9 @@ class Loader(DataLoaderAttributes):
             mix the labels in the same way
     ======= ===================================================================================
 
-    If the name of a mask is one of these keys, the mask's key is ``mask_NAME``. Labels, ids and
-    everything else that is not an image or a mask are on the CPU, except where the table says
-    otherwise.
+    If the name of a mask or target is one of these keys, its key is ``mask_NAME``. Labels, ids and
+    everything else that is not an image, a mask or a target are on the CPU, except where the table
+    says otherwise.
 
     **Kept batches are never overwritten.** As long as you keep a tensor of a batch, its memory is
     not reused. On the CPU, batches are views of the ring. While you keep half of the ring's
@@ -241,6 +243,7 @@ class Loader(DataLoaderAttributes):
 
     Short-cuts: ``columns``, ``nan`` and ``physical`` are arguments of :meth:`Dataset.select`;
     ``masks``, ``classes``, ``ignore``, ``layers`` and ``mask_dtype`` of :meth:`Dataset.with_masks`;
+    ``targets`` of :meth:`Dataset.with_targets`;
     ``boxes`` and ``min_visible`` of :meth:`Dataset.with_boxes`;
     ``pad=…`` is short for ``crop=WholeCubes(pad=…)``.
 
@@ -349,6 +352,7 @@ class Loader(DataLoaderAttributes):
             "rank": place.rank,
             "world_size": place.world_size,
             "masks": reading.masks,
+            "targets": reading.targets,
             "threads": threads,
             "slots": _options.natural("slots", slots),
             "on_damage": _options.text("on_damage", on_damage),
@@ -380,7 +384,7 @@ class Loader(DataLoaderAttributes):
             **first.settings,
         }
         self._augmentations = _pipeline(
-            augment, reading.masks, crop.mask if isinstance(crop, Regions) else None
+            augment, reading, crop.mask if isinstance(crop, Regions) else None
         )
         _check_bands_key(self._augmentations, reading)
         if normalize is not None and first.dataset._nan is None:
@@ -1064,7 +1068,7 @@ def _shuffle_window(size: object) -> str:
 
 
 def _pipeline(
-    augmentations: augment.Augmentations | None, masks: list[str], regions: str | None
+    augmentations: augment.Augmentations | None, reading: _members.Reading, regions: str | None
 ) -> dict[str, Any] | None:
     """The configuration of the augmentations; ``regions`` is the mask of regions. Without a seed,
     the loader's is used.
@@ -1072,9 +1076,9 @@ def _pipeline(
     if augmentations is None:
         return None
     pipeline = augment.sequential(augmentations)
-    pipeline.check_masks(masks, all_read=True)
+    pipeline.check_masks([*reading.masks, *reading.targets], all_read=True)
     if regions is not None:
-        pipeline = _keeping_regions(pipeline, masks, regions)
+        pipeline = _keeping_regions(pipeline, reading.masks, regions)
     return pipeline.config() if len(pipeline) else None
 
 
@@ -1083,7 +1087,7 @@ def _check_bands_key(config: dict[str, Any] | None, reading: _members.Reading) -
     if config is None or all(one["op"] != "random_bands" for one in config["ops"]):
         return
     for member in reading.members:
-        if "bands" in {*member.columns, *reading.masks}:
+        if "bands" in {*member.columns, *reading.masks, *reading.targets}:
             raise ConflictError(
                 "RandomBands with a mask or column named 'bands', a key of batches",
                 path=member.dataset.path,

@@ -265,6 +265,7 @@ class LoaderReport(Record):
         transfer: how batches get to their device; None before the first batch.
         memory: the memory of the ring; None before the first batch.
         masks: names of the masks in batches.
+        targets: names of the targets in batches.
         layers: for each of these masks, the names of its boolean layers; None for class ids.
         cache: what is kept in memory, and why. If the loader reads several datasets, the numbers
             are those of all together, and the kind is ``mixed`` if it differs.
@@ -282,6 +283,7 @@ class LoaderReport(Record):
     transfer: TransferReport | None
     memory: MemoryReport | None
     masks: list[str]
+    targets: list[str]
     layers: list[list[str] | None]
     cache: CacheReport
     caches: list[CacheReport]

@@ -34,6 +34,7 @@ def convert(
     name: str | None = None,
     path_columns: str | None = None,
     column: Mapping[str, str] | None = None,
+    target: Mapping[str, str] | None = None,
     mask_fill: int | None = None,
     classes: Mapping[Any, Any] | None = None,
     class_names: ClassNames | None = None,
@@ -148,6 +149,10 @@ def convert(
             it. If ``None``, such masks are refused.
         all_touched: give polygons and lines all pixels that they touch, not only those whose center
             is inside.
+        target: floats for each pixel, such as abundances or concentrations: by the name of each
+            target, the path of its file for each cube, with the fields of ``mask``, such as
+            ``{"mag1c": "{dir}/{stem}_mag1c.tif"}``. A file has the rows and columns of its cube,
+            and one or several channels. Values are packed as float32, missing ones as NaN.
         boxes: bounding boxes of objects: one file for all cubes, or a path with the fields of
             ``mask``: COCO, Pascal VOC, YOLO or CSV. They become the columns ``boxes``, a list of
             ``[x_min, y_min, x_max, y_max]`` by the edges of pixels, and ``box_labels``, a list of
@@ -505,6 +510,7 @@ _CHECKS: dict[str, Check] = {
     "table_key": table_keys,
     "table_join": assignments,
     "column": assignments,
+    "target": assignments,
     "split": split_lists,
     "header": _options.path,
     "band_centers": _centers,

@@ -46,12 +46,14 @@ class PackedStack:
         cubes: number of cubes.
         wavelengths: the shortest and the longest wavelength in nm; None if they are unknown.
         masks: the masks with their types, such as ``organs (uint8)``.
+        targets: names of the targets.
     """
 
     name: str
     cubes: int
     wavelengths: tuple[float, float] | None
     masks: list[str]
+    targets: list[str]
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ class StackEstimate:
         shards: number of shard files.
         scale: factor between packed and physical values.
         masks: names of the masks.
+        targets: names of the targets.
     """
 
     name: str
@@ -121,6 +124,7 @@ class StackEstimate:
     shards: int
     scale: float
     masks: list[str]
+    targets: list[str]
 
 
 @dataclass(frozen=True)
@@ -132,7 +136,7 @@ class Estimate:
         cubes: number of cubes that would be packed.
         stacks: the stacks, one for each cube shape.
         source_bytes: bytes of the source files.
-        packed_bytes: bytes of the values before compression, without masks.
+        packed_bytes: bytes of the values before compression, without masks and targets.
         stored_bytes: estimated bytes of the shards.
         ratio: compression ratio of the sampled chunks.
         sampled_bytes: bytes that were compressed to estimate the ratio.

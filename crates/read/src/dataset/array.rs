@@ -22,7 +22,7 @@ use crate::store::{ReadBuffer, StoredFile};
 pub(crate) struct ArrayRef<'a> {
     pub dataset: &'a Dataset,
     pub stack: usize,
-    /// 0 is the image; 1, 2, … are the masks.
+    /// 0 is the image; 1, 2, … are the masks, then the targets.
     pub array: usize,
     pub chunks: &'a ChunkArray,
     pub files: &'a Files,
@@ -61,13 +61,12 @@ impl Dataset {
 
     /// The arrays of a stack.
     pub(crate) fn arrays(&self, stack: usize) -> impl Iterator<Item = ArrayRef<'_>> {
-        (0..=self.stacks()[stack].masks.len()).map(move |array| self.array(stack, array))
+        (0..self.stacks()[stack].arrays().count()).map(move |array| self.array(stack, array))
     }
 
-    /// Array `array` of a stack: 0 is the image; 1, 2, … are its masks in order of their names.
+    /// Array `array` of a stack: 0 is the image; 1, 2, … are its masks in order of their names, then its targets.
     pub(crate) fn array(&self, stack: usize, array: usize) -> ArrayRef<'_> {
-        let packed = &self.stacks()[stack];
-        let chunks: &ChunkArray = if array == 0 { &packed.image } else { &packed.masks[array - 1] };
+        let chunks = self.stacks()[stack].arrays().nth(array).expect("the array of a stack");
         ArrayRef { dataset: self, stack, array, chunks, files: self.files(stack, array) }
     }
 
@@ -77,6 +76,27 @@ impl Dataset {
             Some(place) => Ok(self.array(stack, place + 1)),
             None => Err(self.no_mask(stack, name)),
         }
+    }
+
+    pub(super) fn target_array(&self, stack: usize, name: &str) -> Result<ArrayRef<'_>> {
+        let packed = &self.stacks()[stack];
+        match packed.targets.iter().position(|target| target.name() == name) {
+            Some(place) => Ok(self.array(stack, 1 + packed.masks.len() + place)),
+            None => Err(self.no_target(stack, name)),
+        }
+    }
+
+    /// The error for a target that a stack does not have.
+    pub(crate) fn no_target(&self, stack: usize, name: &str) -> Error {
+        let stack = &self.stacks()[stack];
+        let names: Vec<&str> = stack.targets.iter().map(ChunkArray::name).collect();
+        Error::conflict(format!("stack {} has no target {name:?}", stack.name))
+            .at(self.path())
+            .with_remedy(if names.is_empty() {
+                remedy!["it has no targets; pack some with ", Command::Convert.with(Opt::Target)]
+            } else {
+                format!("it has {}", names.join(", ")).into()
+            })
     }
 
     /// The error for a mask that a stack does not have.

@@ -45,9 +45,36 @@ impl Dataset {
         columns: Range<usize>,
     ) -> Result<Array> {
         let array = self.mask_array(self.stack_of(sample)?, name)?;
-        let shape = room(array, &rows, &columns, None);
+        self.load(array, sample, &rows, &columns, None)
+    }
+
+    /// Rows × columns of a target of a sample, as stored: (rows, columns), or with channels (rows, columns, channels).
+    ///
+    /// # Errors
+    /// As [`load_mask`](Self::load_mask).
+    pub fn load_target(
+        &self,
+        sample: usize,
+        name: &str,
+        rows: Range<usize>,
+        columns: Range<usize>,
+    ) -> Result<Array> {
+        let array = self.target_array(self.stack_of(sample)?, name)?;
+        let channels = array.chunks.has_bands().then(|| array.shape().bands);
+        self.load(array, sample, &rows, &columns, channels)
+    }
+
+    fn load(
+        &self,
+        array: ArrayRef<'_>,
+        sample: usize,
+        rows: &Range<usize>,
+        columns: &Range<usize>,
+        bands: Option<usize>,
+    ) -> Result<Array> {
+        let shape = room(array, rows, columns, bands);
         written(&shape, ElementType::from(array.dtype()), |bytes| {
-            self.read(array, sample, window(&rows, &columns), None, bytes)
+            self.read(array, sample, window(rows, columns), None, bytes)
         })
     }
 }

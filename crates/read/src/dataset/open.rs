@@ -121,9 +121,7 @@ impl Dataset {
             store.keep_in(cache);
         }
         store.expect(packed.take_tails());
-        let arrays = |stack: &hsipack_store::Stack| {
-            std::iter::once(&stack.image).chain(&stack.masks).map(Files::new).collect()
-        };
+        let arrays = |stack: &hsipack_store::Stack| stack.arrays().map(Files::new).collect();
         let files = packed.stacks().iter().map(arrays).collect::<Result<_>>()?;
         let labels = Labels::of(packed.samples());
         let verify = match options.verify {
@@ -144,12 +142,9 @@ impl Dataset {
         self.0.packed.samples().len()
     }
 
-    /// Bytes of all decoded chunks, of images and masks: the most that a cache of decoded chunks can take.
+    /// Bytes of all decoded chunks, of images, masks and targets: the most that a cache of decoded chunks can take.
     pub fn decoded_bytes(&self) -> u64 {
-        let arrays = self
-            .stacks()
-            .iter()
-            .flat_map(|stack| std::iter::once(&stack.image).chain(&stack.masks));
+        let arrays = self.stacks().iter().flat_map(hsipack_store::Stack::arrays);
         let bytes = |array: &ChunkArray| {
             (array.len() * array.grid().chunks_per_sample() * array.chunk_bytes()) as u64
         };

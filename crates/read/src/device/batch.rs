@@ -22,7 +22,8 @@ use crate::trace::BatchNumber;
 pub struct DeviceBatch<L: Library> {
     /// The images: (B, C, H, W), `channels_last` in memory, which is (B, H, W, C).
     pub image: L::Tensor,
-    /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W).
+    /// Names and masks: class ids are (B, H, W), boolean layers (B, layers, H, W). Targets follow, as they are stored:
+    /// floats (B, H, W), or (B, channels, H, W) with `channels_last` in memory.
     pub masks: Vec<(String, L::Tensor)>,
     /// For every mixing augmentation of the loader: which samples were mixed with which. Empty if it has none.
     pub mixed: Vec<Mixed>,
@@ -128,7 +129,7 @@ impl<L: Library> DeviceBatch<L> {
         self.info.dataset.samples().name(self.items()[place].sample)
     }
 
-    /// The mask `name`, if it was asked for.
+    /// The mask or target `name`, if it was asked for.
     pub fn mask(&self, name: &str) -> Option<&L::Tensor> {
         self.masks.iter().find(|(mask, _)| mask == name).map(|(_, mask)| mask)
     }

@@ -8,7 +8,7 @@ use hsipack_augment::array::Memory;
 use hsipack_augment::prepare::{
     BandFigures, ImageConversion, LabelConversion, Normalized, Validity,
 };
-use hsipack_augment::{ElementType, Library};
+use hsipack_augment::{Array, ElementType, Library};
 use hsipack_format::{Command, DType, SpectralNorm, remedy};
 
 use super::batch_info::BatchInfo;
@@ -30,12 +30,23 @@ pub(super) struct Conversion {
     options: DeviceOptions,
     stacks: BTreeMap<usize, Stack>,
     masks: Vec<Mask>,
+    targets: Vec<Target>,
+}
+
+/// A target, which comes as it is stored.
+#[derive(Debug)]
+struct Target {
+    name: String,
+    /// Its type.
+    element: ElementType,
+    /// Whether it has an axis of channels.
+    has_channels: bool,
 }
 
 /// The name of the mask that says which pixels have values.
 pub const VALID: &str = "valid";
 
-/// A batch's image, and its masks by name.
+/// A batch's image, and its masks and targets by name.
 pub(super) type Tensors<T> = (T, Vec<(String, T)>);
 
 /// Properties that differ between stacks.
@@ -76,16 +87,19 @@ impl Conversion {
             }
         }
         let numbers: Vec<usize> = stacks.keys().copied().collect();
-        if options.valid && member.masks.iter().any(|name| name == VALID) {
+        let mut names = member.masks.iter().chain(&member.targets);
+        if options.valid && names.any(|name| name == VALID) {
             return Err(Error::conflict(format!(
-                "the mask of valid pixels would have the name {VALID:?} of another mask"
+                "the mask of valid pixels would have the name {VALID:?} of another mask or target"
             ))
             .at(member.dataset.path())
-            .with_remedy("read the dataset without that mask"));
+            .with_remedy("read the dataset without it"));
         }
         let masks = member.masks.iter().map(|name| Mask::new(member, options, &numbers, name));
         let masks = masks.collect::<Result<_>>()?;
-        Ok(Self { options: options.clone(), stacks, masks })
+        let targets = member.targets.iter().map(|name| Target::new(member, &numbers, name));
+        let targets = targets.collect::<Result<_>>()?;
+        Ok(Self { options: options.clone(), stacks, masks, targets })
     }
 
     /// Names of a mask's boolean layers, bit 0 first; empty for class ids.
@@ -96,14 +110,16 @@ impl Conversion {
         self.masks.iter().find(|one| one.name == mask).map(|one| one.layers.as_slice())
     }
 
-    /// Names and element types of the masks, as batches have them.
+    /// Names and element types of the masks and targets, as batches have them.
     pub(super) fn masks(&self) -> Vec<(&str, ElementType)> {
         let element = |mask: &Mask| match mask.conversion.layers {
             0 => mask.conversion.element,
             _ => ElementType::Bool,
         };
         let stored = self.masks.iter().map(|mask| (mask.name.as_str(), element(mask)));
-        stored.chain(self.options.valid.then_some((VALID, ElementType::Bool))).collect()
+        let targets = self.targets.iter().map(|target| (target.name.as_str(), target.element));
+        let valid = self.options.valid.then_some((VALID, ElementType::Bool));
+        stored.chain(targets).chain(valid).collect()
     }
 
     /// Every stack that is standardised by recorded statistics: its name, and the split that they are of, or `None`
@@ -115,9 +131,11 @@ impl Conversion {
         self.stacks.values().map(|stack| (stack.name.clone(), stack.split.clone())).collect()
     }
 
-    /// Whether images or masks lie over the slot of their batch.
+    /// Whether images, masks or targets lie over the slot of their batch.
     pub(super) fn keeps_slots(&self) -> bool {
-        self.is_image_view() || self.masks.iter().any(|mask| mask.conversion.is_nothing())
+        self.is_image_view()
+            || !self.targets.is_empty()
+            || self.masks.iter().any(|mask| mask.conversion.is_nothing())
     }
 
     /// Whether images are the stored values, with another order of axes only.
@@ -137,7 +155,7 @@ impl Conversion {
             && self.masks.iter().all(|mask| mask.conversion.is_nothing())
     }
 
-    /// Makes the image and the masks of a batch from `memory`, the bytes of its slot.
+    /// Makes the image, the masks and the targets of a batch from `memory`, the bytes of its slot.
     pub(super) fn make<L: Library>(
         &self,
         library: &L,
@@ -149,7 +167,11 @@ impl Conversion {
             let labels = library.labels_of(info.view(memory, place + 1)?, &mask.conversion)?;
             Ok((mask.name.clone(), labels))
         });
-        let mut masks = masks.collect::<Result<Vec<_>>>()?;
+        let targets = self.targets.iter().enumerate().map(|(place, target)| {
+            let stored = info.view(memory, 1 + self.masks.len() + place)?;
+            Ok((target.name.clone(), target.tensor(library, stored)?))
+        });
+        let mut masks = masks.chain(targets).collect::<Result<Vec<_>>>()?;
         if self.options.valid {
             let stacks = self.stacks_of(info)?;
             let bands = stacks.iter().map(|stack| stack.good_bands.clone()).collect();
@@ -317,6 +339,36 @@ impl Mask {
         let unpacked = if options.layers { layers.len() } else { 0 };
         let conversion = LabelConversion { stored, layers: unpacked, element };
         Ok(Self { name: name.to_owned(), layers, conversion })
+    }
+}
+
+impl Target {
+    fn new(member: &Member, stacks: &[usize], name: &str) -> Result<Self> {
+        let dataset = &member.dataset;
+        let of = |stack: usize| {
+            let target = dataset.stacks()[stack].target(name).expect("the loader has found it");
+            (target.meta().dtype, target.has_bands().then(|| target.shape().bands))
+        };
+        let (dtype, channels) = of(*stacks.first().expect("a plan has samples"));
+        if stacks.iter().any(|stack| of(*stack) != (dtype, channels)) {
+            return Err(Error::unsupported(format!(
+                "target {name:?} has another type or other channels in different stacks"
+            ))
+            .at(dataset.path())
+            .with_remedy("read the stacks one by one"));
+        }
+        Ok(Self { name: name.to_owned(), element: dtype.into(), has_channels: channels.is_some() })
+    }
+
+    /// (samples, rows, columns), or (samples, channels, rows, columns) over the same memory.
+    fn tensor<L: Library>(&self, library: &L, stored: Array) -> Result<L::Tensor> {
+        let element = self.element;
+        if self.has_channels {
+            let (physical, nan) = (Vec::new(), None);
+            let as_stored = ImageConversion { physical, normalized: Normalized::Not, nan, element };
+            return library.image_of(stored, &as_stored);
+        }
+        library.labels_of(stored, &LabelConversion { stored: element, layers: 0, element })
     }
 }
 

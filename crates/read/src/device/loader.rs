@@ -483,6 +483,12 @@ impl<L: Library> DeviceLoader<L> {
         &self.shared().first().masks
     }
 
+    /// Names of the targets that batches have.
+    pub fn targets(&self) -> &[String] {
+        let first = self.shared().first();
+        &first.beside[first.masks.len()..]
+    }
+
     /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
     /// mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {

@@ -200,6 +200,11 @@ impl PreparedDeviceLoader {
         self.loader.masks()
     }
 
+    /// Names of the targets that batches have.
+    pub fn targets(&self) -> &[String] {
+        self.loader.targets()
+    }
+
     /// Names of a mask's boolean layers, in the order of their axis. Empty for class ids; `None` if there is no such
     /// mask.
     pub fn layers(&self, mask: &str) -> Option<&[String]> {

@@ -102,7 +102,7 @@ impl Replay {
     }
 
     /// Reads items of one shape, for example some items of a batch, in the order given. Returns an image (samples, bands,
-    /// rows, columns) and masks, as the loader delivers them before they are augmented.
+    /// rows, columns), masks and targets, as the loader delivers them before they are augmented.
     ///
     /// # Errors
     /// If a chunk is damaged or cannot be read, the dataset was replaced, or there is no memory.

@@ -18,7 +18,7 @@ use crate::ring::Lease;
 use crate::trace::BatchNumber;
 use crate::values::{self, Value};
 
-/// A batch of samples or crops: images, masks, labels and ids.
+/// A batch of samples or crops: images, masks, targets, labels and ids.
 ///
 /// The batch lies in a slot of the ring and keeps the slot until it is dropped. As long as the batch lives, nobody writes
 /// to its memory. While all slots are kept, no further batch can come: asking for one is then an error, not a wait.
@@ -31,7 +31,7 @@ pub struct Batch {
 /// One array of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayView<'a> {
-    /// `image`, or the mask's name.
+    /// `image`, or the name of the mask or target.
     pub name: &'a str,
     /// (samples, rows, columns, bands); a mask has one band.
     pub shape: [usize; 4],
@@ -134,13 +134,24 @@ impl Batch {
         self.masks().find(|mask| mask.name == name)
     }
 
+    /// The targets: floats for each pixel, with their channels as bands.
+    pub fn targets(&self) -> impl ExactSizeIterator<Item = ArrayView<'_>> {
+        let Reader { masks, beside, .. } = self.reader();
+        (masks.len()..beside.len()).map(|array| self.view(array + 1))
+    }
+
+    /// The target `name`, if it was asked for.
+    pub fn target(&self, name: &str) -> Option<ArrayView<'_>> {
+        self.targets().find(|target| target.name == name)
+    }
+
     /// Bytes of all arrays.
     pub fn bytes(&self) -> usize {
         let arrays = &self.lease.plan().arrays;
         arrays.iter().map(|array| array.sample_bytes() * self.len()).sum()
     }
 
-    /// The arrays: the image, then the masks.
+    /// The arrays: the image, then the masks, then the targets.
     pub(crate) fn arrays(&self) -> &[BatchArray] {
         &self.lease.plan().arrays
     }
@@ -196,7 +207,7 @@ impl Batch {
         let BatchArray { start, rows, columns, bands, dtype } = self.lease.plan().arrays[number];
         let len = self.len() * rows * columns * bands * dtype.size();
         ArrayView {
-            name: number.checked_sub(1).map_or("image", |mask| &self.reader().masks[mask]),
+            name: number.checked_sub(1).map_or("image", |array| &self.reader().beside[array]),
             shape: [self.len(), rows, columns, bands],
             dtype,
             bytes: &self.lease.bytes()[start..start + len],

@@ -1,7 +1,7 @@
 //! Contents of a slot: which windows of which samples are where, and the tasks that fill it.
 //!
-//! A slot begins with the images, (sample, row, column, band). The masks follow, (sample, row, column) each. Every
-//! array starts on a page.
+//! A slot begins with the images, (sample, row, column, band). The masks follow, (sample, row, column) each, then the
+//! targets, with their channels. Every array starts on a page.
 //!
 //! The smallest unit of work is a *part*: the rows of one sample's window that lie in one row of chunks; or a whole
 //! window that reaches beyond the edge of its cube; or a run of small windows, of which a batch may have thousands. A
@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use hsipack_format::{DType, Opt, remedy};
+use hsipack_store::dataset::ChunkArray;
 
 use super::compressed::{Compressed, Entry};
 use super::load_times::LoadTime;
@@ -63,7 +64,7 @@ pub(crate) enum Task<'a> {
     Compressed(&'a [Entry]),
 }
 
-/// One array of a batch: 0 is the image; the masks follow.
+/// One array of a batch: 0 is the image; the masks and targets follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BatchArray {
     /// First byte in the slot.
@@ -107,10 +108,10 @@ const RUN_BYTES: usize = 256 << 10;
 /// Arrays start on pages.
 const ALIGNMENT: usize = 4096;
 
-/// Where the arrays of a batch of `len` windows of `rows` × `columns` lie in a slot, and where they end.
+/// Where the image of a batch, and the arrays `beside` it, of `len` windows of `rows` × `columns` lie in a slot, and where they end.
 pub(crate) fn lay_out(
     decoder: &Decoder<'_>,
-    masks: &[String],
+    beside: &[String],
     stack: usize,
     len: usize,
     (rows, columns): (usize, usize),
@@ -119,7 +120,8 @@ pub(crate) fn lay_out(
     arrays.clear();
     let dataset = decoder.dataset;
     let mut end = 0usize;
-    for number in std::iter::once(Ok(0)).chain(masks.iter().map(|name| place(dataset, stack, name)))
+    for number in
+        std::iter::once(Ok(0)).chain(beside.iter().map(|name| place(dataset, stack, name)))
     {
         let array = dataset.array(stack, number?);
         let bands = decoder.bands.filter(|_| array.array == 0);
@@ -142,11 +144,11 @@ pub(crate) fn lay_out(
     Ok(end)
 }
 
-/// The array of a mask in a stack.
-pub(crate) fn place(dataset: &Dataset, stack: usize, mask: &str) -> Result<usize> {
-    let masks = &dataset.stacks()[stack].masks;
-    let place = masks.iter().position(|array| array.name() == mask);
-    place.map(|place| place + 1).ok_or_else(|| dataset.no_mask(stack, mask))
+/// The array of a mask or a target in a stack.
+pub(crate) fn place(dataset: &Dataset, stack: usize, name: &str) -> Result<usize> {
+    let beside = dataset.stacks()[stack].arrays().skip(1);
+    let place = beside.map(ChunkArray::name).position(|array| array == name);
+    place.map(|place| place + 1).ok_or_else(|| dataset.no_mask(stack, name))
 }
 
 impl BatchPlan {
@@ -159,7 +161,7 @@ impl BatchPlan {
     pub(crate) fn cut(
         &mut self,
         decoder: &Decoder<'_>,
-        masks: &[String],
+        beside: &[String],
         pieces: &mut Vec<Range<usize>>,
     ) -> Result<()> {
         self.parts.clear();
@@ -185,7 +187,7 @@ impl BatchPlan {
                 continue;
             }
             for position in 0..self.items.len() {
-                self.cut_sample(decoder, masks, array, position, &mut end, pieces)?;
+                self.cut_sample(decoder, beside, array, position, &mut end, pieces)?;
             }
         }
         Ok(())
@@ -194,14 +196,14 @@ impl BatchPlan {
     fn cut_sample(
         &mut self,
         decoder: &Decoder<'_>,
-        masks: &[String],
+        beside: &[String],
         number: usize,
         position: usize,
         end: &mut usize,
         pieces: &mut Vec<Range<usize>>,
     ) -> Result<()> {
         let item = self.items[position];
-        let array = array_of(decoder.dataset, masks, item, number)?;
+        let array = array_of(decoder.dataset, beside, item, number)?;
         let row_bytes = decoder.row_bytes(array, item.window);
         let mut push = |down, bytes| {
             self.push(Part { array: number, position, windows: 1, down, bytes }, end, pieces);
@@ -303,14 +305,14 @@ impl BatchPlan {
 /// The stored array that array `number` of a batch is read from, for one of its items.
 pub(crate) fn array_of<'a>(
     dataset: &'a Dataset,
-    masks: &[String],
+    beside: &[String],
     item: Item,
     number: usize,
 ) -> Result<crate::dataset::array::ArrayRef<'a>> {
     let stack = dataset.stack_of(item.sample)?;
     let array = match number.checked_sub(1) {
         None => 0,
-        Some(mask) => place(dataset, stack, &masks[mask])?,
+        Some(array) => place(dataset, stack, &beside[array])?,
     };
     Ok(dataset.array(stack, array))
 }

@@ -156,7 +156,7 @@ fn entries(reader: &Reader, plan: &BatchPlan) -> Option<Vec<Entry>> {
     let (mut entries, mut end, mut scratch) = (Vec::new(), 0_usize, 0);
     for (array, layout) in plan.arrays.iter().enumerate() {
         for (position, item) in plan.items.iter().enumerate() {
-            let stored = array_of(&reader.dataset, &reader.masks, *item, array).ok()?;
+            let stored = array_of(&reader.dataset, &reader.beside, *item, array).ok()?;
             let mut push = |content, bytes: usize| {
                 let start = end.next_multiple_of(ALIGNMENT);
                 end = start + bytes;
@@ -237,7 +237,7 @@ pub(super) fn gather(
             Content::Chunk(chunk) => {
                 let item = plan.items[position];
                 let copy = || {
-                    let array = array_of(&reader.dataset, &reader.masks, item, entry.array)?;
+                    let array = array_of(&reader.dataset, &reader.beside, item, entry.array)?;
                     let index = reader.dataset.samples().index(item.sample);
                     reader.decoder().frame(array, index, chunk, out, scratch)
                 };
@@ -286,7 +286,7 @@ fn decoding(reader: &Reader, plan: &BatchPlan, bytes: &mut [u8]) -> Option<Decod
             }
             Content::Chunk(chunk) => {
                 let item = plan.items[*position];
-                let array = array_of(&reader.dataset, &reader.masks, item, *array).ok()?;
+                let array = array_of(&reader.dataset, &reader.beside, item, *array).ok()?;
                 let element = array.dtype().size();
                 Chunk::new(array.grid(), element, chunk, item.window, frame, into)?
             }
@@ -321,7 +321,7 @@ pub(super) fn decode_here(
     plan: &mut BatchPlan,
     bytes: &mut [u8],
 ) -> Result<Vec<Failure>> {
-    plan.cut(&reader.decoder(), &reader.masks, &mut Vec::new())?;
+    plan.cut(&reader.decoder(), &reader.beside, &mut Vec::new())?;
     let (mut failures, mut scratch) = (Vec::new(), Scratch::default());
     for (number, array) in plan.arrays.iter().enumerate() {
         let parts: Vec<Part> =

@@ -108,7 +108,7 @@ impl<'a> OneDataset<'a> {
     }
 
     fn plan(&mut self, epoch: &EpochPlan, number: usize, plan: &mut BatchPlan) -> Result<()> {
-        let Reader { dataset, masks, new_ids, .. } = self.reader;
+        let Reader { dataset, beside, new_ids, .. } = self.reader;
         plan.shape = epoch.shape_number(number);
         plan.damaged.clear();
         epoch.batch(number, Some(&mut self.labelled), &mut plan.items)?;
@@ -120,7 +120,7 @@ impl<'a> OneDataset<'a> {
         let stack = dataset.stack_of(first.sample)?;
         let size = (first.window.rows as usize, first.window.columns as usize);
         let (decoder, len) = (self.reader.decoder(), plan.items.len());
-        lay_out(&decoder, masks, stack, len, size, &mut plan.arrays).map(drop)
+        lay_out(&decoder, beside, stack, len, size, &mut plan.arrays).map(drop)
     }
 
     /// Decides which chunks are decoded with this batch, for later batches, too.
@@ -205,7 +205,7 @@ impl<'a> Feeder<'a> {
             .check()
             .and_then(|()| dataset.plan(rest, of_reader, plan))
             .and_then(|()| dataset.turn(rest, of_reader, unfinished, plan))
-            .and_then(|()| plan.cut(&dataset.reader.decoder(), &dataset.reader.masks, pieces))
+            .and_then(|()| plan.cut(&dataset.reader.decoder(), &dataset.reader.beside, pieces))
             .err();
         let reader = dataset.reader;
         if plan.error.is_none() && self.shared.compressed {
@@ -282,7 +282,7 @@ impl<'a> Feeder<'a> {
             parts.iter().flat_map(|part| windows(part).map(move |position| (part, position)))
         {
             let item = self.items[position];
-            let Ok(array) = array_of(&reader.dataset, &reader.masks, item, part.array) else {
+            let Ok(array) = array_of(&reader.dataset, &reader.beside, item, part.array) else {
                 continue;
             };
             let index = reader.dataset.samples().index(item.sample);

@@ -28,6 +28,7 @@ pub struct Member {
     /// The plan of the epochs, with the shuffle window that was chosen.
     pub(crate) plan: Plan,
     pub(crate) masks: Vec<String>,
+    pub(crate) targets: Vec<String>,
     pub(crate) new_ids: Arc<IdTables>,
     /// Bytes of its largest batch.
     pub(crate) slot_bytes: usize,
@@ -43,13 +44,15 @@ impl Member {
         check(&options)?;
         let samples = choose(dataset, &options)?;
         let masks = choose_masks(dataset, &options, &samples)?;
+        let targets = choose_targets(dataset, &options, &samples)?;
+        let beside = [&masks[..], &targets].concat();
         let new_ids = IdTables::new(dataset, &options, &masks, &stacks_of(dataset, &samples)?)?;
         check_bands(dataset, &options, &samples)?;
         let plan_options = with_patches(dataset, &options, &samples)?;
         let plan = Plan::new(plan_samples(dataset, &options, &samples)?, plan_options)?;
-        check_mixing(dataset, &plan, &masks)?;
-        let slot_bytes = slot_bytes(dataset, &options, &plan, &masks)?;
-        let needed = needed_bytes(dataset, &plan, &masks)?;
+        check_mixing(dataset, &plan, &beside)?;
+        let slot_bytes = slot_bytes(dataset, &options, &plan, &beside)?;
+        let needed = needed_bytes(dataset, &plan, &beside)?;
         Ok(Self {
             number,
             dataset: dataset.clone(),
@@ -58,6 +61,7 @@ impl Member {
             unblocked: plan.clone(),
             plan,
             masks,
+            targets,
             new_ids: new_ids.into(),
             slot_bytes,
             memory_fraction: 1.0,
@@ -95,10 +99,11 @@ impl Member {
     /// Decides what is kept in memory beside a ring of `ring_bytes`.
     pub(super) fn choose(self, ring_bytes: u64) -> Result<Self> {
         let options = LoaderOptions { shuffle_window: self.shuffle_window, ..self.options.clone() };
-        let Self { dataset, unblocked, masks, memory_fraction, .. } = &self;
+        let Self { dataset, unblocked, memory_fraction, .. } = &self;
+        let beside = &self.beside();
         let needed = self.cached.needed_bytes;
         let Chosen { choice, blocks } =
-            Chosen::of(dataset, &options, unblocked, masks, needed, ring_bytes, *memory_fraction)?;
+            Chosen::of(dataset, &options, unblocked, beside, needed, ring_bytes, *memory_fraction)?;
         let plan = match blocks {
             Some(blocks) => unblocked.in_blocks(blocks)?,
             None => unblocked.clone(),
@@ -177,6 +182,24 @@ impl Member {
     /// Names of the masks that batches have.
     pub fn masks(&self) -> &[String] {
         &self.masks
+    }
+
+    /// Names of the targets that batches have.
+    pub fn targets(&self) -> &[String] {
+        &self.targets
+    }
+
+    /// Names of the masks, then of the targets: the arrays beside the image.
+    pub(super) fn beside(&self) -> Vec<String> {
+        [&self.masks[..], &self.targets].concat()
+    }
+
+    /// The targets that are read, with their numbers of channels.
+    pub(super) fn channels(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.targets.iter().filter_map(|name| {
+            let target = self.dataset.stacks().iter().find_map(|stack| stack.target(name))?;
+            Some((name.as_str(), target.shape().bands))
+        })
     }
 
     /// Cache policy, with its reason. The loader may decide otherwise when it starts.
@@ -302,6 +325,26 @@ fn choose_masks(
     Ok(names.filter(everywhere).collect())
 }
 
+fn choose_targets(
+    dataset: &Dataset,
+    options: &LoaderOptions,
+    samples: &[usize],
+) -> Result<Vec<String>> {
+    let stacks = stacks_of(dataset, samples)?;
+    let has = |stack: usize, name: &str| dataset.stacks()[stack].target(name).is_some();
+    if let Some(names) = &options.targets {
+        for name in names {
+            if let Some(stack) = stacks.iter().find(|stack| !has(**stack, name)) {
+                return Err(dataset.no_target(*stack, name));
+            }
+        }
+        return Ok(names.clone());
+    }
+    let Some((first, others)) = stacks.split_first() else { return Ok(Vec::new()) };
+    let names = dataset.stacks()[*first].targets.iter().map(|target| target.name().to_owned());
+    Ok(names.filter(|name| others.iter().all(|stack| has(*stack, name))).collect())
+}
+
 fn check_bands(dataset: &Dataset, options: &LoaderOptions, samples: &[usize]) -> Result<()> {
     let Some(bands) = &options.bands else { return Ok(()) };
     if bands.is_empty() {
@@ -359,20 +402,21 @@ fn plan_samples(
     samples.iter().map(plan_sample).collect()
 }
 
-/// Windows of one shape from several stacks come in one batch, so their element types must be the same.
-fn check_mixing(dataset: &Dataset, plan: &Plan, masks: &[String]) -> Result<()> {
+/// Windows of one shape from several stacks come in one batch, so their element types must be the same, and the channels of
+/// their targets.
+fn check_mixing(dataset: &Dataset, plan: &Plan, beside: &[String]) -> Result<()> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let stacks = stacks_of(dataset, &samples)?;
     let types = |stack: usize| -> Result<Vec<DType>> {
-        let masks = masks.iter().map(|name| place(dataset, stack, name));
-        let arrays = std::iter::once(Ok(0)).chain(masks);
+        let others = beside.iter().map(|name| place(dataset, stack, name));
+        let arrays = std::iter::once(Ok(0)).chain(others);
         arrays.map(|array| Ok(dataset.array(stack, array?).dtype())).collect()
     };
     let Some(first) = stacks.first().copied() else { return Ok(()) };
     for stack in &stacks[1..] {
         let (one, other) = (types(first)?, types(*stack)?);
         if let Some(place) = (0..one.len()).find(|place| one[*place] != other[*place]) {
-            let array = place.checked_sub(1).map_or("image", |mask| masks[mask].as_str());
+            let array = place.checked_sub(1).map_or("image", |array| beside[array].as_str());
             return Err(Error::unsupported(format!(
                 "array {array} is {} in stack {}, but {} in stack {}",
                 one[place],
@@ -392,7 +436,7 @@ fn slot_bytes(
     dataset: &Dataset,
     options: &LoaderOptions,
     plan: &Plan,
-    masks: &[String],
+    beside: &[String],
 ) -> Result<usize> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let bands = options.bands.as_deref();
@@ -404,7 +448,7 @@ fn slot_bytes(
             plan.shapes().iter().filter(|shape| shape.bands == bands)
         {
             let len = options.plan.batch_size;
-            let bytes = lay_out(&decoder, masks, stack, len, (*rows, *columns), &mut Vec::new())?;
+            let bytes = lay_out(&decoder, beside, stack, len, (*rows, *columns), &mut Vec::new())?;
             largest = largest.max(bytes);
         }
     }

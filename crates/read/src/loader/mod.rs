@@ -530,6 +530,12 @@ impl Loader {
         &self.shared.first().masks
     }
 
+    /// Names of the targets that batches have.
+    pub fn targets(&self) -> &[String] {
+        let first = self.shared.first();
+        &first.beside[first.masks.len()..]
+    }
+
     /// Number of batches that every rank gets in a whole epoch.
     ///
     /// # Errors

@@ -63,6 +63,9 @@ pub struct LoaderOptions {
     /// all masks that every stack has.
     #[cfg_attr(feature = "clap", arg(skip))]
     pub masks: Option<Vec<String>>,
+    /// Names of the targets to deliver. If `None`, all targets that every stack has.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub targets: Option<Vec<String>>,
     /// New class ids for masks, used in what is delivered: masks, and labels of windows around labelled pixels. Which
     /// windows there are, and how classes are balanced, still depends on the ids in the dataset.
     #[cfg_attr(feature = "clap", arg(skip))]
@@ -232,6 +235,7 @@ impl LoaderOptions {
             patches: None,
             regions: None,
             masks: None,
+            targets: None,
             new_ids: Vec::new(),
             bands: None,
             threads: cores(),

@@ -207,6 +207,11 @@ impl PreparedLoader {
         &self.members[0].masks
     }
 
+    /// Names of the targets that batches have.
+    pub fn targets(&self) -> &[String] {
+        &self.members[0].targets
+    }
+
     /// Cache policy, with its reason; that of the first dataset if there are several. The loader may decide otherwise when
     /// it starts.
     pub fn cache(&self) -> &CacheChoice {
@@ -323,13 +328,27 @@ fn with_largest_once(items: &[usize], weights: &[f64]) -> usize {
 /// Refuses datasets whose batches do not match.
 fn check_alike(one: &Member, other: &Member) -> Result<()> {
     let error = |what: String| {
-        Err(Error::conflict(what).with_remedy("read the same bands and masks from all datasets"))
+        Err(Error::conflict(what)
+            .with_remedy("read the same bands, masks and targets from all datasets"))
     };
     let (path, other_path) = (one.dataset.path().display(), other.dataset.path().display());
     if one.masks != other.masks {
         return error(format!(
             "datasets with masks {:?} and {:?}: {path} and {other_path}",
             one.masks, other.masks
+        ));
+    }
+    if one.targets != other.targets {
+        return error(format!(
+            "datasets with targets {:?} and {:?}: {path} and {other_path}",
+            one.targets, other.targets
+        ));
+    }
+    if let Some((name, channels)) = one.channels().find(|(name, channels)| {
+        other.channels().any(|(theirs, others)| theirs == *name && others != *channels)
+    }) {
+        return error(format!(
+            "datasets whose target {name:?} has {channels} channels, or another number: {path} and {other_path}"
         ));
     }
     let bands = |member: &Member| -> Vec<usize> {

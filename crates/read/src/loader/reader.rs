@@ -29,6 +29,8 @@ pub(crate) struct Reader {
     pub plan: Plan,
     /// Names of the masks, in the order of their arrays.
     pub masks: Vec<String>,
+    /// Names of the masks and of the targets: the arrays beside the image.
+    pub beside: Vec<String>,
     /// New class ids for the masks.
     pub new_ids: Arc<IdTables>,
     pub cache: Option<Cache>,
@@ -84,6 +86,7 @@ impl Reader {
 
     /// A reader that keeps nothing.
     pub(super) fn without_cache(member: Member) -> Self {
+        let beside = member.beside();
         let Member { number, dataset, mut options, plan, masks, new_ids, cached, .. } = member;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         Self {
@@ -92,6 +95,7 @@ impl Reader {
             options,
             plan,
             masks,
+            beside,
             new_ids,
             cache: None,
             shuffle_buffer: None,

@@ -30,9 +30,9 @@ impl Reader {
         let stack = self.dataset.stack_of(first.sample)?;
         let size = (first.window.rows as usize, first.window.columns as usize);
         let decoder = self.decoder();
-        let end = lay_out(&decoder, &self.masks, stack, items.len(), size, &mut plan.arrays)?;
+        let end = lay_out(&decoder, &self.beside, stack, items.len(), size, &mut plan.arrays)?;
         let mut pieces = Vec::new();
-        plan.cut(&decoder, &self.masks, &mut pieces)?;
+        plan.cut(&decoder, &self.beside, &mut pieces)?;
         let mut buffer = Buffer::zeroed(end)?;
         let mut rest = buffer.bytes_mut();
         let mut start = 0;

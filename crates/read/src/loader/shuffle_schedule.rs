@@ -148,7 +148,7 @@ fn chunks_of<'a>(
     reader: &Reader,
     blocks: impl Iterator<Item = &'a Block>,
 ) -> Result<Vec<ChunkRef>> {
-    let Reader { dataset, plan, masks, .. } = reader;
+    let Reader { dataset, plan, beside, .. } = reader;
     let reach = match &plan.options().crop {
         Crop::Windows(windows) => windows.size(),
         // Blocks are whole cubes.
@@ -157,7 +157,7 @@ fn chunks_of<'a>(
     let (mut chunks, mut seen) = (Vec::new(), HashSet::new());
     for block in blocks {
         let stack = dataset.stack_of(block.sample)?;
-        push_chunks(dataset, masks, stack, block, reach, &mut |chunk| {
+        push_chunks(dataset, beside, stack, block, reach, &mut |chunk| {
             if seen.insert(chunk) {
                 chunks.push(chunk);
             }
@@ -168,14 +168,14 @@ fn chunks_of<'a>(
 
 fn push_chunks(
     dataset: &Dataset,
-    masks: &[String],
+    beside: &[String],
     stack: usize,
     block: &Block,
     (rows, columns): (u32, u32),
     push: &mut impl FnMut(ChunkRef),
 ) -> Result<()> {
     let index = dataset.samples().index(block.sample);
-    let arrays = masks.iter().map(|name| place(dataset, stack, name));
+    let arrays = beside.iter().map(|name| place(dataset, stack, name));
     for number in std::iter::once(Ok(0)).chain(arrays) {
         let array = dataset.array(stack, number?);
         let reach = |range: &std::ops::Range<u32>, size: u32, length: usize| {

@@ -135,8 +135,8 @@ impl<'a> Cubes<'a> {
         {
             return Ok((array, index));
         }
-        let Reader { dataset, masks, .. } = self.reader;
-        let array = array_of(dataset, masks, item, self.array)?;
+        let Reader { dataset, beside, .. } = self.reader;
+        let array = array_of(dataset, beside, item, self.array)?;
         let index = dataset.samples().index(item.sample);
         self.last = Some((item.sample, array, index));
         Ok((array, index))

@@ -1,4 +1,4 @@
-//! An image or mask array of a stack, read by chunks and rows.
+//! An image, mask or target array of a stack, read by chunks and rows.
 
 use std::fs;
 use std::io::Read as _;
@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use hsipack_format::metadata::Scaling;
+use hsipack_format::metadata::{IMAGE, Scaling};
 use hsipack_format::zarr::ArrayMeta;
 use hsipack_format::{Command, CubeShape, Error, Grid, Result, codec, remedy};
 
@@ -17,7 +17,7 @@ use crate::rows::{self, Chunks, Part};
 use crate::shard::ShardFile;
 use crate::{memory, remote, small};
 
-/// An image or mask array of a stack.
+/// An image, mask or target array of a stack.
 #[derive(Debug)]
 pub struct ChunkArray {
     root: Arc<Folder>,
@@ -33,25 +33,50 @@ pub struct ChunkArray {
 const OPEN_SHARDS: usize = 8;
 
 impl ChunkArray {
-    /// Opens array `name` of a stack, with `axes` 4 (sample, y, x, band) or 3 (sample, y, x).
-    pub(super) fn open(
+    /// Opens the image of a stack, (sample, y, x, band).
+    pub(super) fn open_image(
+        root: &Arc<Folder>,
+        files: &MetadataFiles,
+        stack: &Path,
+    ) -> Result<Self> {
+        Self::open(root, files, stack, IMAGE, |_| 4)
+    }
+
+    /// Opens another array of a stack: a mask, (sample, y, x), or a target, which may have a fourth axis of channels.
+    pub(super) fn open_beside(
         root: &Arc<Folder>,
         files: &MetadataFiles,
         stack: &Path,
         name: &str,
-        axes: usize,
+    ) -> Result<Self> {
+        let axes = |meta: &ArrayMeta| match meta.is_target() && meta.shape.len() == 4 {
+            true => 4,
+            false => 3,
+        };
+        let array = Self::open(root, files, stack, name, axes)?;
+        let (is_float, is_target) = (array.meta.dtype.is_float(), array.meta.is_target());
+        if is_float == is_target {
+            return Ok(array);
+        }
+        let role = if is_target { "target" } else { "mask" };
+        Err(Error::unsupported(format!("the {role} has the type {}", array.meta.dtype))
+            .at(array.folder.join("zarr.json")))
+    }
+
+    fn open(
+        root: &Arc<Folder>,
+        files: &MetadataFiles,
+        stack: &Path,
+        name: &str,
+        axes: impl Fn(&ArrayMeta) -> usize,
     ) -> Result<Self> {
         let folder = stack.join(name);
         let file = folder.join("zarr.json");
         let meta = ArrayMeta::parse(&files.read(&file, small::METADATA)?)
             .map_err(|error| error.at(&file))?;
+        let axes = axes(&meta);
         let (len, grid) = meta.samples_and_grid(axes).map_err(|error| error.at(&file))?;
-        if axes == 3 && meta.dtype.is_float() {
-            return Err(
-                Error::unsupported(format!("the mask has the type {}", meta.dtype)).at(file)
-            );
-        }
-        if axes == 4 {
+        if axes == 4 || meta.is_target() {
             meta.check_attributes().map_err(|error| of_file(error, &file))?;
         }
         let (root, name) = (root.clone(), name.to_owned());
@@ -84,9 +109,14 @@ impl ChunkArray {
         &self.grid
     }
 
-    /// Shape of one sample. A mask has one band.
+    /// Shape of one sample. A mask has one band; the bands of a target are its channels.
     pub fn shape(&self) -> CubeShape {
         self.grid.shape()
+    }
+
+    /// Whether it has an axis of bands or channels.
+    pub fn has_bands(&self) -> bool {
+        self.meta.shape.len() > 3
     }
 
     /// Number of samples.

@@ -197,7 +197,7 @@ impl Dataset {
     fn check_listed(&self, sums: &[(String, String)]) -> Result<()> {
         let listed: HashSet<&str> = sums.iter().map(|(file, _)| file.as_str()).collect();
         let of_stacks = self.stacks.iter().flat_map(|stack| {
-            let arrays = [&stack.image].into_iter().chain(&stack.masks).map(ChunkArray::name);
+            let arrays = stack.arrays().map(ChunkArray::name);
             let coordinates = [(WAVELENGTH, &stack.wavelength), (FWHM, &stack.fwhm)];
             let coordinates =
                 coordinates.into_iter().filter_map(|(name, values)| values.as_ref().map(|_| name));
@@ -237,7 +237,7 @@ impl Dataset {
         self.samples = self.samples.first(len, &names_of(&self.stacks)).map_err(of_samples)?;
         for (place, stack) in self.stacks.iter_mut().enumerate() {
             let len = self.samples.ids_in(place).len();
-            [&mut stack.image].into_iter().chain(&mut stack.masks).for_each(|array| array.cut(len));
+            stack.arrays_mut().for_each(|array| array.cut(len));
         }
         if self.stacks.iter().any(|stack| stack.image.is_empty()) {
             // The remaining stacks get new numbers.

@@ -1,4 +1,4 @@
-//! The cubes of one shape: their image, masks and coordinates.
+//! The cubes of one shape: their image, masks, targets and coordinates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub struct Stack {
     pub image: ChunkArray,
     /// Masks by name, one band each.
     pub masks: Vec<ChunkArray>,
+    /// Targets by name: floats for each pixel. Their bands are their channels.
+    pub targets: Vec<ChunkArray>,
     /// Band centres in nm.
     pub wavelength: Option<Vec<f64>>,
     /// Full widths at half maximum, in nm.
@@ -37,19 +39,21 @@ impl Stack {
         let folder = root.path().join(&name);
         zarr::parse_group(&files.read(&folder.join("zarr.json"), small::METADATA)?)
             .map_err(|error| error.at(folder.join("zarr.json")))?;
-        let image = ChunkArray::open(root, files, &folder, IMAGE, 4)?;
-        let (mut masks, mut geo_arrays) = (Vec::new(), Vec::new());
+        let image = ChunkArray::open_image(root, files, &folder)?;
+        let (mut masks, mut targets, mut geo_arrays) = (Vec::new(), Vec::new(), Vec::new());
         for array in array_names(files, &folder)? {
             if let Some(name) = geo_array(files, &folder, &array)? {
                 geo_arrays.push(name);
             } else if ![IMAGE, WAVELENGTH, FWHM].contains(&array.as_str()) {
-                let mask = ChunkArray::open(root, files, &folder, &array, 3)?;
-                let (m, i) = (mask.shape(), image.shape());
-                if (mask.len(), m.rows, m.columns) != (image.len(), i.rows, i.columns) {
-                    return Err(Error::damaged("the mask has a different shape from the image")
-                        .at(folder.join(array)));
+                let other = ChunkArray::open_beside(root, files, &folder, &array)?;
+                let is_target = other.meta().is_target();
+                let (o, i) = (other.shape(), image.shape());
+                if (other.len(), o.rows, o.columns) != (image.len(), i.rows, i.columns) {
+                    let role = if is_target { "target" } else { "mask" };
+                    let what = format!("the {role} has a different shape from the image");
+                    return Err(Error::damaged(what).at(folder.join(array)));
                 }
-                masks.push(mask);
+                if is_target { &mut targets } else { &mut masks }.push(other);
             }
         }
         let bands = image.shape().bands;
@@ -61,7 +65,22 @@ impl Stack {
             })
         };
         let (wavelength, fwhm) = (coordinate(WAVELENGTH), coordinate(FWHM));
-        Ok(Self { name, image, masks, wavelength, fwhm, geo_arrays, problems })
+        Ok(Self { name, image, masks, targets, wavelength, fwhm, geo_arrays, problems })
+    }
+
+    /// Its arrays with a value or more for each pixel: the image, then the masks, then the targets.
+    pub fn arrays(&self) -> impl Iterator<Item = &ChunkArray> {
+        std::iter::once(&self.image).chain(&self.masks).chain(&self.targets)
+    }
+
+    /// The same arrays, to change them.
+    pub(super) fn arrays_mut(&mut self) -> impl Iterator<Item = &mut ChunkArray> {
+        std::iter::once(&mut self.image).chain(&mut self.masks).chain(&mut self.targets)
+    }
+
+    /// The target with this name.
+    pub fn target(&self, name: &str) -> Option<&ChunkArray> {
+        self.targets.iter().find(|target| target.name() == name)
     }
 
     /// The mask with this name.

@@ -1,6 +1,6 @@
 //! Runs the threads of a conversion, keeps results in order, and applies back-pressure.
 //!
-//! Jobs (a block of rows of one cube, or one mask of one cube) are numbered in the order of their chunks in the shards.
+//! Jobs (a block of rows of one cube, or one mask or target of one cube) are numbered in the order of their chunks in the shards.
 //! Worker threads take the next job, then read, pack and compress it. One writer thread writes the results to the shard
 //! files in the order of their numbers, whatever order they arrive in. Another thread waits until finished shards are
 //! on the disk, so that neither workers nor the writer wait for it. A worker may not run further ahead of the writer
@@ -33,9 +33,10 @@ use super::masks::{CubeOfMask, MaskReader};
 use super::metadata::mask_codec;
 use super::options::ConvertOptions;
 use super::parts::Part;
-use super::plan::Plan;
+use super::plan::{Plan, PlannedSample};
 use super::staging::{Shards, Staging};
 use super::stats::StackStats;
+use super::targets::TargetReader;
 use crate::progress::Progress;
 
 /// Facts about all packed samples.
@@ -52,7 +53,7 @@ pub struct Outcome {
 struct Done {
     task: usize,
     sample: usize,
-    /// 0 is the image; masks start at 1.
+    /// 0 is the image; then the masks and the targets follow.
     array: usize,
     /// The chunk within the sample at which the block starts.
     first_chunk: usize,
@@ -350,13 +351,18 @@ impl<'a> Engine<'a> {
                         last: ticket.last,
                     }
                 }
-                Job::Mask { sample, mask } => {
+                Job::Beside { sample, array } => {
                     drop(waiting);
-                    let encoded = self.encode_mask(&mut encoder, *sample, *mask)?;
+                    let planned = &self.plan.samples[*sample];
+                    let masks = self.plan.stacks[planned.stack].masks.len();
+                    let encoded = match array.checked_sub(masks) {
+                        None => self.encode_mask(&mut encoder, *sample, *array)?,
+                        Some(target) => self.encode_target(&mut encoder, planned, target)?,
+                    };
                     Done {
                         task: ticket.task,
                         sample: *sample,
-                        array: mask + 1,
+                        array: array + 1,
                         first_chunk: 0,
                         encoded,
                         last: ticket.last,
@@ -435,6 +441,29 @@ impl<'a> Engine<'a> {
         let has_fill = array.made.is_none() && !group.is_by_class();
         let fill = self.options.mask_fill.filter(|_| has_fill).unwrap_or(0).into();
         encoder.encode_mask(reader.as_ref(), fill, array.dtype, &array.grid, &mask_codec(array))
+    }
+
+    fn encode_target(
+        &self,
+        encoder: &mut Encoder,
+        sample: &PlannedSample,
+        number: usize,
+    ) -> Result<Encoded> {
+        let stack = &self.plan.stacks[sample.stack];
+        let array = &stack.targets[number];
+        let shape = stack.grid.shape();
+        let cube = CubeOfMask {
+            input: &sample.input,
+            rows: shape.rows,
+            columns: shape.columns,
+            geo: sample.own.geo.as_ref(),
+        };
+        let reader = TargetReader::open(&self.plan.targets[number], cube)?;
+        if self.planned_before && reader.fingerprint()? != sample.targets[number] {
+            return Err(changed_since(reader.file()));
+        }
+        let budget = self.options.memory / self.options.jobs.max(1);
+        encoder.encode_whole(&reader.into_cube(array.grid, array.codec)?, budget)
     }
 
     /// Takes results in order and writes them to their shards.

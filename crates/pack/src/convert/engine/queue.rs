@@ -49,8 +49,16 @@ pub(super) fn shard_tasks(number: usize, stack: &PlannedStack) -> Vec<ShardTask>
 
 /// A job for a worker thread.
 pub(super) enum Job {
-    Rows { sample: usize, cube: Arc<OpenCube>, rows: Range<usize> },
-    Mask { sample: usize, mask: usize },
+    Rows {
+        sample: usize,
+        cube: Arc<OpenCube>,
+        rows: Range<usize>,
+    },
+    /// An array beside the image: a mask, or after the masks a target.
+    Beside {
+        sample: usize,
+        array: usize,
+    },
 }
 
 pub(super) struct Ticket {
@@ -92,7 +100,8 @@ pub(super) struct Queue<'a> {
     number: usize,
     /// The first row of the next job.
     row: usize,
-    mask: usize,
+    /// The next array beside the image.
+    array: usize,
     /// This sample's cube and those that come next, as far as threads were told to open them; `None` until they are open.
     cubes: VecDeque<Option<Arc<OpenCube>>>,
     /// The next cube to open.
@@ -138,7 +147,7 @@ impl<'a> Queue<'a> {
             sample: 0,
             number: 0,
             row: 0,
-            mask: 0,
+            array: 0,
             cubes,
             next_opening,
             next: 0,
@@ -163,13 +172,13 @@ impl<'a> Queue<'a> {
             self.row = take.end;
             Job::Rows { sample, cube: cube.clone(), rows: take }
         } else {
-            self.mask += 1;
-            Job::Mask { sample, mask: self.mask - 1 }
+            self.array += 1;
+            Job::Beside { sample, array: self.array - 1 }
         };
-        let sample_done = self.row == rows && self.mask == stack.masks.len();
+        let sample_done = self.row == rows && self.array == stack.masks.len() + stack.targets.len();
         if sample_done {
             self.cubes.pop_front();
-            (self.row, self.mask) = (0, 0);
+            (self.row, self.array) = (0, 0);
             self.number += 1;
             (self.task, self.sample) = self.after(self.task, self.sample);
         }

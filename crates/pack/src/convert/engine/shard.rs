@@ -1,4 +1,4 @@
-//! Shards that are being written: the image's and the masks' files for one range of samples.
+//! Shards that are being written: the files of the image, the masks and the targets for one range of samples.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -15,8 +15,9 @@ use super::{Done, Engine};
 use crate::convert::plan::PlannedStack;
 use crate::convert::shards::{FinishedFile, ShardWriter};
 use crate::convert::stats::{BandStats, StackStats};
+use crate::convert::targets;
 
-/// The shard of an image and those of its masks, being written.
+/// The shards of an image and of the arrays beside it, being written.
 pub(super) struct OpenShard {
     pub task: usize,
     /// The writers, with their paths below the dataset.
@@ -35,11 +36,13 @@ pub(super) struct FinishedShard {
     pub record: Value,
 }
 
-/// The paths below the dataset of shard `shard` of a stack's image and of its masks, in this order, with their grids.
+/// The paths below the dataset of shard `shard` of a stack's image, masks and targets, in this order, with their grids.
 pub(super) fn paths(stack: &PlannedStack, shard: usize) -> impl Iterator<Item = (PathBuf, &Grid)> {
     let image = (IMAGE, &stack.grid, 4);
     let masks = stack.masks.iter().map(|mask| (mask.name.as_str(), &mask.grid, 3));
-    std::iter::once(image).chain(masks).map(move |(name, grid, axes)| {
+    let targets =
+        stack.targets.iter().map(|target| (target.name.as_str(), &target.grid, target.axes()));
+    std::iter::once(image).chain(masks).chain(targets).map(move |(name, grid, axes)| {
         let mut position = vec![0; axes];
         position[0] = shard as u64;
         (Path::new(&stack.name).join(name).join(ArrayMeta::file_key(&position)), grid)
@@ -53,7 +56,8 @@ impl OpenShard {
         let mut arrays = Vec::new();
         let image = (engine.options.values.dtype, IMAGE);
         let masks = stack.masks.iter().map(|mask| (mask.dtype, mask.name.as_str()));
-        let types = std::iter::once(image).chain(masks);
+        let targets = stack.targets.iter().map(|target| (targets::DTYPE, target.name.as_str()));
+        let types = std::iter::once(image).chain(masks).chain(targets);
         for ((path, grid), (dtype, name)) in paths(stack, task.shard).zip(types) {
             let chunk_bytes = grid.chunk_values() * dtype.size();
             let mut writer =
@@ -63,7 +67,7 @@ impl OpenShard {
                     .base
                     .and_then(|base| base.stack(&stack.name))
                     .expect("only appends carry");
-                let array = if name == IMAGE { Some(&stack.image) } else { stack.mask(name) };
+                let array = stack.arrays().find(|array| array.name() == name);
                 let array = array.expect("planned from the dataset's arrays");
                 writer
                     .carry(&*array.shard(task.shard)?, task.carried * grid.chunks_per_sample())?;
@@ -77,7 +81,11 @@ impl OpenShard {
     pub fn write(&mut self, engine: &Engine, done: &Done) -> Result<()> {
         let sample = &engine.plan.samples[done.sample];
         let stack = &engine.plan.stacks[sample.stack];
-        let grid = if done.array == 0 { &stack.grid } else { &stack.masks[done.array - 1].grid };
+        let masks = stack.masks.iter().map(|mask| &mask.grid);
+        let mut grids = std::iter::once(&stack.grid)
+            .chain(masks)
+            .chain(stack.targets.iter().map(|target| &target.grid));
+        let grid = grids.nth(done.array).expect("planned from the arrays of the stack");
         let (_, first) = grid.locate(sample.index);
         for (chunk, stored) in done.encoded.chunks().enumerate() {
             self.arrays[done.array].1.write(first + done.first_chunk + chunk, stored)?;

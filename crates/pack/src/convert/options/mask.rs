@@ -126,6 +126,14 @@ impl FromStr for MaskOption {
 /// # Errors
 /// If the name is not allowed.
 pub(crate) fn check_mask_name(name: &str) -> Result<()> {
+    check_array_name(name, "mask")
+}
+
+/// Refuses names that an array beside the image cannot have. `role` says what it is, as in `mask`.
+///
+/// # Errors
+/// If the name is not allowed.
+pub(crate) fn check_array_name(name: &str, role: &str) -> Result<()> {
     let reserved = ["image", "wavelength", "fwhm", "c", "zarr.json", ""].contains(&name)
         || cf::NAMES.contains(&name);
     // File names on Linux have up to 255 bytes.
@@ -136,7 +144,7 @@ pub(crate) fn check_mask_name(name: &str) -> Result<()> {
         || name.starts_with('.')
         || name.starts_with("__")
     {
-        return Err(Error::conflict(format!("{name:?} cannot be the name of a mask"))
+        return Err(Error::conflict(format!("{name:?} cannot be the name of a {role}"))
             .with_remedy("choose another name"));
     }
     Ok(())

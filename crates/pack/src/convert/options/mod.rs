@@ -35,8 +35,8 @@ use serde_json::{Map, Value};
 
 use self::layout::at_least_1;
 pub use self::layout::{ChunkShape, LayoutOptions};
-pub(crate) use self::mask::check_mask_name;
 pub use self::mask::{MaskColors, MaskOption};
+pub(crate) use self::mask::{check_array_name, check_mask_name};
 pub use self::values::{
     BandSelection, KeepBits, Nodata, Normalize, Reference, Scale, ValueOptions,
 };
@@ -244,6 +244,13 @@ pub struct ConvertOptions {
     /// center is inside
     #[cfg_attr(feature = "clap", arg(long, requires = "mask", help_heading = "Labels"))]
     pub all_touched: bool,
+    /// Pack a target with each cube: floats for each pixel, as 'mag1c={dir}/{stem}_mag1c.tif' (repeatable)
+    ///
+    /// A target has the rows and columns of its cube, and one or several channels, such as abundances, concentrations or
+    /// heights. PATTERN has the same fields as that of --mask. Files are of any format that is read for cubes, or PNG, JPEG
+    /// or TIFF pictures. Values are packed as float32, after the scaling that the file states; missing values become NaN.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "NAME=PATTERN", help_heading = "Labels"))]
+    pub target: Vec<Assignment>,
     /// Bounding boxes of objects: one file for all cubes, or a path with fields, as --mask: COCO, Pascal VOC, YOLO or CSV
     ///
     /// They become the columns `boxes`, a list of [x_min, y_min, x_max, y_max] by the edges of pixels, and `box_labels`, a list
@@ -308,6 +315,7 @@ impl Default for ConvertOptions {
             mask_colors: Vec::new(),
             mask_resample: None,
             all_touched: false,
+            target: Vec::new(),
             boxes: None,
             values: ValueOptions::default(),
             wavelength_tolerance: 0.01,
@@ -446,7 +454,26 @@ impl ConvertOptions {
         if let Some(pattern) = &self.values.bands_from {
             BandPattern::parse(pattern)?;
         }
-        self.mask.iter().try_for_each(|mask| check_mask_name(&mask.name))
+        self.mask.iter().try_for_each(|mask| check_mask_name(&mask.name))?;
+        self.check_targets()
+    }
+
+    /// Refuses names that the arrays of targets cannot have.
+    fn check_targets(&self) -> Result<()> {
+        for (place, Assignment { name, .. }) in self.target.iter().enumerate() {
+            check_array_name(name, "target")?;
+            let is_mask = self.mask.iter().any(|mask| mask.name == *name);
+            let what = match () {
+                () if is_mask => "a mask and a target are named",
+                () if self.target[..place].iter().any(|other| other.name == *name) => {
+                    "two targets are named"
+                }
+                () => continue,
+            };
+            return Err(Error::conflict(format!("{what} {name}"))
+                .with_remedy("give each a NAME= of its own"));
+        }
+        Ok(())
     }
 
     /// Refuses names of columns that files cannot give.
@@ -485,7 +512,7 @@ impl ConvertOptions {
         let centers = self.values.band_centers.iter();
         let of_bands = centers.filter(|centers| band_centers::is_pattern(centers));
         let of_bands = self.values.header.iter().chain(of_bands);
-        let of_columns = self.column.iter().map(|column| &column.value);
+        let of_columns = self.column.iter().chain(&self.target).map(|column| &column.value);
         let of_columns = of_columns.chain(&self.boxes);
         let others = references.chain(of_bands).chain(&self.name).chain(of_table).chain(of_columns);
         masks.chain(others.map(|text| Pattern(text)))

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hsipack_format::metadata::Made;
+use hsipack_format::metadata::{Made, TargetMeaning};
 use hsipack_format::names::by_name;
 use hsipack_format::{
     Codec, Color, Compressor, CubeShape, DType, Error, Geo, Grid, Opt, Result, Shuffle, Tile,
@@ -18,6 +18,7 @@ use hsipack_store::{output, small};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::convert::assignment::Assignment;
 use crate::convert::masks::MaskGroup;
 use crate::convert::metadata::CREATED_BY;
 use crate::convert::options::{
@@ -25,6 +26,7 @@ use crate::convert::options::{
 };
 use crate::convert::plan::{Description, OwnInfo, Plan, PlannedMask, PlannedSample, PlannedStack};
 use crate::convert::sealed;
+use crate::convert::targets::PlannedTarget;
 use crate::input::Input;
 use crate::pattern::Fields;
 use crate::precision::Information;
@@ -48,6 +50,7 @@ pub(super) struct PlanFile<'a> {
     pub writer: Option<String>,
     options: OptionsRecord,
     masks: Vec<MaskGroup>,
+    targets: Vec<Assignment>,
     split_stats: bool,
     keep_bits: KeepBits,
     information: Option<Information>,
@@ -77,6 +80,7 @@ pub(super) struct Header<'a> {
 struct OptionsRecord {
     values: ValueOptions,
     masks: Vec<MaskOption>,
+    targets: Vec<Assignment>,
     mask_fill: Option<u16>,
     #[serde(with = "by_name")]
     compressor: Compressor,
@@ -110,6 +114,15 @@ struct MaskRecord {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+struct TargetRecord {
+    name: String,
+    grid: GridRecord,
+    codec: Codec,
+    channel_names: Option<Vec<String>>,
+    unit: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct StackRecord {
     name: String,
     grid: GridRecord,
@@ -122,6 +135,7 @@ struct StackRecord {
     good_bands: Option<Vec<bool>>,
     band_names: Option<Vec<String>>,
     masks: Vec<MaskRecord>,
+    targets: Vec<TargetRecord>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -167,6 +181,7 @@ struct SampleRecord<'a> {
     #[serde(default, skip_serializing_if = "has_no_fields")]
     fields: Cow<'a, Fields>,
     masks: Cow<'a, [Option<String>]>,
+    targets: Cow<'a, [String]>,
     bytes: u64,
     fingerprint: Cow<'a, str>,
 }
@@ -273,6 +288,22 @@ impl MaskRecord {
     }
 }
 
+impl From<&PlannedTarget> for TargetRecord {
+    fn from(target: &PlannedTarget) -> Self {
+        let TargetMeaning { channel_names, unit } = target.meaning.clone();
+        let (name, grid, codec) = (target.name.clone(), (&target.grid).into(), target.codec);
+        Self { name, grid, codec, channel_names, unit }
+    }
+}
+
+impl TargetRecord {
+    fn target(self) -> Result<PlannedTarget> {
+        let Self { name, grid, codec, channel_names, unit } = self;
+        let meaning = TargetMeaning { channel_names, unit };
+        Ok(PlannedTarget { name, grid: grid.grid()?, codec, meaning })
+    }
+}
+
 impl From<&PlannedStack> for StackRecord {
     fn from(stack: &PlannedStack) -> Self {
         Self {
@@ -287,6 +318,7 @@ impl From<&PlannedStack> for StackRecord {
             good_bands: stack.good_bands.clone(),
             band_names: stack.band_names.clone(),
             masks: stack.masks.iter().map(MaskRecord::from).collect(),
+            targets: stack.targets.iter().map(TargetRecord::from).collect(),
         }
     }
 }
@@ -305,6 +337,7 @@ impl StackRecord {
             good_bands: self.good_bands,
             band_names: self.band_names,
             masks: self.masks.into_iter().map(MaskRecord::mask).collect::<Result<_>>()?,
+            targets: self.targets.into_iter().map(TargetRecord::target).collect::<Result<_>>()?,
         })
     }
 }
@@ -373,6 +406,7 @@ impl OptionsRecord {
         Self {
             values: options.values.clone(),
             masks: options.mask.clone(),
+            targets: options.target.clone(),
             mask_fill: options.mask_fill,
             compressor: layout.codec,
             level: layout.level,
@@ -389,6 +423,7 @@ impl OptionsRecord {
             mode: Mode { resume: false, append },
             values: self.values,
             mask: self.masks,
+            target: self.targets,
             mask_fill: self.mask_fill,
             layout: LayoutOptions {
                 codec: self.compressor,
@@ -437,6 +472,7 @@ impl<'a> PlanFile<'a> {
                 columns: Cow::Borrowed(&sample.columns),
                 fields: Cow::Borrowed(&sample.input.fields),
                 masks: Cow::from(&sample.masks),
+                targets: Cow::from(&sample.targets),
                 bytes: sample.source_bytes,
                 fingerprint: Cow::from(&sample.fingerprint),
             }
@@ -452,6 +488,7 @@ impl<'a> PlanFile<'a> {
             writer: header.writer.map(str::to_owned),
             options: OptionsRecord::of(options),
             masks: plan.masks.clone(),
+            targets: plan.targets.clone(),
             split_stats: plan.split_stats,
             keep_bits: plan.keep_bits,
             information: plan.information.clone(),
@@ -530,6 +567,7 @@ impl<'a> PlanFile<'a> {
                 index: sample.index,
                 columns: sample.columns.into_owned(),
                 masks: sample.masks.into_owned(),
+                targets: sample.targets.into_owned(),
                 source_bytes: sample.bytes,
                 fingerprint: sample.fingerprint.into_owned(),
             })
@@ -544,6 +582,7 @@ impl<'a> PlanFile<'a> {
             samples,
             stacks,
             masks: self.masks,
+            targets: self.targets,
             split_stats: self.split_stats,
             keep_bits: self.keep_bits,
             information: self.information,

@@ -10,6 +10,7 @@ use hsipack_store::{Dataset, Stack};
 use super::{PlannedMask, PlannedStack, bits};
 use crate::convert::masks::MaskGroup;
 use crate::convert::options::{ConvertOptions, KeepBits, Mode, ValueOptions};
+use crate::convert::targets::PlannedTarget;
 use crate::precision;
 use crate::validate::recipe;
 
@@ -41,6 +42,14 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
             made,
         })
     });
+    let targets = stack.targets.iter().map(|target| {
+        Ok(PlannedTarget {
+            name: target.name().to_owned(),
+            grid: *target.grid(),
+            codec: codec(target)?,
+            meaning: target.meta().target_meaning(),
+        })
+    });
     Ok(PlannedStack {
         grid: *stack.image.grid(),
         codec: codec(&stack.image)?,
@@ -51,6 +60,7 @@ pub(super) fn continued(fresh: PlannedStack, stack: &Stack) -> Result<PlannedSta
         good_bands: notes.good_bands,
         band_names: notes.band_names,
         masks: masks.collect::<Result<_>>()?,
+        targets: targets.collect::<Result<_>>()?,
         ..fresh
     })
 }

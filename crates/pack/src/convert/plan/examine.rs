@@ -1,4 +1,4 @@
-//! Examines an input for the plan: opens its cube, references and masks. This reads files, so threads examine several inputs
+//! Examines an input for the plan: opens its cube, references, masks and targets. This reads files, so threads examine several inputs
 //! at once, and nothing here depends on other inputs.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,12 @@ use hsipack_source::CubeInfo;
 use serde_json::{Map, Value};
 
 use super::{PlannedMask, open_source, select_bands};
+use crate::convert::assignment::Assignment;
 use crate::convert::boxes;
 use crate::convert::masks::{self, CubeOfMask, MaskGroup, MaskReader};
 use crate::convert::options::{ConvertOptions, Unlisted};
 use crate::convert::references::{self, Fit};
+use crate::convert::targets::{self, PlannedTarget, TargetReader};
 use crate::fingerprint::fingerprint;
 use crate::input::Input;
 
@@ -21,6 +23,8 @@ pub(super) struct Examiner<'a> {
     pub options: &'a ConvertOptions,
     /// The masks of every cube.
     pub masks: Vec<MaskGroup>,
+    /// The targets of every cube.
+    pub targets: Vec<Assignment>,
     /// Masks of the dataset that were added after packing, for which cubes have no files.
     pub made: BTreeMap<String, MaskMeaning>,
 }
@@ -43,6 +47,16 @@ pub(super) struct Examined {
     pub boxes: Option<Map<String, Value>>,
     /// Its masks, in the order of [`Examiner::masks`].
     pub masks: Vec<ExaminedMask>,
+    /// Its targets, in the order of [`Examiner::targets`].
+    pub targets: Vec<ExaminedTarget>,
+}
+
+/// What the file of a target says.
+pub(super) struct ExaminedTarget {
+    /// Fingerprint of its files.
+    pub fingerprint: String,
+    /// Its array.
+    pub array: PlannedTarget,
 }
 
 /// Contents of the file of a mask.
@@ -76,6 +90,9 @@ impl Examiner<'_> {
         let geo = info.geo.as_ref();
         let masks = self.masks.iter().map(|group| self.mask(group, input, shape, geo));
         let masks = masks.collect::<Result<_>>()?;
+        let cube = CubeOfMask { input, rows: shape.rows, columns: shape.columns, geo };
+        let targets = self.targets.iter().map(|target| self.target(target, cube, shape));
+        let targets = targets.collect::<Result<_>>()?;
         let boxes = match &self.options.boxes {
             None => Some(Map::new()),
             Some(pattern) => {
@@ -83,7 +100,37 @@ impl Examiner<'_> {
                 boxes::columns(pattern, input, [shape.rows, shape.columns], unlisted)?
             }
         };
-        Ok(Examined { info, source_bytes, fingerprint, bands, shape, references, boxes, masks })
+        Ok(Examined {
+            info,
+            source_bytes,
+            fingerprint,
+            bands,
+            shape,
+            references,
+            boxes,
+            masks,
+            targets,
+        })
+    }
+
+    fn target(
+        &self,
+        target: &Assignment,
+        cube: CubeOfMask<'_>,
+        shape: CubeShape,
+    ) -> Result<ExaminedTarget> {
+        let reader = TargetReader::open(target, cube)?;
+        let layout = &self.options.layout;
+        let size = self.options.values.dtype.size();
+        let grid = targets::grid(layout, shape, size, reader.channels())
+            .map_err(|error| error.at(reader.file()))?;
+        let array = PlannedTarget {
+            name: target.name.clone(),
+            grid,
+            codec: layout.codec(targets::DTYPE, grid.chunk_values()),
+            meaning: reader.meaning(),
+        };
+        Ok(ExaminedTarget { fingerprint: reader.fingerprint()?, array })
     }
 
     fn mask(

@@ -46,8 +46,10 @@ pub(crate) use self::lists::assign as assign_lists;
 pub(crate) use self::planner::MOST_SPLITS;
 use self::planner::Planner;
 use self::select::Layers;
+use super::assignment::Assignment;
 use super::masks::{self, MaskGroup};
 use super::options::{ConvertOptions, KeepBits};
+use super::targets::PlannedTarget;
 use crate::input::{self, Input};
 use crate::precision::Information;
 use crate::repeats::without_repeats;
@@ -61,6 +63,8 @@ pub struct Plan {
     pub stacks: Vec<PlannedStack>,
     /// Masks, in order of their names.
     pub masks: Vec<MaskGroup>,
+    /// Targets, in order of their names.
+    pub targets: Vec<Assignment>,
     /// Whether statistics are recorded for each split.
     pub split_stats: bool,
     /// Mantissa bits that are kept: as in the options, or the number that `auto` gives.
@@ -126,6 +130,8 @@ pub struct PlannedSample {
     pub columns: Map<String, Value>,
     /// Fingerprints of the files of its masks. Masks that it lacks (`None`) are filled.
     pub masks: Vec<Option<String>>,
+    /// Fingerprints of the files of its targets.
+    pub targets: Vec<String>,
     /// Bytes of its files.
     pub source_bytes: u64,
     /// Fingerprint of its files.
@@ -201,6 +207,8 @@ pub struct PlannedStack {
     pub band_names: Option<Vec<String>>,
     /// Masks, in the order of [`Plan::masks`].
     pub masks: Vec<PlannedMask>,
+    /// Targets, in the order of [`Plan::targets`].
+    pub targets: Vec<PlannedTarget>,
 }
 
 /// One mask array of a stack.

@@ -25,6 +25,7 @@ use crate::convert::classes;
 use crate::convert::masks::{self, MaskGroup};
 use crate::convert::options::{ConvertOptions, Scale, ValueOptions};
 use crate::convert::pairs::{self, Kind};
+use crate::convert::targets::{self, PlannedTarget};
 use crate::input::Input;
 
 pub(super) struct Planner<'a> {
@@ -62,6 +63,7 @@ impl<'a> Planner<'a> {
                 samples: Vec::new(),
                 stacks: Vec::new(),
                 masks: with_made(masks, &made)?,
+                targets: targets::sorted(&options.target),
                 split_stats: true,
                 keep_bits: options.values.keep_bits,
                 information: None,
@@ -82,7 +84,12 @@ impl<'a> Planner<'a> {
 
     /// Examines inputs of this plan.
     pub fn examiner(&self) -> Examiner<'a> {
-        Examiner { options: self.options, masks: self.plan.masks.clone(), made: self.made.clone() }
+        Examiner {
+            options: self.options,
+            masks: self.plan.masks.clone(),
+            targets: self.plan.targets.clone(),
+            made: self.made.clone(),
+        }
     }
 
     /// Adds an input whose columns are complete.
@@ -96,6 +103,7 @@ impl<'a> Planner<'a> {
             references,
             boxes,
             mut masks,
+            targets,
         } = examined;
         let Some(boxes) = boxes else {
             self.without_boxes += 1;
@@ -141,11 +149,17 @@ impl<'a> Planner<'a> {
         let masks = masks.into_iter().map(|mask| (mask.fingerprint, mask.array));
         let (mask_fingerprints, masks): (Vec<_>, Vec<_>) = masks.unzip();
         let stack = self.stack(shape, &info, &bands)?;
-        if let Err(error) = self.merge_masks(stack, masks) {
+        let targets = targets.into_iter().map(|target| (target.fingerprint, target.array));
+        let (target_fingerprints, targets): (Vec<_>, Vec<_>) = targets.unzip();
+        let fitting = self.check_targets(stack, &targets);
+        if let Err(error) = fitting.and_then(|()| self.merge_masks(stack, masks)) {
             self.forget_if_empty(shape, stack);
             return Err(error.at(&input.file));
         }
         // From here on nothing can fail, so the cube is added to the plan.
+        if self.plan.stacks[stack].targets.is_empty() {
+            self.plan.stacks[stack].targets = targets;
+        }
         for (group, names) in self.plan.masks.iter().zip(free_names) {
             self.class_names.without_ids(group, names);
         }
@@ -178,6 +192,7 @@ impl<'a> Planner<'a> {
             own: Box::new(own),
             columns,
             masks: mask_fingerprints,
+            targets: target_fingerprints,
             source_bytes,
             fingerprint,
         });
@@ -360,11 +375,45 @@ impl<'a> Planner<'a> {
             good_bands: pick(&info.good_bands, bands),
             band_names: pick(&info.band_names, bands),
             masks: Vec::new(),
+            targets: Vec::new(),
         };
         match self.base.and_then(|base| base.stack(&fresh.name)) {
             Some(stack) => continued(fresh, stack).map_err(|error| error.at(stack.image.folder())),
             None => Ok(fresh),
         }
+    }
+
+    /// Refuses the targets of a cube if they do not fit those of its stack, or have other channels than in other stacks.
+    fn check_targets(&self, stack: usize, targets: &[PlannedTarget]) -> Result<()> {
+        let stack = &self.plan.stacks[stack];
+        let names = |targets: &[PlannedTarget]| -> Vec<String> {
+            targets.iter().map(|target| target.name.clone()).collect()
+        };
+        let (ours, theirs) = (names(&stack.targets), names(targets));
+        if stack.existing > 0 && ours != theirs {
+            return Err(Error::conflict(format!(
+                "the dataset has the targets {ours:?} for cubes of this shape, but {theirs:?} are given"
+            ))
+            .with_remedy(remedy!["give the same targets with ", Opt::Target]));
+        }
+        let packed = self.base.into_iter().flat_map(Dataset::stacks);
+        let packed = packed.flat_map(|stack| &stack.targets);
+        let packed = packed.map(|target| (target.name(), target.shape().bands));
+        let planned = self.plan.stacks.iter().flat_map(|stack| &stack.targets);
+        let planned = planned.map(|target| (target.name.as_str(), target.grid.shape().bands));
+        let others: Vec<_> = packed.chain(planned).collect();
+        for target in targets {
+            let channels = target.grid.shape().bands;
+            let other =
+                others.iter().find(|(name, other)| *name == target.name && *other != channels);
+            if let Some((name, other)) = other {
+                return Err(Error::conflict(format!(
+                    "its target {name:?} has {channels} channels, but {other} in other cubes"
+                ))
+                .with_remedy("give every cube a target with the same channels"));
+            }
+        }
+        Ok(())
     }
 
     /// Adds the masks of a cube to those of its stack.
@@ -677,6 +726,9 @@ fn size_shards(stack: &mut PlannedStack) {
         stack.grid = stack.grid.at_most_per_shard(room);
         for mask in &mut stack.masks {
             mask.grid = mask.grid.at_most_per_shard(room);
+        }
+        for target in &mut stack.targets {
+            target.grid = target.grid.at_most_per_shard(room);
         }
     }
 }

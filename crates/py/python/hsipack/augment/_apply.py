@@ -119,14 +119,16 @@ class Applicable:
                 image and masks, a dictionary as the loader or the dataset gives it. The image, the
                 masks and the boxes are then replaced in a copy of the dictionary.
             *masks: integers or booleans, (B, H, W) or (B, layers, H, W); without B if the image has
-                no B. The first is called ``mask``, the others ``mask1``, ``mask2`` … To give masks
+                no B. Arrays of floats are targets: geometric augmentations interpolate them like
+                the image, and NaN stays where the nearest pixel is NaN. The first is called ``mask``, the others ``mask1``, ``mask2`` … To give masks
                 other names, for augmentations that use a mask by its name, give a dictionary of
                 masks by name.
             ids: id of each sample, or (id, number of the crop). With ``epoch``, the ids of a
                 dictionary are used if ``ids`` is ``None``.
             epoch: number of the epoch; 0 if ``None``.
-            mask_keys: keys of the masks in a dictionary. If ``None``, every integer or boolean
-                array with the rows and columns of the image is a mask.
+            mask_keys: keys of the masks and targets in a dictionary. If ``None``, every integer or
+                boolean array with the rows and columns of the image is a mask, and every array of
+                floats a target.
 
         Returns:
             Images, masks and dictionaries of the same kind as the arguments; after a crop they have
@@ -343,7 +345,8 @@ def _of_dict(batch: Mapping[str, Any], mask_keys: Sequence[str] | None) -> Call:
         raise ConflictError(
             f"the dict lacks the masks {missing}", remedy=f"name some of {sorted(batch)}"
         )
-    keys = [key for key in batch if _is_mask(batch[key], image)] if mask_keys is None else mask_keys
+    found = [key for key in batch if key != "image" and _is_mask(batch[key], image)]
+    keys = found if mask_keys is None else mask_keys
     named = [(key, _mask(key, batch[key], image)) for key in keys]
 
     def assemble(new: Array, labels: list[Array], mixed: list[dict[str, list[Any]]]) -> Any:
@@ -433,7 +436,7 @@ def _place(array: Any) -> str:
 
 
 def _mask(name: str, mask: Any, image: Array) -> Array:
-    if _is_mask(mask, image) and _type(mask) in _MASK_TYPES and _place(mask) == _place(image):
+    if _is_mask(mask, image) and _place(mask) == _place(image):
         return mask
     what = f"mask {name} has the type {type(mask).__name__}"
     if is_array(mask):
@@ -443,12 +446,12 @@ def _mask(name: str, mask: Any, image: Array) -> Array:
     wanted = "(B, H, W) or (B, layers, H, W)" if batched else "(H, W) or (layers, H, W)"
     raise ConflictError(
         f"{what}, which does not fit images of shape {tuple(image.shape)} on {_place(image)}",
-        remedy=f"give {wanted}, integers or booleans: mask.long()",
+        remedy=f"give {wanted}: integers or booleans (mask.long()), or floats for a target",
     )
 
 
 def _is_mask(value: Any, image: Array) -> bool:
-    if not is_array(value) or _type(value) not in _MASK_TYPES:
+    if not is_array(value) or _type(value) not in (*_MASK_TYPES, *_IMAGE_TYPES):
         return False
     shape, frame = tuple(value.shape), tuple(image.shape)
     return (
