@@ -50,7 +50,12 @@ myst_url_schemes = {"http": None, "https": None, "mailto": None, "rust": {"url":
 smartquotes = False
 nitpicky = True
 # Names of other projects are links if their pages can be reached. Private modules have no pages.
-nitpick_ignore_regex = [(r"py:.*", r"(?!hsipack\.).*"), (r"py:.*", r"hsipack\._.*")]
+# The parts of a loader's report have no pages: their keys are listed on the page "Statistics".
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!hsipack\.).*"),
+    (r"py:.*", r"hsipack\._.*"),
+    (r"py:class", r"hsipack\.loader_reports\..*"),
+]
 highlight_language = "none"
 
 # The Python package.
