@@ -183,7 +183,7 @@ fn move_target<E: Engine>(
         return engine.place(target, &nearest, fields);
     }
     let between = ResampleJob { fill: 0.0, ..*image };
-    let [mut values, mut weights] = engine.known(target)?;
+    let [mut values, mut weights] = engine.weighted(target)?;
     engine.place(target, &nearest, fields)?;
     engine.place(&mut values, &between, fields)?;
     engine.place(&mut weights, &between, fields)?;

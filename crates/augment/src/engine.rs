@@ -90,7 +90,7 @@ pub trait Engine: sealed::Sealed {
     ///
     /// # Errors
     /// If there is no memory.
-    fn known(&self, target: &BatchArray<Self::Array>) -> Result<[BatchArray<Self::Array>; 2]>;
+    fn weighted(&self, target: &BatchArray<Self::Array>) -> Result<[BatchArray<Self::Array>; 2]>;
 
     /// Replaces the values of a target by `values` divided by `weights`. Missing values stay missing.
     ///

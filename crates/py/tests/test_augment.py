@@ -259,12 +259,17 @@ def test_dicts_are_augmented_where_they_are() -> None:
     assert torch.equal(made["image"], image)
     assert torch.equal(made["labels"], masks["labels"])
     assert torch.equal(made["layers"], masks["layers"])
-    for key in ("label", "id", "name", "window", "heat"):
+    for key in ("label", "id", "name", "window"):
         assert made[key] is batch[key]
+    # An array of floats with the pixels of the image is a target.
+    heat = {"heat": batch["heat"]}
+    _, targets = pipeline()(batch["image"], heat, ids=[3, 1, 4, 1], epoch=5)
+    assert torch.equal(made["heat"].nan_to_num(-1), targets["heat"].nan_to_num(-1))
     for key, value in kept.items():
         assert torch.equal(batch[key], value) if isinstance(value, Tensor) else batch[key] == value
     only = both(batch, epoch=5, mask_keys=["labels"])
     assert only["layers"] is batch["layers"]
+    assert only["heat"] is batch["heat"]
     # Without an epoch, a counter is used, so that epochs differ.
     assert not torch.equal(both(batch)["image"], both(batch)["image"])
     # Crops of one cube are distinguished.

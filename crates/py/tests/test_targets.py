@@ -410,12 +410,12 @@ def test_interpolated_targets_are_means_of_what_is_there(op: Any, through: str |
     op = augment.AugmentationSequential(op, seed=5)
     op._through = through
     given = positions()
-    image, first, second = op(
-        torch.tensor(given),
-        torch.tensor(stack(methane)),
-        torch.tensor(stack(abundances)).permute(0, 3, 1, 2),
-        ids=list(range(6)),
-    )
+    target = {
+        "methane": torch.tensor(stack(methane)),
+        "abundance": torch.tensor(stack(abundances)).permute(0, 3, 1, 2),
+    }
+    image, made = op(torch.tensor(given), target, ids=list(range(6)))
+    first, second = made["methane"], made["abundance"]
     x, y = image.numpy()[:, 0], image.numpy()[:, 1]
     # Pixels whose position the image does not say, or whose nearest pixel rounding decides.
     inside = (x >= 0) & (y >= 0) & (x <= COLUMNS - 1) & (y <= ROWS - 1)
@@ -442,7 +442,8 @@ def test_pixels_from_outside_are_missing_and_have_no_weight(through: str | None)
     image = torch.rand(4, 3, ROWS, COLUMNS)
     target = torch.full((4, ROWS, COLUMNS), 7.0)
     mask = torch.zeros(4, ROWS, COLUMNS, dtype=torch.uint8)
-    _, moved, outside = op(image, target, mask, ids=list(range(4)))
+    _, made, outside = op(image, {"target": target}, mask, ids=list(range(4)))
+    moved = made["target"]
     assert torch.equal(moved.isnan(), outside == 9)
     assert moved.isnan().any()
     assert torch.allclose(moved[outside == 0], torch.tensor(7.0))
@@ -459,7 +460,9 @@ def test_flips_turns_and_crops_move_targets_unchanged(through: str | None) -> No
     )
     op._through = through
     given = torch.tensor(stack(methane))
-    image, moved = op(given[:, None].nan_to_num(-1e9), given, ids=list(range(6)))
+    filled = given[:, None].nan_to_num(-1e9)
+    image, made = op(filled, {"target": given}, ids=list(range(6)))
+    moved = made["target"]
     # Padding is 0 in images and missing in targets.
     want = torch.where((image == -1e9) | (image == 0), torch.nan, image)[:, 0]
     assert torch.equal(moved.nan_to_num(-5), want.nan_to_num(-5))
@@ -478,7 +481,8 @@ def test_values_change_in_images_only(through: str | None) -> None:
     )
     op._through = through
     given = torch.tensor(stack(methane))
-    image, kept = op(torch.rand(6, BANDS, ROWS, COLUMNS), given, ids=list(range(6)))
+    image, made = op(torch.rand(6, BANDS, ROWS, COLUMNS), {"target": given}, ids=list(range(6)))
+    kept = made["target"]
     assert image.shape == (6, BANDS, ROWS, COLUMNS)
     assert torch.equal(kept.nan_to_num(-5), given.nan_to_num(-5))
 
@@ -503,10 +507,13 @@ def test_mixing_moves_and_blends_targets(through: str | None) -> None:
         (image, arrays), _ = applied(op, numbers, mask)
         assert torch.equal(arrays["target"].nan_to_num(1e9), image[:, 0])
         assert not torch.equal(image, numbers)
-    (image, erased), _ = applied(augment.RandomErasing(value=1e9, p=1.0), numbers, given)
+    target = {"target": given}
+    (image, made), _ = applied(augment.RandomErasing(value=1e9, p=1.0), numbers, target)
+    erased = made["target"]
     assert torch.equal(erased.nan_to_num(1e9), image[:, 0])
     assert erased.isnan().sum() > given.isnan().sum()
-    (image, blended), (mixed,) = applied(augment.RandomMixUpV2((0.2, 0.4), p=1.0), numbers, given)
+    (image, made), (mixed,) = applied(augment.RandomMixUpV2((0.2, 0.4), p=1.0), numbers, target)
+    blended = made["target"]
     for number in ids:
         partner, share = mixed["partners"][number], mixed["shares"][number]
         want = given[number] * (1 - share) + given[partner] * share
@@ -516,7 +523,7 @@ def test_mixing_moves_and_blends_targets(through: str | None) -> None:
 def test_augmentations_that_need_labels_refuse_targets(packed: Path) -> None:
     image, target = torch.rand(4, 3, 8, 8), torch.rand(4, 8, 8)
     with pytest.raises(hsipack.ConflictError, match="needs a mask, but the batch has none"):
-        augment.RandomTransplantation(p=1.0)(image, target)
+        augment.RandomTransplantation(p=1.0)(image, {"target": target})
     with pytest.raises(hsipack.ConflictError, match="target is a target: floats"):
         augment.RandomTransplantation(mask="target", p=1.0)(image, {"target": target})
     fill = augment.AugmentationSequential(

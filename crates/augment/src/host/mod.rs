@@ -292,28 +292,28 @@ impl Engine for Host {
         held.replace(buffer, to)
     }
 
-    fn known(&self, target: &BatchArray<Array>) -> Result<[BatchArray<Array>; 2]> {
+    fn weighted(&self, target: &BatchArray<Array>) -> Result<[BatchArray<Array>; 2]> {
         let len = target.shape.iter().product();
-        let of = |missing: f64, there: Option<f64>| {
+        let with = |missing: f64, present: Option<f64>| {
             let mut buffer = self.room(len, target.element)?;
             floats!(target.element, T => {
                 let from: &[T] = cast_slice(target.bytes());
                 let into: &mut [T] = cast_slice_mut(buffer.bytes_mut());
                 let number = |number: f64| T::store(<T as Element>::Wide::of(number));
-                let (missing, there) = (number(missing), there.map(number));
+                let (missing, present) = (number(missing), present.map(number));
                 self.workers.each(into, PIECE, |place, out| {
                     for (out, value) in out.iter_mut().zip(&from[place * PIECE..]) {
                         let is_missing = value.load().to_f64().is_nan();
-                        *out = if is_missing { missing } else { there.unwrap_or(*value) };
+                        *out = if is_missing { missing } else { present.unwrap_or(*value) };
                     }
                 });
                 Ok(())
             })?;
-            let mut made = target.clone();
-            made.replace(buffer, target.shape)?;
-            Ok(made)
+            let mut changed = target.clone();
+            changed.replace(buffer, target.shape)?;
+            Ok(changed)
         };
-        Ok([of(0.0, None)?, of(0.0, Some(1.0))?])
+        Ok([with(0.0, None)?, with(0.0, Some(1.0))?])
     }
 
     fn means(

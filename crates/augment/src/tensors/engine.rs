@@ -166,7 +166,7 @@ impl<T: Tensors> TensorEngine<T> {
     }
 
     /// Where a tensor is not NaN.
-    fn has_value(&self, tensor: &T::Tensor) -> Result<T::Tensor> {
+    fn not_nan(&self, tensor: &T::Tensor) -> Result<T::Tensor> {
         self.0.binary(Binary::Eq, tensor, tensor)
     }
 
@@ -239,11 +239,11 @@ impl<T: Tensors> Engine for TensorEngine<T> {
         self.moved(held, job, fields.as_ref())
     }
 
-    fn known(&self, target: &BatchArray<T::Tensor>) -> Result<[BatchArray<T::Tensor>; 2]> {
-        let there = self.has_value(&target.array)?;
+    fn weighted(&self, target: &BatchArray<T::Tensor>) -> Result<[BatchArray<T::Tensor>; 2]> {
+        let has_value = self.not_nan(&target.array)?;
         let zero = self.0.full(&[1], 0.0, target.element)?;
-        let values = self.0.r#where(&there, &target.array, &zero)?;
-        let weights = self.0.to(&there, target.element)?;
+        let values = self.0.r#where(&has_value, &target.array, &zero)?;
+        let weights = self.0.to(&has_value, target.element)?;
         Ok([values, weights].map(|array| BatchArray { array, ours: true, ..target.clone() }))
     }
 
@@ -254,8 +254,8 @@ impl<T: Tensors> Engine for TensorEngine<T> {
         weights: &BatchArray<T::Tensor>,
     ) -> Result<()> {
         let means = self.0.binary(Binary::Div, &values.array, &weights.array)?;
-        let there = self.has_value(&target.array)?;
-        target.array = self.0.r#where(&there, &means, &target.array)?;
+        let has_value = self.not_nan(&target.array)?;
+        target.array = self.0.r#where(&has_value, &means, &target.array)?;
         target.ours = true;
         Ok(())
     }

@@ -119,6 +119,21 @@ fn draws_that_may_not_fit_are_refused() {
     assert!(turns([0, 1], 0.0).is_ok() && turns([-2, -2], 1.0).is_ok());
     let none = Frame { rows: 0, ..frame };
     assert!(pipeline(&[json!({"op": "hflip"})], 0).check(none, &[]).is_err());
-    let mask = [("labels", ElementType::F32)];
-    assert!(pipeline(&[json!({"op": "hflip"})], 0).check(frame, &mask).is_err());
+}
+
+#[test]
+fn targets_move_but_are_no_masks() {
+    let frame = Frame { rows: 4, columns: 5, bands: 1 };
+    let arrays = [("heat", ElementType::F32)];
+    assert!(pipeline(&[json!({"op": "hflip"})], 0).check(frame, &arrays).is_ok());
+    for (op, what) in [
+        (json!({"op": "transplant"}), "transplant needs a mask, but the batch has none"),
+        (
+            json!({"op": "transplant", "mask": "heat"}),
+            "transplant needs a mask, but heat is a target",
+        ),
+    ] {
+        let error = pipeline(&[op], 0).check(frame, &arrays).unwrap_err();
+        assert!(error.what().starts_with(what), "{error}");
+    }
 }

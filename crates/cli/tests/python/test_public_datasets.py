@@ -39,6 +39,8 @@ def compare(out: Path, sample: dict[str, Any], want: Expected) -> None:
     np.testing.assert_allclose(image, want.cube, rtol=1e-3, atol=1e-4)
     for name, mask in want.masks.items():
         assert np.array_equal(np.asarray(group[name][index]), mask), name
+    for name, target in want.targets.items():
+        assert np.array_equal(np.asarray(group[name][index]), target), name
     for name, value in want.columns.items():
         assert sample.get(name, sample.get("columns", {}).get(name)) == value, name
     if want.wavelengths is not None:

@@ -352,14 +352,14 @@ impl Targets {
         let stacks = || datasets.iter().flat_map(Dataset::stacks);
         for target in stacks().flat_map(|stack| &stack.targets) {
             let channels = target.shape().bands;
-            let own = PlannedTarget {
+            let planned = PlannedTarget {
                 name: target.name().to_owned(),
                 grid: *target.grid(),
                 codec: codec(target)?,
                 meaning: target.meta().target_meaning(),
             };
-            let known = all.entry(target.name().to_owned()).or_insert(own);
-            let ours = known.grid.shape().bands;
+            let first = all.entry(target.name().to_owned()).or_insert(planned);
+            let ours = first.grid.shape().bands;
             let is_mask = stacks().any(|stack| stack.mask(target.name()).is_some());
             let what = match () {
                 () if is_mask => "is a mask in another dataset".to_owned(),
@@ -369,7 +369,7 @@ impl Targets {
                 () if ours != channels => {
                     format!("has {channels} channels here, but {ours} in another stack or dataset")
                 }
-                () if known.meaning != target.meta().target_meaning() => {
+                () if first.meaning != target.meta().target_meaning() => {
                     "has another unit or other channels than in another stack or dataset".to_owned()
                 }
                 () => continue,

@@ -262,7 +262,7 @@ def _plain(name: str, column: str, given: Any) -> bool | int | float | str | Non
     remedy = "a column has numbers, booleans, texts, None, or lists of them"
     if not isinstance(value, bool | int | float | str):
         if hasattr(value, "shape"):
-            remedy += '; for a mask or target, give "masks" or "targets": {name: array}'
+            remedy += '; for a mask, give "masks": {name: array}, for a target, "targets"'
         raise ArgumentTypeError(what, remedy=remedy)
     if isinstance(value, str):
         _check_text(f"cube {name!r}: {column}", value)

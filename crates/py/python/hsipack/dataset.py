@@ -242,8 +242,8 @@ class Dataset(Base):
     Raises:
         FileError: if there is nothing at the path, or it cannot be read.
         DamagedError: if its metadata do not match their checksums.
-        ConflictError: if a split, sample, mask, target or band does not exist, or the dataset never had
-            the fingerprint ``as_of``.
+        ConflictError: if a split, sample, mask, target or band does not exist, or the dataset never
+            had the fingerprint ``as_of``.
 
     >>> ds = Dataset(dataset_path, split="train")
     >>> len(ds), ds.classes, ds.splits

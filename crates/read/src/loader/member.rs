@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsipack_format::{CubeShape, DType, Opt, remedy};
+use hsipack_format::{CubeShape, Opt, remedy};
 
 use super::batch_plan::{lay_out, place};
 use super::cache_choice::{CacheChoice, Chosen, needed_bytes};
@@ -407,10 +407,18 @@ fn plan_samples(
 fn check_mixing(dataset: &Dataset, plan: &Plan, beside: &[String]) -> Result<()> {
     let samples: Vec<usize> = plan.samples().iter().map(|sample| sample.sample).collect();
     let stacks = stacks_of(dataset, &samples)?;
-    let types = |stack: usize| -> Result<Vec<DType>> {
+    let types = |stack: usize| -> Result<Vec<String>> {
         let others = beside.iter().map(|name| place(dataset, stack, name));
         let arrays = std::iter::once(Ok(0)).chain(others);
-        arrays.map(|array| Ok(dataset.array(stack, array?).dtype())).collect()
+        let kind = |array: Result<usize>| {
+            let array = dataset.array(stack, array?);
+            let (dtype, bands) = (array.dtype(), array.shape().bands);
+            Ok(match array.array > 0 && array.chunks.has_bands() {
+                true => format!("{dtype} with {bands} channels"),
+                false => dtype.to_string(),
+            })
+        };
+        arrays.map(kind).collect()
     };
     let Some(first) = stacks.first().copied() else { return Ok(()) };
     for stack in &stacks[1..] {
@@ -425,7 +433,7 @@ fn check_mixing(dataset: &Dataset, plan: &Plan, beside: &[String]) -> Result<()>
                 dataset.stacks()[*stack].name
             ))
             .at(dataset.path())
-            .with_remedy("pack them with the same type, or read the stacks one by one"));
+            .with_remedy("pack them in the same way, or read the stacks one by one"));
         }
     }
     Ok(())

@@ -18,4 +18,5 @@ mod shuffle_window;
 mod soak;
 #[path = "../support/mod.rs"]
 mod support;
+mod targets;
 mod windows;

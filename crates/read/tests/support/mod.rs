@@ -29,6 +29,8 @@ pub struct StackSpec {
     pub masks: Vec<String>,
     /// Names of masks of class ids beyond 255 (uint16).
     pub wide_masks: Vec<String>,
+    /// Names of targets, with their numbers of channels; `None` for targets without an axis of channels.
+    pub targets: Vec<(String, Option<usize>)>,
     /// Whether chunks of zeros are left out, as Zarr allows; then the fill value is 0.
     pub omit_zeros: bool,
 }
@@ -48,12 +50,18 @@ impl StackSpec {
             checksum: true,
             masks: Vec::new(),
             wide_masks: Vec::new(),
+            targets: Vec::new(),
             omit_zeros: false,
         }
     }
 
     pub fn tile(mut self, rows: usize, columns: usize) -> Self {
         self.tile = Tile { rows, columns };
+        self
+    }
+
+    pub fn target(mut self, name: &str, channels: Option<usize>) -> Self {
+        self.targets.push((name.to_owned(), channels));
         self
     }
 
@@ -77,6 +85,12 @@ pub fn mask_value(sample: usize, row: usize, column: usize) -> u8 {
 /// The value of a wide mask, which uses all bits.
 pub fn wide_value(sample: usize, row: usize, column: usize) -> u16 {
     (((sample * 31 + row) * 37 + column) * 7919 % 65536) as u16
+}
+
+/// The value of a target, which is missing at some pixels.
+pub fn target_value(sample: usize, row: usize, column: usize, channel: usize) -> f32 {
+    let number = ((sample * 31 + row) * 37 + column) * 5 + channel;
+    if number.is_multiple_of(7) { f32::NAN } else { number as f32 * 0.37 - 1e4 }
 }
 
 /// The content of a dataset, sample by sample.
@@ -219,18 +233,41 @@ fn write(root: &Path, key: &str, bytes: &[u8]) {
 fn write_stack(root: &Path, spec: &StackSpec, samples: &[usize], image: ImagePixel<'_>) {
     let folder = root.join(spec.shape.to_string());
     write(&folder, "zarr.json", &zarr::to_text(&zarr::group(Map::new())));
-    write_array(&folder, spec, IMAGE, DType::F16, samples, &|sample, row, column, out| {
+    let bands = Some(spec.shape.bands);
+    write_array(&folder, spec, (IMAGE, bands), DType::F16, samples, &|sample, row, column, out| {
         image(spec, sample, row, column, out);
     });
-    for mask in &spec.masks {
-        write_array(&folder, spec, mask, DType::U8, samples, &|sample, row, column, out| {
-            out.push(mask_value(sample, row, column));
+    for (target, channels) in &spec.targets {
+        let array = (target.as_str(), *channels);
+        write_array(&folder, spec, array, DType::F32, samples, &|sample, row, column, out| {
+            for channel in 0..channels.unwrap_or(1) {
+                out.extend(target_value(sample, row, column, channel).to_le_bytes());
+            }
         });
     }
+    for mask in &spec.masks {
+        write_array(
+            &folder,
+            spec,
+            (mask, None),
+            DType::U8,
+            samples,
+            &|sample, row, column, out| {
+                out.push(mask_value(sample, row, column));
+            },
+        );
+    }
     for mask in &spec.wide_masks {
-        write_array(&folder, spec, mask, DType::U16, samples, &|sample, row, column, out| {
-            out.extend(wide_value(sample, row, column).to_le_bytes());
-        });
+        write_array(
+            &folder,
+            spec,
+            (mask, None),
+            DType::U16,
+            samples,
+            &|sample, row, column, out| {
+                out.extend(wide_value(sample, row, column).to_le_bytes());
+            },
+        );
     }
 }
 
@@ -239,18 +276,17 @@ type Pixel<'a> = &'a (dyn Fn(usize, usize, usize, &mut Vec<u8>) + Sync);
 fn write_array(
     stack: &Path,
     spec: &StackSpec,
-    name: &str,
+    (name, bands): (&str, Option<usize>),
     dtype: DType,
     samples: &[usize],
     pixel: Pixel<'_>,
 ) {
     let folder = stack.join(name);
-    let image = name == IMAGE;
-    let shape = CubeShape { bands: if image { spec.shape.bands } else { 1 }, ..spec.shape };
+    let shape = CubeShape { bands: bands.unwrap_or(1), ..spec.shape };
     let grid = Grid::new(shape, spec.tile, spec.per_shard).unwrap();
     let axes = |sample: usize, rows: usize, columns: usize| {
         let mut axes = vec![sample as u64, rows as u64, columns as u64];
-        axes.extend(image.then_some(shape.bands as u64));
+        axes.extend(bands.map(|bands| bands as u64));
         axes
     };
     let chunk_shape = axes(1, spec.tile.rows, spec.tile.columns);
@@ -267,7 +303,10 @@ fn write_array(
         },
         fill_value: json!(0),
         dimension_names: Vec::new(),
-        attributes: Map::new(),
+        attributes: match dtype {
+            DType::F32 => Map::from_iter([("hsipack".to_owned(), json!({ "role": "target" }))]),
+            _ => Map::new(),
+        },
     };
     write(&folder, "zarr.json", &zarr::to_text(&meta.to_json()));
     let chunk = |sample: usize, chunk: usize| encode_chunk(spec, &grid, sample, chunk, pixel);
@@ -279,7 +318,7 @@ fn write_array(
         for number in 0..grid.chunks_per_sample() {
             let (down, across) = ((number / grid.across()) as u64, (number % grid.across()) as u64);
             let mut position = vec![index as u64, down, across];
-            position.extend(image.then_some(0));
+            position.extend(bands.map(|_| 0));
             if let Some(stored) = chunk(*sample, number) {
                 write(&folder, &ArrayMeta::file_key(&position), &stored);
             }

@@ -192,7 +192,8 @@ def starcop(root: Path) -> dict[str, Expected]:
         tifffile.imwrite(folder / "labelbinary.tif", mask)
         rows[split].append(f"{name},{number * 100.5},{bool(number)}\n")
         columns = {"split": split}
-        expected[name] = Expected(cube, {"plume": mask}, columns, nanometres)
+        targets = {"mag1c": cube[..., 0], "weight_mag1c": cube[..., 0]}
+        expected[name] = Expected(cube, {"plume": mask}, columns, nanometres, targets)
     for split, lines in rows.items():
         (root / f"{split}.csv").write_text("id,qplume,has_plume\n" + "".join(lines))
     return expected

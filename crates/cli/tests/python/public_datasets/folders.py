@@ -18,6 +18,7 @@ class Expected:
     masks: dict[str, np.ndarray] = field(default_factory=dict)
     columns: dict[str, Any] = field(default_factory=dict)
     wavelengths: np.ndarray | None = None
+    targets: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 Folder = Callable[[Path], dict[str, Expected]]

@@ -32,6 +32,8 @@ _IMAGE_KEYS = ("input", "image")
 _IMAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
 _INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 _MASK_TYPES = (*_INTEGERS, "bool")
+# Of masks and targets.
+_TYPES = (*_MASK_TYPES, *_IMAGE_TYPES)
 
 
 class Applicable:
@@ -119,10 +121,11 @@ class Applicable:
                 image and masks, a dictionary as the loader or the dataset gives it. The image, the
                 masks and the boxes are then replaced in a copy of the dictionary.
             *masks: integers or booleans, (B, H, W) or (B, layers, H, W); without B if the image has
-                no B. Arrays of floats are targets: geometric augmentations interpolate them like
-                the image, and NaN stays where the nearest pixel is NaN. The first is called ``mask``, the others ``mask1``, ``mask2`` … To give masks
+                no B. The first is called ``mask``, the others ``mask1``, ``mask2`` … To give masks
                 other names, for augmentations that use a mask by its name, give a dictionary of
-                masks by name.
+                masks by name. In a dictionary, arrays of floats are targets: geometric
+                augmentations interpolate them like the image, and NaN stays where the nearest pixel
+                is NaN.
             ids: id of each sample, or (id, number of the crop). With ``epoch``, the ids of a
                 dictionary are used if ``ids`` is ``None``.
             epoch: number of the epoch; 0 if ``None``.
@@ -317,7 +320,9 @@ def _of_arguments(image: Array, masks: Sequence[Masks]) -> Call:
             raise ArgumentTypeError(
                 f"a mask has the type {type(mask).__name__}", remedy="give arrays, or {name: array}"
             )
-        named.extend((name, _mask(name, labels, image)) for name, labels in plain.items())
+        # Class ids as floats are a common mistake, so targets need a name.
+        types = _MASK_TYPES if is_array(mask) else _TYPES
+        named.extend((name, _mask(name, labels, image, types)) for name, labels in plain.items())
     twice = {name for name, _ in named if sum(name == other for other, _ in named) > 1}
     if twice:
         raise ConflictError(
@@ -435,8 +440,8 @@ def _place(array: Any) -> str:
     return "cpu" if _arrays.on_host(array) else f"cuda:{array.__dlpack_device__()[1]}"
 
 
-def _mask(name: str, mask: Any, image: Array) -> Array:
-    if _is_mask(mask, image) and _place(mask) == _place(image):
+def _mask(name: str, mask: Any, image: Array, types: Sequence[str] = _TYPES) -> Array:
+    if _is_mask(mask, image) and _type(mask) in types and _place(mask) == _place(image):
         return mask
     what = f"mask {name} has the type {type(mask).__name__}"
     if is_array(mask):
@@ -446,12 +451,13 @@ def _mask(name: str, mask: Any, image: Array) -> Array:
     wanted = "(B, H, W) or (B, layers, H, W)" if batched else "(H, W) or (layers, H, W)"
     raise ConflictError(
         f"{what}, which does not fit images of shape {tuple(image.shape)} on {_place(image)}",
-        remedy=f"give {wanted}: integers or booleans (mask.long()), or floats for a target",
+        remedy=f"give {wanted}: integers or booleans (mask.long()), or a target of floats by its "
+        "name: {name: target}",
     )
 
 
 def _is_mask(value: Any, image: Array) -> bool:
-    if not is_array(value) or _type(value) not in (*_MASK_TYPES, *_IMAGE_TYPES):
+    if not is_array(value) or _type(value) not in _TYPES:
         return False
     shape, frame = tuple(value.shape), tuple(image.shape)
     return (
