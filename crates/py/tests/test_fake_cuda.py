@@ -264,6 +264,31 @@ assert device.stats().device_cache_hits > len(host.dataset)
     assert told == "fine\n"
 
 
+def test_extras_are_those_of_a_loader_without_a_device(dataset: str, tmp_path: Path) -> None:
+    if not has_kernels():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    program = """
+streams = [driver.stream()]
+names = ["wavelength", "band_valid"]
+crop = hsipack.RandomCrop(9, per_cube=3)
+device, _ = loaders(extras=names, crop=crop, device_cache="decoded")
+ds = hsipack.open(sys.argv[1], masks="labels")
+shared = {"shuffle": True, "seed": 2, "extras": names, "crop": crop}
+host = hsipack.Loader(ds, 4, output="numpy", **shared)
+for epoch in range(2):
+    for batch, want in zip(device, host, strict=True):
+        for one in taken(batch, want, streams[0]):
+            one.read()
+        for name in names:
+            assert np.array_equal(np.asarray(batch[name]), want[name]), name
+        del batch, one
+assert device.stats().device_cache_hits > 0
+"""
+    cuda = FakeCuda(tmp_path)
+    told = cuda.assert_clean(LOADER + program + END, dataset, DECODE="device")
+    assert told == "fine\n"
+
+
 def test_what_needs_computing_names_the_remedy(dataset: str, tmp_path: Path) -> None:
     program = """
 streams = []

@@ -164,7 +164,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
             let bytes = usize::try_from(decoding.scratch_bytes()).unwrap_or(usize::MAX);
             grown(&*self.rack, &mut self.buffers.scratch, bytes.max(1)).map(|_| decoding)
         });
-        // What stays in the device's memory is held from here on, unless it was released.
+        // Memory of regions is held from here on, unless it was released.
         let held = decoding.as_ref().map_or(Some(Held::default()), |work| Held::of(work));
         let held = ManuallyDrop::new(held);
         let launched = match (decoding, &*held) {

@@ -40,7 +40,7 @@ pub struct DeviceReport {
     pub device_slots: usize,
     /// Where chunks are decoded: `host`, or `device` if the device decodes those that it can.
     pub decode: &'static str,
-    /// What stays in the memory of the device; that of the first dataset if there are several.
+    /// Samples that stay in the memory of the device; those of the first dataset if there are several.
     pub device_cache: ResidentReport,
     /// Why the loader does no better.
     pub notes: Vec<String>,

@@ -258,7 +258,7 @@ pub(super) struct Rack<B: Backend, S: Source> {
     pub(super) decoded: AtomicU64,
     /// Images that came from the device's memory.
     pub(super) hits: AtomicU64,
-    /// What stays in the device's memory.
+    /// Samples that stay in the device's memory.
     residents: Vec<Arc<Residents>>,
 }
 

@@ -47,7 +47,7 @@ pub(super) const ALIGNMENT: usize = 16;
 /// Bytes of a chunk's status.
 pub(super) const STATUS: usize = 4;
 
-/// What a slot holds instead of values.
+/// The contents of a slot that has no values.
 #[derive(Debug, Default)]
 pub(crate) struct Compressed {
     pub(super) entries: Vec<Entry>,

@@ -36,7 +36,7 @@ pub struct Member {
     /// Its fraction of the memory for chunks.
     memory_fraction: f64,
     pub(crate) cached: CacheChoice,
-    /// What is kept of it in the memory of a device.
+    /// Its samples in the memory of a device.
     pub(crate) residents: Option<Arc<Residents>>,
 }
 

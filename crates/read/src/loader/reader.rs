@@ -39,7 +39,7 @@ pub(crate) struct Reader {
     pub shuffle_buffer: Option<ShuffleBuffer>,
     /// The cache policy, with its reason.
     pub cached: CacheChoice,
-    /// What is kept in the memory of a device.
+    /// Samples in the memory of a device.
     pub residents: Option<Arc<Residents>>,
 }
 

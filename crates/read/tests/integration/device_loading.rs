@@ -44,7 +44,7 @@ fn decoding(mut options: LoaderOptions) -> LoaderOptions {
 }
 
 fn gpu() -> DeviceOptions {
-    // What stays on the device is tested in `device_table.rs`.
+    // The device cache is tested in `device_table.rs`.
     let device_cache = DeviceCache::None;
     DeviceOptions { layers: false, device_cache, ..DeviceOptions::new(Device::Cuda(0)) }
 }

@@ -322,7 +322,7 @@ fn damaged_combinations() {
     assert!(failed > 40, "{failed}");
 }
 
-/// What stays in the memory of the device is read once, and shared by the loaders of the process.
+/// Samples in the memory of the device are read once, and shared by the loaders of the process.
 #[test]
 fn loaders_of_a_process_share_what_stays_on_the_device() {
     runs_clean("device_table::sharing", 2);

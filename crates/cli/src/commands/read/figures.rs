@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::source::Source;
 
-/// What was taken.
+/// Counts of the batches taken so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Items that only filled up batches.

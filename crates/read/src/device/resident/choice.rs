@@ -13,7 +13,7 @@ pub(crate) enum Kept {
     Compressed,
 }
 
-/// What is kept, of samples in an order.
+/// The samples to keep, of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     /// `None` if nothing is kept.

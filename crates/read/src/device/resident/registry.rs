@@ -17,7 +17,7 @@ struct Registered {
     cubes: Arc<Cubes>,
 }
 
-/// What a region belongs to.
+/// The process, device and dataset of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// A forked process must not use the memory of its parent.

@@ -73,7 +73,7 @@ struct Shared {
     cubes: Arc<Cubes>,
 }
 
-/// What a loader wants to keep.
+/// The samples that a loader reads, and the memory that they may take.
 pub(crate) struct Request<'a> {
     pub dataset: &'a Dataset,
     /// Stack and samples, in the order of the plan.
@@ -95,7 +95,7 @@ pub(crate) struct Request<'a> {
     pub fraction: f64,
 }
 
-/// What stays in the memory of the device.
+/// Samples that stay in the memory of the device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ResidentReport {
     /// `none`, `decoded` or `compressed`.
@@ -234,7 +234,7 @@ impl Residents {
         loop {
             let place = self.ahead.load(Ordering::Relaxed);
             let Some(key) = self.order.get(place) else {
-                // What was dropped on the way is brought in another round.
+                // Chunks that were dropped on the way are brought in another round.
                 self.ahead.store(0, Ordering::Relaxed);
                 return;
             };
@@ -281,7 +281,7 @@ impl Residents {
         self.regions().any(|region| region.is_released())
     }
 
-    /// What is kept now.
+    /// The report of this moment.
     pub(crate) fn report(&self) -> ResidentReport {
         let [samples, of_samples] = self.counts;
         let living = || self.regions().filter(|region| !region.is_released());
@@ -351,7 +351,7 @@ impl<'a> Request<'a> {
 
     /// Bytes of a slot for chunks of these cubes: all of them if they are small.
     fn load_bytes(&self, keys: &[CubeKey]) -> usize {
-        // What the tables have for each chunk.
+        // Rows of the tables for each chunk.
         const NOTES: usize = 256;
         let (mut all, mut largest) = (0_usize, 0);
         for key in keys {
