@@ -216,6 +216,33 @@ class Checks:
                     for name in ours.keys() & {"image", "mask", "label", "region", "window"}:
                         assert torch.equal(ours[name].cpu(), theirs[name]), (crop, cache, name)
 
+    def decoding_and_what_stays_on_the_device_change_nothing(self) -> None:
+        if self.device.type != "cuda":
+            return
+        crops: list[Any] = [None, LabelledPatches(9, mask="mask", pad="reflect"), RandomCrop(16)]
+        crops += [GridCrop(20, overlap=4)]
+        ways = [("host", "decoded"), ("device", None), ("device", "decoded")]
+        ways += [("device", "compressed")]
+        for crop, (decode, kept) in itertools.product(crops, ways):
+            options: dict[str, Any] = {"crop": crop, "masks": ["mask"]}
+            options["batch_size"] = 4 if crop is None else 32
+            way = {"decode": decode, "device_cache": kept, "device_cache_size": 1 << 28}
+            cpu = {**options, "device": "cpu"}
+            with self.loader(**options, **way) as here, self.loader(**cpu) as there:
+                for _ in range(3):
+                    pairs = zip(
+                        itertools.islice(here, 30), itertools.islice(there, 30), strict=True
+                    )
+                    for ours, theirs in pairs:
+                        assert ours["id"].tolist() == theirs["id"].tolist()
+                        for name in ours.keys() & {"image", "mask"}:
+                            same = torch.equal(ours[name].cpu(), theirs[name])
+                            assert same, (crop, decode, kept, name)
+                stats, report = here.stats(), here.report().transfer
+                assert report is not None
+                assert (stats.device_cache_hits > 0) == (kept is not None), (crop, way, report)
+                assert report.device_cache.kind == (kept or "none"), report
+
     def maps_are_stitched_from_what_is_on_the_device(self) -> None:
         loader = self.loader(crop=GridCrop(20, overlap=4), batch_size=16, shuffle=False)
         stitcher = Stitcher(loader)

@@ -13,6 +13,7 @@ import hsipack
 import numpy as np
 import pytest
 from hsipack import _hsipack, augment
+from hsipack._torch_data import DataLoaderOptions
 
 OPTIONS = _hsipack.spelled_options()
 TAKERS = ("convert", "merge", "split", "validate", "Loader", "Dataset", "diagnose")
@@ -20,7 +21,9 @@ TAKERS = ("convert", "merge", "split", "validate", "Loader", "Dataset", "diagnos
 
 def takes(name: str) -> set[str]:
     """The arguments of a function or class of the package."""
-    return set(inspect.signature(getattr(hsipack, name)).parameters)
+    names = set(inspect.signature(getattr(hsipack, name)).parameters)
+    # Some have no place in the signature.
+    return names | set(DataLoaderOptions.__annotations__) if name == "Loader" else names
 
 
 @pytest.mark.parametrize(("of", "name", "with_value"), OPTIONS, ids=lambda value: str(value))

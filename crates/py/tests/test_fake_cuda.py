@@ -217,7 +217,8 @@ for epoch in range(3):
         thread.start()
         thread.join()
 """
-    assert FakeCuda(tmp_path).assert_clean(LOADER + program + END, dataset) == "fine\n"
+    cuda = FakeCuda(tmp_path)
+    assert cuda.assert_clean(LOADER + program + END, dataset, DECODE=decode) == "fine\n"
 
 
 def test_a_loader_that_nobody_closes_leaves_nothing_behind(
@@ -232,6 +233,60 @@ driver.call("cuCtxPopCurrent_v2", None)
 driver.call("cuDevicePrimaryCtxRelease_v2", 0)
 """
     FakeCuda(tmp_path).assert_clean(LOADER + program, dataset, DECODE=decode)
+
+
+@pytest.mark.parametrize("kind", ["decoded", "compressed"])
+def test_samples_that_stay_on_the_device_cross_the_bus_once(
+    dataset: str, tmp_path: Path, kind: str
+) -> None:
+    if not has_kernels():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    program = """
+streams = [driver.stream()]
+device, host = loaders(device_cache=os.environ["KIND"], device_cache_size=1 << 26)
+bytes = []
+for epoch in range(3):
+    for batch, want in zip(device, host, strict=True):
+        for one in taken(batch, want, streams[0]):
+            one.read()
+        del batch, one
+    bytes.append(device.stats().link_bytes)
+first, *later = np.diff([0, *bytes])
+# Batches of the next epoch are copied ahead.
+assert later[0] < first / 2 and later[1] < first / 4, (first, later)
+cache = device.report().transfer.device_cache
+assert (cache.kind, cache.samples) == (os.environ["KIND"], len(host.dataset)), cache
+assert cache.loaded == 1, cache
+assert device.stats().device_cache_hits > len(host.dataset)
+"""
+    cuda = FakeCuda(tmp_path)
+    told = cuda.assert_clean(LOADER + program + END, dataset, DECODE="device", KIND=kind)
+    assert told == "fine\n"
+
+
+def test_extras_are_those_of_a_loader_without_a_device(dataset: str, tmp_path: Path) -> None:
+    if not has_kernels():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    program = """
+streams = [driver.stream()]
+names = ["wavelength", "band_valid"]
+crop = hsipack.RandomCrop(9, per_cube=3)
+device, _ = loaders(extras=names, crop=crop, device_cache="decoded")
+ds = hsipack.open(sys.argv[1], masks="labels")
+shared = {"shuffle": True, "seed": 2, "extras": names, "crop": crop}
+host = hsipack.Loader(ds, 4, output="numpy", **shared)
+for epoch in range(2):
+    for batch, want in zip(device, host, strict=True):
+        for one in taken(batch, want, streams[0]):
+            one.read()
+        for name in names:
+            assert np.array_equal(np.asarray(batch[name]), want[name]), name
+        del batch, one
+assert device.stats().device_cache_hits > 0
+"""
+    cuda = FakeCuda(tmp_path)
+    told = cuda.assert_clean(LOADER + program + END, dataset, DECODE="device")
+    assert told == "fine\n"
 
 
 def test_what_needs_computing_names_the_remedy(dataset: str, tmp_path: Path) -> None:

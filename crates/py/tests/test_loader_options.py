@@ -35,7 +35,12 @@ OF_THE_DATASET = {
 ``ds.with_boxes(…)``, ``ds.select(…)``.
 """
 
-OF_KEYWORDS = {"decode": "decode", "valid": "extras"}
+OF_KEYWORDS = {
+    "decode": "decode",
+    "device_cache": "device_cache",
+    "device_cache_size": "device_cache_size",
+    "valid": "extras",
+}
 """Fields that arguments set which are not in the signature, and these arguments."""
 
 NOT_IN_PYTHON = {

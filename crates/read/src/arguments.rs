@@ -8,7 +8,7 @@ use clap::builder::{
 use hsipack_format::arguments::numbers;
 pub use hsipack_format::arguments::{one_of, one_of_or};
 
-use crate::{OnDamage, ShuffleWindow};
+use crate::{Device, OnDamage, ShuffleWindow};
 
 /// A whole number.
 pub fn count(range: RangeInclusive<u64>) -> RangedU64ValueParser<usize> {
@@ -41,6 +41,16 @@ pub fn shuffle_window(text: &str) -> Result<ShuffleWindow, String> {
     }
 }
 
+/// `cpu`, `cuda`, or `cuda:N`.
+pub fn device(text: &str) -> Result<Device, String> {
+    let number = match text {
+        "cpu" => return Ok(Device::Cpu),
+        "cuda" => Some(0),
+        _ => text.strip_prefix("cuda:").and_then(|number| number.parse().ok()),
+    };
+    number.map(Device::Cuda).ok_or_else(|| "give cpu, cuda, or a number, such as cuda:1".to_owned())
+}
+
 /// Whether the ring's memory is locked: `locked` or `plain`.
 pub fn is_locked() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["locked", "plain"]).map(|kind| kind == "locked")
@@ -56,7 +66,10 @@ mod tests {
     use clap::{Args, Command, FromArgMatches};
 
     use crate::plan::Order;
-    use crate::{CacheKind, LoaderOptions, OnDamage, ShuffleWindow};
+    use crate::{
+        CacheKind, DecodePlace, Device, DeviceCache, DeviceOptions, LoaderOptions, OnDamage,
+        ShuffleWindow,
+    };
 
     fn parsed(words: &[&str]) -> Result<LoaderOptions, clap::Error> {
         let command = LoaderOptions::augment_args(Command::new("read").no_binary_name(true));
@@ -98,6 +111,8 @@ mod tests {
             "1",
             "--world-size",
             "2",
+            "--decode",
+            "device",
         ]);
         let typed = typed.unwrap();
         assert_eq!((typed.plan.batch_size, typed.plan.order), (3, Order::ClassBalanced));
@@ -107,8 +122,25 @@ mod tests {
         assert!(!typed.memory.locked && typed.memory.no_huge_pages);
         assert_eq!((typed.cache, typed.cache_bytes), (CacheKind::Decoded, 2000));
         assert_eq!(typed.shuffle_window, ShuffleWindow::Bytes(1024));
-        assert_eq!(typed.on_damage, OnDamage::Skip);
+        assert_eq!((typed.on_damage, typed.decode), (OnDamage::Skip, DecodePlace::Device));
         for wrong in [["-b", "0"], ["--slots", "1"], ["--order", "fast"], ["--rank", "1"]] {
+            assert!(parsed(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn flags_set_the_options_of_the_device() {
+        let parsed = |words: &[&str]| {
+            let command = DeviceOptions::augment_args(Command::new("read").no_binary_name(true));
+            DeviceOptions::from_arg_matches(&command.try_get_matches_from(words)?)
+        };
+        assert_eq!(parsed(&[]).unwrap(), DeviceOptions::default());
+        let words =
+            ["--device", "cuda:2", "--device-cache", "compressed", "--device-cache-size", "2kB"];
+        let typed = parsed(&words).unwrap();
+        assert_eq!((typed.device, typed.device_cache), (Device::Cuda(2), DeviceCache::Compressed));
+        assert_eq!(typed.device_cache_bytes, 2000);
+        for wrong in [["--device", "gpu"], ["--device", "cuda:x"], ["--device-cache", "all"]] {
             assert!(parsed(&wrong).is_err(), "{wrong:?}");
         }
     }

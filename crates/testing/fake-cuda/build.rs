@@ -7,11 +7,12 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rustc-link-arg-cdylib=-Wl,-z,nodelete");
     println!("cargo::rustc-check-cfg=cfg(kernels)");
-    let source = "../../read/src/device/decode/decode.cu";
-    println!("cargo::rerun-if-changed={source}");
+    let folder = "../../read/src/device/decode";
+    println!("cargo::rerun-if-changed={folder}");
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").cpp_link_stdlib(None).opt_level(2).flag("-x").flag("c++");
-    build.define("HSIPACK_ON_HOST", None).cargo_warnings(false).file(source);
+    build.define("HSIPACK_ON_HOST", None).cargo_warnings(false);
+    build.files(["decode.cu", "gather.cu"].map(|file| format!("{folder}/{file}")));
     if build.try_compile("kernels").is_ok() {
         println!("cargo::rustc-cfg=kernels");
     }

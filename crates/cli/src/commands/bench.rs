@@ -21,7 +21,8 @@ use crate::training::NetworkArg;
 /// Measure what each strategy against a starving accelerator gains, side by side on your cubes.
 ///
 /// original: float32 files, read and augmented by CPU workers. +blosc: compressed. +fp16: half the bytes.
-/// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader. Each strategy includes those before it. Every
+/// +gpu-aug: augmented on the device. +ring-buffer: hsipack's loader.
+/// +device-decode: the same, with chunks decoded on a GPU. Each strategy includes those before it. Every
 /// case runs in a process of its own, and the cases take turns. The device is the CPU, or a GPU with the Python
 /// package and torch (--device cuda).
 #[derive(clap::Args)]
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(long, help_heading = "Cubes")]
     keep: bool,
 
-    /// Strategies, by name or number from 0, separated by commas [default: all]
+    /// Strategies, by name or number from 0, separated by commas [default: all that the device can run]
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Cases")]
     strategies: Vec<String>,
 
@@ -88,7 +89,7 @@ pub struct Args {
     #[arg(short, long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Training")]
     batch_size: u32,
 
-    /// Number of workers in strategies 0 to 3, and of decoding threads in the last [default: one per core]
+    /// Number of workers in strategies 0 to 3, and of decoding threads in the others [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Training")]
     workers: Option<u16>,
 

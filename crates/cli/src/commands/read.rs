@@ -6,12 +6,14 @@
 //! | `stream.rs` | the consumer: takes batches, epoch after epoch, until it should stop |
 //! | `figures.rs` | rates and shares between two looks at the loader |
 //! | `report.rs` | the closing report |
+//! | `source.rs` | where batches come from: a loader on the CPU, or one that copies them to a GPU |
 //! | `advice.rs` | options that could make reading faster |
 //! | `view.rs` | the live view |
 
 mod advice;
 mod figures;
 mod report;
+mod source;
 mod stream;
 mod view;
 
@@ -26,7 +28,7 @@ use hsipack_measure::machine::{self, Usage};
 use hsipack_pack::progress::Progress;
 use hsipack_read::plan::{Crop, State};
 use hsipack_read::store::StoreKind;
-use hsipack_read::{CacheKind, Dataset, Loader, LoaderOptions, OpenOptions, Verify};
+use hsipack_read::{CacheKind, Dataset, DeviceOptions, LoaderOptions, OpenOptions, Verify};
 use hsipack_store::local_cache::LocalCache;
 
 use crate::patches::PatchArgs;
@@ -34,6 +36,7 @@ use crate::reading::LinkArgs;
 use crate::{files, output, parse, task};
 use figures::Look;
 use report::Report;
+use source::Source;
 use stream::{End, Stream};
 
 /// Stream a dataset as a training run would, and report the speed and what limits it.
@@ -50,6 +53,9 @@ pub struct Args {
 
     #[command(flatten)]
     loader: LoaderOptions,
+
+    #[command(flatten)]
+    device: DeviceOptions,
 
     /// Number of epochs; with --state, epochs of earlier runs count, too
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
@@ -78,7 +84,7 @@ pub struct Args {
 
     /// Add the items of every epoch to the report, in order, with CRC-32 checksums of their delivered bytes.
     /// This takes time: do not measure with it
-    #[arg(long, requires = "json")]
+    #[arg(long, requires = "json", conflicts_with = "device")]
     checksum: bool,
 
     /// Read only cubes that meet a condition on the columns of samples.jsonl, such as "label == 'urban' and cloud < 10"
@@ -183,6 +189,7 @@ Examples:
   hsipack read tissue.hsipack --epochs 5 --cache decoded --cache-size 16GB
   hsipack read s3://bucket/tissue.hsipack --epochs 3 --local-cache /scratch/hsipack --local-cache-size 500GB
   hsipack read tissue.hsipack --step-time 40ms --trace trace.json
+  hsipack read tissue.hsipack --epochs 3 --device cuda --decode device --device-cache auto
   hsipack read tissue.hsipack --drop-cache --json | jq '.gb_per_s, .limit'
 
 Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from 0 to 1):
@@ -194,6 +201,8 @@ Keys of --json (times in seconds, sizes in bytes, GB are 10^9 bytes, shares from
            first_epoch{figures} later_epochs{figures} per_epoch[]{epoch,complete,items,figures}
            local_cache{folder,limit_bytes,total_bytes,read_bytes,kept_bytes,passed_bytes,dropped_bytes,
                        damaged,problem} (null without one)
+           transfer{device,copies,slot_bytes,device_slots,decode,notes,
+                    device_cache{kind,bytes,samples,of_samples,loaded,why}} (null without --device)
            statistics (page Statistics of the documentation; `hsipack simulate --from` reads it)
   figures: batches samples padding skipped seconds bytes stored_bytes disk_bytes chunks
            cached_chunks cubes_per_s gb_per_s stored_gb_per_s ratio decode_busy read idle plan_busy
@@ -275,18 +284,15 @@ impl Args {
     }
 
     /// Writes the trace, if one was recorded.
-    fn write_trace(&self, loader: &Loader) -> Result<()> {
+    fn write_trace(&self, loader: &Source) -> Result<()> {
         let (Some(path), Some(trace)) = (&self.trace, &loader.options().trace) else {
             return Ok(());
         };
         files::replace_with(path, |file| trace.write(file))
     }
 
-    fn loader(&self, dataset: &Dataset, saved: Option<&State>) -> Result<Loader> {
-        let Some(saved) = saved else {
-            return Loader::new(dataset, self.options(dataset)?);
-        };
-        let loader = Loader::with_state(dataset, self.options(dataset)?, saved);
+    fn loader(&self, dataset: &Dataset, saved: Option<&State>) -> Result<Source> {
+        let loader = Source::new(dataset, self.options(dataset)?, self.device.clone(), saved);
         match (loader, &self.state) {
             (Err(error), Some(path)) if error.kind() == ErrorKind::State => {
                 Err(about_state(error, path))
@@ -328,8 +334,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
         args.state.as_ref().map_or(Ok(()), |path| files::replace(path, &reached.to_json()));
     let report = Report::new(&args, &loader, saved.as_ref(), &end, setup, epochs);
     let traced = args.write_trace(&loader);
-    // The process ends. Do not wait for threads that sleep to keep to a slow rate.
-    std::mem::forget(loader);
+    match loader {
+        // The process ends. Do not wait for threads that sleep to keep to a slow rate.
+        Source::Host(loader) => std::mem::forget(loader),
+        // Work of a device must be done before the process ends.
+        device => drop(device),
+    }
     if let End::Failed(error, _) = end {
         return Err(error);
     }

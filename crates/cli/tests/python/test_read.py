@@ -37,7 +37,8 @@ FIGURES = [
 RUN = [
     "dataset", "fingerprint", "ended", "resumed", "state", "epochs", "setup_s", "batch_size",
     "batches_per_epoch", "rank", "world_size", "order", "seed", "store", "verify", "rate_limit",
-    "latency_s", "masks", "threads", "slots", "memory", "cache", "local_cache", "advice",
+    "latency_s", "masks", "threads", "slots", "memory", "cache", "local_cache",
+    "transfer", "advice",
     "first_epoch", "later_epochs", "per_epoch", "statistics",
 ]  # fmt: skip
 

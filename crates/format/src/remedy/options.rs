@@ -53,7 +53,8 @@ options! {
     MinLabelled "min_labelled", GridStep "grid_step", GridPad "grid_pad", Patch "patch", Pad "pad", Classes "classes",
     Ignore "ignore", PerClass "per_class", Masks "masks", Threads "threads", Slots "slots", Cache "cache",
     CacheSize "cache_size", ShuffleWindow "shuffle_window", LocalCache "local_cache", LocalCacheSize "local_cache_size",
-    Store "store", RateLimit "rate_limit", SkipDamaged "skip_damaged" flag, Device "device",
+    Store "store", RateLimit "rate_limit", SkipDamaged "skip_damaged" flag, Device "device", Decode "decode",
+    DeviceCache "device_cache", DeviceCacheSize "device_cache_size",
     // Measuring.
     WorkDir "work_dir", Cubes "cubes", Workers "workers", Strategies "strategies", Strategy "strategy",
     LoadTime "load_time", DiskRate "disk_rate", Rounds "rounds",

@@ -93,7 +93,12 @@ impl Needed {
         Self {
             original: any(&[Strategy::Original]),
             blosc: any(&[Strategy::Blosc]),
-            half: any(&[Strategy::Half, Strategy::DeviceAugment, Strategy::Ring]),
+            half: any(&[
+                Strategy::Half,
+                Strategy::DeviceAugment,
+                Strategy::Ring,
+                Strategy::DeviceDecode,
+            ]),
         }
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use hsipack_read::augment::{Device, Library, Pipeline, SampleKey};
 use hsipack_read::store::{Link, StoreKind};
 use hsipack_read::{
-    BatchTimes, CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, Distribution,
-    LoaderOptions, LoaderStats, OpenOptions, Statistics,
+    BatchTimes, CacheKind, Dataset, DecodePlace, DeviceBatch, DeviceCache, DeviceLoader,
+    DeviceOptions, Distribution, LoaderOptions, LoaderStats, OpenOptions, Statistics,
 };
 
 use super::chain;
@@ -71,7 +71,7 @@ impl<L: TrainingLibrary> Feed<L> {
         library: &L,
         device: Device,
     ) -> Result<Self> {
-        let ring = strategy == Strategy::Ring;
+        let ring = strategy >= Strategy::Ring;
         let kind = match strategy {
             Strategy::Original => StoreKind::Pread,
             _ => StoreKind::Mapped,
@@ -90,7 +90,11 @@ impl<L: TrainingLibrary> Feed<L> {
             options.masks = Some(Vec::new());
             // No strategy caches: all read from the disk, or from the system's cache.
             options.cache = CacheKind::None;
-            let device = DeviceOptions::new(device);
+            if strategy == Strategy::DeviceDecode {
+                options.decode = DecodePlace::Device;
+            }
+            let device =
+                DeviceOptions { device_cache: DeviceCache::None, ..DeviceOptions::new(device) };
             let loader = DeviceLoader::new(&dataset, options, device, library.clone())?;
             Way::Ring(Box::new(loader))
         } else {

@@ -1,4 +1,4 @@
-//! Compares the five published strategies for keeping accelerators busy, on the same cubes.
+//! Compares the five published strategies for keeping accelerators busy, and decoding on the device, on the same cubes.
 //!
 //! ```text
 //! cubes → files of every strategy → (repeat × rate × strategy) a process each → figures → table, JSON, page
@@ -15,7 +15,7 @@
 //! | `store.rs` | reading, counted and at a limited rate |
 //! | `chain.rs` | augmenting one cube, as workers on the CPU do; and a batch |
 //! | `workers.rs` | strategies 0 to 3: workers that load a batch each |
-//! | `feed.rs` | batches of any strategy; the last one is the device loader |
+//! | `feed.rs` | batches of any strategy; the last two are the device loader |
 //! | `busy.rs`, `load.rs` | when the device worked: by the clock, and by NVML |
 //! | `measure.rs` | one case, measured |
 //! | `run.rs` | all cases, each in its own process |

@@ -29,14 +29,29 @@ pub enum Strategy {
     /// Decompressed into a ring of slots that is allocated once: hsipack's loader.
     #[serde(rename = "+ring-buffer")]
     Ring,
+    /// Decoded on the device: the ring holds compressed chunks. Not published; for CUDA devices only.
+    #[serde(rename = "+device-decode")]
+    DeviceDecode,
 }
 
 impl Strategy {
     /// All strategies, in order.
-    pub const ALL: [Self; 5] =
-        [Self::Original, Self::Blosc, Self::Half, Self::DeviceAugment, Self::Ring];
+    pub const ALL: [Self; 6] = [
+        Self::Original,
+        Self::Blosc,
+        Self::Half,
+        Self::DeviceAugment,
+        Self::Ring,
+        Self::DeviceDecode,
+    ];
 
-    /// The published name.
+    /// The strategies that a device of this name can run.
+    pub fn all_on(device: &str) -> Vec<Self> {
+        let on_gpu = device.starts_with("cuda");
+        Self::ALL.into_iter().filter(|one| on_gpu || *one != Self::DeviceDecode).collect()
+    }
+
+    /// The name; that of the publication for the first five.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Original => "original",
@@ -44,6 +59,7 @@ impl Strategy {
             Self::Half => "+fp16",
             Self::DeviceAugment => "+gpu-aug",
             Self::Ring => "+ring-buffer",
+            Self::DeviceDecode => "+device-decode",
         }
     }
 }
@@ -66,7 +82,7 @@ impl FromStr for Strategy {
         found.map(|(_, strategy)| strategy).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(", ");
             Error::unsupported(format!("no strategy is named {text}"))
-                .with_remedy(format!("choose from {names}, or 0 to 4"))
+                .with_remedy(format!("choose from {names}, or 0 to 5"))
         })
     }
 }
@@ -218,6 +234,11 @@ mod tests {
             assert_eq!(json, format!("\"{strategy}\""));
         }
         assert_eq!("ring-buffer".parse::<Strategy>().unwrap(), Strategy::Ring);
-        assert!("5".parse::<Strategy>().unwrap_err().to_string().contains("+gpu-aug"));
+        assert!("6".parse::<Strategy>().unwrap_err().to_string().contains("+gpu-aug"));
+    }
+    #[test]
+    fn only_gpus_decode() {
+        assert_eq!(Strategy::all_on("cuda:0"), Strategy::ALL);
+        assert_eq!(Strategy::all_on("cpu"), Strategy::ALL[..5]);
     }
 }

@@ -138,7 +138,7 @@ fn check_memory(options: &BenchOptions, data: &Data) -> Result<()> {
         // Each worker has two batches ahead, and the cubes of a batch while it collates them; one more batch is in use.
         Strategy::Original | Strategy::Blosc => (3 * settings.workers as u64 + 1) * 4,
         Strategy::Half | Strategy::DeviceAugment => (3 * settings.workers as u64 + 2) * 2,
-        Strategy::Ring => 6 * 2,
+        Strategy::Ring | Strategy::DeviceDecode => 6 * 2,
     };
     let wanted = options.strategies.iter().map(batches).max().unwrap_or(0) * values;
     match machine::available_memory() {

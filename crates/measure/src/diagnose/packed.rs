@@ -10,8 +10,8 @@ use hsipack_read::augment::{Device, Frame, Images, Library, Mask, Pipeline, Samp
 use hsipack_read::plan::{Crop, LastBatch};
 use hsipack_read::store::Store;
 use hsipack_read::{
-    CacheKind, Dataset, DeviceBatch, DeviceLoader, DeviceOptions, LoaderOptions, OpenOptions,
-    PreparedDeviceLoader, ShuffleWindow, Workload,
+    CacheKind, Dataset, DecodePlace, DeviceBatch, DeviceCache, DeviceLoader, DeviceOptions,
+    LoaderOptions, OpenOptions, PreparedDeviceLoader, ShuffleWindow, Workload,
 };
 use hsipack_store::remote::is_url;
 
@@ -233,7 +233,11 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         }
         // Open it again: mapped pages would stay in the system's cache, whatever the advice.
         let dataset = open(self.options)?;
-        let device = DeviceOptions { repeat: change.repeat, ..self.options.device.clone() };
+        // Otherwise few samples would stay there, and nothing else be measured.
+        let device_cache = DeviceCache::None;
+        let device =
+            DeviceOptions { repeat: change.repeat, device_cache, ..self.options.device.clone() };
+        let device = DeviceOptions { device_cache_bytes: 0, ..device };
         let loader = self.loader_options(change);
         let mut prepared = PreparedDeviceLoader::new(&dataset, loader, device)?;
         if let Some(pipeline) = self.pipeline(change) {
@@ -294,6 +298,10 @@ impl<'a, L: TrainingLibrary> Packed<'a, L> {
         if let Some(cache) = change.cache {
             (options.cache, options.cache_bytes) = (cache, u64::MAX);
             options.shuffle_window = ShuffleWindow::All;
+            // A device has no use for decoded chunks.
+            if cache == CacheKind::Decoded {
+                options.decode = DecodePlace::Host;
+            }
         }
         options.threads = change.threads.unwrap_or(options.threads);
         if let Some([rows, columns]) = change.crop {
@@ -329,8 +337,17 @@ fn levels(options: &PackedOptions) -> (Vec<Level>, Vec<String>) {
     }
     let copies = options.device.device != Device::Cpu || options.device.emulated_bus.is_some();
     levels.push(if copies { Level::Copy } else { Level::Prepare });
-    levels.extend([Level::Collate, Level::Decode, Level::Read]);
     let mut notes = Vec::new();
+    let device_decodes = options.loader.decode == DecodePlace::Device;
+    if device_decodes {
+        notes.push(
+            "the device decodes, so nothing is collated on the host; samples that stay in its memory (device_cache) are not part of the diagnosis"
+                .to_owned(),
+        );
+    } else {
+        levels.push(Level::Collate);
+    }
+    levels.extend([Level::Decode, Level::Read]);
     // The memory of a server cannot be dropped from here.
     if options.cold && !is_url(&options.path) {
         match machine::drop_file_cache(&options.path) {

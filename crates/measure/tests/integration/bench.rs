@@ -19,7 +19,7 @@ const SHAPE: CubeSize = CubeSize { rows: 24, columns: 32, bands: 8 };
 fn options(folder: &Path, augment: Augment) -> BenchOptions {
     BenchOptions {
         cubes: Cubes::Generated { count: 7, shape: SHAPE },
-        strategies: Strategy::ALL.to_vec(),
+        strategies: Strategy::all_on("cpu"),
         rate_limits: vec![None],
         repeats: 1,
         work_dir: folder.to_owned(),
@@ -87,7 +87,7 @@ fn all_strategies_give_the_same_cubes_in_the_same_order() {
         assert_ne!(seen, (0..7).collect::<Vec<usize>>(), "shuffled");
         seen.sort_unstable();
         assert_eq!(seen, (0..7).collect::<Vec<usize>>());
-        for strategy in &Strategy::ALL[1..] {
+        for strategy in &Strategy::all_on("cpu")[1..] {
             let own = batches(*strategy, &options, &data);
             for ((ids, image), (want_ids, want)) in own.iter().zip(&original) {
                 assert_eq!(ids, want_ids, "{strategy}");
@@ -113,7 +113,7 @@ fn a_users_pipeline_is_run_by_all() {
     let options = options(folder.path(), Augment::Pipeline(pipeline.unwrap()));
     let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
     let original = batches(Strategy::Original, &options, &data);
-    for strategy in &Strategy::ALL[1..] {
+    for strategy in &Strategy::all_on("cpu")[1..] {
         let own = batches(*strategy, &options, &data);
         for ((_, image), (_, want)) in own.iter().zip(&original) {
             assert!(largest(image, want) < 1e-3, "{strategy}");
@@ -128,7 +128,7 @@ fn a_measurement_says_what_was_done_on_the_device() {
     let mut options = options(folder.path(), Augment::Published);
     options.settings.step = StepKind::Time(0.02);
     let (data, _work) = prepare(&options, &progress::Progress::default(), &|_| {}).unwrap();
-    for strategy in Strategy::ALL {
+    for strategy in Strategy::all_on("cpu") {
         let settings = options.settings.clone();
         let request = Request { strategy, rate_limit: Some(1 << 30), settings, data: data.clone() };
         let json = serde_json::to_string(&request).unwrap();

@@ -29,12 +29,14 @@ NAMED_SAMPLERS = ("class_balanced", "groups_spread", "groups_together")
 
 
 class DataLoaderOptions(TypedDict, total=False):
-    """More arguments of a loader: what decodes, what else batches have, short-cuts to methods of
-    the dataset, and arguments of torch's DataLoader that a loader does not need. Each of the last
-    raises an error that says what to do instead.
+    """More arguments of a loader: what decodes, what stays on the GPU, what else batches have,
+    short-cuts to methods of the dataset, and arguments of torch's DataLoader that a loader does not
+    need. Each of the last raises an error that says what to do instead.
     """
 
     decode: Any
+    device_cache: Any
+    device_cache_size: Any
     extras: Any
     quality: Any
 

@@ -222,6 +222,15 @@ class Loader(DataLoaderAttributes):
             with elements of 1, 2 or 4 bytes, in batches for which that takes fewer bytes; the CPU
             decodes the rest. Then ``cache="auto"`` keeps nothing of whole cubes in memory. This was
             not run on a GPU yet, so ``"auto"`` is ``"host"``.
+        device_cache: samples to keep in the memory of a GPU, so that batches are gathered there and
+            nothing of them is copied again: ``"decoded"``, or ``"compressed"`` (needs
+            ``decode="device"``). If not all samples fit, a fixed part of them is kept. ``"auto"``
+            keeps them decoded if all fit, otherwise compressed if all fit, otherwise a part;
+            nothing if the CPU decodes, because this was not run on a GPU yet. ``None`` keeps none.
+            Loaders of a process share what they keep of a dataset. If the GPU runs out of memory
+            while the loader makes a batch, what is kept is released, and :meth:`report` says so.
+        device_cache_size: the most bytes that these samples take; if 0, a quarter of the GPU's
+            memory that is free when the first batch is asked for.
         extras: more keys of batches, as a list of names:
 
             ========== ========================================================================
@@ -308,6 +317,8 @@ class Loader(DataLoaderAttributes):
     ) -> None:
         extras, quality = others.pop("extras", None), others.pop("quality", None)
         decode = others.pop("decode", "auto")
+        device_cache = others.pop("device_cache", "auto")
+        device_cache_size = others.pop("device_cache_size", 0)
         dataset, crop = _torch_data.short_cuts(others, dataset, crop)
         _torch_data.refuse(others)
         output = chosen_output(output, ("torch", "numpy", "dlpack"))
@@ -360,6 +371,8 @@ class Loader(DataLoaderAttributes):
             **_cache(first.dataset, cache, cache_size),
             "shuffle_window": _shuffle_window(shuffle_window),
             "decode": _options.choice("decode", decode, ("auto", "device", "host")),
+            "device_cache": _device_cache(device_cache),
+            "device_cache_size": _options.natural("device_cache_size", device_cache_size, least=0),
             # Known when the first batch is asked for.
             "device": None,
             "dtype": _image_type(dtype, output),
@@ -1059,6 +1072,12 @@ def _cache(dataset: Dataset, cache: object, size: int) -> dict[str, Any]:
             remedy=f"give cache_size in bytes, too; all of the dataset takes {most}",
         )
     return {"cache": "none" if cache is None else cache, "cache_size": size}
+
+
+def _device_cache(kind: object) -> str:
+    if kind is None:
+        return "none"
+    return _options.choice("device_cache", kind, ("auto", "decoded", "compressed"))
 
 
 def _shuffle_window(size: object) -> str:

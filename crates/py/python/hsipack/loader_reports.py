@@ -127,6 +127,7 @@ class LoaderStats(Record):
         copied: on the CPU: batches that were copied because you kept others.
         link_bytes: on a GPU: bytes copied to it.
         device_decoded: batches that the GPU decoded.
+        device_cache_hits: images that came from the GPU's memory (``device_cache``).
         loader: what the loader's own threads did.
     """
 
@@ -140,6 +141,7 @@ class LoaderStats(Record):
     copied: int
     link_bytes: int
     device_decoded: int
+    device_cache_hits: int
     loader: ThreadStats
 
 
@@ -161,6 +163,27 @@ class MemoryReport(Record):
 
 
 @dataclass(frozen=True)
+class DeviceCacheReport(Record):
+    """What stays in the memory of a GPU; of the first dataset if there are several.
+
+    Attributes:
+        kind: ``none``, ``decoded`` or ``compressed``.
+        bytes: bytes of the GPU's memory, together with other loaders of this process.
+        samples: number of samples that stay, or will when they were read.
+        of_samples: number of samples that are read.
+        loaded: fraction of their chunks that are there, 0 to 1.
+        why: the reason, in words.
+    """
+
+    kind: str
+    bytes: int
+    samples: int
+    of_samples: int
+    loaded: float
+    why: str
+
+
+@dataclass(frozen=True)
 class TransferReport(Record):
     """How batches get to their device.
 
@@ -171,6 +194,7 @@ class TransferReport(Record):
         slot_bytes: bytes of a slot of the ring.
         device_slots: number of slots on the device; 0 on the CPU.
         decode: where chunks are decoded: ``host``, or ``device`` for those that it can decode.
+        device_cache: what stays in the device's memory.
         notes: why the transfer is no faster.
     """
 
@@ -179,6 +203,7 @@ class TransferReport(Record):
     slot_bytes: int
     device_slots: int
     decode: str
+    device_cache: DeviceCacheReport
     notes: list[str]
 
 

@@ -19,7 +19,7 @@ use crate::shuffle_buffer::{BufferedChunk, ChunkRef, ShuffleBuffer};
 use crate::store::ReadBuffer;
 use crate::{Error, ErrorKind, Result};
 
-pub(crate) use padded::inside;
+pub(crate) use padded::{fill, inside};
 pub(crate) use prefetch::ChunkPrefetch;
 
 /// If a window has at least this many stored bytes, other threads read its chunks ahead.
@@ -161,7 +161,7 @@ impl Decoder<'_> {
     }
 
     /// Decodes a whole chunk into `out`, which it fills.
-    fn chunk(
+    pub(crate) fn chunk(
         &self,
         array: ArrayRef<'_>,
         index: usize,
@@ -248,7 +248,8 @@ impl Decoder<'_> {
         };
         self.with_stored(&stored, scratch, &mut |bytes| {
             copied(bytes, out)?;
-            if let Some(cache) = self.cache {
+            // A cache of decoded chunks has no use for the frame.
+            if let Some(cache) = self.cache.filter(|cache| !cache.keeps_decoded()) {
                 cache.keep(array, number, bytes, &[], Duration::ZERO);
             }
             Ok(())

@@ -130,7 +130,7 @@ fn gather_runs(pixels: impl Iterator<Item = Option<usize>>, runs: &mut Vec<Run>)
 }
 
 /// The value beyond the edge as bytes of the array's type, and how many bytes it has. In masks it is 0, in targets NaN.
-fn fill(array: ArrayRef<'_>, pad: Pad) -> ([u8; 8], usize) {
+pub(crate) fn fill(array: ArrayRef<'_>, pad: Pad) -> ([u8; 8], usize) {
     let value = match pad {
         Pad::Value(value) if array.array == 0 => value,
         _ if array.chunks.meta().is_target() => f64::NAN,

@@ -4,7 +4,7 @@
 use hsipack_augment::Device;
 use hsipack_augment::array::Stream;
 
-use super::decode::Decode;
+use super::decode::{Decode, Gather};
 use crate::Result;
 
 /// A device with a separate stream for copies. Consumers name the streams that they work on. Nothing here waits for a
@@ -17,6 +17,13 @@ pub(super) trait Backend: Send + Sync + 'static {
 
     /// Where the memory is.
     fn device(&self) -> Device;
+
+    /// The number by which other loaders of this process know the device, so that they can use its memory together. `None` if
+    /// they cannot.
+    fn number(&self) -> Option<usize>;
+
+    /// Bytes of the device's memory that are free.
+    fn free_memory(&self) -> Result<u64>;
 
     /// Allocates memory that no queued work refers to.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory>;
@@ -81,6 +88,25 @@ pub(super) trait Backend: Send + Sync + 'static {
     /// the memory meanwhile.
     unsafe fn queue_decode(&self, decode: &Decode, at: &DecodePlaces) -> Result<()>;
 
+    /// Queues the gathering of windows, after the decodings that are queued.
+    ///
+    /// # Errors
+    /// An error means that nothing was queued.
+    ///
+    /// # Safety
+    /// As for [`queue_decode`](Self::queue_decode).
+    unsafe fn queue_gather(&self, gather: &Gather, at: &GatherPlaces) -> Result<()>;
+
+    /// Queues a copy of `bytes` bytes within this device's memory, after the decodings that are queued.
+    ///
+    /// # Errors
+    /// An error means that nothing was queued.
+    ///
+    /// # Safety
+    /// `from` and `to` must each have `bytes` bytes, which do not overlap, and which must stay, and which nobody else may use,
+    /// until an event that [`decoded`](Self::decoded) returns afterwards is done.
+    unsafe fn queue_move(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()>;
+
     /// Queues a copy of `bytes` bytes from this device's memory to the host's, after the decodings that are queued.
     ///
     /// # Errors
@@ -111,6 +137,19 @@ pub(super) struct DecodePlaces {
     pub scratch: *mut u8,
     /// One number for each chunk, 0 before.
     pub statuses: *mut u8,
+}
+
+/// Where the parts of a gathering are in a device's memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GatherPlaces {
+    /// The table of windows.
+    pub windows: *const u8,
+    /// The list of bands.
+    pub bands: *const u8,
+    /// Places of cubes are counted from here.
+    pub cubes: *const u8,
+    /// The batch that is written.
+    pub batch: *mut u8,
 }
 
 /// Memory of a device.

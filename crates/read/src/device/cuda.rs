@@ -12,9 +12,9 @@ use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUres
 use hsipack_augment::Device;
 use hsipack_augment::array::Stream;
 
-use super::backend::{Backend, DecodePlaces, DeviceMemory};
-use super::cuda_kernel::DecodeKernel;
-use super::decode::Decode;
+use super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
+use super::cuda_kernel::Kernels;
+use super::decode::{Decode, Gather};
 use super::transfer::LOST_REMEDY;
 use crate::ring::memory::PageLocker;
 use crate::{Error, Result};
@@ -32,9 +32,9 @@ pub(super) struct Cuda {
     decoder: OnceLock<Decoder>,
 }
 
-/// The kernel, and the stream that it runs on.
+/// The kernels, and the stream that they run on.
 struct Decoder {
-    kernel: Arc<DecodeKernel>,
+    kernels: Arc<Kernels>,
     stream: CUstream,
 }
 
@@ -119,6 +119,17 @@ impl Backend for Cuda {
         Device::Cuda(self.number)
     }
 
+    fn number(&self) -> Option<usize> {
+        Some(self.number)
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: both numbers are written to local variables.
+        self.context.with(|| unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok(free as u64)
+    }
+
     fn allocate(&self, bytes: usize) -> Result<DeviceBytes> {
         let mut start = 0;
         let allocated = self.context.with(|| {
@@ -163,9 +174,9 @@ impl Backend for Cuda {
 
     fn prepare_decoding(&self) -> Result<()> {
         if self.decoder.get().is_none() {
-            let kernel = DecodeKernel::of(&self.context)?;
+            let kernels = Kernels::of(&self.context)?;
             let stream = self.context.stream()?;
-            if let Err(Decoder { stream, .. }) = self.decoder.set(Decoder { kernel, stream }) {
+            if let Err(Decoder { stream, .. }) = self.decoder.set(Decoder { kernels, stream }) {
                 // Another thread was faster.
                 self.context.destroy(stream);
             }
@@ -178,9 +189,22 @@ impl Backend for Cuda {
     }
 
     unsafe fn queue_decode(&self, decode: &Decode, at: &DecodePlaces) -> Result<()> {
-        let Decoder { kernel, stream } = self.decoder()?;
+        let Decoder { kernels, stream } = self.decoder()?;
         // SAFETY: the caller is responsible for the memory.
-        unsafe { kernel.launch(decode, at, *stream) }
+        unsafe { kernels.decode(decode, at, *stream) }
+    }
+
+    unsafe fn queue_gather(&self, gather: &Gather, at: &GatherPlaces) -> Result<()> {
+        let Decoder { kernels, stream } = self.decoder()?;
+        // SAFETY: the caller is responsible for the memory.
+        unsafe { kernels.gather(gather, at, *stream) }
+    }
+
+    unsafe fn queue_move(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        let stream = self.decoder()?.stream;
+        let (from, to) = (from as sys::CUdeviceptr, to as sys::CUdeviceptr);
+        // SAFETY: both have so many bytes and stay, as the caller promises.
+        self.context.with(|| unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, stream) })
     }
 
     unsafe fn queue_answers(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {

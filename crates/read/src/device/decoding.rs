@@ -22,12 +22,13 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::backend::{Backend, DecodePlaces, DeviceMemory};
+use super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
 use super::decode::Status;
 use super::exchange::Interrupt;
-use super::transfer::{Item, Ready, Slot, Source};
+use super::resident::Region;
+use super::transfer::{Item, Rack, Ready, Slot, Source};
 use super::worker::{Ahead, InFlight, Taken, Worker};
-use crate::loader::Decoding;
+use crate::loader::{Decoding, Step};
 use crate::{Error, Result};
 
 /// Buffers grow in steps of this many bytes, and by a part more than is needed.
@@ -71,15 +72,15 @@ impl<B: Backend> Buffers<B> {
 }
 
 /// Memory of at least so many bytes: what is there, or a larger allocation in its place. No queued work may use it.
-fn grown<'a, B: Backend>(
-    backend: &B,
+fn grown<'a, B: Backend, S: Source>(
+    rack: &Rack<B, S>,
     memory: &'a mut Option<B::Memory>,
     bytes: usize,
 ) -> Result<&'a B::Memory> {
     if memory.as_ref().is_none_or(|memory| memory.bytes() < bytes) {
         // Freed first: there may be no room for both.
         *memory = None;
-        *memory = Some(backend.allocate((bytes + bytes / 8).next_multiple_of(STEP))?);
+        *memory = Some(rack.allocate((bytes + bytes / 8).next_multiple_of(STEP))?);
     }
     Ok(memory.as_ref().expect("allocated above if it was missing"))
 }
@@ -90,7 +91,7 @@ impl<B: Backend, S: Source> Worker<B, S> {
         let Buffers { backend, compressed, turn, .. } = &mut self.buffers;
         let buffer = *turn;
         let bytes = S::bytes(&taken.batch);
-        let queued = grown(&**backend, &mut compressed[buffer], bytes.len()).and_then(|memory| {
+        let queued = grown(&*self.rack, &mut compressed[buffer], bytes.len()).and_then(|memory| {
             // SAFETY: the batch is kept until an event recorded afterwards is done, or for ever. So is the buffer, which
             // nothing uses now: its last decoding was seen done.
             unsafe { backend.copy(bytes, memory) }
@@ -123,12 +124,24 @@ impl<B: Backend, S: Source> Worker<B, S> {
         }
     }
 
-    /// Decodes a batch whose copy is queued, and hands it over.
+    /// Completes a batch whose copy is queued, and hands it over.
     pub(super) fn decode(&mut self, staged: Staged<B, S>) -> Result<(), Interrupt> {
         if let Some(error) = self.loss() {
             let Staged { flight, place, .. } = staged;
             drop(flight);
             return self.fail(error, place);
+        }
+        let decoding = decoding::<S>(&staged.flight.batch);
+        if decoding.as_ref().is_ok_and(|decoding| !decoding.is_backed()) {
+            // An earlier batch was to bring chunks to the device's memory, and did not.
+            let Staged { flight, place, .. } = staged;
+            return match flight.into_batch() {
+                Ok(batch) => self.decode_on_host(batch, place),
+                Err(error) => {
+                    self.lose(&error);
+                    self.fail(error, place)
+                }
+            };
         }
         // If the thread is interrupted here, dropping `staged` waits for its copy.
         let mut slot = match self.room()? {
@@ -146,28 +159,60 @@ impl<B: Backend, S: Source> Worker<B, S> {
         };
         let Staged { mut flight, place, buffer } = staged;
         let info = S::info(&flight.batch);
-        if let Err(error) = self.launch(&flight, buffer, &slot) {
-            self.rack.exchange.give(Ok(slot));
-            return match flight.into_batch() {
-                Ok(batch) => self.refuse(Taken { batch, place }, error),
-                Err(lost) => {
+        // Before memory of regions is held, because growing may release them.
+        let decoding = decoding.and_then(|decoding| {
+            let bytes = usize::try_from(decoding.scratch_bytes()).unwrap_or(usize::MAX);
+            grown(&*self.rack, &mut self.buffers.scratch, bytes.max(1)).map(|_| decoding)
+        });
+        // Memory of regions is held from here on, unless it was released.
+        let held = decoding.as_ref().map_or(Some(Held::default()), |work| Held::of(work));
+        let held = ManuallyDrop::new(held);
+        let launched = match (decoding, &*held) {
+            (Ok(decoding), Some(held)) => {
+                self.launch(&decoding, held, &flight, buffer, &slot).map(|()| Some(decoding))
+            }
+            (Ok(_), None) => Ok(None),
+            (Err(error), _) => Err(error),
+        };
+        let decoding = match launched {
+            Ok(Some(decoding)) => decoding,
+            not_launched => {
+                // Some of the work may be queued nevertheless.
+                let backend = &self.rack.backend;
+                if let Err(lost) = backend.decoded().and_then(|done| backend.finish(&done)) {
+                    flight.copied = None;
+                    self.abandon(slot);
                     self.lose(&lost);
-                    self.fail(lost, place)
+                    return self.fail(lost, place);
                 }
-            };
-        }
+                drop(ManuallyDrop::into_inner(held));
+                self.rack.exchange.give(Ok(slot));
+                return match (flight.into_batch(), not_launched.err()) {
+                    (Ok(batch), None) => self.decode_on_host(batch, place),
+                    (Ok(batch), Some(error)) => self.refuse(Taken { batch, place }, error),
+                    (Err(lost), _) => {
+                        self.lose(&lost);
+                        self.fail(lost, place)
+                    }
+                };
+            }
+        };
         self.is_accepted();
-        // Batch, buffers and slot are left to the device for good if it does not say any more what is done.
+        // Batch, buffers, slot and what stays in the device's memory are left to the device for good if it does not say any more
+        // what is done.
         flight.copied = None;
-        let decoded = match self.ask_for_answers(&mut flight, buffer) {
-            Ok(decoded) => Arc::new(decoded),
+        let done = match self.ask_for_answers(&decoding, &mut flight, buffer) {
+            Ok(done) => Arc::new(done),
             Err(error) => {
                 self.abandon(slot);
                 self.lose(&error);
                 return self.fail(error, place);
             }
         };
-        flight.copied = Some(decoded.clone());
+        flight.copied = Some(done.clone());
+        if !decoding.decodes() {
+            return self.hand_over_gathered(&decoding, flight, (slot, done), (info, place), held);
+        }
         self.look_ahead();
         let mut batch = match flight.into_batch() {
             Ok(batch) => batch,
@@ -177,38 +222,78 @@ impl<B: Backend, S: Source> Worker<B, S> {
                 return self.fail(error, place);
             }
         };
+        drop(ManuallyDrop::into_inner(held));
         // The decoding came after the fences, and it is done.
         slot.fences.clear();
         if is_sound(S::answers(&mut batch)) {
+            decoding.confirm();
             drop(batch);
-            self.rack.decoded.fetch_add(1, Ordering::Relaxed);
-            let memory = self.rack.lent(slot, decoded);
+            self.count(&decoding);
+            let memory = self.rack.lent(slot, done);
             return self.put(Item::Batch(Ready { memory, info, place }));
         }
         self.rack.exchange.give(Ok(slot));
+        self.decode_on_host(batch, place)
+    }
+
+    /// Hands over a batch of which nothing can be damaged, as soon as its work is queued.
+    fn hand_over_gathered(
+        &mut self,
+        decoding: &Decoding,
+        flight: InFlight<B, S>,
+        (mut slot, done): (Slot<B>, Arc<B::Event>),
+        (info, place): (S::Info, S::Place),
+        held: ManuallyDrop<Option<Held>>,
+    ) -> Result<(), Interrupt> {
+        // As in `hand_over`: whoever waits for the work has waited for the fences.
+        slot.fences.clear();
+        let memory = self.rack.lent(slot, done);
+        self.count(decoding);
+        let put = self.put(Item::Batch(Ready { memory, info, place }));
+        if put.is_ok() {
+            self.look_ahead();
+        }
+        match flight.into_batch() {
+            Ok(batch) => {
+                // Before its slot is planned again.
+                decoding.confirm();
+                drop(batch);
+                drop(ManuallyDrop::into_inner(held));
+            }
+            // This batch was handed over. If it cannot be used, the consumer's stream says so.
+            Err(error) => self.lose(&error),
+        }
+        put
+    }
+
+    fn count(&self, decoding: &Decoding) {
+        self.rack.decoded.fetch_add(u64::from(decoding.decodes()), Ordering::Relaxed);
+        self.rack.hits.fetch_add(decoding.hits as u64, Ordering::Relaxed);
+    }
+
+    /// Decodes a batch on the CPU that the device cannot complete, and copies its values.
+    fn decode_on_host(&mut self, batch: S::Batch, place: S::Place) -> Result<(), Interrupt> {
         match self.source.decoded_here(batch) {
             Ok(batch) => self.copy(Taken { batch, place }),
             Err(error) => self.fail(error, place),
         }
     }
 
-    /// Queues the decoding. If that fails, it is not queued.
-    fn launch(&mut self, flight: &InFlight<B, S>, buffer: usize, slot: &Slot<B>) -> Result<()> {
-        let decoding = decoding::<S>(&flight.batch)?;
-        let Buffers { backend, compressed, scratch, .. } = &mut self.buffers;
-        let Some(compressed) = &compressed[buffer] else {
+    /// Queues the device's work. If that fails, some of it may be queued.
+    fn launch(
+        &self,
+        decoding: &Decoding,
+        held: &Held,
+        flight: &InFlight<B, S>,
+        buffer: usize,
+        slot: &Slot<B>,
+    ) -> Result<()> {
+        let Buffers { backend, compressed, scratch, .. } = &self.buffers;
+        let (Some(compressed), Some(scratch)) = (&compressed[buffer], scratch) else {
             return Err(Error::bug("a batch was staged without a buffer"));
         };
-        let bytes = usize::try_from(decoding.decode.scratch_bytes()).unwrap_or(usize::MAX);
-        let scratch = grown(&**backend, scratch, bytes)?;
-        let start = compressed.start();
-        let places = DecodePlaces {
-            chunks: start.wrapping_add(decoding.table),
-            compressed: start,
-            batch: slot.memory.start(),
-            scratch: scratch.start(),
-            statuses: start.wrapping_add(decoding.statuses),
-        };
+        let scratch = scratch.start();
+        let (start, batch) = (compressed.start(), slot.memory.start());
         if decoding.values > slot.memory.bytes() {
             return Err(Error::bug("a batch that is larger than its slot"));
         }
@@ -216,25 +301,65 @@ impl<B: Backend, S: Source> Worker<B, S> {
             backend.wait_on_decodes(copied)?;
         }
         slot.fences.iter().try_for_each(|fence| backend.wait_on_decodes(fence))?;
-        // SAFETY: `Decode::new` checked that the chunks' frames lie in the bytes that were copied to the buffer, and their
-        // places in the first `values` bytes of the slot. The table and the statuses are in the buffer, too. The buffer,
-        // the scratch memory and the slot stay until an event that is recorded afterwards is done, or for ever, and nobody
-        // else uses them meanwhile: the decoding waits for the copy and for the slot's fences.
-        unsafe { backend.queue_decode(&decoding.decode, &places) }
+        for step in &decoding.steps {
+            // SAFETY: `Decode::new` and `Gather::new` compared places with the memory that is used here: the bytes that were
+            // copied to the buffer, the first `values` bytes of the slot, and regions. The tables and the statuses are in the
+            // buffer, too. The buffer, the scratch memory, the slot and the regions stay until an event that is recorded
+            // afterwards is done, or for ever. Nobody else uses the first three meanwhile: the work waits for the copy and for the
+            // slot's fences. Only this thread writes to a region, and others read it only when it is complete.
+            match step {
+                Step::Decode { decode, table, statuses, from, into } => {
+                    let from = from.as_deref().map(|region| held.start(region)).transpose()?;
+                    let into = into.as_deref().map(|region| held.start(region)).transpose()?;
+                    let places = DecodePlaces {
+                        chunks: start.wrapping_add(*table),
+                        compressed: from.unwrap_or(start),
+                        batch: into.unwrap_or(batch),
+                        scratch,
+                        statuses: start.wrapping_add(*statuses),
+                    };
+                    // SAFETY: as above.
+                    unsafe { backend.queue_decode(decode, &places) }?;
+                }
+                Step::Move { from, bytes, into, to } => {
+                    let from = start.wrapping_add(*from);
+                    let to = held.start(into)?.wrapping_add(*to as usize);
+                    // SAFETY: as above; the region has a place of this length there.
+                    unsafe { backend.queue_move(from, to, *bytes) }?;
+                }
+                Step::Gather { gather, table, bands, from } => {
+                    let places = GatherPlaces {
+                        windows: start.wrapping_add(*table),
+                        bands: start.wrapping_add(*bands),
+                        cubes: held.start(from)?,
+                        batch,
+                    };
+                    // SAFETY: as above.
+                    unsafe { backend.queue_gather(gather, &places) }?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    /// Queues the copy of the chunks' statuses to the host batch. Returns an event after it.
-    fn ask_for_answers(&self, flight: &mut InFlight<B, S>, buffer: usize) -> Result<B::Event> {
-        let decoding = decoding::<S>(&flight.batch)?;
-        let Some(compressed) = &self.buffers.compressed[buffer] else {
+    /// Queues the copy of the statuses to the host, and records an event after all of this batch's work.
+    fn ask_for_answers(
+        &self,
+        decoding: &Decoding,
+        flight: &mut InFlight<B, S>,
+        buffer: usize,
+    ) -> Result<B::Event> {
+        let backend = &self.rack.backend;
+        let Some(memory) = &self.buffers.compressed[buffer] else {
             return Err(Error::bug("a batch was staged without a buffer"));
         };
-        let backend = &self.rack.backend;
-        let from = compressed.start().wrapping_add(decoding.statuses);
-        let answers = S::answers(&mut flight.batch);
-        // SAFETY: both have as many bytes, and stay until the event below is done, or for ever. Nobody reads or writes the
-        // answers before.
-        unsafe { backend.queue_answers(from, answers.as_mut_ptr(), answers.len()) }?;
+        if decoding.decodes() {
+            let answers = S::answers(&mut flight.batch);
+            let from = memory.start().wrapping_add(decoding.statuses);
+            // SAFETY: there is a status of four bytes for each chunk, in the buffer and in the batch. Both stay as they are until
+            // the event that is recorded next is done, or for ever; nobody reads or writes the answers before.
+            unsafe { backend.queue_answers(from, answers.as_mut_ptr(), answers.len()) }?;
+        }
         backend.decoded()
     }
 
@@ -261,7 +386,31 @@ impl<B: Backend, S: Source> Worker<B, S> {
     }
 }
 
-fn decoding<S: Source>(batch: &S::Batch) -> Result<Decoding> {
+/// Memory of regions that queued work uses.
+#[derive(Default)]
+struct Held(Vec<(Arc<Region>, Arc<dyn DeviceMemory>)>);
+
+impl Held {
+    /// The memory of the regions that this work uses; `None` if some of it was released.
+    fn of(decoding: &Decoding) -> Option<Self> {
+        let mut held = Self::default();
+        for region in decoding.regions() {
+            if held.0.iter().all(|(one, _)| !Arc::ptr_eq(one, region)) {
+                held.0.push((region.clone(), region.memory()?));
+            }
+        }
+        Some(held)
+    }
+
+    /// The start of a region.
+    fn start(&self, region: &Region) -> Result<*mut u8> {
+        let found = self.0.iter().find(|(held, _)| std::ptr::eq(&raw const **held, region));
+        let (_, memory) = found.ok_or_else(|| Error::bug("a region is used that is not held"))?;
+        Ok(memory.start())
+    }
+}
+
+fn decoding<S: Source>(batch: &S::Batch) -> Result<Arc<Decoding>> {
     S::decoding(batch).ok_or_else(|| Error::bug("a batch of values was to be decoded"))
 }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use hsipack_augment::Device;
 use hsipack_augment::array::{Buffer, Memory, Stream};
 
-use super::backend::{Backend, DecodePlaces, DeviceMemory};
-use super::decode::Decode;
+use super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
+use super::decode::{Decode, Gather};
 use crate::{Error, Result};
 
 /// See the module's documentation. All work on its arrays is done at once, so there is nothing to wait for: when
@@ -53,6 +53,14 @@ impl Backend for Emulated {
         Device::Cpu
     }
 
+    fn number(&self) -> Option<usize> {
+        None
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        Err(no_decoding())
+    }
+
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
         Buffer::zeroed(bytes)
     }
@@ -90,6 +98,14 @@ impl Backend for Emulated {
     }
 
     unsafe fn queue_decode(&self, _: &Decode, _: &DecodePlaces) -> Result<()> {
+        Err(no_decoding())
+    }
+
+    unsafe fn queue_gather(&self, _: &Gather, _: &GatherPlaces) -> Result<()> {
+        Err(no_decoding())
+    }
+
+    unsafe fn queue_move(&self, _: *const u8, _: *mut u8, _: usize) -> Result<()> {
         Err(no_decoding())
     }
 

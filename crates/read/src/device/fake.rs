@@ -12,8 +12,8 @@ use std::time::Duration;
 use hsipack_augment::array::Stream;
 use hsipack_augment::{Array, Device};
 
-use super::backend::{Backend, DecodePlaces, DeviceMemory};
-use super::decode::{Decode, decode_by_blosc};
+use super::backend::{Backend, DecodePlaces, DeviceMemory, GatherPlaces};
+use super::decode::{Decode, Gather, decode_by_blosc, gather_by_loops};
 use crate::{Error, Result};
 
 /// The fake device. Clones are the same device.
@@ -82,6 +82,14 @@ enum Op {
     },
     /// A decoding, by C-Blosc instead of the kernel.
     Decode(Decode, Places),
+    /// Gathering of windows: the table, the cubes, the batch.
+    Gather(Gather, [usize; 3]),
+    /// A copy within the device.
+    Move {
+        from: usize,
+        to: usize,
+        bytes: usize,
+    },
     /// A copy to the host.
     Answer {
         from: usize,
@@ -226,7 +234,20 @@ impl Inner {
                 take_out(&mut self.written, places.batch);
                 places.used().into_iter().for_each(|start| take_out(&mut self.used, start));
             }
-            Op::Answer { from, to, bytes } => {
+            Op::Gather(gather, [windows, cubes, batch]) => {
+                // SAFETY: memory of this device is never given back, and the queued work may use it.
+                unsafe {
+                    gather_by_loops(
+                        &gather,
+                        windows as *const _,
+                        cubes as *const u8,
+                        batch as *mut u8,
+                    );
+                }
+                take_out(&mut self.written, batch);
+                [cubes, batch].into_iter().for_each(|start| take_out(&mut self.used, start));
+            }
+            Op::Move { from, to, bytes } | Op::Answer { from, to, bytes } => {
                 // SAFETY: as for copies.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
             }
@@ -260,6 +281,7 @@ impl Inner {
                     Op::Wait(event) => waits |= !self.events[*event],
                     Op::Copy { to, .. } if *to == start => return waits,
                     Op::Decode(_, places) if places.batch == start => return waits,
+                    Op::Gather(_, [_, _, batch]) if *batch == start => return waits,
                     _ => {}
                 }
             }
@@ -429,6 +451,15 @@ impl Backend for Fake {
         Device::Cpu
     }
 
+    fn number(&self) -> Option<usize> {
+        None
+    }
+
+    fn free_memory(&self) -> Result<u64> {
+        self.0.lock().check()?;
+        Ok(1 << 30)
+    }
+
     fn allocate(&self, bytes: usize) -> Result<FakeMemory> {
         let mut inner = self.0.lock();
         inner.check()?;
@@ -515,6 +546,27 @@ impl Backend for Fake {
         inner.used.extend(places.used());
         inner.queue(Queue::Decodes).push_back(Op::Decode(*decode, places));
         self.0.changed.notify_all();
+        Ok(())
+    }
+
+    unsafe fn queue_gather(&self, gather: &Gather, at: &GatherPlaces) -> Result<()> {
+        let mut inner = self.0.lock();
+        inner.check()?;
+        Inner::refuses(&mut inner.refused_decodes)?;
+        let places = [at.windows as usize, at.cubes as usize, at.batch as usize];
+        inner.written.push(places[2]);
+        inner.used.extend(&places[1..]);
+        inner.queue(Queue::Decodes).push_back(Op::Gather(*gather, places));
+        self.0.changed.notify_all();
+        Ok(())
+    }
+
+    unsafe fn queue_move(&self, from: *const u8, to: *mut u8, bytes: usize) -> Result<()> {
+        self.0.lock().check()?;
+        let (from, to) = (from as usize, to as usize);
+        self.change(|inner| {
+            inner.queue(Queue::Decodes).push_back(Op::Move { from, to, bytes });
+        });
         Ok(())
     }
 

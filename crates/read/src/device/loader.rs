@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hsipack_augment::{Device, Library};
+use hsipack_store::remote::is_url;
 
 use super::backend::Backend;
 use super::batch::DeviceBatch;
@@ -14,19 +15,20 @@ use super::cuda::Cuda;
 use super::emulated::Emulated;
 use super::host::Host;
 use super::monitor::{Copies, DeviceReport, Monitor, Tally};
-use super::options::DeviceOptions;
+use super::options::{DeviceCache, DeviceOptions};
 use super::prefetch::Prefetch;
 use super::prepared::PreparedDeviceLoader;
 use super::repeat::Repeat;
+use super::resident::{Request, Residents};
 use super::tensors::{Augmentation, BatchTensors, TensorMaker};
 use super::transfer::{Next, Source, Transfer};
 use crate::Result;
 use crate::dataset::Dataset;
 use crate::loader::{
-    Batch, CacheChoice, Consumer, DecodePlace, Decoding, Loader, LoaderOptions, Record, Shared,
-    Statistics, Workload, no_device,
+    Batch, CacheChoice, Consumer, DecodePlace, Decoding, Loader, LoaderOptions, Member,
+    PreparedLoader, Record, Shared, Statistics, Workload, no_device,
 };
-use crate::plan::{Plan, State};
+use crate::plan::{Crop, Plan, State};
 use crate::ring::memory::MemoryReport;
 use crate::trace::{Trace, Track};
 
@@ -201,7 +203,7 @@ impl Source for Loader {
         BatchInfo::of(batch)
     }
 
-    fn decoding(batch: &Batch) -> Option<Decoding> {
+    fn decoding(batch: &Batch) -> Option<Arc<Decoding>> {
         batch.decoding()
     }
 
@@ -260,6 +262,7 @@ impl<L: Library> DeviceLoader<L> {
         if decodes && prepared.options.device == Device::Cpu {
             return Err(no_device());
         }
+        prepared.options.check_device()?;
         match (prepared.options.device, prepared.options.emulated_bus) {
             (Device::Cpu, Some(rate)) => Self::begin_on(Emulated::new(rate), prepared, library),
             (Device::Cpu, None) => Self::begin_on_host(prepared, library),
@@ -303,25 +306,36 @@ impl<L: Library> DeviceLoader<L> {
         library: L,
     ) -> Result<Self> {
         let mut inner = prepared.loader.clone();
+        let decodes = inner.options().decode == DecodePlace::Device;
+        let mut residents = Vec::new();
         // To measure copies alone, values are copied.
-        if inner.options().decode == DecodePlace::Device && !prepared.options.repeat {
-            backend.prepare_decoding()?;
-            inner = inner.for_decoding();
+        if !prepared.options.repeat {
+            let keeps = prepared.options.keeps_samples(decodes);
+            if decodes || keeps {
+                backend.prepare_decoding()?;
+            }
+            if decodes {
+                inner = inner.for_decoding();
+            }
+            if keeps {
+                residents = keep_samples(&backend, &inner, &prepared.options)?;
+                inner = inner.with_residents(residents.clone());
+            }
         }
         let mut loader = inner.start_inside()?;
         loader.feed_transfer();
         let (shared, state) = (loader.shared().clone(), loader.state());
         let interrupt = stop_ring(&shared);
-        let slot_bytes = shared.ring.slot_bytes();
+        let slot_bytes = shared.batch_bytes;
         let backend = Arc::new(backend);
         let trace = shared.options().trace.clone();
         let maker = Self::maker(&prepared, &library, trace.clone(), Track::Consumer);
         let delivery: Box<dyn Delivery<L>> = if prepared.options.repeat {
             let source = Repeat::new(loader);
-            let transfer = Transfer::start(backend, source, slot_bytes, interrupt)?;
+            let transfer = Transfer::start(backend, source, slot_bytes, residents, interrupt)?;
             Box::new(OnDevice { transfer, maker })
         } else {
-            let transfer = Transfer::start(backend, loader, slot_bytes, interrupt)?;
+            let transfer = Transfer::start(backend, loader, slot_bytes, residents, interrupt)?;
             Box::new(OnDevice { transfer, maker })
         };
         let notes = shared.ring.quick_memory_report().notes;
@@ -561,6 +575,49 @@ impl<L: Library> DeviceLoader<L> {
         &self.monitor.shared
     }
 }
+
+/// Takes memory of the device for the samples of a loader.
+fn keep_samples<B: Backend>(
+    backend: &B,
+    loader: &PreparedLoader,
+    options: &DeviceOptions,
+) -> Result<Vec<Arc<Residents>>> {
+    let members = loader.members();
+    let needed = |member: &Member| member.cache().needed_bytes as f64;
+    let all: f64 = members.iter().map(needed).sum();
+    // Slots, buffers, and what is computed for a batch.
+    let reserved = RESERVED_BATCHES * loader.batch_bytes() as u64;
+    let keep = |member: &Member| {
+        let samples = member.plan().samples().iter().map(|sample| {
+            let sample = sample.sample;
+            Ok((member.dataset().stack_of(sample)?, sample))
+        });
+        let as_stored = member.options().bands.is_none() && !member.changes_values();
+        // The sizes of frames are in the indices of all shards, each of which would be asked for.
+        let asked = options.device_cache;
+        let are_near = asked == DeviceCache::Compressed || !is_url(member.dataset().path());
+        let residents = Residents::join(
+            backend,
+            &Request {
+                dataset: member.dataset(),
+                samples: samples.collect::<Result<_>>()?,
+                arrays: &|stack| member.arrays(stack),
+                asked,
+                limit: options.device_cache_bytes,
+                reserved,
+                by_windows: member.plan().options().crop != Crop::Whole,
+                decodes: member.options().decode == DecodePlace::Device && as_stored && are_near,
+                is_private: member.changes_values(),
+                fraction: if all > 0.0 { needed(member) / all } else { 1.0 },
+            },
+        );
+        residents.map(Arc::new)
+    };
+    members.iter().map(keep).collect()
+}
+
+/// Batches for which the device's memory is left free when samples are kept there.
+const RESERVED_BATCHES: u64 = 6;
 
 /// Makes every wait for the ring end, for good.
 fn stop_ring(shared: &Shared) -> Box<dyn Fn() + Send> {

@@ -14,13 +14,14 @@
 //! | `prefetch.rs` | the CPU: the thread that prepares batches ahead, if there is something to compute |
 //! | `transfer.rs` | a device: the consumer's side, device slots, their reuse |
 //! | `worker.rs` | the thread that copies ahead |
-//! | `decoding.rs` | what that thread does with batches that the device decodes |
+//! | `decoding.rs` | what that thread does with batches that the device decodes, or gathers from its memory |
 //! | `exchange.rs` | what that thread and the consumer give each other |
 //! | `backend.rs` | what a device has to provide for that |
 //! | `cuda.rs` | CUDA, using only the driver |
-//! | `cuda_kernel.rs` | the kernel that decodes chunks, loaded by that driver |
+//! | `cuda_kernel.rs` | the kernels, loaded by that driver |
 //! | `emulated.rs` | a device emulated in host memory, with copies as slow as over a bus |
-//! | [`decode`] | the kernel that decodes chunks on a GPU, and its arguments |
+//! | [`decode`] | the kernels that decode chunks and gather windows on a GPU, and their arguments |
+//! | `resident/` | cubes that stay in the memory of a GPU |
 //! | `repeat.rs` | one batch again and again: the speed of copying alone |
 //! | `fake.rs` | the device of the tests: it completes copies late, out of order, or with an error |
 
@@ -44,6 +45,7 @@ mod prefetch;
 mod prepared;
 mod repeat;
 mod replay;
+pub(crate) mod resident;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -55,6 +57,7 @@ pub use conversion::VALID;
 pub use cuda::{cuda_is_available, pci_bus_id};
 pub use loader::{DeviceEpoch, DeviceLoader};
 pub use monitor::{DeviceReport, Monitor};
-pub use options::{DeviceOptions, Normalization};
+pub use options::{DeviceCache, DeviceOptions, Normalization};
 pub use prepared::PreparedDeviceLoader;
 pub use replay::Replay;
+pub use resident::ResidentReport;

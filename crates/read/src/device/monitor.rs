@@ -9,6 +9,7 @@ use hsipack_augment::Device;
 use serde::Serialize;
 
 use super::options::DeviceOptions;
+use super::resident::ResidentReport;
 use crate::cache::CacheTimes;
 use crate::loader::{BatchTimes, CacheChoice, KeptChunks, Shared, Statistics, Times};
 use crate::ring::memory::MemoryReport;
@@ -26,7 +27,7 @@ pub struct Monitor {
 }
 
 /// How a device loader works, and why it does no better.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceReport {
     /// Where batches are: `cpu`, `cuda:0`, …, or `emulated` (on the CPU).
     pub device: String,
@@ -39,6 +40,8 @@ pub struct DeviceReport {
     pub device_slots: usize,
     /// Where chunks are decoded: `host`, or `device` if the device decodes those that it can.
     pub decode: &'static str,
+    /// Samples that stay in the memory of the device; those of the first dataset if there are several.
+    pub device_cache: ResidentReport,
     /// Why the loader does no better.
     pub notes: Vec<String>,
 }
@@ -69,6 +72,11 @@ pub(super) trait Copies: Send + Sync {
     fn decoded(&self) -> u64 {
         0
     }
+
+    /// Images that came from the device's memory.
+    fn hits(&self) -> u64 {
+        0
+    }
 }
 
 impl Tally {
@@ -94,6 +102,7 @@ impl Monitor {
             copied: self.copies.copied(),
             link_bytes: self.copies.copied_bytes(),
             device_decoded: self.copies.decoded(),
+            device_cache_hits: self.copies.hits(),
             ..inside
         }
     }
@@ -140,8 +149,29 @@ impl Monitor {
                 self.copies.copied()
             ));
         }
+        let residents = self.shared.first().residents.as_ref();
+        let device_cache = match residents {
+            Some(residents) => residents.report(),
+            None if self.options.device == Device::Cpu => {
+                ResidentReport::none("batches are on the CPU")
+            }
+            None => ResidentReport::none(self.options.no_cache(self.shared.compressed)),
+        };
+        if self
+            .shared
+            .readers
+            .iter()
+            .filter_map(|reader| reader.residents.as_ref())
+            .any(|kept| kept.was_released())
+        {
+            notes.push(
+                "the device ran out of memory, so the device cache was released: samples cross the bus again"
+                    .to_owned(),
+            );
+        }
         if self.shared.compressed
             && self.copies.decoded() == 0
+            && self.copies.hits() == 0
             && self.tally.batches.load(Ordering::Relaxed) > 0
         {
             notes.push(
@@ -163,6 +193,7 @@ impl Monitor {
             slot_bytes: self.shared.ring.slot_bytes(),
             device_slots,
             decode: if self.shared.compressed { "device" } else { "host" },
+            device_cache,
             notes,
         }
     }

@@ -5,52 +5,83 @@ use std::str::FromStr;
 
 use hsipack_augment::{Device, ElementType};
 use hsipack_format::names::by_name;
+use hsipack_format::{Opt, remedy};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "clap")]
+use crate::arguments;
 use crate::{Error, Result};
 
 /// The options of a device loader: where batches are to be, and in what form.
+///
+/// An option is a field; see [`LoaderOptions`](crate::LoaderOptions). `hsipack read` has those that have a flag.
 ///
 /// Images are computed in this order: physical values, normalisation, replacement of NaN, cast. Everything except the
 /// cast is computed in float32. With the default options, nothing is computed at all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
 pub struct DeviceOptions {
-    /// Where batches are to be: the CPU or a CUDA device. Serialised, it is the number of the CUDA device, or nothing.
+    /// Copy batches to this device: cuda (the first one), cuda:1, …, or cpu for none
+    // Serialised, it is the number of the CUDA device, or nothing.
     #[serde(with = "device_number")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "DEVICE", value_parser = arguments::device, default_value = "cpu", help_heading = "Device"))]
     pub device: Device,
     /// Element type of images: `F16`, `BF16`, `F32` or `F64`.
     #[serde(rename = "dtype", with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(skip = ElementType::F16))]
     pub image: ElementType,
     /// Element type of masks of class ids: any type that can hold them. `None` is the smallest type that torch
     /// computes with: `U8` for uint8, `I32` for uint16, `I64` for uint32.
     #[serde(rename = "mask_dtype", with = "optional_name")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub masks: Option<ElementType>,
     /// Unpack masks of boolean layers into (B, layers, H, W) of `Bool`. Otherwise they come as the stored bits,
     /// (B, H, W), with the types of class ids.
+    #[cfg_attr(feature = "clap", arg(skip = true))]
     pub layers: bool,
     /// Multiply by the dataset's `scale_factor` and add its `add_offset`. Physical values may be out of the range of
     /// float16: then ask for `F32`.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub physical: bool,
     /// Replace NaN by this value. This happens after normalising, in units of the normalised values, so the value is
     /// in no sum.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub nan: Option<f64>,
     /// Add a mask [`VALID`](super::VALID) that says which pixels have values: (B, H, W) of `Bool`, true where the image as it is
     /// stored is finite in every band that is not bad. Augmentations move it like other masks; places outside an image are
     /// false.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub valid: bool,
     /// How to normalise.
     #[serde(rename = "normalize")]
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub normalization: Normalization,
     /// On the CPU: copy batches that the ring cannot spare because others are kept, so that any number may be kept.
     /// Without this, every batch lies over the ring, and while all its slots are kept, asking for the next batch is an
     /// error.
+    #[cfg_attr(feature = "clap", arg(skip = true))]
     pub copy: bool,
     /// On the CPU, for measuring: emulate a device over a bus of this many bytes per second. A separate thread copies
     /// batches ahead, as to a GPU.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub emulated_bus: Option<f64>,
+    /// Keep samples in the memory of the GPU, so that they are not copied there again: decoded, or compressed
+    ///
+    /// If not all samples fit, a fixed part of them is kept. auto keeps them decoded if all fit, otherwise compressed if all fit,
+    /// otherwise a part; nothing if the CPU decodes (--decode), until this was measured on a GPU. Loaders of a process share
+    /// what they keep of a dataset.
+    #[serde(with = "by_name")]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "WHAT", value_parser = arguments::one_of(&DeviceCache::ALL), default_value_t = DeviceCache::Auto, help_heading = "Device"))]
+    pub device_cache: DeviceCache,
+    /// Memory of the GPU for these samples [default: a quarter of what is free when reading begins]
+    // 0 stands for the default.
+    #[serde(rename = "device_cache_size")]
+    #[cfg_attr(feature = "clap", arg(long = "device-cache-size", value_name = "BYTES", value_parser = arguments::bytes, default_value_t = 0, hide_default_value = true, help_heading = "Device"))]
+    pub device_cache_bytes: u64,
     /// For measuring the speed of copying and converting alone: decode one batch, and deliver it again and again, without
     /// end. On a device, it is copied each time; on the CPU, converted and normalised.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub repeat: bool,
 }
 
@@ -103,10 +134,91 @@ impl DeviceOptions {
             normalization: Normalization::None,
             copy: true,
             emulated_bus: None,
+            device_cache: DeviceCache::default(),
+            device_cache_bytes: 0,
             repeat: false,
         }
     }
+
+    /// Whether samples are kept in the memory of the device, if `decodes` says that it decodes.
+    pub(super) fn keeps_samples(&self, decodes: bool) -> bool {
+        match self.device_cache {
+            DeviceCache::Auto => decodes,
+            DeviceCache::Decoded | DeviceCache::Compressed => true,
+            DeviceCache::None => false,
+        }
+    }
+
+    /// The reason why no samples are kept there.
+    pub(super) fn no_cache(&self, decodes: bool) -> &'static str {
+        match self.device_cache {
+            DeviceCache::Auto if !decodes => {
+                "the CPU decodes; give decode or device_cache to keep samples"
+            }
+            DeviceCache::None => "requested",
+            _ => "one batch is repeated",
+        }
+    }
+
+    /// Checks that samples can be kept on this device, if `decode` says that it decodes.
+    pub(super) fn check_cache(&self, decodes: bool) -> Result<()> {
+        let kind = self.device_cache;
+        if kind == DeviceCache::Compressed && !decodes {
+            return Err(Error::conflict(
+                "the device cannot keep samples compressed, because it does not decode them",
+            )
+            .with_remedy(remedy![
+                "use ",
+                Opt::Decode.to("device"),
+                ", or another ",
+                Opt::DeviceCache
+            ]));
+        }
+        if kind == DeviceCache::None && self.device_cache_bytes > 0 {
+            return Err(Error::conflict("a size is given for a device cache that keeps nothing")
+                .with_remedy(remedy!["leave out ", Opt::DeviceCacheSize]));
+        }
+        Ok(())
+    }
+
+    /// Checks that there is a device to keep samples on.
+    pub(super) fn check_device(&self) -> Result<()> {
+        let keeps = matches!(self.device_cache, DeviceCache::Compressed | DeviceCache::Decoded);
+        if self.device == Device::Cpu && keeps {
+            return Err(Error::conflict("no device keeps samples, because batches are on the CPU")
+                .with_remedy(remedy![
+                    "use ",
+                    Opt::Device.to("cuda"),
+                    ", or leave out ",
+                    Opt::DeviceCache
+                ]));
+        }
+        Ok(())
+    }
 }
+
+/// Samples to keep in the memory of a GPU. If not all of them fit, a fixed part is kept. Loaders of a process share what
+/// they keep of a dataset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceCache {
+    /// If the GPU decodes chunks ([`DecodePlace::Device`](crate::DecodePlace::Device)): decoded if all samples fit, otherwise
+    /// compressed if they fit, otherwise a part of them. Nothing if the CPU decodes, until this was measured on a GPU.
+    #[default]
+    Auto,
+    /// Decoded samples.
+    Decoded,
+    /// Samples as they are stored. Each batch is decoded from them.
+    Compressed,
+    /// Nothing.
+    None,
+}
+
+hsipack_format::option_names!(DeviceCache, "device_cache", {
+    Auto => "auto",
+    Decoded => "decoded",
+    Compressed => "compressed",
+    None => "none",
+});
 
 impl Normalization {
     /// The variants that have a name. [`StandardizeBy`](Self::StandardizeBy) has numbers instead.

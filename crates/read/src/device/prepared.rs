@@ -8,7 +8,7 @@ use hsipack_augment::{Device, Frame, Pipeline};
 use super::conversion::{Conversion, is_train};
 use super::options::{DeviceOptions, Normalization};
 use crate::dataset::Dataset;
-use crate::loader::{CacheChoice, LoaderOptions, Member, PreparedLoader, Workload};
+use crate::loader::{CacheChoice, DecodePlace, LoaderOptions, Member, PreparedLoader, Workload};
 use crate::plan::{Plan, Share, State, seed_of};
 use crate::{Error, Result};
 
@@ -49,6 +49,7 @@ impl PreparedDeviceLoader {
             let what = format!("the emulated bus has {rate} bytes per second");
             return Err(Error::conflict(what).with_remedy("give a rate above 0"));
         }
+        options.check_cache(loader.options().decode == DecodePlace::Device)?;
         let is_mix = loader.options().plan.is_mix;
         let standardizes = options.normalization == Normalization::Standardize;
         if loader.members().len() > 1 && standardizes && !is_mix {

@@ -54,7 +54,7 @@ impl Source for Repeat {
         BatchInfo::of(batch)
     }
 
-    fn decoding(_: &Arc<Batch>) -> Option<Decoding> {
+    fn decoding(_: &Arc<Batch>) -> Option<Arc<Decoding>> {
         None
     }
 

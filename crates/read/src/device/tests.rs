@@ -60,7 +60,7 @@ struct HostBatch {
     bytes: Option<&'static mut [u8]>,
     pool: Arc<Pool>,
     name: (u64, u64),
-    decoding: Option<Decoding>,
+    decoding: Option<Arc<Decoding>>,
 }
 
 impl Drop for HostBatch {
@@ -90,7 +90,7 @@ fn compress(name: (u64, u64), buffer: &mut [u8]) -> Decoding {
     buffer[table..statuses].copy_from_slice(&chunk.to_bytes());
     buffer[statuses..bytes].fill(0);
     let decode = Decode::new(&[chunk], bytes as u64, BYTES as u64, 1, BYTES as u64).unwrap();
-    Decoding { decode, chunks: 1, table, statuses, bytes, values: BYTES }
+    Decoding::one(decode, (table, statuses), 1, bytes, BYTES)
 }
 
 fn bytes_of((epoch, number): (u64, u64)) -> Vec<u8> {
@@ -122,7 +122,7 @@ impl Source for Made {
             }
         };
         let name = (self.epoch, self.number);
-        let decoding = self.compressed.then(|| compress(name, bytes));
+        let decoding = self.compressed.then(|| Arc::new(compress(name, bytes)));
         if decoding.is_none() {
             bytes[..BYTES].copy_from_slice(&bytes_of(name));
         }
@@ -144,16 +144,16 @@ impl Source for Made {
     }
 
     fn bytes(batch: &HostBatch) -> &[u8] {
-        let end = batch.decoding.map_or(BYTES, |decoding| decoding.bytes);
+        let end = batch.decoding.as_ref().map_or(BYTES, |decoding| decoding.bytes);
         &batch.bytes.as_ref().expect("until it is dropped")[..end]
     }
 
-    fn decoding(batch: &HostBatch) -> Option<Decoding> {
-        batch.decoding
+    fn decoding(batch: &HostBatch) -> Option<Arc<Decoding>> {
+        batch.decoding.clone()
     }
 
     fn answers(batch: &mut HostBatch) -> &mut [u8] {
-        let range = batch.decoding.expect("the device decodes it").answers();
+        let range = batch.decoding.as_ref().expect("the device decodes it").answers();
         &mut batch.bytes.as_mut().expect("until it is dropped")[range]
     }
 
@@ -204,7 +204,7 @@ fn bench_on(fake: Fake, errors: &[(u64, u64)]) -> Result<Bench> {
         drop(buffers);
         stopping.changed.notify_all();
     });
-    let transfer = Transfer::start(Arc::new(fake.clone()), source, BYTES, interrupt)?;
+    let transfer = Transfer::start(Arc::new(fake.clone()), source, BYTES, Vec::new(), interrupt)?;
     Ok(Bench { fake, pool, transfer, failed: Vec::new() })
 }
 

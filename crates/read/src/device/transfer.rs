@@ -34,9 +34,10 @@ use hsipack_store::threads;
 use super::backend::{Backend, DeviceMemory};
 use super::exchange::{Exchange, Taken};
 use super::monitor::Copies;
+use super::resident::Residents;
 use super::worker::Worker;
 use crate::loader::Decoding;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 /// Number of device slots at the start: one is copied into while one is used.
 pub(super) const SLOTS: usize = 2;
@@ -63,8 +64,8 @@ pub(super) trait Source: Send + 'static {
     fn bytes(batch: &Self::Batch) -> &[u8];
     fn info(batch: &Self::Batch) -> Self::Info;
 
-    /// The device's work if it has to decode the batch, whose [`bytes`](Self::bytes) are then all that it needs.
-    fn decoding(batch: &Self::Batch) -> Option<Decoding>;
+    /// The device's work if it has to complete the batch, whose [`bytes`](Self::bytes) are then all that it needs.
+    fn decoding(batch: &Self::Batch) -> Option<Arc<Decoding>>;
 
     /// Where the device's answers go: the status of each chunk.
     fn answers(batch: &mut Self::Batch) -> &mut [u8];
@@ -255,6 +256,10 @@ pub(super) struct Rack<B: Backend, S: Source> {
     pub(super) copied_bytes: AtomicU64,
     /// Batches that the device decoded.
     pub(super) decoded: AtomicU64,
+    /// Images that came from the device's memory.
+    pub(super) hits: AtomicU64,
+    /// Samples that stay in the device's memory.
+    residents: Vec<Arc<Residents>>,
 }
 
 impl<B: Backend, S: Source> Transfer<B, S> {
@@ -266,6 +271,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
         backend: Arc<B>,
         source: S,
         slot_bytes: usize,
+        residents: Vec<Arc<Residents>>,
         interrupt: Box<dyn Fn() + Send>,
     ) -> Result<Self> {
         let rack = Arc::new(Rack {
@@ -278,6 +284,8 @@ impl<B: Backend, S: Source> Transfer<B, S> {
             given_away: AtomicU64::new(0),
             copied_bytes: AtomicU64::new(0),
             decoded: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            residents,
         });
         for _ in 0..SLOTS {
             rack.add_slot(slot_bytes)?;
@@ -294,7 +302,7 @@ impl<B: Backend, S: Source> Transfer<B, S> {
     pub(super) fn next<R>(
         &mut self,
         deadline: Option<Instant>,
-        build: impl FnOnce(&Arc<dyn Memory>, &S::Info) -> Result<R>,
+        mut build: impl FnMut(&Arc<dyn Memory>, &S::Info) -> Result<R>,
     ) -> Result<Next<R, S::Place>> {
         let rack = &self.rack;
         if let Err(error) = rack.make_room(self.slot_bytes) {
@@ -329,7 +337,10 @@ impl<B: Backend, S: Source> Transfer<B, S> {
                 let mut taken = Untaken { exchange: &rack.exchange, ready: Some(ready) };
                 let ready = taken.ready.as_ref().expect("put there above");
                 let memory: Arc<dyn Memory> = ready.memory.clone();
-                let built = match build(&memory, &ready.info) {
+                let built = build(&memory, &ready.info).or_else(|error| {
+                    if rack.makes_memory(&error) { build(&memory, &ready.info) } else { Err(error) }
+                });
+                let built = match built {
                     Ok(built) => built,
                     Err(error) if std::mem::replace(&mut self.is_retry, true) => {
                         self.is_retry = false;
@@ -385,6 +396,10 @@ impl<B: Backend, S: Source> Copies for Rack<B, S> {
     fn decoded(&self) -> u64 {
         self.decoded.load(Ordering::Relaxed)
     }
+
+    fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
 }
 
 impl<B: Backend, S: Source> Drop for Transfer<B, S> {
@@ -420,10 +435,26 @@ impl<B: Backend, S: Source> Rack<B, S> {
     }
 
     fn add_slot(&self, slot_bytes: usize) -> Result<()> {
-        let memory = ManuallyDrop::new(self.backend.allocate(slot_bytes)?);
+        let memory = ManuallyDrop::new(self.allocate(slot_bytes)?);
         self.slots.fetch_add(1, Ordering::Relaxed);
         self.exchange.give(Ok(Slot { memory, fences: Vec::new(), backend: self.backend.clone() }));
         Ok(())
+    }
+
+    /// Allocates memory. If the device has too little, what stays in its memory is released.
+    pub(super) fn allocate(&self, bytes: usize) -> Result<B::Memory> {
+        self.backend.allocate(bytes).or_else(|error| {
+            if self.makes_memory(&error) { self.backend.allocate(bytes) } else { Err(error) }
+        })
+    }
+
+    /// Releases what stays in the device's memory if this error says that it has too little. `false` if nothing was released.
+    fn makes_memory(&self, error: &Error) -> bool {
+        if error.kind() != ErrorKind::DeviceMemory {
+            return false;
+        }
+        // All of it: the next allocation would fail as well.
+        self.residents.iter().filter(|residents| residents.release()).count() > 0
     }
 
     /// The memory of a slot into which something is queued. `written` is an event after that.

@@ -7,7 +7,8 @@ use hsipack_format::{DType, Sample};
 use ndarray::ArrayView4;
 
 use super::batch_plan::{BatchArray, BatchPlan};
-use super::compressed::{Compressed, Decoding};
+use super::compressed::Compressed;
+use super::device_work::Decoding;
 use super::load_times::LoadTime;
 use super::reader::Reader;
 use super::shared::Shared;
@@ -178,8 +179,8 @@ impl Batch {
         self.lease.plan().end()
     }
 
-    /// If a device has to decode the batch: where the parts of its work lie in [`memory`](Self::memory).
-    pub(crate) fn decoding(&self) -> Option<Decoding> {
+    /// If a device has to complete the batch: its work, and where its parts lie in [`memory`](Self::memory).
+    pub(crate) fn decoding(&self) -> Option<Arc<Decoding>> {
         self.lease.plan().compressed.as_ref().and_then(Compressed::decoding)
     }
 

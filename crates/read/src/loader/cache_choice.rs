@@ -86,7 +86,8 @@ impl Chosen {
             return Err(Error::conflict(what).with_remedy(remedy![
                 "leave out ",
                 Opt::Cache,
-                " or decode"
+                " or ",
+                Opt::Decode
             ]));
         }
         let chooser = Chooser { dataset, options, plan, masks, needed_bytes, fraction };

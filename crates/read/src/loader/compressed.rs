@@ -1,30 +1,41 @@
-//! Batches that a device decodes: their slots hold chunks as they are stored, instead of values.
+//! Batches that a device completes: their slots hold chunks as they are stored, or nothing but a list of windows of cubes
+//! that are in the device's memory, instead of values.
 //!
 //! ```text
-//! frame │ frame │ … │ values │ …  │ table of chunks │ zeros ┊ statuses
-//! ───────────────── gathered ──── └──── added when the batch is taken ┘
-//! └─────────────────── copied to the device ────────────────┘ └ copied back
+//! frame │ frame │ … │ values │ …  │ tables, bands, zeros ┊ statuses
+//! ───────────────── gathered ──── └── added when the batch is taken ┘
+//! └────────────────────── copied to the device ──────────┘ └ copied back
 //! ```
 //!
-//! All windows of one array and sample come either as the frames of their chunks, or as values in a frame that is not
-//! compressed: chunks of other codecs, windows that reach beyond the edge of their cube, some of the bands, new class ids.
+//! All windows of one array and sample come in one of these forms:
+//!
+//! - as the frames of their chunks;
+//! - as values in a frame that is not compressed: chunks of other codecs, windows that reach beyond the edge of their cube,
+//!   some of the bands, new class ids;
+//! - from a cube in the device's memory ([`Residents`]). Chunks of the cube that are not there yet come with the batch, for
+//!   themselves, so that later batches find them.
+//!
 //! Checksums of chunks are compared here, where their bytes are copied anyway. The batch's arrays say where values lie on the
-//! device.
+//! device. `device_work.rs` says how the device's work follows.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::batch_plan::{BatchPlan, Part, array_of};
+use super::device_work::{self, Decoding};
+use super::options::LoaderOptions;
 use super::reader::Reader;
 use super::worker::fill;
 use crate::cache::Cache;
 use crate::dataset::array::ArrayRef;
-use crate::decode::Scratch;
-use crate::device::decode::{
-    CHUNK_BYTES, Chunk, Decode, FRAME_HEADER, block_bytes, copied_frame, supports,
-};
+use crate::decode::{Scratch, inside};
+use crate::device::decode::{CHUNK_BYTES, FRAME_HEADER, WINDOW_BYTES, copied_frame, supports};
+use crate::device::resident::{Cube, Kept, Region, Residents, frame_bytes, key};
 use crate::plan::{Crop, Item};
 use crate::ring::slots::Failure;
+use crate::shuffle_buffer::ChunkRef;
 use crate::{Error, ErrorKind, Result};
 
 /// Windows of cubes of at most this many bytes are sent as values: many of them share chunks.
@@ -32,63 +43,88 @@ const SMALL: usize = 64 << 10;
 /// Entries are gathered in tasks of up to this many bytes.
 const TASK_BYTES: usize = 1 << 20;
 /// Every entry starts at a multiple of this many bytes.
-const ALIGNMENT: usize = 16;
+pub(super) const ALIGNMENT: usize = 16;
 /// Bytes of a chunk's status.
-const STATUS: usize = 4;
-/// The most blocks of threads for each chunk.
-const MOST_SLOTS: u64 = 64;
-/// A device may use at least this much scratch memory for a batch.
-const LEAST_SCRATCH: u64 = 64 << 20;
+pub(super) const STATUS: usize = 4;
 
-/// The frames that a slot holds instead of values.
-#[derive(Debug)]
+/// The contents of a slot that has no values.
+#[derive(Debug, Default)]
 pub(crate) struct Compressed {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     /// Entries of each task.
     tasks: Vec<Range<usize>>,
-    decoding: Option<Decoding>,
+    /// Windows of cubes in the device's memory.
+    pub(super) windows: Vec<ResidentWindow>,
+    pub(super) loads: Loads,
+    /// Whether a chunk for the device's memory could not be read, or is damaged.
+    is_spoiled: AtomicBool,
+    decoding: Option<Arc<Decoding>>,
 }
 
-/// A frame in the slot.
+/// A piece of the slot.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Array of the batch.
-    array: usize,
-    /// Place in the batch.
-    pub position: usize,
-    content: Content,
+    pub(super) content: Content,
     /// Where in the slot it lies.
-    place: Range<usize>,
+    pub(super) place: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Content {
-    /// This chunk of the cube, as it is stored.
-    Chunk(usize),
+pub(super) enum Content {
+    /// Chunk `chunk` of a cube, as it is stored.
+    Chunk { at: At, chunk: usize },
     /// The window, after the header of a frame that is not compressed.
-    Values,
+    Values(At),
+    /// A chunk for the device's memory: the number of the load.
+    Load(usize),
 }
 
-/// A device's work on a batch, and where its parts lie in the slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Decoding {
-    pub decode: Decode,
-    /// Number of chunks.
-    pub chunks: usize,
-    /// First byte of the table of chunks.
-    pub table: usize,
-    /// First byte of the statuses, which are 0.
-    pub statuses: usize,
-    /// Bytes to copy to the device.
-    pub bytes: usize,
-    /// Bytes of the batch's values.
-    pub values: usize,
+/// An array of the batch, and a place in the batch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub array: usize,
+    pub position: usize,
 }
 
-impl Decoding {
-    /// Where the statuses come back to, behind what is copied to the device.
-    pub(crate) fn answers(&self) -> Range<usize> {
-        self.bytes..self.bytes + self.chunks * STATUS
+/// A window of a cube in the device's memory.
+#[derive(Debug)]
+pub(super) struct ResidentWindow {
+    pub at: At,
+    pub region: Arc<Region>,
+    pub cube: Cube,
+}
+
+/// Chunks that a batch brings to the device's memory. Those that do not arrive are absent again when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Loads(pub Vec<Load>);
+
+/// A chunk for the device's memory.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub region: Arc<Region>,
+    pub cube: Cube,
+    /// Stack, array, and place of the cube in the stack.
+    pub stored: (usize, usize, usize),
+    /// Number of the chunk in its cube.
+    pub chunk: usize,
+    /// Whether it comes as it is stored, and not as values.
+    pub is_frame: bool,
+}
+
+impl Load {
+    /// Number of the chunk in its region.
+    pub(super) fn number(&self) -> usize {
+        self.cube.first + self.chunk
+    }
+
+    fn array<'a>(&self, reader: &'a Reader) -> ArrayRef<'a> {
+        reader.dataset.array(self.stored.0, self.stored.1)
+    }
+}
+
+impl Drop for Loads {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|load| load.region.unschedule(load.number()));
     }
 }
 
@@ -99,42 +135,88 @@ impl Compressed {
     }
 
     /// The device's work, once it is known.
-    pub(super) fn decoding(&self) -> Option<Decoding> {
-        self.decoding
+    pub(super) fn decoding(&self) -> Option<Arc<Decoding>> {
+        self.decoding.clone()
+    }
+
+    /// The place in the batch to which an error of an entry belongs.
+    pub(super) fn position_of(entries: &[Entry]) -> usize {
+        entries.first().map_or(0, |entry| match entry.content {
+            Content::Chunk { at, .. } | Content::Values(at) => at.position,
+            Content::Load(_) => 0,
+        })
+    }
+
+    /// The chunks for the device's memory.
+    pub(super) fn load_chunks(&self, reader: &Reader) -> impl Iterator<Item = ChunkRef> {
+        let chunk = |load: &Load| ChunkRef::new(load.array(reader), load.stored.2, load.chunk);
+        self.loads.0.iter().map(chunk)
+    }
+
+    /// Whether a chunk for the device's memory is missing.
+    pub(super) fn is_spoiled(&self) -> bool {
+        self.is_spoiled.load(Ordering::Relaxed)
     }
 
     /// Leaves out the samples at `positions` (ascending). The frames that stay keep their places in the slot.
     pub(super) fn remove(&mut self, positions: &[usize]) {
-        self.entries.retain(|entry| !positions.contains(&entry.position));
+        let stays = |at: At| !positions.contains(&at.position);
+        let moved = |at: &mut At| {
+            at.position -= positions.partition_point(|gone| *gone < at.position);
+        };
+        self.entries.retain(|entry| match entry.content {
+            Content::Chunk { at, .. } | Content::Values(at) => stays(at),
+            Content::Load(_) => true,
+        });
         for entry in &mut self.entries {
-            entry.position -= positions.partition_point(|gone| *gone < entry.position);
+            match &mut entry.content {
+                Content::Chunk { at, .. } | Content::Values(at) => moved(at),
+                Content::Load(_) => {}
+            }
         }
+        self.windows.retain(|window| stays(window.at));
+        self.windows.iter_mut().for_each(|window| moved(&mut window.at));
         self.tasks.clear();
         self.decoding = None;
     }
 }
 
-/// Bytes that a batch takes besides its frames: the table, statuses, and the gaps between these.
-fn overhead(chunks: usize) -> usize {
-    chunks * (CHUNK_BYTES + 2 * STATUS) + 2 * ALIGNMENT
+/// Bytes of the tables of so many windows of cubes in the device's memory.
+pub(super) fn table_bytes(windows: usize, options: &LoaderOptions) -> usize {
+    let bands = options.bands.as_ref().map_or(0, |bands| 4 * bands.len());
+    windows * (WINDOW_BYTES + CHUNK_BYTES + 2 * STATUS) + bands + 8 * ALIGNMENT
 }
 
-/// The scratch memory that a device may use for a batch of so many bytes.
-fn scratch_limit(bytes: usize) -> u64 {
-    (2 * bytes as u64).max(LEAST_SCRATCH)
-}
-
-/// Plans the batch into the slot in this way if it then takes fewer bytes than its values. Replaces `pieces` in this case.
-pub(super) fn plan(reader: &Reader, plan: &mut BatchPlan, pieces: &mut Vec<Range<usize>>) {
+/// Plans the batch into the slot of `slot_bytes` in this way, if the device keeps cubes or if it then takes fewer bytes than
+/// its values. Replaces `pieces` in this case. `decodes` says whether the device decodes frames.
+pub(super) fn plan(
+    reader: &Reader,
+    plan: &mut BatchPlan,
+    pieces: &mut Vec<Range<usize>>,
+    (slot_bytes, decodes): (usize, bool),
+) {
     let keeps_decoded = reader.cache.as_ref().is_some_and(Cache::keeps_decoded);
     let parts = !matches!(reader.plan.options().crop, Crop::Whole);
     let small = plan.arrays.first().is_none_or(|image| image.sample_bytes() <= SMALL);
-    if keeps_decoded || parts && small || reader.shuffle_buffer.is_some() {
+    let is_kept = keeps_decoded || parts && small || reader.shuffle_buffer.is_some();
+    let residents = reader.residents.as_deref().filter(|residents| !residents.are_empty());
+    if residents.is_none() && (is_kept || !decodes) {
         return;
     }
-    let Some(entries) = entries(reader, plan) else { return };
+    let planner = Planner {
+        reader,
+        residents,
+        sends_frames: decodes && !is_kept,
+        loads_frames: decodes,
+        limit: plan.end(),
+        slot_bytes,
+        built: Compressed::default(),
+        end: 0,
+        chunks: 0,
+    };
+    let Some(mut compressed) = planner.plan(plan, parts) else { return };
     let (mut tasks, mut task_pieces): (Vec<Range<usize>>, Vec<Range<usize>>) = Default::default();
-    for (number, Entry { place, .. }) in entries.iter().enumerate() {
+    for (number, Entry { place, .. }) in compressed.entries.iter().enumerate() {
         match (tasks.last_mut(), task_pieces.last_mut()) {
             (Some(task), Some(piece)) if place.end - piece.start <= TASK_BYTES => {
                 task.end = number + 1;
@@ -147,77 +229,224 @@ pub(super) fn plan(reader: &Reader, plan: &mut BatchPlan, pieces: &mut Vec<Range
         }
     }
     *pieces = task_pieces;
-    plan.compressed = Some(Compressed { entries, tasks, decoding: None });
+    compressed.tasks = tasks;
+    plan.compressed = Some(compressed);
 }
 
-/// The frames of a batch; `None` if they are not worth it.
-fn entries(reader: &Reader, plan: &BatchPlan) -> Option<Vec<Entry>> {
-    let (decoder, limit) = (reader.decoder(), plan.end());
-    let (mut entries, mut end, mut scratch) = (Vec::new(), 0_usize, 0);
-    for (array, layout) in plan.arrays.iter().enumerate() {
-        for (position, item) in plan.items.iter().enumerate() {
-            let stored = array_of(&reader.dataset, &reader.beside, *item, array).ok()?;
-            let mut push = |content, bytes: usize| {
-                let start = end.next_multiple_of(ALIGNMENT);
-                end = start + bytes;
-                entries.push(Entry { array, position, content, place: start..end });
-            };
-            let chosen = decoder.bands_of(stored).is_some() || reader.new_ids.of(stored).is_some();
-            let frames = if chosen { None } else { frames(stored, reader, *item) };
-            match frames
-                .filter(|all| all.iter().map(|one| one.1).sum::<usize>() < layout.sample_bytes())
-            {
-                Some(frames) => {
-                    scratch += frames.len() as u64 * largest_block(stored);
-                    frames
-                        .into_iter()
-                        .for_each(|(chunk, bytes)| push(Content::Chunk(chunk), bytes));
+/// Decides in which form the windows of a batch come.
+struct Planner<'a> {
+    reader: &'a Reader,
+    residents: Option<&'a Residents>,
+    /// Whether frames are sent for windows that are not in the device's memory.
+    sends_frames: bool,
+    /// Whether frames are sent for the device's memory.
+    loads_frames: bool,
+    /// Bytes of the batch as values.
+    limit: usize,
+    slot_bytes: usize,
+    built: Compressed,
+    /// End of the entries.
+    end: usize,
+    /// Number of chunks that are decoded.
+    chunks: usize,
+}
+
+impl Planner<'_> {
+    /// `None` if the batch is better planned as values.
+    fn plan(mut self, plan: &BatchPlan, by_windows: bool) -> Option<Compressed> {
+        // Bytes of the windows that are not planned yet, if they come as values.
+        let mut rest: usize =
+            plan.arrays.iter().map(|array| value_bytes(array.sample_bytes())).sum();
+        rest *= plan.items.len();
+        for (array, layout) in plan.arrays.iter().enumerate() {
+            for (position, item) in plan.items.iter().enumerate() {
+                let reader = self.reader;
+                let stored = array_of(&reader.dataset, &reader.beside, *item, array).ok()?;
+                rest -= value_bytes(layout.sample_bytes());
+                let at = At { array, position };
+                if !self.is_resident(stored, *item, at, rest) {
+                    self.send(stored, *item, at, layout.sample_bytes())?;
                 }
-                None => {
-                    i32::try_from(layout.sample_bytes() + FRAME_HEADER).ok()?;
-                    push(Content::Values, layout.sample_bytes() + FRAME_HEADER);
+                // Without cubes in the device's memory, nothing is gained beyond this.
+                if self.residents.is_none() && self.end + self.overhead() >= self.limit {
+                    return None;
                 }
-            }
-            if end + overhead(entries.len()) >= limit {
-                return None;
             }
         }
+        if self.built.windows.is_empty() {
+            let gains = self.sends_frames && self.end + self.overhead() < self.limit;
+            if !gains {
+                return None;
+            }
+        } else if by_windows {
+            self.load_ahead();
+        }
+        (self.end + self.overhead() <= self.slot_bytes).then_some(self.built)
     }
-    (scratch <= scratch_limit(limit)).then_some(entries)
+
+    /// Bytes that a batch takes besides its entries: tables, statuses, and the gaps between these.
+    fn overhead(&self) -> usize {
+        self.chunks * (CHUNK_BYTES + 2 * STATUS)
+            + table_bytes(self.built.windows.len(), &self.reader.options)
+    }
+
+    fn push(&mut self, content: Content, bytes: usize) {
+        let start = self.end.next_multiple_of(ALIGNMENT);
+        self.end = start + bytes;
+        self.built.entries.push(Entry { content, place: start..self.end });
+        self.chunks += 1;
+    }
+
+    /// Sends a window as frames or values. `None` if that is not possible.
+    fn send(&mut self, stored: ArrayRef<'_>, item: Item, at: At, bytes: usize) -> Option<()> {
+        let reader = self.reader;
+        let chosen =
+            reader.decoder().bands_of(stored).is_some() || reader.new_ids.of(stored).is_some();
+        let frames = if chosen || !self.sends_frames { None } else { frames(stored, reader, item) };
+        match frames.filter(|all| all.iter().map(|one| one.1).sum::<usize>() < bytes) {
+            Some(frames) => frames
+                .into_iter()
+                .for_each(|(chunk, bytes)| self.push(Content::Chunk { at, chunk }, bytes)),
+            None => {
+                i32::try_from(bytes + FRAME_HEADER).ok()?;
+                self.push(Content::Values(at), bytes + FRAME_HEADER);
+            }
+        }
+        Some(())
+    }
+
+    /// Takes a window from the device's memory, if its cube has a place there. Chunks that are absent come with the batch, if
+    /// its slot has room for them beside `rest` bytes.
+    fn is_resident(&mut self, stored: ArrayRef<'_>, item: Item, at: At, rest: usize) -> bool {
+        let Some(residents) = self.residents else { return false };
+        let (reader, shape) = (self.reader, stored.shape());
+        let index = reader.dataset.samples().index(item.sample);
+        let Some((region, cube)) = residents.find(key(stored, index)) else { return false };
+        let is_inside = item.window.is_inside(shape.rows, shape.columns);
+        if region.kept() == Kept::Compressed
+            && (!is_inside
+                || reader.decoder().bands_of(stored).is_some()
+                || reader.new_ids.of(stored).is_some())
+        {
+            return false;
+        }
+        // In later epochs, nothing is left to look up.
+        if region.kept() == Kept::Decoded && region.is_complete() {
+            self.take(at, region, cube);
+            return true;
+        }
+        let (rows, columns) = inside(item.window, shape, reader.pad(stored));
+        let grid = stored.grid();
+        let chunks = grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns));
+        let chunks: Vec<usize> = chunks.collect();
+        let absent: Vec<usize> =
+            chunks.iter().copied().filter(|chunk| region.is_absent(cube.first + chunk)).collect();
+        let may_load = residents.is_own(region);
+        if !absent.is_empty()
+            && (!may_load || !self.loads(region, cube, (stored, index), &absent, rest))
+        {
+            return false;
+        }
+        if region.kept() == Kept::Compressed {
+            self.chunks += chunks.len();
+        }
+        self.take(at, region, cube);
+        true
+    }
+
+    /// Takes a window from the device's memory.
+    fn take(&mut self, at: At, region: &Arc<Region>, cube: &Cube) {
+        let (region, cube) = (region.clone(), cube.clone());
+        self.built.windows.push(ResidentWindow { at, region, cube });
+    }
+
+    /// Brings chunks of a cube that are absent. `false` if there is no room for all of them.
+    fn loads(
+        &mut self,
+        region: &Arc<Region>,
+        cube: &Cube,
+        (stored, index): (ArrayRef<'_>, usize),
+        chunks: &[usize],
+        rest: usize,
+    ) -> bool {
+        let sizes: Option<Vec<(usize, bool)>> =
+            chunks.iter().map(|chunk| self.load_bytes(region, stored, index, *chunk)).collect();
+        let Some(sizes) = sizes else { return false };
+        let bytes: usize = sizes.iter().map(|(bytes, _)| bytes + ALIGNMENT).sum();
+        // The table's rows of these chunks and of the windows to come.
+        let tables = 2 * chunks.len() * (CHUNK_BYTES + 2 * STATUS) + WINDOW_BYTES;
+        if self.end + bytes + rest + self.overhead() + tables > self.slot_bytes {
+            return false;
+        }
+        for (chunk, (bytes, is_frame)) in chunks.iter().zip(sizes) {
+            if !region.schedule(cube.first + chunk) {
+                continue;
+            }
+            let load = Load {
+                region: region.clone(),
+                cube: cube.clone(),
+                stored: (stored.stack, stored.array, index),
+                chunk: *chunk,
+                is_frame,
+            };
+            self.built.loads.0.push(load);
+            self.push(Content::Load(self.built.loads.0.len() - 1), bytes);
+        }
+        true
+    }
+
+    /// Bytes of a chunk for the device's memory, and whether it comes as a frame.
+    fn load_bytes(
+        &self,
+        region: &Region,
+        stored: ArrayRef<'_>,
+        index: usize,
+        chunk: usize,
+    ) -> Option<(usize, bool)> {
+        let changed = self.reader.new_ids.of(stored).is_some();
+        let frame = frame_bytes(stored, index, chunk).filter(|_| self.loads_frames && !changed);
+        let values = stored.chunks.chunk_bytes() + FRAME_HEADER;
+        match frame {
+            Some(bytes) if region.kept() == Kept::Compressed || (bytes as usize) < values => {
+                Some((bytes as usize, true))
+            }
+            _ if region.kept() == Kept::Compressed => None,
+            _ => i32::try_from(values).ok().map(|_| (values, false)),
+        }
+    }
+
+    /// Brings further chunks, as many as the slot has room for: windows come again and again from all of them.
+    fn load_ahead(&mut self) {
+        let Some(residents) = self.residents else { return };
+        let dataset = &self.reader.dataset;
+        residents.for_each_ahead(|region, key, cube| {
+            let stored = dataset.array(key.stack as usize, key.array as usize);
+            let mut absent = 0..stored.grid().chunks_per_sample();
+            absent.all(|chunk| {
+                !region.is_absent(cube.first + chunk)
+                    || self.loads(region, cube, (stored, key.index as usize), &[chunk], 0)
+            })
+        });
+    }
+}
+
+/// Bytes of an entry of values.
+fn value_bytes(sample_bytes: usize) -> usize {
+    sample_bytes + FRAME_HEADER + ALIGNMENT + CHUNK_BYTES + 2 * STATUS
 }
 
 /// The chunks of a window, and the bytes of their frames; `None` if a device cannot decode all of them.
 fn frames(array: ArrayRef<'_>, reader: &Reader, item: Item) -> Option<Vec<(usize, usize)>> {
     let (shape, grid, codecs) = (array.shape(), array.grid(), array.chunks.meta().codecs);
-    let codec = codecs.compression.filter(supports)?;
-    if usize::from(codec.typesize) != array.dtype().size()
-        || !item.window.is_inside(shape.rows, shape.columns)
-    {
+    codecs.compression.filter(supports)?;
+    if !item.window.is_inside(shape.rows, shape.columns) {
         return None;
     }
     let index = reader.dataset.samples().index(item.sample);
     let columns = item.window.column_range();
     let chunks = grid.chunk_rows(&item.window.row_range());
     let chunks = chunks.flat_map(|down| grid.chunks_in(down, &columns));
-    let frame = |chunk| {
-        let span = array.locate(index, chunk).ok()??.span;
-        let bytes = usize::try_from(span.end - span.start).ok()?;
-        let frame = bytes.checked_sub(if codecs.checksum { size_of::<u32>() } else { 0 })?;
-        (frame > FRAME_HEADER).then_some((chunk, frame))
-    };
-    chunks.map(frame).collect()
-}
-
-/// The size of the blocks that the frames of an array probably have.
-fn largest_block(array: ArrayRef<'_>) -> u64 {
-    let asked = array
-        .chunks
-        .meta()
-        .codecs
-        .compression
-        .map_or(0, |codec| codec.blocksize.saturating_mul(codec.typesize.into()));
-    let block = if asked == 0 { 1 << 20 } else { asked.clamp(1 << 16, 1 << 20) };
-    block.min(array.chunks.chunk_bytes()) as u64
+    chunks.map(|chunk| Some((chunk, frame_bytes(array, index, chunk)? as usize))).collect()
 }
 
 /// Fills a task's piece of the slot.
@@ -231,13 +460,12 @@ pub(super) fn gather(
     let mut failures = Vec::new();
     let begin = entries.first().map_or(0, |entry| entry.place.start);
     for entry in entries {
-        let position = entry.position;
         let out = &mut memory[entry.place.start - begin..entry.place.end - begin];
         match entry.content {
-            Content::Chunk(chunk) => {
+            Content::Chunk { at: At { array, position }, chunk } => {
                 let item = plan.items[position];
                 let copy = || {
-                    let array = array_of(&reader.dataset, &reader.beside, item, entry.array)?;
+                    let array = array_of(&reader.dataset, &reader.beside, item, array)?;
                     let index = reader.dataset.samples().index(item.sample);
                     reader.decoder().frame(array, index, chunk, out, scratch)
                 };
@@ -247,72 +475,58 @@ pub(super) fn gather(
                 });
                 failures.extend(copied.err().map(|error| Failure { position, error }));
             }
-            Content::Values => {
+            Content::Values(At { array, position }) => {
                 let (header, values) = out.split_at_mut(FRAME_HEADER);
                 header.copy_from_slice(&copied_frame(values.len() as u32));
-                let bytes = values.len();
-                let part = Part { array: entry.array, position, windows: 1, down: None, bytes };
+                let part = Part { array, position, windows: 1, down: None, bytes: values.len() };
                 failures.extend(fill(reader, plan, &[part], values, scratch));
+            }
+            Content::Load(number) => {
+                let Some(compressed) = &plan.compressed else { continue };
+                let load = &compressed.loads.0[number];
+                let mut read = || read_load(reader, load, out, scratch);
+                // If the chunk is damaged, windows of several samples may need it. The batch is then decoded on the CPU, which
+                // finds this out for each of them.
+                let done = catch_unwind(AssertUnwindSafe(&mut read));
+                if !matches!(done, Ok(Ok(()))) {
+                    compressed.is_spoiled.store(true, Ordering::Relaxed);
+                }
             }
         }
     }
     failures
 }
 
-/// Adds the table of chunks when all frames are in the slot. `false` if a device cannot decode the batch after all.
+/// Reads a chunk for the device's memory.
+fn read_load(reader: &Reader, load: &Load, out: &mut [u8], scratch: &mut Scratch) -> Result<()> {
+    let (array, index) = (load.array(reader), load.stored.2);
+    if load.is_frame {
+        return reader.decoder().frame(array, index, load.chunk, out, scratch);
+    }
+    let (header, values) = out.split_at_mut(FRAME_HEADER);
+    header.copy_from_slice(&copied_frame(values.len() as u32));
+    reader.decoder().chunk(array, index, load.chunk, values, scratch)?;
+    if let Some(table) = reader.new_ids.of(array) {
+        table.apply(array.dtype(), values);
+    }
+    Ok(())
+}
+
+/// Adds what the device needs when all entries are in the slot. `false` if it cannot complete the batch after all.
 pub(super) fn finish(reader: &Reader, plan: &mut BatchPlan, bytes: &mut [u8]) -> bool {
-    let decoding = decoding(reader, plan, bytes);
+    let decoding = match &plan.compressed {
+        Some(compressed) if !compressed.is_spoiled() => {
+            device_work::prepare(reader, plan, compressed, bytes)
+        }
+        _ => None,
+    };
     match (decoding, &mut plan.compressed) {
         (Some(decoding), Some(compressed)) => {
-            compressed.decoding = Some(decoding);
+            compressed.decoding = Some(Arc::new(decoding));
             true
         }
         _ => false,
     }
-}
-
-fn decoding(reader: &Reader, plan: &BatchPlan, bytes: &mut [u8]) -> Option<Decoding> {
-    let entries = &plan.compressed.as_ref()?.entries;
-    let (mut chunks, mut block, mut slots) = (Vec::new(), 0_u64, 1_u64);
-    for Entry { array, position, content, place } in entries {
-        let layout = plan.arrays[*array];
-        let into = (layout.start + position * layout.sample_bytes()) as u64;
-        let frame = place.start as u64..place.end as u64;
-        let own = u64::from(block_bytes(bytes.get(place.clone())?)).max(1);
-        let chunk = match *content {
-            Content::Values => {
-                let values = u32::try_from(layout.sample_bytes()).ok()?;
-                Chunk::of_values(values, frame, into)
-            }
-            Content::Chunk(chunk) => {
-                let item = plan.items[*position];
-                let array = array_of(&reader.dataset, &reader.beside, item, *array).ok()?;
-                let element = array.dtype().size();
-                Chunk::new(array.grid(), element, chunk, item.window, frame, into)?
-            }
-        };
-        let decoded = u64::from(chunk.decoded_bytes());
-        slots = slots.max(decoded.div_ceil(own).min(MOST_SLOTS));
-        if matches!(content, Content::Chunk(_)) {
-            block = block.max(own.min(decoded));
-        }
-        chunks.push(chunk);
-    }
-    let count = chunks.len();
-    let room = scratch_limit(bytes.len()) / (count as u64 * block).max(1);
-    if room == 0 {
-        return None;
-    }
-    let table = entries.last()?.place.end.next_multiple_of(ALIGNMENT);
-    let statuses = table + count * CHUNK_BYTES;
-    let end = statuses + count * STATUS;
-    let (slots, values) = (slots.min(room) as u32, plan.end());
-    let decode = Decode::new(&chunks, end as u64, values as u64, slots, block).ok()?;
-    let decoding = Decoding { decode, chunks: count, table, statuses, bytes: end, values };
-    let rows = bytes.get_mut(table..statuses)?.chunks_exact_mut(CHUNK_BYTES);
-    rows.zip(&chunks).for_each(|(to, chunk)| to.copy_from_slice(&chunk.to_bytes()));
-    bytes.get_mut(statuses..decoding.answers().end)?.fill(0);
-    Some(decoding)
 }
 
 /// Fills a slot with values in the calling thread.

@@ -208,8 +208,9 @@ impl<'a> Feeder<'a> {
             .and_then(|()| plan.cut(&dataset.reader.decoder(), &dataset.reader.beside, pieces))
             .err();
         let reader = dataset.reader;
-        if plan.error.is_none() && self.shared.compressed {
-            compressed::plan(reader, plan, pieces);
+        if plan.error.is_none() {
+            let slot_bytes = self.shared.ring.slot_bytes();
+            compressed::plan(reader, plan, pieces, (slot_bytes, self.shared.compressed));
         }
         self.items.clear();
         self.parts.clear();
@@ -220,6 +221,8 @@ impl<'a> Feeder<'a> {
             self.items.extend_from_slice(&plan.items);
             self.parts.extend_from_slice(plan.parts());
             self.ahead.extend_from_slice(&plan.ahead);
+            let loads = plan.compressed.iter().flat_map(|planned| planned.load_chunks(reader));
+            self.ahead.extend(loads);
         }
         // Requests to a server are made before anybody waits for the data; otherwise the data would be fetched twice.
         // With files, workers begin at once.
@@ -292,7 +295,7 @@ impl<'a> Feeder<'a> {
                 None => array.grid().chunk_rows(&rows),
             };
             for chunk in downs.flat_map(|down| array.grid().chunks_in(down, &columns)) {
-                if is_cached(reader, array, array.number(index, chunk)) {
+                if is_cached(reader, array, index, chunk) {
                     continue;
                 }
                 if let Ok(Some(stored)) = array.locate(index, chunk) {
@@ -305,6 +308,8 @@ impl<'a> Feeder<'a> {
     }
 }
 
-fn is_cached(reader: &Reader, array: ArrayRef<'_>, number: usize) -> bool {
+fn is_cached(reader: &Reader, array: ArrayRef<'_>, index: usize, chunk: usize) -> bool {
+    let number = array.number(index, chunk);
     reader.cache.as_ref().is_some_and(|cache| cache.holds(array, number))
+        || reader.residents.as_ref().is_some_and(|kept| kept.holds(array, index, chunk))
 }

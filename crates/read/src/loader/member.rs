@@ -11,6 +11,7 @@ use super::options::{LoaderOptions, ShuffleWindow};
 use super::workload::Workload;
 use crate::dataset::Dataset;
 use crate::decode::Decoder;
+use crate::device::resident::Residents;
 use crate::plan::{Crop, Order, Plan, PlanOptions, PlanSample, Share, State};
 use crate::{Error, Result};
 
@@ -35,6 +36,8 @@ pub struct Member {
     /// Its fraction of the memory for chunks.
     memory_fraction: f64,
     pub(crate) cached: CacheChoice,
+    /// Its samples in the memory of a device.
+    pub(crate) residents: Option<Arc<Residents>>,
 }
 
 impl Member {
@@ -66,6 +69,7 @@ impl Member {
             slot_bytes,
             memory_fraction: 1.0,
             cached: CacheChoice::open(needed),
+            residents: None,
         })
     }
 
@@ -162,6 +166,18 @@ impl Member {
             ]));
         }
         Ok(())
+    }
+
+    /// The arrays of a stack that are read: the image, then masks and targets.
+    pub(crate) fn arrays(&self, stack: usize) -> Result<Vec<usize>> {
+        let beside = self.beside();
+        let beside = beside.iter().map(|name| place(&self.dataset, stack, name));
+        std::iter::once(Ok(0)).chain(beside).collect()
+    }
+
+    /// Whether values are changed on the way to batches.
+    pub(crate) fn changes_values(&self) -> bool {
+        !self.options.new_ids.is_empty()
     }
 
     /// The dataset.

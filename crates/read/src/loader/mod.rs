@@ -9,7 +9,8 @@
 //! | `reader.rs` | one of the datasets of a running loader: its plan, its chunks in memory |
 //! | `shared.rs` | what all threads share |
 //! | `batch_plan.rs` | what lies where in a slot, and the tasks that fill it |
-//! | `compressed.rs` | what a slot holds if a device decodes the batch |
+//! | `compressed.rs` | what a slot holds if a device completes the batch |
+//! | `device_work.rs` | the device's work on such a batch |
 //! | `cache_choice.rs` | what is kept in memory, and why |
 //! | `blocks.rs` | which blocks of cubes come together in a shuffle |
 //! | `local_plan.rs` | which chunks will be needed when, for the cache on the local disk |
@@ -33,6 +34,7 @@ mod batch_plan;
 mod blocks;
 mod cache_choice;
 mod compressed;
+mod device_work;
 mod feeder;
 mod labelled;
 mod load_times;
@@ -58,7 +60,7 @@ use std::time::{Duration, Instant};
 pub use batch::{ArrayView, Batch};
 pub(crate) use batch_plan::BatchArray;
 pub use cache_choice::{CacheChoice, Shuffled, shuffle_window_bytes};
-pub(crate) use compressed::Decoding;
+pub(crate) use device_work::{Decoding, Step};
 pub use member::Member;
 pub use options::{DecodePlace, LoaderOptions, OnDamage, ShuffleWindow};
 pub use prepared::PreparedLoader;
@@ -362,7 +364,7 @@ impl Loader {
         self.position.at_end = number + 1 == batches;
         complete?;
         let TakenBatch { mut lease, ready, skipped, .. } = taken;
-        if lease.plan().compressed.is_some() && !self.finish_compressed(&mut lease) {
+        if lease.plan().compressed.is_some() && !self.finish_compressed(&mut lease)? {
             lease = self.decode_here(lease)?.lease;
         }
         let batch = Batch::new(lease, self.shared.clone());
@@ -382,15 +384,18 @@ impl Loader {
         if taken.lease.plan().items.is_empty() { self.replace(taken, deadline) } else { Ok(true) }
     }
 
-    /// Adds what a device needs to decode a batch. `false` if it cannot decode it.
-    fn finish_compressed(&self, lease: &mut Lease<BatchPlan>) -> bool {
+    /// Adds what a device needs to complete a batch. `false` if it cannot complete it.
+    fn finish_compressed(&self, lease: &mut Lease<BatchPlan>) -> Result<bool> {
+        // Tables come behind what tasks wrote, if there are tasks at all.
+        lease.wait()?;
         let reader = &self.shared.readers[lease.plan().reader];
         let (plan, bytes) = lease.parts_mut();
-        compressed::finish(reader, plan, bytes)
+        Ok(compressed::finish(reader, plan, bytes))
     }
 
     /// Decodes a batch in this thread that a device cannot decode. The error of damage is then the same as without a device.
     fn decode_here(&mut self, mut lease: Lease<BatchPlan>) -> Result<TakenBatch> {
+        lease.wait()?;
         let reader = &self.shared.readers[lease.plan().reader];
         let (plan, bytes) = lease.parts_mut();
         let failures = compressed::decode_here(reader, plan, bytes)?;
@@ -434,12 +439,18 @@ impl Loader {
     /// Puts an item that can be read in place of a batch whose samples are all damaged, so that the epoch has as many
     /// batches as planned, on every rank. `false` if the deadline passes before one is found.
     fn replace(&mut self, taken: &mut TakenBatch, deadline: Option<Instant>) -> Result<bool> {
+        // The batch may have had no task that waited for the slot.
+        taken.lease.wait()?;
         let (plan, bytes) = taken.lease.parts_mut();
         let reader = &self.shared.readers[plan.reader];
         let is_stopped = || self.shared.ring.slots().is_stopped();
         let replacements = &mut self.replacements[plan.reader];
         match replacements.find(reader, plan, bytes, deadline, is_stopped)? {
-            Replacement::Found(item) => plan.items.push(item),
+            Replacement::Found(item) => {
+                plan.items.push(item);
+                // Its values are in the slot.
+                plan.compressed = None;
+            }
             Replacement::Pending => return Ok(false),
             Replacement::None => {
                 let what = format!(
@@ -584,8 +595,12 @@ impl Loader {
 
 /// The error of a loader without a device that is to decode on one.
 pub(crate) fn no_device() -> Error {
-    Error::conflict("no device decodes, because batches are on the CPU")
-        .with_remedy("ask for batches on a GPU, or leave out decode")
+    Error::conflict("no device decodes, because batches are on the CPU").with_remedy(remedy![
+        "use ",
+        Opt::Device.to("cuda"),
+        ", or leave out ",
+        Opt::Decode
+    ])
 }
 
 /// Why no batch was taken.

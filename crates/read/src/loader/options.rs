@@ -109,9 +109,12 @@ pub struct LoaderOptions {
     #[serde(with = "by_name")]
     #[cfg_attr(feature = "clap", arg(long, value_name = "auto|all|BYTES", value_parser = arguments::shuffle_window, default_value_t = ShuffleWindow::Auto, help_heading = "Resources"))]
     pub shuffle_window: ShuffleWindow,
-    /// Which processor decodes chunks if batches are copied to a GPU. On the CPU it must not be [`DecodePlace::Device`].
+    /// Decode chunks on the CPU (host), or on the GPU that batches are copied to (device)
+    ///
+    /// With device, chunks cross the bus as they are stored, and the GPU decodes them: LZ4 with elements of 1, 2 or 4 bytes, in
+    /// batches for which that takes fewer bytes. The CPU decodes the rest. This was not run on a GPU yet, so auto is host.
     #[serde(with = "by_name")]
-    #[cfg_attr(feature = "clap", arg(skip))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "WHERE", value_parser = arguments::one_of(&DecodePlace::ALL), default_value_t = DecodePlace::Auto, help_heading = "Device"))]
     pub decode: DecodePlace,
     /// Skip cubes with damaged chunks, and count them; a batch without any other cube gets one that can be read, as
     /// padding [default: a damaged chunk is an error]

@@ -1,14 +1,18 @@
 //! A loader before it takes memory and starts threads.
 
+use std::sync::Arc;
+
 use hsipack_format::{Opt, remedy};
 use hsipack_store::memory;
 
 use super::cache_choice::CacheChoice;
+use super::compressed;
 use super::member::Member;
 use super::options::LoaderOptions;
 use super::workload::Workload;
 use crate::cache::CacheKind;
 use crate::dataset::Dataset;
+use crate::device::resident::Residents;
 use crate::plan::{JoinedPlan, Plan, Share, State, lengths, seed_of};
 use crate::{Error, Result};
 
@@ -149,6 +153,14 @@ impl PreparedLoader {
         Self { compressed: true, ..self }
     }
 
+    /// The same loader, which keeps these samples of each dataset in the memory of a device.
+    pub(crate) fn with_residents(mut self, residents: Vec<Arc<Residents>>) -> Self {
+        for (member, residents) in self.members.iter_mut().zip(residents) {
+            member.residents = Some(residents);
+        }
+        self
+    }
+
     /// Decides again what is kept in memory.
     pub(super) fn chosen_again(mut self) -> Result<Self> {
         let ring_bytes = self.ring_bytes();
@@ -160,12 +172,24 @@ impl PreparedLoader {
     }
 
     /// Bytes of the largest batch.
-    pub(super) fn slot_bytes(&self) -> usize {
+    pub(crate) fn batch_bytes(&self) -> usize {
         self.members.iter().map(|member| member.slot_bytes).max().unwrap_or(0)
     }
 
+    /// Bytes of a slot of the ring: of the largest batch, and of chunks for the memory of a device.
+    pub(super) fn ring_slot_bytes(&self) -> usize {
+        let room = |member: &Member| {
+            let residents = member.residents.as_ref().filter(|residents| !residents.are_empty());
+            residents.map_or(0, |residents| {
+                let windows = member.options.plan.batch_size * (1 + member.beside().len());
+                residents.load_bytes() + compressed::table_bytes(windows, &member.options)
+            })
+        };
+        self.batch_bytes() + self.members.iter().map(room).max().unwrap_or(0)
+    }
+
     fn ring_bytes(&self) -> u64 {
-        self.slot_bytes() as u64 * self.options().slots as u64
+        self.batch_bytes() as u64 * self.options().slots as u64
     }
 
     pub(super) fn check_memory(&self) -> Result<()> {
@@ -174,7 +198,7 @@ impl PreparedLoader {
             _ => member.cached.limit_bytes.min(member.cached.needed_bytes),
         });
         let cache = caches.fold(0, u64::saturating_add);
-        check_memory(self.slot_bytes(), self.options().slots, cache)
+        check_memory(self.ring_slot_bytes(), self.options().slots, cache)
     }
 
     /// The datasets that are read.

@@ -13,6 +13,7 @@ use crate::cache::{Cache, CacheKind, CacheTimes, Keeping, SharedChunks};
 use crate::dataset::Dataset;
 use crate::dataset::array::ArrayRef;
 use crate::decode::Decoder;
+use crate::device::resident::Residents;
 use crate::plan::{Crop, Pad, Plan, State};
 use crate::shuffle_buffer::ShuffleBuffer;
 
@@ -38,6 +39,8 @@ pub(crate) struct Reader {
     pub shuffle_buffer: Option<ShuffleBuffer>,
     /// The cache policy, with its reason.
     pub cached: CacheChoice,
+    /// Samples in the memory of a device.
+    pub residents: Option<Arc<Residents>>,
 }
 
 /// Chunks of a dataset in memory.
@@ -56,6 +59,9 @@ impl Reader {
     /// If there is not enough memory for notes about chunks.
     pub(super) fn new(member: Member) -> Result<Self> {
         let mut reader = Self::without_cache(member);
+        if reader.needs_no_cache() {
+            return Ok(reader);
+        }
         let (dataset, cached) = (&reader.dataset, &reader.cached);
         if cached.shuffle_window.is_some() {
             reader.shuffle_buffer = Some(ShuffleBuffer::new(dataset)?);
@@ -87,7 +93,9 @@ impl Reader {
     /// A reader that keeps nothing.
     pub(super) fn without_cache(member: Member) -> Self {
         let beside = member.beside();
-        let Member { number, dataset, mut options, plan, masks, new_ids, cached, .. } = member;
+        let Member {
+            number, dataset, mut options, plan, masks, new_ids, cached, residents, ..
+        } = member;
         (options.cache, options.cache_bytes) = (cached.kind, cached.limit_bytes);
         Self {
             number,
@@ -100,7 +108,14 @@ impl Reader {
             cache: None,
             shuffle_buffer: None,
             cached,
+            residents,
         }
+    }
+
+    /// Whether the loader would keep chunks in memory by its own choice, but a device keeps all of them.
+    fn needs_no_cache(&self) -> bool {
+        let are_whole = self.residents.as_ref().is_some_and(|residents| residents.are_whole());
+        are_whole && self.cached.chosen
     }
 
     pub(crate) fn decoder(&self) -> Decoder<'_> {

@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub counters: Counters,
     /// Whether batches may hold compressed chunks, because a device decodes them.
     pub compressed: bool,
+    /// Bytes of the largest batch. Slots of the ring may have more.
+    pub batch_bytes: usize,
     start: Mutex<Start>,
 }
 
@@ -48,7 +50,7 @@ impl Shared {
     pub(crate) fn new(prepared: PreparedLoader) -> Result<Self> {
         prepared.check_memory()?;
         let options = prepared.options();
-        let ring = Ring::new(options.slots, prepared.slot_bytes(), &options.memory)?;
+        let ring = Ring::new(options.slots, prepared.ring_slot_bytes(), &options.memory)?;
         Self::with_ring(ring, prepared, Reader::new)
     }
 
@@ -58,6 +60,7 @@ impl Shared {
         reader: impl Fn(Member) -> Result<Reader>,
     ) -> Result<Self> {
         let plan = prepared.joined_plan();
+        let batch_bytes = prepared.batch_bytes().next_multiple_of(4096);
         let PreparedLoader { members, seed, compressed, .. } = prepared;
         Ok(Self {
             readers: members.into_iter().map(reader).collect::<Result<_>>()?,
@@ -66,6 +69,7 @@ impl Shared {
             ring: ring.into(),
             counters: Counters::new(),
             compressed,
+            batch_bytes,
             start: Mutex::default(),
         })
     }
@@ -131,6 +135,7 @@ impl Shared {
             copied: 0,
             link_bytes: 0,
             device_decoded: 0,
+            device_cache_hits: 0,
             loader,
         }
     }

@@ -189,6 +189,9 @@ pub struct Statistics {
     /// Batches that the device decoded.
     #[serde(default)]
     pub device_decoded: u64,
+    /// Images that came from the memory of the device ([`DeviceOptions::device_cache`](crate::DeviceOptions::device_cache)).
+    #[serde(default)]
+    pub device_cache_hits: u64,
     /// Statistics of the loader inside. With a device, its threads are up to three batches ahead, and its consumer is
     /// the thread that copies.
     pub loader: LoaderStats,

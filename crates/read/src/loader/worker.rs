@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::batch_plan::{BatchPlan, Part, Task, array_of};
-use super::compressed;
+use super::compressed::{self, Compressed};
 use super::reader::Reader;
 use super::shared::Shared;
 use crate::dataset::array::ArrayRef;
@@ -34,7 +34,7 @@ pub(super) fn run(shared: &Shared, thread: usize) {
                 compressed::gather(reader, plan, entries, memory, &mut scratch)
             }
             (Task::Compressed(entries), Err(error)) => {
-                let position = entries.first().map_or(0, |entry| entry.position);
+                let position = Compressed::position_of(entries);
                 vec![Failure { position, error }]
             }
             (Task::Ahead(chunks), _) => {

@@ -248,6 +248,16 @@ impl<P: Default> Lease<P> {
         (&mut self.plan, bytes)
     }
 
+    /// Waits until the memory of the whole slot is ready, and locked if a device locks it. Tasks wait only for the memory
+    /// that they write to.
+    ///
+    /// # Errors
+    /// If the system refuses the memory.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.ring.memory.is_filled(self.slot);
+        self.ring.memory.wait((self.slot + 1) * self.ring.slot_bytes)
+    }
+
     /// The slot's bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: the slot is `leased`, by this lease alone: all its tasks are back and it gets no new ones

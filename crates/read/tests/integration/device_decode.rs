@@ -12,18 +12,21 @@ use std::sync::OnceLock;
 use hsipack_format::codec::{TARGET_BLOCK, without_checksum};
 use hsipack_format::random::{Random, Stream};
 use hsipack_format::{Codec, Compressor, CubeShape, DType, Grid, Shuffle, Tile};
-use hsipack_read::device_decode::{Chunk, Decode, Status, supports};
-use hsipack_read::plan::Window;
+use hsipack_read::device_decode::{Chunk, Decode, Gather, GatherWindow, Status, supports};
+use hsipack_read::plan::{Pad, Window};
 use hsipack_store::codec::{decode_frame, encode};
 
 /// The number of executions of the fuzzing test, instead of those of every run.
 const EXECUTIONS: &str = "HSIPACK_DECODE_EXECUTIONS";
 
-/// The kernel as C++.
+/// The kernels as C++.
 struct Kernel {
     order: unsafe extern "C" fn(u64),
     decode:
         unsafe extern "C" fn(*const Decode, *const Chunk, *const u8, *mut u8, *mut u8, *mut u32),
+    gather_order: unsafe extern "C" fn(u64),
+    gather:
+        unsafe extern "C" fn(*const Gather, *const GatherWindow, *const u32, *const u8, *mut u8),
 }
 
 fn compiler(options: &[&str], from: &str, into: &Path) {
@@ -41,23 +44,28 @@ fn kernel() -> &'static Kernel {
     static MADE: OnceLock<Kernel> = OnceLock::new();
     MADE.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let library = folder.path().join("decode.so");
-        let options = ["-shared", "-fPIC", "-DHSIPACK_ON_HOST", "-x", "c++"];
-        compiler(&options, "src/device/decode/decode.cu", &library);
-        let path = CString::new(library.to_str().unwrap()).unwrap();
-        // SAFETY: a library that does nothing when it is loaded; it stays, as the functions do.
-        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
-        assert!(!library.is_null());
-        let function = |name: &std::ffi::CStr| {
+        let load = |name: &str| {
+            let library = folder.path().join(format!("{name}.so"));
+            let options = ["-shared", "-fPIC", "-DHSIPACK_ON_HOST", "-x", "c++"];
+            compiler(&options, &format!("src/device/decode/{name}.cu"), &library);
+            let path = CString::new(library.to_str().unwrap()).unwrap();
+            // SAFETY: a library that does nothing when it is loaded; it stays, as the functions do.
+            let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+            assert!(!library.is_null());
+            library
+        };
+        let function = |library: *mut c_void, name: &std::ffi::CStr| {
             // SAFETY: the library is loaded, and the name ends with NUL.
             let function = unsafe { libc::dlsym(library, name.as_ptr()) };
             assert!(!function.is_null());
             function
         };
-        // SAFETY: `decode.cu` declares them like this.
+        let (decode, gather) = (load("decode"), load("gather"));
+        // SAFETY: `decode.cu` and `gather.cu` declare them like this.
         unsafe {
             Kernel {
                 order: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(function(
+                    decode,
                     c"decode_order",
                 )),
                 decode: std::mem::transmute::<
@@ -70,7 +78,20 @@ fn kernel() -> &'static Kernel {
                         *mut u8,
                         *mut u32,
                     ),
-                >(function(c"decode_frames")),
+                >(function(decode, c"decode_frames")),
+                gather_order: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(
+                    function(gather, c"gather_order"),
+                ),
+                gather: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(
+                        *const Gather,
+                        *const GatherWindow,
+                        *const u32,
+                        *const u8,
+                        *mut u8,
+                    ),
+                >(function(gather, c"gather_windows")),
             }
         }
     })
@@ -419,4 +440,101 @@ fn nothing_outside_its_memory_is_touched() {
     let [out, errors] = [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text));
     assert!(done.status.success(), "{out}{errors}");
     println!("{out}");
+}
+
+#[test]
+fn gathering_stays_in_its_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("fuzz");
+    let sanitizers = ["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"];
+    compiler(&sanitizers, "tests/support/gather_fuzz.cpp", &program);
+    let executions = std::env::var(EXECUTIONS).unwrap_or_else(|_| "20000".to_owned());
+    let done = Command::new(&program).args([executions.as_str(), "53"]).output().unwrap();
+    let [out, errors] = [&done.stdout, &done.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(done.status.success(), "{out}{errors}");
+    println!("{out}");
+}
+
+/// The pixel of an axis that a window has at a place, found by walking; `None` if it has a value there.
+fn walked(place: i64, length: i64, pad: Pad) -> Option<i64> {
+    match pad {
+        _ if (0..length).contains(&place) => Some(place),
+        Pad::Value(_) => None,
+        Pad::Edge => Some(place.clamp(0, length - 1)),
+        Pad::Reflect if length == 1 => Some(0),
+        Pad::Reflect if place < 0 => walked(-place, length, pad),
+        Pad::Reflect => walked(2 * (length - 1) - place, length, pad),
+    }
+}
+
+#[test]
+fn gathered_windows_equal_a_plain_computation() {
+    let mut random = Random::keyed(Stream::Order, [53]);
+    let kernel = kernel();
+    for round in 0..400 {
+        let dtype = [DType::U8, DType::F16, DType::F32][round % 3];
+        let element = dtype.size();
+        let mut size = |most: u64| 1 + random.below(most) as usize;
+        let shape = CubeShape { rows: size(12), columns: size(14), bands: size(40) };
+        let (rows, columns) = (size(30), size(30));
+        let bytes = shape.rows * shape.columns * shape.bands * element;
+        // Cubes and windows at any place, so that they are aligned in every way.
+        let (gap, cubes) = (size(40), size(3));
+        let memory: Vec<u8> = (0..gap + cubes * bytes).map(|_| random.below(256) as u8).collect();
+        let chosen = random.below(3) == 0;
+        let all: Vec<u32> = (0..shape.bands as u32).collect();
+        let count = 1 + random.below(shape.bands as u64 + 2);
+        let some: Vec<u32> = (0..count).map(|_| random.below(shape.bands as u64) as u32).collect();
+        let (bands, list) = if chosen { (&some, &some[..]) } else { (&all, &[][..]) };
+        let sample = rows * columns * bands.len() * element;
+        let (before, windows) = (random.below(40) as usize, 1 + random.below(5) as usize);
+        let (mut table, mut want) = (Vec::new(), vec![0xcc_u8; before]);
+        for number in 0..windows {
+            let pad = [Pad::Reflect, Pad::Edge, Pad::Value(1.0)][random.below(3) as usize];
+            let fill = random.bits().to_le_bytes();
+            let from = gap + random.below(cubes as u64) as usize * bytes;
+            let mut begin = |size: usize, length: usize| {
+                random.below((size + length + 8) as u64) as i32 - size as i32 - 3
+            };
+            let (row, column) = (begin(rows, shape.rows), begin(columns, shape.columns));
+            let window = Window { row, column, rows: rows as u32, columns: columns as u32 };
+            let into = (before + number * sample) as u64;
+            let count = chosen.then_some(list.len());
+            let cube = (shape, dtype);
+            let row_of = GatherWindow::new(cube, count, window, (pad, fill), from as u64, into);
+            table.push(row_of.unwrap());
+            for down in 0..rows as i64 {
+                for across in 0..columns as i64 {
+                    let y = walked(i64::from(row) + down, shape.rows as i64, pad);
+                    let x = walked(i64::from(column) + across, shape.columns as i64, pad);
+                    for band in bands {
+                        match y.zip(x) {
+                            None => want.extend(&fill[..element]),
+                            Some((y, x)) => {
+                                let pixel = y as usize * shape.columns + x as usize;
+                                let at = pixel * shape.bands + *band as usize;
+                                want.extend(&memory[from + at * element..][..element]);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        want.extend([0xcc; 16]);
+        let mut batch = vec![0xcc_u8; want.len()];
+        let (length, room) = (memory.len() as u64, (want.len() - 16) as u64);
+        let gather = Gather::new(&table, list, length, room).unwrap();
+        // SAFETY: `Gather::new` compared the table with this memory.
+        unsafe {
+            (kernel.gather_order)(random.bits());
+            (kernel.gather)(
+                &raw const gather,
+                table.as_ptr(),
+                list.as_ptr(),
+                memory.as_ptr(),
+                batch.as_mut_ptr(),
+            );
+        }
+        assert!(batch == want, "round {round}: {shape:?} {dtype:?} {rows}x{columns} {table:?}");
+    }
 }

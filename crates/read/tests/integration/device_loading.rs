@@ -7,8 +7,8 @@ use std::path::Path;
 use hsipack_read::augment::array::Stream;
 use hsipack_read::plan::{Crop, Order, Pad};
 use hsipack_read::{
-    Array, CacheKind, Dataset, DecodePlace, Device, DeviceLoader, DeviceOptions, Host, Loader,
-    LoaderOptions, OnDamage, OpenOptions, Verify,
+    Array, CacheKind, Dataset, DecodePlace, Device, DeviceCache, DeviceLoader, DeviceOptions, Host,
+    Loader, LoaderOptions, OnDamage, OpenOptions, Verify,
 };
 use hsipack_testing::{FakeCuda, FakeDriver, skipped};
 use serde_json::json;
@@ -16,15 +16,15 @@ use serde_json::json;
 use crate::images::options;
 use crate::support::{StackSpec, Written, write_dataset};
 
-/// Runs an ignored test of this file over the stand-in; it must have no faults.
-fn runs_clean(test: &str, seeds: u64) {
+/// Runs an ignored test over the stand-in; it must have no faults.
+pub fn runs_clean(test: &str, seeds: u64) {
     if !FakeCuda::has_kernels() {
         skipped("the stand-in was built without a C++ compiler");
         return;
     }
     let cuda = FakeCuda::new();
     for seed in 1..=seeds {
-        let mut command = cuda.test(&format!("device_loading::{test}"));
+        let mut command = cuda.test(test);
         cuda.assert_clean(command.env("FAKE_CUDA_SEED", seed.to_string()));
     }
 }
@@ -44,7 +44,9 @@ fn decoding(mut options: LoaderOptions) -> LoaderOptions {
 }
 
 fn gpu() -> DeviceOptions {
-    DeviceOptions { layers: false, masks: None, ..DeviceOptions::new(Device::Cuda(0)) }
+    // The device cache is tested in `device_table.rs`.
+    let device_cache = DeviceCache::None;
+    DeviceOptions { layers: false, device_cache, ..DeviceOptions::new(Device::Cuda(0)) }
 }
 
 fn start(dataset: &Dataset, options: &LoaderOptions) -> DeviceLoader<Host> {
@@ -86,7 +88,7 @@ fn same(dataset: &Dataset, options: &LoaderOptions) -> (u64, usize) {
 
 #[test]
 fn cubes_and_windows_are_the_same() {
-    runs_clean("all_sorts", 2);
+    runs_clean("device_loading::all_sorts", 2);
 }
 
 #[test]
@@ -121,9 +123,9 @@ fn all_sorts() {
     assert!(same(&dataset, &masks).0 > 0);
 }
 
-/// Changes a byte in the middle of the only chunks of a sample.
-fn damage(path: &Path, sample: usize) {
-    let shard = path.join(format!("50x40x12/image/c/{sample}/0/0/0"));
+/// Changes a byte in the middle of the first chunk of the only sample of a shard.
+pub fn damage(path: &Path, stack: &str, shard: usize) {
+    let shard = path.join(format!("{stack}/image/c/{shard}/0/0/0"));
     let mut bytes = fs::read(&shard).unwrap();
     bytes[40] ^= 0x10;
     fs::write(shard, bytes).unwrap();
@@ -131,7 +133,7 @@ fn damage(path: &Path, sample: usize) {
 
 #[test]
 fn damage_is_the_error_of_its_batch() {
-    runs_clean("damaged", 2);
+    runs_clean("device_loading::damaged", 2);
 }
 
 #[test]
@@ -139,7 +141,7 @@ fn damage_is_the_error_of_its_batch() {
 fn damaged() {
     let (_folder, written) = made(1);
     // A whole batch, and one of two.
-    [0, 1, 4].into_iter().for_each(|sample| damage(&written.path, sample));
+    [0, 1, 4].into_iter().for_each(|sample| damage(&written.path, "50x40x12", sample));
     for verify in [Verify::Always, Verify::Never] {
         let open = OpenOptions { verify, ..OpenOptions::default() };
         let dataset = Dataset::open_with(&written.path, open).unwrap();

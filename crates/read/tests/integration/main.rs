@@ -5,6 +5,7 @@ mod classes;
 mod device;
 mod device_decode;
 mod device_loading;
+mod device_table;
 mod driver;
 mod images;
 mod joined;

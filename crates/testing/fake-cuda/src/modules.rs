@@ -1,6 +1,7 @@
 //! Modules of kernels that were loaded.
 
 use crate::abi::{CUmodule, Tag, handle};
+use crate::kernels::Kernel;
 
 /// All modules ever loaded; a handle contains the module's index. The handle of a function contains that of its module,
 /// because no module has a second kernel that can be run here.
@@ -10,13 +11,14 @@ pub struct Modules(pub Vec<Module>);
 /// A module.
 pub struct Module {
     pub context: usize,
+    pub kernel: Kernel,
     pub unloaded: bool,
 }
 
 impl Modules {
-    /// Loads a module in a context.
-    pub fn load(&mut self, context: usize) -> CUmodule {
-        self.0.push(Module { context, unloaded: false });
+    /// Loads the module of a kernel in a context.
+    pub fn load(&mut self, context: usize, kernel: Kernel) -> CUmodule {
+        self.0.push(Module { context, kernel, unloaded: false });
         handle(Tag::Module, self.0.len() - 1)
     }
 

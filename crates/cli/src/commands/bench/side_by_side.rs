@@ -74,7 +74,7 @@ fn options(args: &Args) -> Result<BenchOptions> {
     strategies.sort_unstable();
     strategies.dedup();
     if strategies.is_empty() {
-        strategies = Strategy::ALL.to_vec();
+        strategies = Strategy::all_on(&args.device);
     }
     let mut rate_limits: Vec<Option<u64>> = Vec::new();
     for Limit(rate) in &args.rate_limit {

@@ -1,12 +1,12 @@
 //! Options that could make reading faster.
 
 use hsipack_measure::diagnose::{Facts, Kind, Limit};
-use hsipack_read::Loader;
 
+use super::source::Source;
 use super::{Args, StoreKind, Verify, machine};
 
 /// Changes to try, best first; empty if the loader is as fast as the consumer.
-pub fn advice(limit: Limit, loader: &Loader, args: &Args) -> Vec<String> {
+pub fn advice(limit: Limit, loader: &Source, args: &Args) -> Vec<String> {
     let dataset = loader.dataset();
     let chosen = Some(loader.cache().clone()).filter(|cache| cache.chosen);
     let facts = Facts {

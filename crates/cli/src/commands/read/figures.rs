@@ -2,10 +2,24 @@
 
 use hsipack_measure::diagnose::{Limit, Observed};
 use hsipack_measure::machine::Usage;
+use hsipack_read::LoaderStats;
 use hsipack_read::plan::Crop;
 use hsipack_read::store::Traffic;
-use hsipack_read::{Loader, LoaderStats};
 use serde::Serialize;
+
+use super::source::Source;
+
+/// Counts of the batches taken so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Items that only filled up batches.
+    pub padding: u64,
+    pub batches: u64,
+    /// Items, with padding.
+    pub samples: u64,
+    /// Bytes of images and masks.
+    pub bytes: u64,
+}
 
 /// The state of all counters at one time.
 #[derive(Clone, Copy, Debug)]
@@ -19,21 +33,28 @@ pub struct Look {
 
 impl Look {
     /// The look before the loader began, because its threads work from the first moment on.
-    pub fn start(loader: &Loader, usage: Usage) -> Self {
+    pub fn start(loader: &Source, usage: Usage) -> Self {
         let LoaderStats { threads, slots, .. } = loader.statistics().loader;
         let stats = LoaderStats { threads, slots, ..LoaderStats::default() };
         let traffic = loader.dataset().traffic().map(|_| Traffic::default());
         Self { stats, usage, traffic, padding: 0 }
     }
 
-    pub fn at(loader: &Loader, padding: u64) -> Self {
+    /// The look when so many batches were taken. If they are copied ahead, the loader itself has given more.
+    pub fn at(loader: &Source, taken: Counts) -> Self {
         let traffic = loader.dataset().traffic();
-        Self { stats: loader.statistics().loader, usage: Usage::now(), traffic, padding }
+        let Counts { padding, batches, samples, bytes } = taken;
+        let stats = loader.statistics().loader;
+        let stats = match loader {
+            Source::Host(_) => stats,
+            Source::Device(_) => LoaderStats { batches, samples, bytes, ..stats },
+        };
+        Self { stats, usage: Usage::now(), traffic, padding }
     }
 }
 
 /// The name of the items of a batch: `cube` or `crop`.
-pub fn unit(loader: &Loader) -> &'static str {
+pub fn unit(loader: &Source) -> &'static str {
     if loader.plan().options().crop == Crop::Whole { "cube" } else { "crop" }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hsipack_read::plan::State;
 use hsipack_read::{
-    CacheChoice, CacheKind, CacheTimes, Loader, MemoryReport, Shuffled, Statistics,
+    CacheChoice, CacheKind, CacheTimes, DeviceReport, MemoryReport, Shuffled, Statistics,
 };
 use hsipack_store::local_cache::{CachedDataset, LocalCacheUse};
 use serde::Serialize;
@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::Args;
 use super::advice::advice;
 use super::figures::{Figures, unit};
+use super::source::Source;
 use super::stream::{End, EpochReport, Epochs};
 use crate::{output, parse};
 
@@ -47,6 +48,8 @@ pub struct Report {
     memory: MemoryReport,
     cache: Cache,
     local_cache: Option<LocalCacheUse>,
+    /// How batches get to the device; nothing on the CPU.
+    transfer: Option<DeviceReport>,
     /// Options that could make reading faster.
     advice: Vec<String>,
     first_epoch: Option<Figures>,
@@ -77,7 +80,7 @@ struct Cache {
 impl Report {
     pub fn new(
         args: &Args,
-        loader: &Loader,
+        loader: &Source,
         saved: Option<&State>,
         end: &End,
         setup: Duration,
@@ -122,6 +125,7 @@ impl Report {
                 times: loader.cache_times(),
             },
             local_cache: loader.dataset().local_cache().map(CachedDataset::used),
+            transfer: loader.transfer(),
             advice: advice(total.limit, loader, args),
             first_epoch: list.first().map(|epoch| epoch.figures.clone()),
             later_epochs: (list.len() > 1).then(|| Figures::between(&looks[1], &last)),
@@ -162,6 +166,7 @@ impl Report {
         self.print_network();
         line("threads", self.threads());
         line("ring", self.ring());
+        self.print_transfer();
         line("consumer", format!("waited {} of the time", percent(total.consumer_waiting)));
         self.print_limit();
         self.print_rest();
@@ -176,6 +181,35 @@ impl Report {
             ),
             _ => {}
         }
+    }
+
+    fn print_transfer(&self) {
+        let Some(DeviceReport { device, copies, decode, device_cache: cache, notes, .. }) =
+            &self.transfer
+        else {
+            return;
+        };
+        let bytes = output::bytes;
+        let decoded = self.statistics.device_decoded;
+        let link = bytes(self.statistics.link_bytes);
+        line(
+            "transfer",
+            format!(
+                "{link} copied to {device} ({copies}), {decoded} batches decoded there ({decode})"
+            ),
+        );
+        let kept = match cache.kind {
+            "none" => format!("none: {}", cache.why),
+            kind => format!(
+                "{}, {kind}: {} of {} samples, {} images came from there",
+                bytes(cache.bytes),
+                cache.samples,
+                cache.of_samples,
+                self.statistics.device_cache_hits
+            ),
+        };
+        line("device cache", kept);
+        notes.iter().for_each(|note| say!("  note: {note}"));
     }
 
     fn rate(&self) -> String {

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsipack_format::Error;
+use hsipack_read::ArrayView;
 use hsipack_read::plan::State;
-use hsipack_read::{ArrayView, Batch, Loader};
 use serde::Serialize;
 
 use super::Args;
-use super::figures::{Figures, Look};
+use super::figures::{Counts, Figures, Look};
+use super::source::{Source, Taken};
 use super::view::View;
 
 /// How often the command checks whether it should stop.
@@ -75,7 +76,7 @@ pub struct Stream<'a> {
     /// The stream ends before this epoch.
     end: u64,
     epoch: u64,
-    padding: u64,
+    counts: Counts,
     items: Option<Vec<ItemReport>>,
     epochs: Epochs,
     view: View,
@@ -83,7 +84,7 @@ pub struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     /// `start` is the look before the loader began.
-    pub fn new(loader: &Loader, start: Look, args: &Args, stop: &'a AtomicBool) -> Self {
+    pub fn new(loader: &Source, start: Look, args: &Args, stop: &'a AtomicBool) -> Self {
         let epoch = loader.state().epoch;
         Self {
             stop,
@@ -91,7 +92,7 @@ impl<'a> Stream<'a> {
             left: args.max_batches.unwrap_or(u64::MAX),
             end: args.epochs,
             epoch,
-            padding: 0,
+            counts: Counts::default(),
             items: args.checksum.then(Vec::new),
             epochs: Epochs { list: Vec::new(), looks: vec![start] },
             view: View::new(loader, start, epoch, args.epochs),
@@ -99,7 +100,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Takes batches until there are no more, or the command should stop.
-    pub fn run(&mut self, loader: &mut Loader) -> End {
+    pub fn run(&mut self, loader: &mut Source) -> End {
         while self.epoch < self.end {
             if self.stop.load(Ordering::Relaxed) {
                 return End::Stopped;
@@ -115,11 +116,11 @@ impl<'a> Stream<'a> {
                     self.epoch = next;
                     self.view.begin(next);
                 }
-                Some(Ok(None)) => self.view.tick(loader),
+                Some(Ok(None)) => self.view.tick(loader, self.counts),
                 Some(Ok(Some(batch))) => {
                     self.consume(&batch);
                     drop(batch);
-                    self.view.batch(loader);
+                    self.view.batch(loader, self.counts);
                     self.left -= 1;
                     if self.left == 0 {
                         return self.enough(loader);
@@ -132,7 +133,7 @@ impl<'a> Stream<'a> {
     }
 
     /// Ends after the last requested batch, which may also be the last of its epoch, or of all.
-    fn enough(&mut self, loader: &Loader) -> End {
+    fn enough(&mut self, loader: &Source) -> End {
         let epoch = loader.state().epoch;
         if epoch > self.epoch {
             self.close(loader, true);
@@ -141,9 +142,13 @@ impl<'a> Stream<'a> {
         if epoch == self.end { End::Complete } else { End::Enough }
     }
 
-    fn consume(&mut self, batch: &Batch) {
+    fn consume(&mut self, batch: &Taken) {
         let taken = Instant::now();
-        self.padding += batch.items().iter().filter(|item| item.padding).count() as u64;
+        let items = batch.items();
+        self.counts.padding += items.iter().filter(|item| item.padding).count() as u64;
+        self.counts.batches += 1;
+        self.counts.samples += items.len() as u64;
+        self.counts.bytes += batch.bytes();
         if let Some(items) = &mut self.items {
             items.extend(checksums(batch));
         }
@@ -158,8 +163,8 @@ impl<'a> Stream<'a> {
     }
 
     /// Closes the figures of an epoch, complete or not.
-    fn close(&mut self, loader: &Loader, complete: bool) {
-        let now = Look::at(loader, self.padding);
+    fn close(&mut self, loader: &Source, complete: bool) {
+        let now = Look::at(loader, self.counts);
         let before = self.epochs.looks.last().expect("there is one of the start");
         let figures = Figures::between(before, &now);
         let items = self.items.as_mut().map(std::mem::take);
@@ -169,9 +174,9 @@ impl<'a> Stream<'a> {
     }
 
     /// All epochs that were read, including one that was broken off.
-    pub fn finish(mut self, loader: &Loader) -> Epochs {
+    pub fn finish(mut self, loader: &Source) -> Epochs {
         if self.epoch < self.end {
-            let now = Look::at(loader, self.padding);
+            let now = Look::at(loader, self.counts);
             let before = self.epochs.looks.last().expect("there is one of the start");
             if Figures::between(before, &now).batches > 0 || self.epochs.list.is_empty() {
                 self.close(loader, false);
@@ -182,21 +187,25 @@ impl<'a> Stream<'a> {
     }
 }
 
-fn checksums(batch: &Batch) -> impl Iterator<Item = ItemReport> {
-    let sum = |array: ArrayView<'_>, place: usize| {
-        let bytes = array.bytes.len() / batch.len();
+fn checksums(batch: &Taken) -> impl Iterator<Item = ItemReport> {
+    // `--checksum` is refused for batches on a device.
+    let arrays = batch.arrays().map(|(image, masks)| (image, masks.collect::<Vec<_>>()));
+    let sum = move |array: &ArrayView<'_>, place: usize| {
+        let bytes = array.bytes.len() / batch.items().len();
         crc32fast::hash(&array.bytes[place * bytes..][..bytes])
     };
-    batch.items().iter().enumerate().map(move |(place, item)| ItemReport {
-        sample: item.sample,
-        repeat: item.repeat,
-        padding: item.padding,
-        row: item.window.row,
-        column: item.window.column,
-        rows: item.window.rows,
-        columns: item.window.columns,
-        label: item.label,
-        image: sum(batch.image(), place),
-        masks: batch.masks().map(|mask| (mask.name.to_owned(), sum(mask, place))).collect(),
+    arrays.into_iter().flat_map(move |(image, masks)| {
+        batch.items().iter().enumerate().map(move |(place, item)| ItemReport {
+            sample: item.sample,
+            repeat: item.repeat,
+            padding: item.padding,
+            row: item.window.row,
+            column: item.window.column,
+            rows: item.window.rows,
+            columns: item.window.columns,
+            label: item.label,
+            image: sum(&image, place),
+            masks: masks.iter().map(|mask| (mask.name.to_owned(), sum(mask, place))).collect(),
+        })
     })
 }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use hsipack_read::Loader;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::figures::{Figures, Look, unit};
+use super::figures::{Counts, Figures, Look, unit};
+use super::source::Source;
 use crate::output;
 
 /// Time between looks.
@@ -31,7 +31,7 @@ pub struct View {
 }
 
 impl View {
-    pub fn new(loader: &Loader, start: Look, epoch: u64, epochs: u64) -> Self {
+    pub fn new(loader: &Source, start: Look, epoch: u64, epochs: u64) -> Self {
         let length = loader.batches_per_epoch().unwrap_or(0) as u64;
         let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
         let style = "{prefix}  {bar:24}  {pos} of {len} batches  {msg}";
@@ -64,18 +64,18 @@ impl View {
     }
 
     /// Counts a batch that was taken.
-    pub fn batch(&mut self, loader: &Loader) {
+    pub fn batch(&mut self, loader: &Source, taken: Counts) {
         self.batches += 1;
-        self.tick(loader);
+        self.tick(loader, taken);
     }
 
     /// Updates the view if enough time has passed.
-    pub fn tick(&mut self, loader: &Loader) {
+    pub fn tick(&mut self, loader: &Source, taken: Counts) {
         if self.looked.elapsed() < REFRESH {
             return;
         }
         self.looked = Instant::now();
-        let now = Look::at(loader, 0);
+        let now = Look::at(loader, taken);
         let recent = Figures::between(&self.looks[0], &now);
         if self.looks.len() == LOOKS {
             self.looks.remove(0);

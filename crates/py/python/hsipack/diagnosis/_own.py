@@ -44,7 +44,9 @@ class LoaderLevels:
         self.names = ["step"]
         self.names += ["augment"] if self._pipeline else []
         self.names += ["copy" if self._copies else "prepare"]
-        self.names += ["collate", "decode", "read"]
+        # A GPU that decodes gets chunks as they are stored.
+        device_decodes = self._settings["decode"] == "device"
+        self.names += ["decode", "read"] if device_decodes else ["collate", "decode", "read"]
         # The user's loader may not have begun yet.
         transfer = self._keeper.report().transfer
         assert transfer is not None
@@ -57,6 +59,11 @@ class LoaderLevels:
             "reading from the disk was not measured, since this process holds the files open; "
             "see hsipack diagnose --cold"
         ]
+        if device_decodes:
+            self.notes.append(
+                "the device decodes, so nothing is collated on the host; samples that stay in its "
+                "memory (device_cache) are not part of the diagnosis"
+            )
         threads = report.threads
         self.more_threads = ("decode", cores()) if threads < cores() else None
         made = json.loads(self._pipeline or "{}")
@@ -80,6 +87,8 @@ class LoaderLevels:
         full = self._items >= self._settings["batch_size"]
         if "cache" in changes:
             changes["shuffle_window"] = "all"
+            if changes["cache"] == "decoded":
+                changes["decode"] = "host"
         own = {
             "_settings": {
                 **self._settings,
@@ -89,6 +98,9 @@ class LoaderLevels:
                 "epoch_length": None,
                 "last": "drop" if full else "short",
                 "trace": False,
+                # Few samples would stay there, and nothing else would be measured.
+                "device_cache": "none",
+                "device_cache_size": 0,
                 **changes,
             },
             "_members": [dataclasses.replace(self._loader._members[0], settings={}, labels=None)],

@@ -1,8 +1,8 @@
-//! The kernel's work, done by C-Blosc: for tests of what surrounds the kernel.
+//! The work of the kernels, done by C-Blosc and by plain loops: for tests of what surrounds the kernels.
 
 use hsipack_store::codec::decode_frame;
 
-use super::{Chunk, Decode};
+use super::{Chunk, Decode, Gather, GatherWindow};
 
 /// Decodes all chunks.
 ///
@@ -29,6 +29,31 @@ pub(crate) unsafe fn decode_by_blosc(
             for (row, to) in chunk.kept() {
                 let row = &values[row];
                 std::ptr::copy_nonoverlapping(row.as_ptr(), batch.add(to as usize), row.len());
+            }
+        }
+    }
+}
+
+/// Gathers all windows, which must lie inside their cubes and have all bands.
+///
+/// # Safety
+/// The memory must be as large as the windows say, and nobody else may use it meanwhile.
+pub(crate) unsafe fn gather_by_loops(
+    gather: &Gather,
+    windows: *const GatherWindow,
+    cubes: *const u8,
+    batch: *mut u8,
+) {
+    for number in 0..gather.windows() {
+        // SAFETY: there are as many windows, whose cubes and places lie in the memory.
+        unsafe {
+            let window = windows.add(number).read_unaligned();
+            for (from, to, bytes) in window.inner_rows() {
+                std::ptr::copy_nonoverlapping(
+                    cubes.add(from as usize),
+                    batch.add(to as usize),
+                    bytes,
+                );
             }
         }
     }

@@ -1,8 +1,6 @@
 // Decodes the Blosc-1 frames of a batch's chunks on a GPU, each chunk to its place in the batch.
 //
-// scripts/make_kernels compiles this to decode.ptx, which the driver compiles for its GPU. Tests compile it as C++
-// (HSIPACK_ON_HOST): a loop over the lanes of a warp, in random order, takes the place of the GPU. So nothing is included, and
-// work that lanes or threads do between two synchronisations is the body of EACH_LANE, EACH_WARP or EACH_THREAD.
+// scripts/make_kernels compiles this to decode.ptx, which the driver compiles for its GPU. threads.h says how tests run it.
 //
 // A block of threads decodes one block of a frame at a time: each warp decodes one of its streams (LZ4, or stored as it is)
 // into scratch memory; then all threads undo the shuffle filter and write to the batch what is kept of the chunk. Blocks of
@@ -11,56 +9,10 @@
 // Frames are not trusted: every position is compared with the end of its memory before it is read or written. What C-Blosc
 // refuses is refused here. Frames that only C-Blosc can decode are reported as such.
 
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-
-// Lanes of a warp, and warps of a block of threads. Rust says the same.
-#define LANES 32
-#define WARPS 2
-#define THREADS (WARPS * LANES)
+#include "threads.h"
 
 // Elements whose bytes are put together by one thread.
 #define GROUP 8
-
-#ifdef HSIPACK_ON_HOST
-
-#include <string.h>
-#define ON_DEVICE static inline
-
-// Random numbers for the order of lanes, warps, and threads; one series for each thread of a test.
-static thread_local u64 order_state = 1;
-static inline u32 order() {
-  order_state = order_state * 6364136223846793005ull + 1442695040888963407ull;
-  return (u32)(order_state >> 33);
-}
-// Every number below `count`, a power of two, in a random order.
-struct Shuffled {
-  u32 done, count, factor, first;
-  explicit Shuffled(u32 all) : done(0), count(all), factor(order() | 1), first(order()) {}
-  bool more() const { return done < count; }
-  u32 at() const { return (done * factor + first) & (count - 1); }
-};
-#define EACH(NAME, COUNT) \
-  for (Shuffled NAME##s(COUNT); NAME##s.more(); NAME##s.done++) \
-    if (const u32 NAME = NAME##s.at(); true)
-#define EACH_LANE(NAME) EACH(NAME, LANES)
-#define EACH_WARP(NAME) EACH(NAME, WARPS)
-#define EACH_THREAD(NAME) EACH(NAME, THREADS)
-#define SYNC_WARP
-#define SYNC_BLOCK
-
-#else
-
-#define ON_DEVICE static __device__ __forceinline__
-#define EACH_LANE(NAME) if (const u32 NAME = threadIdx.x % LANES; true)
-#define EACH_WARP(NAME) if (const u32 NAME = threadIdx.x / LANES; true)
-#define EACH_THREAD(NAME) if (const u32 NAME = threadIdx.x; true)
-#define SYNC_WARP __syncwarp();
-#define SYNC_BLOCK __syncthreads();
-
-#endif
 
 // The state of a chunk afterwards. Rust says the same.
 enum Status { SOUND = 0, DAMAGED = 1, UNSUPPORTED = 2 };

@@ -1,4 +1,4 @@
-//! Decodes the chunks of a batch on a GPU.
+//! Decodes the chunks of a batch on a GPU, and gathers windows from cubes in its memory.
 //!
 //! Chunks are copied to the device as they are stored, and a kernel decodes them there, each to its place in the batch. It
 //! decodes LZ4 frames with elements of 1, 2 or 4 bytes, with either shuffle filter or none; [`supports`] says which codecs
@@ -11,17 +11,23 @@
 //! | file | part |
 //! |---|---|
 //! | `decode.cu`, `decode.ptx` | the kernel `decode_frames`, as source and as PTX for the driver |
-//! | `arguments.rs` | its arguments, with their memory layout: which chunk belongs where |
-//! | `blosc.rs` | its work done by C-Blosc, for tests of what surrounds it |
+//! | `gather.cu`, `gather.ptx` | the kernel `gather_windows`, likewise |
+//! | `threads.h` | the threads of a kernel, on a GPU and in loops on the host |
+//! | `arguments.rs` | arguments of `decode_frames`, with their memory layout: which chunk belongs where |
+//! | `gather.rs` | arguments of `gather_windows`, likewise |
+//! | `blosc.rs` | their work done by C-Blosc and by plain loops, for tests of what surrounds them |
 //!
-//! `scripts/make_kernels` compiles it. Without a GPU, tests compile it as C++ and compare it with C-Blosc.
+//! `scripts/make_kernels` compiles them. Without a GPU, tests compile them as C++ and compare them with C-Blosc, and with a
+//! plain computation.
 
 mod arguments;
 #[cfg(test)]
 mod blosc;
+mod gather;
 
 pub use arguments::{
     CHUNK_BYTES, Chunk, Decode, FRAME_HEADER, Status, THREADS, block_bytes, copied_frame, supports,
 };
 #[cfg(test)]
-pub(crate) use blosc::decode_by_blosc;
+pub(crate) use blosc::{decode_by_blosc, gather_by_loops};
+pub use gather::{Gather, GatherWindow, WINDOW_BYTES};

@@ -6,7 +6,10 @@ use crate::abi::CUresult::{
 };
 use crate::abi::{Arguments, CUdeviceptr, CUfunction, CUmodule, Result, Tag, handle, number};
 use crate::faults::Kind;
-use crate::kernels::{self, Chunk, Decode, Launch, Memory, Shape};
+use crate::kernels::{
+    self, Chunk, Decode, DecodeLaunch, Gather, GatherLaunch, Kernel, Launch, Memory, Row, Shape,
+    Window,
+};
 use crate::memory::DeviceRange;
 use crate::operation::Work;
 use crate::state::State;
@@ -19,20 +22,20 @@ impl State {
         if image.starts_with("// kernels.cu: ") {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
-        if image != kernels::IMAGE {
+        let Some(kernel) = Kernel::ALL.into_iter().find(|kernel| kernel.image() == image) else {
             let first = image.lines().next().unwrap_or_default().to_owned();
             return Err(self.bad_argument(format_args!("the stand-in knows no module {first:?}")));
-        }
+        };
         if cfg!(not(kernels)) {
             return Err(CUDA_ERROR_NOT_SUPPORTED);
         }
-        Ok(self.modules.load(context))
+        Ok(self.modules.load(context, kernel))
     }
 
     /// A kernel of a module.
     pub fn function(&mut self, module: CUmodule, name: &str) -> Result<CUfunction> {
         let place = self.module(number(Tag::Module, module), module)?;
-        if name != kernels::NAME {
+        if name != self.modules.0[place].kernel.name() {
             let what = format!("the module has no kernel {name:?}");
             return Err(self.wrong(Kind::BadArgument, CUDA_ERROR_NOT_FOUND, what));
         }
@@ -70,15 +73,27 @@ impl State {
         if arguments.are_missing() {
             return Err(self.bad_argument("a kernel without arguments"));
         }
-        let decode: Decode = arguments.get(0);
-        let blocks = u64::from(decode.chunks) * u64::from(decode.slots);
-        let Shape { grid, block, shared } = shape;
-        let fits = u64::from(grid[0]) == blocks && grid[1..] == [1, 1];
-        if !fits || blocks == 0 || block != [kernels::THREADS, 1, 1] || shared != 0 {
-            return Err(self.bad_argument(format_args!("{shape:?} for {decode:?}")));
+        let (launch, used) = match self.modules.0[place].kernel {
+            Kernel::Decode => self.decode_launch(shape, stream, arguments)?,
+            Kernel::Gather => self.gather_launch(shape, stream, arguments)?,
+        };
+        let point = self.queue(stream, &[], Work::Launch(launch));
+        for (place, how) in used {
+            self.uses(place, how, &point, "the kernel");
         }
-        let chunks = u64::from(decode.chunks);
-        let launch = Launch {
+        Ok(())
+    }
+
+    fn decode_launch(
+        &mut self,
+        shape: Shape,
+        stream: usize,
+        arguments: &Arguments,
+    ) -> Result<(Launch, Vec<(DeviceRange, Use)>)> {
+        let decode: Decode = arguments.get(0);
+        self.check_shape(shape, u64::from(decode.chunks) * u64::from(decode.slots), decode)?;
+        let (chunks, blocks) = (u64::from(decode.chunks), u64::from(shape.grid[0]));
+        let launch = DecodeLaunch {
             decode,
             chunks: self.argument(arguments, 1, chunks * size_of::<Chunk>() as u64, 8, stream)?,
             compressed: self.argument(arguments, 2, 1, 1, stream)?,
@@ -99,10 +114,40 @@ impl State {
             (launch.scratch, Use::Write),
             (launch.statuses, Use::Write),
         ];
-        let launch = Launch { compressed: used[1].0, batch: used[2].0, ..launch };
-        let point = self.queue(stream, &[], Work::Launch(launch));
-        for (place, how) in used {
-            self.uses(place, how, &point, "the kernel");
+        let launch = DecodeLaunch { compressed: used[1].0, batch: used[2].0, ..launch };
+        Ok((Launch::Decode(launch), used.to_vec()))
+    }
+
+    fn gather_launch(
+        &mut self,
+        shape: Shape,
+        stream: usize,
+        arguments: &Arguments,
+    ) -> Result<(Launch, Vec<(DeviceRange, Use)>)> {
+        let gather: Gather = arguments.get(0);
+        self.check_shape(shape, u64::from(gather.windows) * u64::from(gather.slots), gather)?;
+        let windows = u64::from(gather.windows) * size_of::<Window>() as u64;
+        let launch = GatherLaunch {
+            gather,
+            windows: self.argument(arguments, 1, windows, 8, stream)?,
+            // As many bands as the windows say, which is known when they are there.
+            bands: self.argument(arguments, 2, 1, 4, stream)?,
+            cubes: self.argument(arguments, 3, 1, 1, stream)?,
+            batch: self.argument(arguments, 4, 1, 1, stream)?,
+        };
+        let [bands, cubes, batch] =
+            [launch.bands, launch.cubes, launch.batch].map(|place| self.to_the_end(place));
+        let used = [launch.windows, bands, cubes].map(|place| (place, Use::Read));
+        let launch = GatherLaunch { bands, cubes, batch, ..launch };
+        Ok((Launch::Gather(launch), [&used[..], &[(batch, Use::Write)]].concat()))
+    }
+
+    /// Checks the number of threads that a launch asks for.
+    fn check_shape(&mut self, shape: Shape, blocks: u64, work: impl std::fmt::Debug) -> Result<()> {
+        let Shape { grid, block, shared } = shape;
+        let fits = u64::from(grid[0]) == blocks && grid[1..] == [1, 1];
+        if !fits || blocks == 0 || block != [kernels::THREADS, 1, 1] || shared != 0 {
+            return Err(self.bad_argument(format_args!("{shape:?} for {work:?}")));
         }
         Ok(())
     }
@@ -131,7 +176,41 @@ impl State {
 
     /// Runs a kernel, unless its memory was freed, which was reported then.
     pub(super) fn perform_launch(&mut self, launch: &Launch) {
-        let Launch { decode, .. } = launch;
+        match launch {
+            Launch::Decode(launch) => self.perform_decode(launch),
+            Launch::Gather(launch) => self.perform_gather(launch),
+        }
+    }
+
+    fn perform_gather(&mut self, launch: &GatherLaunch) {
+        let (Some(windows), Some(bands)) =
+            (self.memory.bytes(launch.windows), self.memory.bytes(launch.bands))
+        else {
+            return;
+        };
+        let (windows, bands) = (Window::all(windows), u32::all(bands));
+        for window in &windows {
+            let ends = window.ends(&bands);
+            if !ends.is_some_and(|[cube, end]| {
+                cube <= launch.cubes.bytes as u64 && end <= launch.batch.bytes as u64
+            }) {
+                let what = format!("{window:?} reaches beyond the kernel's memory");
+                self.note(Kind::OutsideAllocation, what);
+                return;
+            }
+        }
+        let Some(cubes) = self.memory.bytes(launch.cubes).map(<[u8]>::as_ptr) else { return };
+        let Some(batch) = self.memory.bytes_mut(launch.batch).map(<[u8]>::as_mut_ptr) else {
+            return;
+        };
+        let order = self.dice.roll(u64::MAX);
+        // SAFETY: the memory of allocations stays where it is, and only this thread uses it meanwhile. What the kernel reads
+        // and writes lies in it, as was checked here.
+        unsafe { kernels::run_gather(&launch.gather, &windows, &bands, (cubes, batch), order) };
+    }
+
+    fn perform_decode(&mut self, launch: &DecodeLaunch) {
+        let DecodeLaunch { decode, .. } = launch;
         let (Some(chunks), Some(statuses)) =
             (self.memory.bytes(launch.chunks), self.memory.bytes(launch.statuses))
         else {
@@ -162,7 +241,7 @@ impl State {
         let order = self.dice.roll(u64::MAX);
         // SAFETY: the memory of allocations stays where it is, and only this thread uses it meanwhile. What the kernel reads
         // and writes lies in it: that was checked here for the chunks, and when the kernel was launched for the rest.
-        unsafe { kernels::run(decode, &chunks, &memory, &mut statuses, order) };
+        unsafe { kernels::run_decode(decode, &chunks, &memory, &mut statuses, order) };
         let statuses: Vec<u8> = statuses.into_iter().flat_map(u32::to_ne_bytes).collect();
         self.write(launch.statuses, &statuses);
     }

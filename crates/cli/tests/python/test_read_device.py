@@ -1,0 +1,121 @@
+"""`hsipack read --device cuda` over the stand-in for the CUDA driver: decoding on the device, and
+samples that stay in its memory.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Hsipack
+
+REPOSITORY = Path(__file__).resolve().parents[4]
+ROWS, COLUMNS, BANDS, CUBES = 40, 36, 20, 6
+
+
+def library() -> Path:
+    """The stand-in; tests are skipped without it."""
+    default = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    path = Path(os.environ.get("HSIPACK_FAKE_CUDA", default / "debug" / "libhsipack_fake_cuda.so"))
+    if not path.is_file():
+        pytest.skip(f"{path} is missing; run: cargo build -p hsipack-fake-cuda")
+    if b"fake_cuda_runs_kernels" not in path.read_bytes():
+        pytest.skip("the stand-in was built without a C++ compiler")
+    return path.resolve()
+
+
+@pytest.fixture
+def packed(hsipack: Hsipack, tmp_path: Path) -> Path:
+    """Smooth cubes in several chunks, with masks of uint8."""
+    for number in range(CUBES):
+        rng = np.random.default_rng(number)
+        steps = rng.integers(-3, 4, (ROWS, COLUMNS, BANDS))
+        np.save(tmp_path / f"cube_{number}.npy", (500 + steps.cumsum(axis=1)).astype(np.float32))
+        np.save(tmp_path / f"cube_{number}_mask.npy", rng.integers(0, 4, (ROWS, COLUMNS), np.uint8))
+    out = tmp_path / "cubes.hsipack"
+    cubes = [tmp_path / f"cube_{number}.npy" for number in range(CUBES)]
+    mask = ("--mask", "labels={dir}/{stem}_mask.npy", "--chunk", "16x36")
+    done = hsipack.run("convert", *cubes, "-o", out, *mask)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def read(hsipack: Hsipack, dataset: Path, folder: Path, *words: object) -> dict[str, Any]:
+    """Reads over the stand-in, which must have no faults. Returns the report."""
+    report = folder / "report"
+    for name in ("libcuda.so", "libcuda.so.1"):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(library())
+    env = {"LD_LIBRARY_PATH": str(folder), "FAKE_CUDA_REPORT": str(report)}
+    command = [hsipack.binary, "read", dataset, "--json", "--device", "cuda", *map(str, words)]
+    done = subprocess.run(
+        command,
+        env=os.environ | env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = report.read_text(encoding="utf-8").splitlines()
+    report.unlink()
+    assert [line for line in lines if line.startswith("fault")] == []
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_device_decodes_or_gathers_what_the_report_says(
+    hsipack: Hsipack, packed: Path, tmp_path: Path
+) -> None:
+    epochs = 4
+    plain = read(hsipack, packed, tmp_path, "--epochs", epochs, "--batch-size", 2)
+    assert plain["transfer"]["decode"] == "host"
+    assert plain["transfer"]["device_cache"]["kind"] == "none"
+    assert (plain["batches"], plain["samples"]) == (epochs * 3, epochs * CUBES)
+    cube = ROWS * COLUMNS * (2 * BANDS + 1)
+    assert plain["bytes"] == epochs * CUBES * cube
+    links = [plain["statistics"]["link_bytes"]]
+    for kind in ("none", "compressed", "decoded"):
+        words = ("--decode", "device", "--device-cache", kind, "--device-cache-size", "64MB")
+        words = words[:4] if kind == "none" else words
+        found = read(hsipack, packed, tmp_path, "--epochs", epochs, "--batch-size", 2, *words)
+        assert (found["batches"], found["bytes"]) == (plain["batches"], plain["bytes"])
+        transfer, statistics = found["transfer"], found["statistics"]
+        assert transfer["decode"] == "device"
+        assert transfer["device_cache"]["kind"] == kind
+        kept = 0 if kind == "none" else CUBES
+        assert transfer["device_cache"]["samples"] == kept
+        # In later epochs, at least.
+        assert statistics["device_cache_hits"] >= (epochs - 1) * kept
+        assert statistics["device_decoded"] > 0
+        links.append(statistics["link_bytes"])
+    without, device, compressed, decoded = links
+    assert device < without
+    assert max(compressed, decoded) * 2 < device, links
+
+
+def test_a_run_on_a_device_goes_on_from_its_state(
+    hsipack: Hsipack, packed: Path, tmp_path: Path
+) -> None:
+    state = tmp_path / "state.json"
+    words = ("--decode", "device", "--batch-size", 1, "--epochs", 2, "--state", state)
+    first = read(hsipack, packed, tmp_path, *words, "--max-batches", 4)
+    rest = read(hsipack, packed, tmp_path, *words)
+    assert (first["batches"], rest["batches"]) == (4, 2 * CUBES - 4)
+    assert rest["resumed"] == {"epoch": 0, "batches": 4}
+
+
+def test_contradictions_name_the_options(hsipack: Hsipack, packed: Path) -> None:
+    for words, name in [
+        (["--decode", "device"], "--device cuda"),
+        (["--device-cache", "decoded"], "--device cuda"),
+        (["--device", "cuda", "--decode", "host", "--device-cache", "compressed"], "--decode"),
+        (["--device-cache", "none", "--device-cache-size", "1MB"], "--device-cache-size"),
+    ]:
+        done = hsipack.run("read", packed, *words)
+        assert done.returncode == 1, (words, done.stderr)
+        assert name in done.stderr, done.stderr

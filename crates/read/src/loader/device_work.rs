@@ -1,0 +1,406 @@
+//! The device's work on a batch ([`super::compressed`]), and where its parts lie in the slot.
+//!
+//! | step | from | into |
+//! |---|---|---|
+//! | decode | frames in the slot | chunks of cubes that stay in the device's memory |
+//! | move | frames in the slot | the same, if they stay compressed |
+//! | decode | frames that stay in the device's memory | the batch |
+//! | gather | cubes that stay in the device's memory | the batch |
+//! | decode | frames and values in the slot | the batch |
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::batch_plan::{BatchPlan, array_of};
+use super::compressed::{ALIGNMENT, At, Compressed, Content, Entry, STATUS};
+use super::reader::Reader;
+use crate::dataset::array::ArrayRef;
+use crate::decode::fill;
+use crate::device::decode::{
+    CHUNK_BYTES, Chunk, Decode, Gather, GatherWindow, WINDOW_BYTES, block_bytes,
+};
+use crate::device::resident::{Kept, Region};
+use crate::plan::Window;
+
+/// The most blocks of threads for each chunk.
+const MAX_SLOTS: u64 = 64;
+/// A device may use at least this much scratch memory at a time.
+const MIN_SCRATCH: u64 = 64 << 20;
+
+/// A device's work on a batch.
+#[derive(Debug)]
+pub(crate) struct Decoding {
+    /// In this order.
+    pub steps: Vec<Step>,
+    /// Number of chunks that are decoded.
+    pub chunks: usize,
+    /// First byte of their statuses, which are 0.
+    pub statuses: usize,
+    /// Bytes to copy to the device.
+    pub bytes: usize,
+    /// Bytes of the batch's values.
+    pub values: usize,
+    /// Number of images that come from the device's memory.
+    pub hits: usize,
+    /// Chunks that earlier batches bring to the device's memory.
+    earlier: Vec<(Arc<Region>, usize)>,
+    /// Chunks that this batch brings there.
+    loads: Vec<(Arc<Region>, usize)>,
+}
+
+/// A part of the device's work. Places are counted from the start of the slot.
+pub(crate) enum Step {
+    /// Decodes the chunks of a table.
+    Decode {
+        decode: Decode,
+        /// First byte of the table.
+        table: usize,
+        /// First byte of the statuses.
+        statuses: usize,
+        /// Where frames are; the slot if `None`.
+        from: Option<Arc<Region>>,
+        /// Where chunks belong; the batch if `None`.
+        into: Option<Arc<Region>>,
+    },
+    /// Copies bytes of the slot.
+    Move { from: usize, bytes: usize, into: Arc<Region>, to: u64 },
+    /// Gathers the windows of a table into the batch.
+    Gather { gather: Gather, table: usize, bands: usize, from: Arc<Region> },
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Decode { decode, .. } => decode.fmt(f),
+            Self::Move { from, bytes, to, .. } => write!(f, "{bytes} bytes from {from} to {to}"),
+            Self::Gather { gather, .. } => gather.fmt(f),
+        }
+    }
+}
+
+impl Decoding {
+    /// One step, which decodes what is in the slot into the batch.
+    #[cfg(test)]
+    pub(crate) fn one(
+        decode: Decode,
+        (table, statuses): (usize, usize),
+        chunks: usize,
+        bytes: usize,
+        values: usize,
+    ) -> Self {
+        let steps = vec![Step::Decode { decode, table, statuses, from: None, into: None }];
+        let (earlier, loads) = (Vec::new(), Vec::new());
+        Self { steps, chunks, statuses, bytes, values, hits: 0, earlier, loads }
+    }
+
+    /// Where the statuses come back to, behind what is copied to the device.
+    pub(crate) fn answers(&self) -> std::ops::Range<usize> {
+        self.bytes..self.bytes + self.chunks * STATUS
+    }
+
+    /// Scratch memory that the steps need. They use it one after another.
+    pub(crate) fn scratch_bytes(&self) -> u64 {
+        let scratch = self.steps.iter().map(|step| match step {
+            Step::Decode { decode, .. } => decode.scratch_bytes(),
+            Step::Move { .. } | Step::Gather { .. } => 0,
+        });
+        scratch.max().unwrap_or(0)
+    }
+
+    /// The regions that the steps use.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = &Arc<Region>> {
+        self.steps
+            .iter()
+            .flat_map(|step| match step {
+                Step::Decode { from, into, .. } => [from.as_ref(), into.as_ref()],
+                Step::Move { into, .. } => [Some(into), None],
+                Step::Gather { from, .. } => [Some(from), None],
+            })
+            .flatten()
+    }
+
+    /// Whether the device decodes something.
+    pub(crate) fn decodes(&self) -> bool {
+        self.chunks > 0
+    }
+
+    /// Whether the chunks that earlier batches had to bring are there.
+    pub(crate) fn is_backed(&self) -> bool {
+        self.earlier.iter().all(|(region, chunk)| region.is_resident(*chunk))
+    }
+
+    /// The host has seen all steps done, and all chunks are sound.
+    pub(crate) fn confirm(&self) {
+        self.loads.iter().for_each(|(region, chunk)| region.confirm(*chunk));
+    }
+}
+
+/// Adds the tables to the slot. `None` if the device cannot complete the batch after all.
+pub(super) fn prepare(
+    reader: &Reader,
+    plan: &BatchPlan,
+    compressed: &Compressed,
+    bytes: &mut [u8],
+) -> Option<Decoding> {
+    let mut work = Work { reader, plan, compressed, jobs: Vec::new(), gathers: Vec::new() };
+    work.loads(bytes)?;
+    work.windows()?;
+    work.link(bytes)?;
+    // Without work, nothing would be written to the batch.
+    (!work.jobs.is_empty() || !work.gathers.is_empty()).then_some(())?;
+    work.finish(bytes)
+}
+
+/// Chunks with the same source and place, and the largest of their blocks.
+struct Job {
+    from: Option<Arc<Region>>,
+    into: Option<Arc<Region>>,
+    chunks: Vec<Chunk>,
+    block: u64,
+    /// The most blocks that a chunk has.
+    slots: u64,
+}
+
+struct Work<'a> {
+    reader: &'a Reader,
+    plan: &'a BatchPlan,
+    compressed: &'a Compressed,
+    jobs: Vec<Job>,
+    gathers: Vec<(Arc<Region>, Vec<GatherWindow>)>,
+}
+
+impl<'a> Work<'a> {
+    fn array(&self, at: At) -> Option<ArrayRef<'a>> {
+        let item = self.plan.items[at.position];
+        array_of(&self.reader.dataset, &self.reader.beside, item, at.array).ok()
+    }
+
+    /// Where a window belongs in the batch.
+    fn place_of(&self, at: At) -> u64 {
+        let layout = self.plan.arrays[at.array];
+        (layout.start + at.position * layout.sample_bytes()) as u64
+    }
+
+    /// Adds a chunk whose frame has blocks of so many bytes.
+    fn push(
+        &mut self,
+        from: Option<&Arc<Region>>,
+        into: Option<&Arc<Region>>,
+        chunk: Chunk,
+        block: u32,
+        is_stored: bool,
+    ) {
+        let same = |one: &Option<Arc<Region>>, other: Option<&Arc<Region>>| {
+            one.as_ref().map(Arc::as_ptr) == other.map(Arc::as_ptr)
+        };
+        let place = self.jobs.iter().position(|job| same(&job.from, from) && same(&job.into, into));
+        let place = place.unwrap_or_else(|| {
+            let (from, into) = (from.cloned(), into.cloned());
+            self.jobs.push(Job { from, into, chunks: Vec::new(), block: 0, slots: 1 });
+            self.jobs.len() - 1
+        });
+        let job = &mut self.jobs[place];
+        let (block, decoded) = (u64::from(block).max(1), u64::from(chunk.decoded_bytes()));
+        job.slots = job.slots.max(decoded.div_ceil(block).min(MAX_SLOTS));
+        if is_stored {
+            job.block = job.block.max(block.min(decoded));
+        }
+        job.chunks.push(chunk);
+    }
+
+    /// Chunks for the device's memory.
+    fn loads(&mut self, bytes: &[u8]) -> Option<()> {
+        for Entry { content, place } in &self.compressed.entries {
+            let Content::Load(number) = *content else { continue };
+            let load = &self.compressed.loads.0[number];
+            let block = block_bytes(bytes.get(place.clone())?);
+            load.region.set_block(load.number(), block);
+            if load.region.kept() == Kept::Compressed {
+                continue;
+            }
+            let array = self.reader.dataset.array(load.stored.0, load.stored.1);
+            let frame = place.start as u64..place.end as u64;
+            let (shape, element) = (array.shape(), array.dtype().size());
+            let whole = Window {
+                row: 0,
+                column: 0,
+                rows: u32::try_from(shape.rows).ok()?,
+                columns: u32::try_from(shape.columns).ok()?,
+            };
+            let chunk =
+                Chunk::new(array.grid(), element, load.chunk, whole, frame, load.cube.start)?;
+            self.push(None, Some(&load.region), chunk, block, load.is_frame);
+        }
+        Some(())
+    }
+
+    /// Windows of cubes in the device's memory.
+    fn windows(&mut self) -> Option<()> {
+        for window in &self.compressed.windows {
+            let (at, region, cube) = (window.at, &window.region, &window.cube);
+            let (array, into) = (self.array(at)?, self.place_of(at));
+            let item = self.plan.items[at.position].window;
+            if region.kept() == Kept::Decoded {
+                let bands = self.reader.decoder().bands_of(array).map(<[usize]>::len);
+                let pad = self.reader.pad(array);
+                let (mut value, size) = fill(array, pad);
+                if let Some(table) = self.reader.new_ids.of(array) {
+                    table.apply(array.dtype(), &mut value[..size]);
+                }
+                let cube = (array.shape(), array.dtype(), cube.start);
+                let gathered =
+                    GatherWindow::new((cube.0, cube.1), bands, item, (pad, value), cube.2, into);
+                let gathered = gathered.ok()?;
+                match self.gathers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, region)) {
+                    Some((_, all)) => all.push(gathered),
+                    None => self.gathers.push((region.clone(), vec![gathered])),
+                }
+                continue;
+            }
+            let (grid, element) = (array.grid(), array.dtype().size());
+            let columns = item.column_range();
+            let rows = grid.chunk_rows(&item.row_range());
+            for number in rows.flat_map(|down| grid.chunks_in(down, &columns)) {
+                let (start, len) = *cube.frames.get(number)?;
+                let frame = start..start + u64::from(len);
+                let block = region.block(cube.first + number);
+                let chunk = Chunk::new(grid, element, number, item, frame, into)?;
+                self.push(Some(region), None, chunk, block, true);
+            }
+        }
+        Some(())
+    }
+
+    /// Windows whose frames or values are in the slot.
+    fn link(&mut self, bytes: &[u8]) -> Option<()> {
+        for Entry { content, place } in &self.compressed.entries {
+            let frame = place.start as u64..place.end as u64;
+            let block = block_bytes(bytes.get(place.clone())?);
+            match *content {
+                Content::Load(_) => {}
+                Content::Values(at) => {
+                    let values = self.plan.arrays[at.array].sample_bytes();
+                    let values = u32::try_from(values).ok()?;
+                    let chunk = Chunk::of_values(values, frame, self.place_of(at));
+                    self.push(None, None, chunk, block, false);
+                }
+                Content::Chunk { at, chunk } => {
+                    let (array, into) = (self.array(at)?, self.place_of(at));
+                    let (item, element) =
+                        (self.plan.items[at.position].window, array.dtype().size());
+                    let chunk = Chunk::new(array.grid(), element, chunk, item, frame, into)?;
+                    self.push(None, None, chunk, block, true);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn finish(self, bytes: &mut [u8]) -> Option<Decoding> {
+        let Self { reader, plan, compressed, jobs, gathers } = self;
+        let values = plan.end();
+        let bands = reader.options.bands.as_deref().unwrap_or_default();
+        let bands =
+            bands.iter().map(|band| u32::try_from(*band).ok()).collect::<Option<Vec<_>>>()?;
+        // Tables of chunks, tables of windows, the bands, the statuses.
+        let end = compressed.entries.iter().map(|entry| entry.place.end).max().unwrap_or(0);
+        let mut table = end.next_multiple_of(ALIGNMENT);
+        let chunks: usize = jobs.iter().map(|job| job.chunks.len()).sum();
+        let windows: usize = gathers.iter().map(|(_, windows)| windows.len()).sum();
+        let window_table = (table + chunks * CHUNK_BYTES).next_multiple_of(ALIGNMENT);
+        let band_list = window_table + windows * WINDOW_BYTES;
+        let statuses = (band_list + 4 * bands.len()).next_multiple_of(ALIGNMENT);
+        let total = (statuses + chunks * STATUS).max(1);
+        let (frames, mut tail) = bytes.split_at_mut_checked(table)?;
+        tail = tail.get_mut(..total.checked_sub(table)? + chunks * STATUS)?;
+        tail.fill(0);
+        let at = |place: usize| place - frames.len();
+        let mut steps = Vec::new();
+        for load in compressed.entries.iter() {
+            let Content::Load(number) = load.content else { continue };
+            let one = &compressed.loads.0[number];
+            if let Some((to, len)) = one.cube.frames.get(one.chunk) {
+                let (from, bytes) = (load.place.start, load.place.len());
+                // The place was reserved for a frame of this length.
+                (bytes == *len as usize).then_some(())?;
+                steps.push(Step::Move { from, bytes, into: one.region.clone(), to: *to });
+            }
+        }
+        let mut status = statuses;
+        let mut decodes = Vec::new();
+        for Job { from, into, chunks, block, slots } in jobs {
+            let (source, target) = (
+                from.as_ref().map_or(total as u64, |region| region.bytes()),
+                into.as_ref().map_or(values as u64, |region| region.bytes()),
+            );
+            // As many chunks at a time as the scratch memory allows.
+            let limit = (2 * values as u64).max(MIN_SCRATCH) / block.max(1);
+            let slots = slots.min((limit / chunks.len() as u64).max(1));
+            let group = usize::try_from(limit / slots).ok()?.max(1);
+            for chunks in chunks.chunks(group) {
+                let decode = Decode::new(chunks, source, target, slots as u32, block).ok()?;
+                for chunk in chunks {
+                    tail[at(table)..at(table) + CHUNK_BYTES].copy_from_slice(&chunk.to_bytes());
+                    table += CHUNK_BYTES;
+                }
+                let step = Step::Decode {
+                    decode,
+                    table: table - chunks.len() * CHUNK_BYTES,
+                    statuses: status,
+                    from: from.clone(),
+                    into: into.clone(),
+                };
+                status += chunks.len() * STATUS;
+                decodes.push(step);
+            }
+        }
+        steps.extend(decodes);
+        let mut table = window_table;
+        for (region, windows) in gathers {
+            let gather = Gather::new(&windows, &bands, region.bytes(), values as u64).ok()?;
+            let begin = table;
+            for window in &windows {
+                tail[at(table)..at(table) + WINDOW_BYTES].copy_from_slice(&window.to_bytes());
+                table += WINDOW_BYTES;
+            }
+            steps.push(Step::Gather { gather, table: begin, bands: band_list, from: region });
+        }
+        for (number, band) in bands.iter().enumerate() {
+            let place = at(band_list + 4 * number);
+            tail[place..place + 4].copy_from_slice(&band.to_le_bytes());
+        }
+        let loads: Vec<(Arc<Region>, usize)> =
+            compressed.loads.0.iter().map(|load| (load.region.clone(), load.number())).collect();
+        let hits = compressed.windows.iter().filter(|window| window.at.array == 0).count();
+        let earlier = earlier(reader, plan, compressed)?;
+        Some(Decoding { steps, chunks, statuses, bytes: total, values, hits, earlier, loads })
+    }
+}
+
+/// The chunks that windows need, and that are not there yet, except for those that the batch brings itself.
+fn earlier(
+    reader: &Reader,
+    plan: &BatchPlan,
+    compressed: &Compressed,
+) -> Option<Vec<(Arc<Region>, usize)>> {
+    let brings = |region: &Arc<Region>, chunk: usize| {
+        let same = |load: &super::compressed::Load| {
+            load.number() == chunk && Arc::ptr_eq(&load.region, region)
+        };
+        compressed.loads.0.iter().any(same)
+    };
+    let mut earlier = Vec::new();
+    for window in compressed.windows.iter().filter(|window| !window.region.is_complete()) {
+        let item = plan.items[window.at.position];
+        let array = array_of(&reader.dataset, &reader.beside, item, window.at.array).ok()?;
+        let (rows, columns) = crate::decode::inside(item.window, array.shape(), reader.pad(array));
+        let grid = array.grid();
+        for chunk in grid.chunk_rows(&rows).flat_map(|down| grid.chunks_in(down, &columns)) {
+            let chunk = window.cube.first + chunk;
+            if !window.region.is_resident(chunk) && !brings(&window.region, chunk) {
+                earlier.push((window.region.clone(), chunk));
+            }
+        }
+    }
+    Some(earlier)
+}
