@@ -1,0 +1,164 @@
+//! Where cubes are on Earth, in longitude and latitude, and when they were measured.
+
+use std::collections::BTreeMap;
+
+use hsipack_format::{Geo, Sample};
+use hsipack_source::labels::Conversion;
+use hsipack_store::Dataset;
+use serde_json::Value;
+
+use crate::about::{About, rfc3339};
+
+/// The reference system of GeoJSON.
+const LONGITUDE_LATITUDE: &str = "EPSG:4326";
+/// The most items of a collection: each is a file.
+const MAX_ITEMS: usize = 10_000;
+
+/// When something was measured, by RFC 3339.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Time {
+    /// At one time.
+    At(String),
+    /// Between two times.
+    Between(String, String),
+}
+
+/// A cube that has a place and a time.
+pub(crate) struct Footprint {
+    /// Id of the sample.
+    pub(crate) id: usize,
+    /// Its name.
+    pub(crate) name: String,
+    /// Number of its stack.
+    pub(crate) stack: usize,
+    /// Position in the arrays of the stack.
+    pub(crate) index: usize,
+    /// Its georeferencing.
+    pub(crate) geo: Geo,
+    /// Its corners as longitude and latitude, counter-clockwise.
+    pub(crate) corners: [[f64; 2]; 4],
+    /// When it was measured.
+    pub(crate) time: Time,
+}
+
+/// The places of a dataset's cubes.
+pub(crate) struct Footprints {
+    /// Cubes that can be items of a catalogue.
+    pub(crate) items: Vec<Footprint>,
+    between: Option<Time>,
+    /// By reference system; `None` if it cannot be converted.
+    conversions: BTreeMap<String, Option<Converted>>,
+    omissions: BTreeMap<&'static str, usize>,
+}
+
+/// Conversion of positions; `None` if they are longitude and latitude already.
+type Converted = Option<Conversion>;
+
+impl Footprints {
+    /// No places yet.
+    pub(crate) fn new(about: &About) -> Self {
+        let [start, end] = [&about.start, &about.end].map(|time| time.as_deref().and_then(rfc3339));
+        Self {
+            items: Vec::new(),
+            between: start.zip(end).map(|(start, end)| Time::Between(start, end)),
+            conversions: BTreeMap::new(),
+            omissions: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a sample, if it has a place and a time.
+    pub(crate) fn add(&mut self, dataset: &Dataset, sample: &Sample) {
+        let Some(geo) = &sample.geo else { return };
+        let stack = dataset.samples().stack(sample.id);
+        let shape = dataset.stacks()[stack].image.shape();
+        match self.place(geo, [shape.rows, shape.columns], sample) {
+            Ok(_) if self.items.len() == MAX_ITEMS => {
+                *self.omissions.entry("are beyond the 10000th").or_default() += 1;
+            }
+            Ok((corners, time)) => self.items.push(Footprint {
+                id: sample.id,
+                name: sample.name.clone(),
+                stack,
+                index: sample.index,
+                geo: geo.clone(),
+                corners,
+                time,
+            }),
+            Err(reason) => *self.omissions.entry(reason).or_default() += 1,
+        }
+    }
+
+    /// The corners and the time of a cube, or why it has none.
+    fn place(
+        &mut self,
+        geo: &Geo,
+        [rows, columns]: [usize; 2],
+        sample: &Sample,
+    ) -> Result<([[f64; 2]; 4], Time), &'static str> {
+        let crs = geo.crs.as_deref().ok_or("have no reference system")?;
+        let of_column = match sample.columns.get("time") {
+            Some(Value::String(text)) => rfc3339(text).map(Time::At),
+            _ => None,
+        };
+        let time = of_column
+            .or_else(|| self.between.clone())
+            .ok_or("have no time: give start and end in the author's file, or a column time")?;
+        let conversion = self
+            .conversions
+            .entry(crs.to_owned())
+            .or_insert_with(|| Conversion::between(Some(crs), Some(LONGITUDE_LATITUDE)).ok());
+        let conversion = conversion.as_ref().ok_or(
+            "have a reference system that hsipack cannot convert to longitude and latitude",
+        )?;
+        let (right, bottom) = (columns as f64, rows as f64);
+        let mut corners = [[0.0; 2]; 4];
+        for (corner, [column, row]) in
+            corners.iter_mut().zip([[0.0, 0.0], [0.0, bottom], [right, bottom], [right, 0.0]])
+        {
+            let position = geo.at(column, row);
+            let converted = match conversion {
+                Some(conversion) => conversion.point(position),
+                None => Some(position),
+            };
+            *corner = converted.filter(is_on_earth).ok_or("have corners that are not on Earth")?;
+        }
+        let longitudes = corners.map(|corner| corner[0]);
+        if extent(&longitudes)[1] - extent(&longitudes)[0] > 180.0 {
+            return Err("cross the antimeridian");
+        }
+        if doubled_area(&corners) < 0.0 {
+            corners.reverse();
+        }
+        Ok((corners, time))
+    }
+
+    /// Which georeferenced cubes are no items, and why.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.omissions
+            .iter()
+            .map(|(reason, count)| {
+                format!("STAC: {count} georeferenced cube(s) left out, because they {reason}")
+            })
+            .collect()
+    }
+}
+
+fn is_on_earth([longitude, latitude]: &[f64; 2]) -> bool {
+    longitude.abs() <= 180.0 && latitude.abs() <= 90.0
+}
+
+/// Least and greatest value.
+pub(crate) fn extent(values: &[f64]) -> [f64; 2] {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    [least, values.iter().copied().fold(f64::NEG_INFINITY, f64::max)]
+}
+
+/// Twice the area of a polygon; positive if its corners are counter-clockwise.
+fn doubled_area(corners: &[[f64; 2]; 4]) -> f64 {
+    (0..4)
+        .map(|at| {
+            let ([x, y], [next_x, next_y]) = (corners[at], corners[(at + 1) % 4]);
+            x * next_y - next_x * y
+        })
+        .sum()
+}
