@@ -61,7 +61,7 @@ impl CachedCube {
         Ok(Self { sampling, is_whole, bands, values })
     }
 
-    /// The spectrum of the pixel at `place` among the held pixels.
+    /// The spectrum of a pixel, by its number among the held pixels.
     pub fn spectrum(&self, pixel: usize) -> &[f32] {
         &self.values[pixel * self.bands..][..self.bands]
     }
